@@ -1,0 +1,301 @@
+"""Colour operators: jitter, grayscale, invert, solarize, posterize, equalize.
+
+Legend: B samples, C = 3 channels (red, green, blue), H and W pixels. Images are in [0, 1] and every
+kernel clips to it. The semantics are those of `torchvision.transforms.v2.functional`, a value of
+its own for every sample of the batch.
+"""
+
+from dataclasses import dataclass
+from itertools import permutations
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from mast.augment.operator import Operator, Parameters, Stage, per_pixel, uniform
+
+ORDERS = tuple(permutations(range(4)))  # of brightness, contrast, saturation, hue
+BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
+
+
+# ----------------------------------------------------------------------------------------
+# Kernels
+
+
+def gray(images_BCHW: Tensor) -> Tensor:
+    """Luminance_B1HW with the ITU-R 601 weights as torchvision rounds them."""
+    red, green, blue = images_BCHW.split(1, dim=1)
+    return (red * 0.2989).add_(green, alpha=0.587).add_(blue, alpha=0.114)
+
+
+def rotate_hue(images_BCHW: Tensor, turn_B: Tensor) -> Tensor:
+    """Turn the hue, without leaving RGB for HSV and back.
+
+    With value v = max and chroma c = max - min unchanged, a channel of hue h (in sixths of a turn)
+    is min + c * clip(|(h + k) mod 6 - 3| - 1), k = 0, 4, 2 for red, green, blue.
+
+    Args:
+        images_BCHW: Float32 in [0, 1].
+        turn_B: Part of a full turn, in [-0.5, 0.5].
+
+    Returns:
+        Images of the same shape.
+
+    Reference: torchvision `adjust_hue`.
+    """
+    red, green, blue = images_BCHW.split(1, dim=1)
+    low, high = images_BCHW.aminmax(dim=1, keepdim=True)
+    chroma = high - low
+    sixth = torch.where(
+        high == red,
+        green - blue,
+        torch.where(
+            high == green,
+            torch.add(blue, chroma, alpha=2).sub_(red),
+            torch.add(red, chroma, alpha=4).sub_(green),
+        ),
+    )
+    sixth = sixth.div_(chroma.clamp(min=1e-12)).add_(per_pixel(turn_B, images_BCHW) * 6)
+    shift = sixth.new_tensor([0.0, 4.0, 2.0]).view(1, 3, 1, 1)
+    channels = sixth + shift
+    channels.sub_((channels * (1 / 6)).floor_().mul_(6))  # mod 6, cheaper than remainder
+    channels.sub_(3).abs_().sub_(1).clamp_(0, 1)
+    return channels.mul_(chroma).add_(low)
+
+
+def jitter(
+    images_BCHW: Tensor,
+    *,
+    brightness_B: Tensor,
+    contrast_B: Tensor,
+    saturation_B: Tensor,
+    hue_B: Tensor,
+    order_B: Tensor,
+) -> Tensor:
+    """Adjust brightness, contrast, saturation and hue, in each sample's own order.
+
+    The first three are one form, clip(f x + a gray(x) + b mean(gray(x))), so a step treats all
+    samples at once; hue is turned for those whose turn it is.
+
+    Args:
+        images_BCHW: Float32 in [0, 1].
+        brightness_B: Factor, 1 for no change; likewise contrast_B and saturation_B.
+        contrast_B: Factor.
+        saturation_B: Factor.
+        hue_B: Part of a full turn, in [-0.5, 0.5].
+        order_B: Index into `ORDERS`; on the CPU it spares the device a synchronisation.
+
+    Returns:
+        Images of the same shape.
+
+    Reference: torchvision `ColorJitter`.
+    """
+    turn_B4 = torch.tensor(ORDERS, device=order_B.device)[order_B]
+    factor_B3 = torch.stack([brightness_B, contrast_B, saturation_B], dim=1)
+    factor_B4 = torch.nn.functional.pad(factor_B3, (0, 1), value=1.0)
+    images = images_BCHW.clone()
+    for step in range(4):
+        which_B = turn_B4[:, step]
+        factor_B = factor_B4.gather(1, which_B.to(factor_B4.device)[:, None])[:, 0]
+        rest_B = 1 - factor_B
+        to_gray = per_pixel(torch.where(which_B == SATURATION, rest_B, 0.0), images)
+        to_mean = per_pixel(torch.where(which_B == CONTRAST, rest_B, 0.0), images)
+        luminance = gray(images)
+        mean = luminance.mean(dim=(2, 3), keepdim=True)
+        added = luminance.mul_(to_gray).add_(mean * to_mean)
+        images.mul_(per_pixel(factor_B, images)).add_(added).clamp_(0, 1)
+        index = (which_B == HUE).nonzero()[:, 0]
+        if len(index):
+            turned = index.to(images.device, non_blocking=True)
+            hue = rotate_hue(images.index_select(0, turned), hue_B[index.to(hue_B.device)])
+            images.index_copy_(0, turned, hue)
+    return images
+
+
+def solarize(images_BCHW: Tensor, threshold_B: Tensor) -> Tensor:
+    """Invert the values at or above each sample's threshold in [0, 1]."""
+    return torch.where(
+        images_BCHW >= per_pixel(threshold_B, images_BCHW), 1 - images_BCHW, images_BCHW
+    )
+
+
+def to_levels(images_BCHW: Tensor) -> Tensor:
+    """Quantise [0, 1] to 256 levels 0 to 255, as torchvision converts to uint8; still float."""
+    return images_BCHW.mul(255.999).floor_()
+
+
+def posterize(images_BCHW: Tensor, bits_B: Tensor) -> Tensor:
+    """Keep the highest bits (1 to 8) of the 8-bit levels."""
+    step = per_pixel(torch.exp2(8.0 - bits_B), images_BCHW)
+    return to_levels(images_BCHW).div_(step).floor_().mul_(step).mul_(1 / 255)
+
+
+def equalize(images_BCHW: Tensor) -> Tensor:
+    """Flatten the histogram of every channel of every sample.
+
+    Args:
+        images_BCHW: Float32 in [0, 1]; quantised to 256 levels.
+
+    Returns:
+        Images of the same shape; a channel too uniform to equalise is only quantised.
+
+    Reference: torchvision `equalize`, which is Pillow's table.
+    """
+    levels = to_levels(images_BCHW).flatten(2).long()
+    histogram = levels.new_zeros(*levels.shape[:2], 256)
+    histogram.scatter_add_(2, levels, levels.new_ones(1).expand_as(levels))
+    cumulative = histogram.cumsum(2)
+    brightest = histogram.gather(2, cumulative.argmax(2, keepdim=True))
+    step = (levels.shape[2] - brightest) // 255
+    table = (cumulative[..., :-1] + step // 2) // step.clamp(min=1)
+    table = torch.nn.functional.pad(table.clamp_(0, 255), (1, 0))
+    table = torch.where(step > 0, table, torch.arange(256, device=table.device))
+    return table.float().mul_(1 / 255).gather(2, levels).view_as(images_BCHW)
+
+
+# ----------------------------------------------------------------------------------------
+# Operators
+
+
+@dataclass(frozen=True)
+class ColorJitter(Operator):
+    """Random brightness, contrast, saturation and hue in random order.
+
+    Args:
+        brightness: Factors are drawn from [1 - brightness, 1 + brightness].
+        contrast: Likewise.
+        saturation: Likewise.
+        hue: Turns are drawn from [-hue, hue], parts of a full turn.
+
+    Reference: torchvision `ColorJitter`; strengths of VICReg.
+    """
+
+    name: ClassVar[str] = "color_jitter"
+    label: ClassVar[str] = "jitter"
+    stage: ClassVar[Stage] = Stage.COLOR
+
+    probability: float = 0.8
+    brightness: float = 0.4
+    contrast: float = 0.4
+    saturation: float = 0.2
+    hue: float = 0.1
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        strengths = {
+            "brightness": self.brightness,
+            "contrast": self.contrast,
+            "saturation": self.saturation,
+        }
+        factors = {
+            name: uniform(n, (max(0.0, 1 - strength), 1 + strength), generator)
+            for name, strength in strengths.items()
+        }
+        return factors | {
+            "hue": uniform(n, (-self.hue, self.hue), generator),
+            "order": torch.randint(len(ORDERS), (n,), generator=generator),
+        }
+
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        values = {f"{name}_B": value for name, value in parameters.items()}
+        return jitter(images_BCHW.float(), **values).to(images_BCHW.dtype)
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        brightness, contrast, saturation, hue = (
+            parameters[name].item() for name in ("brightness", "contrast", "saturation", "hue")
+        )
+        return f"jitter b{brightness:.1f} c{contrast:.1f} s{saturation:.1f} h{hue:+.2f}"
+
+
+@dataclass(frozen=True)
+class Grayscale(Operator):
+    """Replace the three channels by their luminance."""
+
+    name: ClassVar[str] = "grayscale"
+    label: ClassVar[str] = "gray"
+    stage: ClassVar[Stage] = Stage.COLOR
+
+    probability: float = 0.2
+
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        return gray(images_BCHW.float()).to(images_BCHW.dtype).repeat(1, 3, 1, 1)
+
+
+@dataclass(frozen=True)
+class Invert(Operator):
+    """Replace every value by its complement."""
+
+    name: ClassVar[str] = "invert"
+    label: ClassVar[str] = "invert"
+    stage: ClassVar[Stage] = Stage.COLOR
+
+    probability: float = 0.2
+
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        return 1 - images_BCHW
+
+
+@dataclass(frozen=True)
+class Solarize(Operator):
+    """Invert the values at or above a random threshold.
+
+    Args:
+        threshold: Range on [0, 1].
+    """
+
+    name: ClassVar[str] = "solarize"
+    label: ClassVar[str] = "solarize"
+    stage: ClassVar[Stage] = Stage.COLOR
+
+    probability: float = 0.2
+    threshold: tuple[float, float] = (0.0, 1.0)
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        return {"threshold": uniform(n, self.threshold, generator)}
+
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        return solarize(images_BCHW.float(), parameters["threshold"]).to(images_BCHW.dtype)
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        return f"solarize {parameters['threshold'].item():.2f}"
+
+
+@dataclass(frozen=True)
+class Posterize(Operator):
+    """Keep only the highest bits of every value.
+
+    Args:
+        bits: Smallest and largest number of bits kept.
+    """
+
+    name: ClassVar[str] = "posterize"
+    label: ClassVar[str] = "posterize"
+    stage: ClassVar[Stage] = Stage.COLOR
+
+    probability: float = 0.2
+    bits: tuple[int, int] = (4, 8)
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        return {"bits": torch.randint(self.bits[0], self.bits[1] + 1, (n,), generator=generator)}
+
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        return posterize(images_BCHW.float(), parameters["bits"]).to(images_BCHW.dtype)
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        return f"posterize {int(parameters['bits'])} bits"
+
+
+@dataclass(frozen=True)
+class Equalize(Operator):
+    """Flatten the histogram of every channel."""
+
+    name: ClassVar[str] = "equalize"
+    label: ClassVar[str] = "equalize"
+    stage: ClassVar[Stage] = Stage.EQUALIZE
+
+    probability: float = 0.2
+
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        return equalize(images_BCHW.float()).to(images_BCHW.dtype)

@@ -1,0 +1,356 @@
+"""Crop, flip, shear, translate and rotate, composed into one warp a view.
+
+Every geometric operator is a 3x3 matrix that takes a position in the view after it to the position
+before it; their product takes a view pixel straight to the image, which is resampled once.
+Positions are normalised: (0, 0) is the top-left corner and (1, 1) the bottom-right one, of the view
+as of the image, so the canvas (the image stretched to a square) needs no special care: the aspect
+ratio enters where a box is chosen, and nowhere else.
+
+Legend: B samples, C channels, H and W pixels, V view pixels along an axis, P image pixels along it.
+Images are in [0, 1]. A pixel whose centre lies outside the image takes the image's mean colour.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from mast.augment.operator import Operator, Parameters, Stage, uniform
+from mast.augment.record import Record
+from mast.augment.warp import (
+    Warp,
+    affine,
+    box_matrices,
+    center_boxes,
+    planar,
+    resize_boxes,
+    warp_affine,
+)
+
+CROP_TRIES = 10  # torchvision's, before it falls back to a centre crop
+
+
+@dataclass(frozen=True)
+class GeometricOperator(Operator):
+    """An operator that moves pixels: it yields matrices, and the pipeline warps once for all."""
+
+    stage: ClassVar[Stage] = Stage.WARP
+    axis_aligned: ClassVar[bool] = True
+    keeps_frame: ClassVar[bool] = True  # the view shows nothing that it hid before
+
+    @abstractmethod
+    def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        """Map positions after the operator to positions before it.
+
+        Args:
+            parameters: What `sample` returned.
+            aspect_B: Width / height of the original images; it also sets the device.
+
+        Returns:
+            matrices_B33: Homogeneous, in normalised coordinates (x, y, 1).
+        """
+
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        count, side = len(images_BCHW), images_BCHW.shape[-1]
+        square_B = torch.ones(count, device=images_BCHW.device)
+        matrices_B33 = self.matrices(parameters, square_B)
+        images = images_BCHW.float()
+        if self.axis_aligned:
+            bounded_B = torch.full((count,), self.keeps_frame, device=images.device)
+            views = resize_boxes(images, matrices_B33, side, bounded_B)
+        else:
+            views = warp_affine(images, matrices_B33, side, images.new_ones(count, 2))
+        return views.to(images_BCHW.dtype)
+
+
+@dataclass(frozen=True)
+class RandomResizedCrop(GeometricOperator):
+    """Crop a random box of the original image and resize it to the view.
+
+    The box has a share `scale` of the area and a ratio drawn log-uniformly from `ratio`; of ten
+    candidates the first that fits in the image is taken, else the largest centred box of an allowed
+    ratio. Parameters do not know the image, so the candidates are kept and chosen with the aspect.
+
+    Args:
+        scale: Range of the share of the image's area; by default .08 to 1, or .2 to 1 up to 96 px.
+        ratio: Range of width / height of the box.
+
+    Reference: torchvision `RandomResizedCrop.get_params`, without its rounding to whole pixels.
+    """
+
+    name: ClassVar[str] = "random_resized_crop"
+    label: ClassVar[str] = "crop"
+
+    probability: float = 1.0
+    scale: tuple[float, float] | None = None
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        scale = self.scale or ((0.2, 1.0) if self.size <= 96 else (0.08, 1.0))
+        tries = n * CROP_TRIES
+        log_ratio = uniform(tries, (log(self.ratio[0]), log(self.ratio[1])), generator)
+        return {
+            "area": uniform(tries, scale, generator).view(n, CROP_TRIES),
+            "ratio": log_ratio.exp().view(n, CROP_TRIES),
+            "left": uniform(n, (0.0, 1.0), generator),
+            "top": uniform(n, (0.0, 1.0), generator),
+        }
+
+    def boxes(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        """Choose each sample's box.
+
+        Returns:
+            boxes_B4: left, top, width, height as shares of the image's width and height.
+        """
+        return crop_boxes(parameters, aspect_B, self.ratio)
+
+    def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return box_matrices(self.boxes(parameters, aspect_B))
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        box_14 = crop_boxes(parameters, torch.ones(1), cls.ratio)
+        return f"{cls.label} {float(box_14[0, 2] * box_14[0, 3]):.2f}"
+
+
+@dataclass(frozen=True)
+class HorizontalFlip(GeometricOperator):
+    """Mirror left and right."""
+
+    name: ClassVar[str] = "horizontal_flip"
+    label: ClassVar[str] = "flip"
+
+    probability: float = 0.5
+
+    def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return affine(aspect_B, xx=-1.0, x=1.0)
+
+
+@dataclass(frozen=True)
+class Shear(GeometricOperator):
+    """Shift lines of pixels in proportion to their distance from the top-left corner.
+
+    Args:
+        shear: Range of the shift at the far side, as a share of the side.
+
+    Reference: torchvision `RandAugment`, "ShearX" and "ShearY".
+    """
+
+    axis_aligned: ClassVar[bool] = False
+    keeps_frame: ClassVar[bool] = False
+
+    probability: float = 0.5
+    shear: tuple[float, float] = (-0.3, 0.3)
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        return {"shear": uniform(n, self.shear, generator)}
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        return f"{cls.label} {parameters['shear'].item():+.2f}"
+
+
+@dataclass(frozen=True)
+class ShearX(Shear):
+    """Shift rows to the left where positive."""
+
+    name: ClassVar[str] = "shear_x"
+    label: ClassVar[str] = "shear x"
+
+    def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return affine(aspect_B, xy=parameters["shear"])
+
+
+@dataclass(frozen=True)
+class ShearY(Shear):
+    """Shift columns up where positive."""
+
+    name: ClassVar[str] = "shear_y"
+    label: ClassVar[str] = "shear y"
+
+    def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return affine(aspect_B, yx=parameters["shear"])
+
+
+@dataclass(frozen=True)
+class Translate(GeometricOperator):
+    """Move the content along one axis.
+
+    Args:
+        shift: Range of the shift, as a share of the side.
+
+    Reference: torchvision `RandAugment`, "TranslateX" and "TranslateY", without its rounding to
+        whole pixels.
+    """
+
+    keeps_frame: ClassVar[bool] = False
+
+    probability: float = 0.5
+    shift: tuple[float, float] = (-0.45, 0.45)
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        return {"shift": uniform(n, self.shift, generator)}
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        return f"{cls.label} {parameters['shift'].item():+.2f}"
+
+
+@dataclass(frozen=True)
+class TranslateX(Translate):
+    """Move the content to the right where positive."""
+
+    name: ClassVar[str] = "translate_x"
+    label: ClassVar[str] = "translate x"
+
+    def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return affine(aspect_B, x=-parameters["shift"])
+
+
+@dataclass(frozen=True)
+class TranslateY(Translate):
+    """Move the content down where positive."""
+
+    name: ClassVar[str] = "translate_y"
+    label: ClassVar[str] = "translate y"
+
+    def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return affine(aspect_B, y=-parameters["shift"])
+
+
+@dataclass(frozen=True)
+class Rotate(GeometricOperator):
+    """Turn about the centre, counter-clockwise where positive.
+
+    Args:
+        angle: Range in degrees.
+
+    Reference: torchvision `F.rotate`.
+    """
+
+    name: ClassVar[str] = "rotate"
+    label: ClassVar[str] = "rotate"
+    axis_aligned: ClassVar[bool] = False
+    keeps_frame: ClassVar[bool] = False
+
+    probability: float = 0.5
+    angle: tuple[float, float] = (-30.0, 30.0)
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        return {"angle": uniform(n, self.angle, generator)}
+
+    def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        radians_B = torch.deg2rad(parameters["angle"])
+        cos_B, sin_B = radians_B.cos(), radians_B.sin()
+        return affine(
+            aspect_B,
+            xx=cos_B,
+            xy=-sin_B,
+            x=0.5 - 0.5 * cos_B + 0.5 * sin_B,
+            yx=sin_B,
+            yy=cos_B,
+            y=0.5 - 0.5 * sin_B - 0.5 * cos_B,
+        )
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        return f"{cls.label} {parameters['angle'].item():+.0f}°"
+
+
+def crop_boxes(parameters: Parameters, aspect_B: Tensor, ratio: tuple[float, float]) -> Tensor:
+    """Choose the first candidate box that fits in each image, or the centred fallback.
+
+    Args:
+        parameters: area and ratio (B, tries), left and top (B,), all shares.
+        aspect_B: Width / height of the original images.
+        ratio: Allowed range of width / height of the fallback.
+
+    Returns:
+        boxes_B4: left, top, width, height as shares of the image's width and height.
+    """
+    device = aspect_B.device
+    moved = {k: v.to(device, torch.float32, non_blocking=True) for k, v in parameters.items()}
+    width_BT = (moved["area"] * moved["ratio"] / aspect_B[:, None]).sqrt()
+    height_BT = (moved["area"] / moved["ratio"] * aspect_B[:, None]).sqrt()
+    fits_BT = (width_BT <= 1) & (height_BT <= 1)
+    first_B1 = fits_BT.float().argmax(1, keepdim=True)
+    fits_B = fits_BT.gather(1, first_B1)[:, 0]
+    allowed_B = aspect_B.clamp(*ratio)
+    width_B = torch.where(
+        fits_B, width_BT.gather(1, first_B1)[:, 0], (allowed_B / aspect_B).clamp(max=1.0)
+    )
+    height_B = torch.where(
+        fits_B, height_BT.gather(1, first_B1)[:, 0], (aspect_B / allowed_B).clamp(max=1.0)
+    )
+    left_B = torch.where(fits_B, moved["left"], 0.5) * (1 - width_B)
+    top_B = torch.where(fits_B, moved["top"], 0.5) * (1 - height_B)
+    return torch.stack([left_B, top_B, width_B, height_B], dim=1)
+
+
+def center_views(
+    canvas_BHWC: Tensor,
+    aspect_B: Tensor,
+    size: int,
+    crop_fraction: float = 1.0,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Resize the short side of the original image and cut the centre: no augmentation.
+
+    Args:
+        canvas_BHWC: uint8 square canvases, each the whole image stretched.
+        aspect_B: Width / height of the original images.
+        size: Side of the view in pixels.
+        crop_fraction: Share of the short side that is kept, in (0, 1].
+        dtype: float32 or bfloat16.
+
+    Returns:
+        images_BCHW: RGB in [0, 1], antialiased.
+
+    Raises:
+        ValueError: The fraction is not in (0, 1].
+    """
+    if not 0.0 < crop_fraction <= 1.0:
+        raise ValueError(f"expected crop_fraction in (0, 1], got {crop_fraction}; 1 keeps all")
+    aspect_B = aspect_B.to(canvas_BHWC.device, torch.float32, non_blocking=True)
+    matrices_B33 = box_matrices(center_boxes(aspect_B, crop_fraction))
+    bounded_B = torch.zeros(len(aspect_B), dtype=torch.bool, device=aspect_B.device)
+    return resize_boxes(planar(canvas_BHWC), matrices_B33, size, bounded_B).to(dtype)
+
+
+def compose(operators: Sequence[GeometricOperator], record: Record, aspect_B: Tensor) -> Warp:
+    """Multiply the matrices of the operators that each sample drew.
+
+    Where no crop was drawn, the view is the centre of the image.
+
+    Args:
+        operators: Those of the view, in the order in which they act.
+        record: Who drew which, with what parameters.
+        aspect_B: Width / height of the original images; the matrices are on its device.
+
+    Returns:
+        The warp of every sample.
+    """
+    device = aspect_B.device
+    boxes_B4 = center_boxes(aspect_B)
+    extent_B2 = boxes_B4[:, 2:]
+    aligned_B = torch.ones(len(record), dtype=torch.bool, device=record.applied_BK.device)
+    bounded_B = record.applied(RandomResizedCrop.name)
+    matrices_B33 = box_matrices(boxes_B4)
+    for operator in operators:
+        applied_B = record.applied(operator.name)
+        drawn_B33 = operator.matrices(record.parameters[operator.name], aspect_B)
+        where_B11 = applied_B.to(device, non_blocking=True)[:, None, None]
+        if isinstance(operator, RandomResizedCrop):
+            matrices_B33 = torch.where(where_B11, drawn_B33, matrices_B33)
+            extent_B2 = torch.stack([matrices_B33[:, 0, 0], matrices_B33[:, 1, 1]], dim=1)
+        else:
+            matrices_B33 = torch.where(where_B11, matrices_B33 @ drawn_B33, matrices_B33)
+        if not operator.axis_aligned:
+            aligned_B = aligned_B & ~applied_B
+        if not operator.keeps_frame:
+            bounded_B = bounded_B & ~applied_B
+    return Warp(matrices_B33, extent_B2, aligned_B, bounded_B)

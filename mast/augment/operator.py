@@ -1,0 +1,96 @@
+"""The contract of an augmentation operator: sample parameters, then apply them.
+
+Legend: B samples, C channels, H and W pixels. Images are in [0, 1], in and out; kernels clip to it.
+Kernels compute in float32 and return the dtype they were given.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar, TypeAlias
+
+import torch
+from torch import Tensor
+
+Parameters: TypeAlias = dict[str, Tensor]
+
+
+class Stage(IntEnum):
+    """When an operator acts within a view; within a stage the order of `OPERATORS` holds."""
+
+    WARP = 0
+    COLOR = 1
+    EQUALIZE = 2  # after every change of tone, so that its histogram is the one that is seen
+    BLUR = 3
+    NOISE = 4  # after the blurs, which would average it away
+    EDGE = 5
+    OCCLUSION = 6
+
+
+@dataclass(frozen=True)
+class Operator(ABC):
+    """A sampler of parameters and a kernel that applies them to a batch.
+
+    The pipeline alone decides which samples an operator is applied to; `sample` draws for all.
+
+    Args:
+        size: Side of the view in pixels; magnitudes given in pixels scale with it.
+        probability: Chance that a chosen sample is transformed.
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[str]  # what a caption calls it
+    stage: ClassVar[Stage]
+
+    size: int
+    probability: float
+
+    def __post_init__(self) -> None:
+        if self.size < 8:
+            raise ValueError(f"expected a view of at least 8 pixels, got size={self.size}")
+        if not 0.0 <= self.probability <= 1.0:
+            raise ValueError(
+                f"{self.name}: expected a probability in [0, 1], got {self.probability}; "
+                f"the nearest is {min(max(self.probability, 0.0), 1.0)}"
+            )
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        """Draw the parameters of `n` samples.
+
+        Args:
+            n: Number of samples.
+            generator: CPU generator, the only source of randomness.
+
+        Returns:
+            Tensors of length n by parameter name; empty for an operator without magnitude.
+        """
+        return {}
+
+    @abstractmethod
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        """Transform every sample with its own parameters.
+
+        Args:
+            images_BCHW: RGB images in [0, 1], float32 or bfloat16; never written to.
+            parameters: What `sample` returned, for these B samples, on any device.
+
+        Returns:
+            New images of the same shape and dtype, in [0, 1].
+        """
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        """Name one sample's magnitudes in a few characters, for a figure."""
+        return cls.label
+
+
+def uniform(n: int, bounds: tuple[float, float], generator: torch.Generator) -> Tensor:
+    """Draw `n` float32 numbers uniformly between two bounds."""
+    low, high = bounds
+    return torch.rand(n, generator=generator) * (high - low) + low
+
+
+def per_pixel(values_B: Tensor, images_BCHW: Tensor) -> Tensor:
+    """Bring one float32 value a sample to the images' device, broadcastable over C, H and W."""
+    values_B = values_B.to(images_BCHW.device, torch.float32, non_blocking=True)
+    return values_B[:, None, None, None]

@@ -1,0 +1,207 @@
+"""The pipeline: draw every decision on the CPU, then apply it to a batch on any device.
+
+Legend: B samples, K operators, C channels, H and W pixels. Images are in [0, 1].
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from mast.augment.geometry import GeometricOperator, compose
+from mast.augment.operator import Operator
+from mast.augment.presets import Overrides, Preset
+from mast.augment.record import Record, Views, join
+from mast.augment.warp import render
+from mast.core.errors import UserError, unknown
+
+PART_VALUES = 1_600_000  # numbers a CPU treats at a time: best of 0.1 to 100 million, by a fifth
+
+
+class Pipeline:
+    """The views of a preset at a size.
+
+    Args:
+        preset: Operators and what each view overrides.
+        size: Side of the views in pixels.
+
+    Raises:
+        ValueError: An operator, or a field of one, does not exist.
+    """
+
+    def __init__(self, preset: Preset, size: int) -> None:
+        self.preset = preset
+        self.size = size
+        self.names = preset.operators
+        self.operators = (
+            _build(preset.operators, preset.overrides[0], size),
+            _build(preset.operators, preset.overrides[1], size),
+        )
+        self._geometry, self._rest = zip(*map(_in_order, self.operators), strict=True)
+
+    def draw(
+        self, n: int, generator: torch.Generator, chosen_BK: Tensor | None = None
+    ) -> tuple[Record, Record]:
+        """Decide what is applied to `n` samples in both views.
+
+        The stream of random numbers depends on `n` and the preset alone, so a process of a
+        distributed run draws for the global batch and slices its part.
+
+        Args:
+            n: Number of samples, B.
+            generator: CPU generator.
+            chosen_BK: bool, the operators that may act on a sample, in both views; all by default.
+
+        Returns:
+            One record a view, on the CPU.
+        """
+        if chosen_BK is None:
+            chosen_BK = torch.ones(n, len(self.names), dtype=torch.bool)
+        if chosen_BK.shape != (n, len(self.names)):
+            raise UserError(
+                f"expected chosen_BK of shape {(n, len(self.names))}, got {tuple(chosen_BK.shape)}"
+            )
+        return self._draw(0, generator, chosen_BK.cpu()), self._draw(1, generator, chosen_BK.cpu())
+
+    def _draw(self, view: int, generator: torch.Generator, chosen_BK: Tensor) -> Record:
+        n = len(chosen_BK)
+        coins, parameters = [], {}
+        for name, operator in self.operators[view].items():
+            coins.append(torch.rand(n, generator=generator) < operator.probability)
+            parameters[name] = operator.sample(n, generator)
+        return Record(self.names, chosen_BK & torch.stack(coins, dim=1), parameters)
+
+    def apply(
+        self,
+        canvas_BHWC: Tensor,
+        aspect_B: Tensor,
+        record: Record,
+        view: int,
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """Draw the pixels of one view; the same record gives the same pixels.
+
+        Args:
+            canvas_BHWC: uint8 square canvases, each a whole image stretched.
+            aspect_B: Width / height of the original images.
+            record: What to apply, best on the CPU.
+            view: 0 or 1, whose operators to use.
+            dtype: float32 or bfloat16.
+
+        Returns:
+            images_BCHW on the device of the canvas.
+        """
+        if not len(canvas_BHWC) == len(aspect_B) == len(record):
+            raise UserError(
+                f"expected as many canvases, aspects and records, got {len(canvas_BHWC)}, "
+                f"{len(aspect_B)} and {len(record)}"
+            )
+        shape = (len(record), canvas_BHWC.shape[3], self.size, self.size)
+        images = torch.empty(shape, dtype=dtype, device=canvas_BHWC.device)
+        # on a CPU the temporaries of a part are reused memory; a GPU wants the whole batch
+        part = len(record)
+        if images.device.type == "cpu":
+            part = PART_VALUES // (shape[1] * self.size**2)
+        for start in range(0, len(record), max(part, 1)):
+            some = slice(start, start + max(part, 1))
+            images[some] = self._apply(canvas_BHWC[some], aspect_B[some], record[some], view)
+        return images
+
+    def _apply(self, canvas_BHWC: Tensor, aspect_B: Tensor, record: Record, view: int) -> Tensor:
+        warp = compose(
+            self._geometry[view],
+            record,
+            aspect_B.to(canvas_BHWC.device, torch.float32, non_blocking=True),
+        )
+        images = render(canvas_BHWC, warp, self.size)
+        for operator in self._rest[view]:
+            images = _apply_where(operator, images, record)
+        return images
+
+    def views(
+        self,
+        canvas_BHWC: Tensor,
+        aspect_B: Tensor,
+        records: tuple[Record, Record],
+        dtype: torch.dtype = torch.float32,
+    ) -> Views:
+        """Draw the pixels of both views.
+
+        Args:
+            canvas_BHWC: uint8 square canvases, each a whole image stretched.
+            aspect_B: Width / height of the original images.
+            records: What `draw` returned, or a slice of it.
+            dtype: float32 or bfloat16.
+
+        Returns:
+            Both views and their records.
+        """
+        if self._views_agree:
+            images = self.apply(
+                torch.cat([canvas_BHWC, canvas_BHWC]),
+                torch.cat([aspect_B, aspect_B]),
+                join(records),
+                view=0,
+                dtype=dtype,
+            )
+            first, second = images.chunk(2)
+        else:
+            first = self.apply(canvas_BHWC, aspect_B, records[0], 0, dtype)
+            second = self.apply(canvas_BHWC, aspect_B, records[1], 1, dtype)
+        return Views((first, second), records)
+
+    @property
+    def _views_agree(self) -> bool:
+        """Whether both views apply alike; how often they apply is already in the record."""
+        return all(
+            replace(first, probability=second.probability) == second
+            for first, second in zip(
+                self.operators[0].values(), self.operators[1].values(), strict=True
+            )
+        )
+
+
+def _build(names: tuple[str, ...], overrides: Overrides, size: int) -> dict[str, Operator]:
+    """Instantiate operators by name, with a view's overrides."""
+    from mast.augment import OPERATORS  # noqa: PLC0415  the registry stands above this module
+
+    for name in names:
+        if name not in OPERATORS:
+            raise unknown("operator", name, OPERATORS)
+    for name in overrides:
+        if name not in names:
+            raise unknown("operator in overrides", name, names)
+    operators = {}
+    for name in names:
+        fields = OPERATORS[name].__dataclass_fields__
+        for field in overrides.get(name, {}):
+            if field not in fields:
+                raise unknown(f"field of {name}", field, fields)
+        operators[name] = OPERATORS[name](size, **overrides.get(name, {}))
+    return operators
+
+
+def _in_order(
+    operators: dict[str, Operator],
+) -> tuple[list[GeometricOperator], list[Operator]]:
+    """Those that move pixels and the rest, each in the order in which they act."""
+    from mast.augment import OPERATORS  # noqa: PLC0415  the registry stands above this module
+
+    known = [operators[name] for name in OPERATORS if name in operators]
+    geometry = [operator for operator in known if isinstance(operator, GeometricOperator)]
+    rest = [operator for operator in known if not isinstance(operator, GeometricOperator)]
+    return geometry, sorted(rest, key=lambda operator: operator.stage)
+
+
+def _apply_where(operator: Operator, images_BCHW: Tensor, record: Record) -> Tensor:
+    """Apply an operator to the samples that drew it; the others keep their bits."""
+    index = record.applied(operator.name).nonzero()[:, 0]
+    if len(index) == 0:
+        return images_BCHW
+    drawn = record.parameters[operator.name]
+    if len(index) == len(images_BCHW):
+        return operator.apply(images_BCHW, drawn)
+    there = index.to(images_BCHW.device, non_blocking=True)
+    parameters = {key: values[index] for key, values in drawn.items()}
+    transformed = operator.apply(images_BCHW.index_select(0, there), parameters)
+    return images_BCHW.index_copy_(0, there, transformed)

@@ -1,0 +1,112 @@
+"""What was done to a batch: which operator was applied to which sample, and with what parameters.
+
+Legend: B samples, K operators.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mast.augment.operator import Parameters
+
+
+@dataclass(frozen=True)
+class Record:
+    """One view of a batch, as decisions: enough to draw its pixels again.
+
+    Args:
+        names: The K operators.
+        applied_BK: bool, the operator was applied to the sample.
+        parameters: Operator name -> parameter name -> tensor of length B, for every sample, whether
+            the operator was applied or not.
+    """
+
+    names: tuple[str, ...]
+    applied_BK: Tensor  # noqa: N815
+    parameters: dict[str, Parameters]
+
+    def __len__(self) -> int:
+        return len(self.applied_BK)
+
+    def __getitem__(self, samples: slice) -> "Record":
+        return Record(
+            self.names,
+            self.applied_BK[samples],
+            {
+                name: {key: values[samples] for key, values in drawn.items()}
+                for name, drawn in self.parameters.items()
+            },
+        )
+
+    def applied(self, name: str) -> Tensor:
+        """applied_B of one operator; all False where the record does not know it."""
+        if name not in self.names:
+            return torch.zeros(len(self), dtype=torch.bool, device=self.applied_BK.device)
+        return self.applied_BK[:, self.names.index(name)]
+
+    def to(self, device: torch.device | str) -> "Record":
+        """Move every tensor to a device; drawing pixels is fastest from a record on the CPU."""
+        return Record(
+            self.names,
+            self.applied_BK.to(device),
+            {
+                name: {key: values.to(device) for key, values in drawn.items()}
+                for name, drawn in self.parameters.items()
+            },
+        )
+
+    def describe(self, i: int) -> str:
+        """Say in a line what was applied to sample `i`: "crop 0.42, flip, blur σ 0.8".
+
+        The share of a crop is that of a square image.
+        """
+        from mast.augment import OPERATORS  # noqa: PLC0415  the registry stands above this module
+
+        single = self[i : i + 1] if i >= 0 else self[len(self) + i : len(self) + i + 1]
+        captions = [
+            OPERATORS[name].caption(single.parameters[name])
+            for k, name in enumerate(self.names)
+            if single.applied_BK[0, k]
+        ]
+        return ", ".join(captions) or "unchanged"
+
+
+def join(records: Sequence[Record]) -> Record:
+    """Put records of the same operators one after the other."""
+    first = records[0]
+    return Record(
+        first.names,
+        torch.cat([record.applied_BK for record in records]),
+        {
+            name: {
+                key: torch.cat([record.parameters[name][key] for record in records])
+                for key in drawn
+            }
+            for name, drawn in first.parameters.items()
+        },
+    )
+
+
+@dataclass(frozen=True)
+class Views:
+    """Two augmented views of a batch and the record of each.
+
+    Args:
+        images: Two images_BCHW in [0, 1].
+        records: What was applied to each.
+    """
+
+    images: tuple[Tensor, Tensor]
+    records: tuple[Record, Record]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The K operators."""
+        return self.records[0].names
+
+    @property
+    def active_BK(self) -> Tensor:  # noqa: N802
+        """bool: the operator was applied to the sample in at least one of the two views."""
+        return self.records[0].applied_BK | self.records[1].applied_BK

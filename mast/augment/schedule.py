@@ -1,0 +1,109 @@
+"""The two stages: from the progress of a run to the operators that may act on each sample.
+
+Legend: B samples, K operators.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from mast.core.errors import unknown
+
+
+@dataclass
+class ScheduleConfig:
+    """How operators compose over a run.
+
+    Attributes:
+        staged: Schedule the operators in two stages (MAST, section 3.2); otherwise every
+            operator may act from the start, as in the usual augmentation of VICReg.
+        stage1: Part of the run in which operators act one at a time.
+        subsets: Draw the operators for each sample, or once for a whole batch.
+    """
+
+    staged: bool = True
+    stage1: float = 0.5
+    subsets: Literal["sample", "batch"] = "sample"
+
+
+def compose_count(progress: float, count: int, stage1: float = 0.5) -> int:
+    """How many operators are composed at this point of a run.
+
+    One at a time in stage 1, then linearly more up to all of them.
+
+    Args:
+        progress: Part of the run that is done, in [0, 1].
+        count: Number of operators, K.
+        stage1: Part of the run that stage 1 takes, in [0, 1].
+
+    Returns:
+        A whole number in [1, count].
+
+    Raises:
+        ValueError: An argument is out of its range.
+    """
+    if not 0.0 <= progress <= 1.0:
+        raise ValueError(f"expected progress in [0, 1], got {progress}")
+    if not 0.0 <= stage1 <= 1.0:
+        raise ValueError(f"expected stage1 in [0, 1], got {stage1}")
+    if count < 1:
+        raise ValueError(f"expected at least 1 operator, got count={count}")
+    if progress < stage1 or stage1 == 1.0:
+        return 1
+    inside = (progress - stage1) / (1 - stage1)
+    return round(1 + (count - 1) * inside)
+
+
+def draw_subsets(
+    n: int,
+    count: int,
+    compose: int,
+    generator: torch.Generator,
+    per: Literal["sample", "batch"] = "sample",
+) -> Tensor:
+    """Draw which operators may act on each sample.
+
+    Args:
+        n: Number of samples, B.
+        count: Number of operators, K.
+        compose: Size of the subset, in [1, count].
+        generator: CPU generator.
+        per: "sample" draws a subset for each sample, "batch" one for all.
+
+    Returns:
+        chosen_BK: bool, exactly `compose` true in every row.
+
+    Raises:
+        ValueError: `compose` or `per` is not a valid choice.
+    """
+    if not 1 <= compose <= count:
+        nearest = min(max(compose, 1), count)
+        raise ValueError(f"expected compose in [1, {count}], got {compose}; nearest is {nearest}")
+    if per not in ("sample", "batch"):
+        raise unknown("subset unit", per, ("sample", "batch"))
+    rows = n if per == "sample" else 1
+    rank_BK = torch.rand(rows, count, generator=generator).argsort(1).argsort(1)
+    return (rank_BK < compose).expand(n, count).contiguous()
+
+
+def draw_chosen(
+    config: ScheduleConfig, n: int, count: int, progress: float, generator: torch.Generator
+) -> Tensor | None:
+    """Which operators may act on each sample at this point of a run.
+
+    Args:
+        config: The schedule.
+        n: Number of samples, B.
+        count: Number of operators, K.
+        progress: Part of the run that is done, in [0, 1].
+        generator: CPU generator.
+
+    Returns:
+        chosen_BK, or None where all operators may act.
+    """
+    if not config.staged:
+        return None
+    compose = compose_count(progress, count, config.stage1)
+    return draw_subsets(n, count, compose, generator, config.subsets)

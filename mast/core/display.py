@@ -1,0 +1,88 @@
+"""What a person sees while long work runs: a live bar on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+Item = TypeVar("Item")
+
+console = Console(stderr=True)
+
+
+def track(items: Iterable[Item], description: str, total: int) -> Iterator[Item]:
+    """Iterate with a bar on a terminal, silently elsewhere.
+
+    Args:
+        items: What to iterate over.
+        description: One or two words at the left of the bar.
+        total: Number of items.
+    """
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    ) as progress:
+        yield from progress.track(items, total=total, description=description)
+
+
+class TrainingDisplay:
+    """The live line of a pretraining run.
+
+    Args:
+        total: Steps of the whole run.
+        done: Steps that an earlier process has done.
+        enabled: False on all processes but the first.
+    """
+
+    def __init__(self, total: int, done: int, enabled: bool) -> None:
+        self.enabled = enabled
+        self.live = enabled and sys.stderr.isatty()
+        self.total = total
+        self._progress = Progress(
+            TextColumn("[bold]pretrain"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[text]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            disable=not self.live,
+        )
+        self._task = self._progress.add_task("", total=total, completed=done, text="")
+        self._next_line = time.monotonic()
+
+    @contextmanager
+    def running(self) -> Iterator["TrainingDisplay"]:
+        """Show the bar while the block runs."""
+        with self._progress:
+            yield self
+
+    def update(self, step: int, text: str) -> None:
+        """Move the bar; away from a terminal, print a line at most every 30 seconds."""
+        if self.live:
+            self._progress.update(self._task, completed=step, text=text)
+        elif self.enabled and time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + 30.0
+            self.say(f"step {step}/{self.total}  {text}")
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """Print a line above the bar."""
+        if self.enabled:
+            console.print(text, style=style, highlight=False, soft_wrap=True)

@@ -1,0 +1,29 @@
+"""Errors that are shown to users as one sentence, without a traceback."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(ValueError):
+    """What the user asked for cannot be done; the message says what to do instead.
+
+    The command line prints it as one line and exits with code 2; in Python it is a
+    `ValueError` like any other.
+    """
+
+
+def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
+    """An error for a name that is not in a registry, with the nearest valid one.
+
+    Args:
+        kind: What the name names, such as "operator" or "recipe".
+        name: The name that was given.
+        choices: The valid names.
+
+    Returns:
+        The error, to be raised by the caller.
+    """
+    names = list(choices)
+    close = get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return UserError(f"unknown {kind} {name!r}.{hint} Choose from: {', '.join(names)}.")

@@ -1,0 +1,111 @@
+"""Optimizers, their parameter groups and the learning-rate schedule."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from mast.core.errors import UserError
+
+
+@dataclass
+class OptimizerConfig:
+    """How parameters move.
+
+    Attributes:
+        name: "lars" (timm's, as VICReg) or "adamw".
+        lr: Peak rate at a global batch of 256; the rate used is `lr * batch_size / 256`.
+        weight_decay: For weights of two and more dimensions only; biases and norms have none.
+        momentum: Of LARS.
+        trust: Trust coefficient of LARS, for weights only.
+        gate_lr: Peak rate of masks and GeM powers, not scaled with the batch. They have no
+            weight decay and no LARS adaptation.
+        warmup: Linear warm-up in epochs, at most 5 % of the run.
+        final: Last rate as a share of the peak.
+        clip: Largest norm of the gradient; None: not clipped.
+    """
+
+    name: Literal["lars", "adamw"] = "lars"
+    lr: float = 0.2
+    weight_decay: float = 1e-6
+    momentum: float = 0.9
+    trust: float = 0.001
+    gate_lr: float = 0.01
+    warmup: float = 10.0
+    final: float = 0.001
+    clip: float | None = None
+
+
+def learning_rate(progress: float, warmup: float, final: float) -> float:
+    """The rate as a share of its peak: a linear warm-up, then a half cosine.
+
+    Args:
+        progress: Share of the run that is done, in [0, 1].
+        warmup: Share of the run that warms up, in [0, 1).
+        final: The share of the peak at the end.
+
+    Returns:
+        In [0, 1]; it reaches `final` at progress 1.
+
+    Raises:
+        ValueError: Progress outside [0, 1].
+
+    Reference:
+        VICReg's `adjust_learning_rate`; Loshchilov and Hutter, SGDR (2017).
+    """
+    if not 0.0 <= progress <= 1.0:
+        raise ValueError(f"progress is a share of the run in [0, 1], got {progress}")
+    if progress < warmup:
+        return progress / warmup
+    position = (progress - warmup) / (1.0 - warmup)
+    return final + (1.0 - final) * 0.5 * (1.0 + math.cos(math.pi * position))
+
+
+def warmup_share(config: OptimizerConfig, epochs: int) -> float:
+    """Share of the run that warms up: `config.warmup` epochs or 5 %, whichever is shorter."""
+    return min(config.warmup / epochs, 0.05)
+
+
+def make_optimizer(
+    groups: list[dict[str, Any]], config: OptimizerConfig, batch_size: int
+) -> torch.optim.Optimizer:
+    """Build the optimizer over a method's parameter groups.
+
+    Args:
+        groups: Dicts with "name" ("weights", "vectors" or "gates") and "params".
+        config: Rates.
+        batch_size: Global batch, over processes and accumulation.
+
+    Returns:
+        An optimizer whose groups carry "peak_lr", for `set_learning_rate`.
+
+    Raises:
+        UserError: A rate that is not positive.
+    """
+    if config.lr <= 0:
+        raise UserError(f"optimizer.lr must be positive, got {config.lr}")
+    prepared = []
+    for group in groups:
+        is_weight, is_gate = group["name"] == "weights", group["name"] == "gates"
+        peak = config.gate_lr if is_gate else config.lr * batch_size / 256
+        options = {"lr": peak, "peak_lr": peak}
+        options["weight_decay"] = config.weight_decay if is_weight else 0.0
+        if config.name == "lars":
+            # timm adapts the rate of a group that has weight decay or asks for it.
+            options["always_adapt"] = is_weight
+        prepared.append({**group, **options})
+    if config.name == "adamw":
+        return torch.optim.AdamW(prepared)
+    from timm.optim import Lars  # noqa: PLC0415
+
+    optimizer: torch.optim.Optimizer = Lars(
+        prepared, momentum=config.momentum, trust_coeff=config.trust
+    )
+    return optimizer
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
+    """Set every group's rate to a share of its peak."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak_lr"] * share

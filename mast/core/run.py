@@ -1,0 +1,168 @@
+"""The run folder: the only thing that passes between commands.
+
+    config.yaml           the full configuration
+    provenance.json       versions, git revision, device, seed, data fingerprint
+    metrics.jsonl         one line a logged step, evaluation or warning
+    checkpoints/last.pt   everything needed to continue
+    checkpoints/best.safetensors   the encoder at its best online score
+    encoder.safetensors   the trained encoder; it exists only when the run is complete
+    tensorboard/          the same metrics for TensorBoard
+    evaluations/*.json    one file a protocol and data set, by `mast evaluate`
+"""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Collection
+from dataclasses import fields, is_dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from mast.core.checkpoint import write_json, write_text
+from mast.core.errors import UserError
+
+PACKAGES = ("mast-ssl", "torch", "torchvision", "timm", "lightning-fabric", "numpy", "pillow")
+
+
+class RunFolder:
+    """Paths of a run, and its log.
+
+    Args:
+        path: The folder; it need not exist yet.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.provenance = self.path / "provenance.json"
+        self.metrics = self.path / "metrics.jsonl"
+        self.last = self.path / "checkpoints" / "last.pt"
+        self.best = self.path / "checkpoints" / "best.safetensors"
+        self.encoder = self.path / "encoder.safetensors"
+        self.tensorboard = self.path / "tensorboard"
+        self.evaluations = self.path / "evaluations"
+
+    def require(self) -> "RunFolder":
+        """This folder, if it holds a run.
+
+        Raises:
+            UserError: It does not.
+        """
+        if not self.config.is_file():
+            raise UserError(f"{self.path} is not a run folder: it has no config.yaml")
+        return self
+
+    def open(self, config: dict[str, Any], operational: Collection[str]) -> None:
+        """Create the folder, or make sure that it holds a run of the same configuration.
+
+        Args:
+            config: The configuration as plain values.
+            operational: Dotted names that may differ (device, threads, …): they do not change
+                what is computed.
+
+        Raises:
+            UserError: The folder holds another run, or something else.
+        """
+        if self.config.is_file():
+            there = flatten(yaml.safe_load(self.config.read_text()))
+            now = flatten(config)
+            for name in sorted(there.keys() | now.keys()):
+                old, new = there.get(name), now.get(name)
+                if old != new and not name.startswith(tuple(operational)):
+                    raise UserError(
+                        f"{self.path} holds a run with {name}={old!r}, now it is {new!r}. Give the "
+                        "same options to continue that run, or another --out for a new one."
+                    )
+        elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise UserError(f"{self.path} exists and is not a run folder; choose another --out")
+        write_text(self.config, yaml.safe_dump(config, sort_keys=False))
+
+    def append_metrics(self, record: dict[str, Any]) -> None:
+        """Add one line to metrics.jsonl."""
+        with self.metrics.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All complete lines of metrics.jsonl; a last line cut by a kill is left out."""
+        if not self.metrics.is_file():
+            return []
+        text = self.metrics.read_text()
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+    def rewind_metrics(self, step: int) -> None:
+        """Drop what was logged after `step`, by a process that was killed since."""
+        kept = [record for record in self.read_metrics() if record["step"] <= step]
+        text = "".join(json.dumps(record) + "\n" for record in kept)
+        if self.metrics.is_file():
+            write_text(self.metrics, text)
+
+    def write_provenance(self, **facts: Any) -> None:
+        """Write what produced this run: package versions, machine, git revision and `facts`."""
+        write_json(self.provenance, {**provenance(), **facts})
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, machine and git revision of this process, for every result file."""
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = "not installed"
+    return {
+        "versions": versions,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "git_revision": _git_revision(),
+    }
+
+
+def _git_revision() -> str | None:
+    """Revision of the checkout that this package is imported from; None when installed."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() or None
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+
+def plain(value: Any) -> Any:
+    """A configuration (nested dataclasses) as values that YAML and JSON have."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dicts as one dict of dotted names: {"a": {"b": 1}} to {"a.b": 1}."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

@@ -1,0 +1,13 @@
+"""Images on disk, by name or generated → canvases in memory → batches in a known order."""
+
+from mast.data.canvas import CanvasSet as CanvasSet
+from mast.data.canvas import DataConfig as DataConfig
+from mast.data.canvas import canvas_size as canvas_size
+from mast.data.canvas import open_canvas as open_canvas
+from mast.data.decode import BrokenImageError as BrokenImageError
+from mast.data.factors import Factors as Factors
+from mast.data.folder import Folder as Folder
+from mast.data.loader import Batch as Batch
+from mast.data.loader import Loader as Loader
+from mast.data.source import Source as Source
+from mast.data.sources import open_source as open_source

@@ -1,0 +1,271 @@
+"""The canvas file and its manifest on disk: found, checked, or built.
+
+Two files a set, named after what they hold:
+
+    <set>-<key>-<side>px.<source fingerprint>.u8      N × S × S × 3 bytes, no header
+    <set>-<key>-<side>px.<source fingerprint>.json    the manifest, written last
+
+Both are written under a temporary name and then renamed, so a killed build leaves nothing that
+looks finished. A set over the size limit has the manifest alone: its images were all decoded once,
+so that the broken ones are known.
+
+Legend: N images, S side of the canvas.
+"""
+
+import functools
+import hashlib
+import json
+import logging
+import math
+import os
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from mast.core.errors import UserError
+from mast.data.decode import BrokenImageError
+from mast.data.decoded import decode_in_order
+from mast.data.progress import progress
+from mast.data.source import Source
+
+VERSION = 1  # of the layout and of how a canvas is made
+
+_log = logging.getLogger("mast")
+
+
+@dataclass
+class Manifest:
+    """What a canvas file holds.
+
+    Attributes:
+        version: Layout and way of making.
+        spec: The set's name.
+        source: Fingerprint of the source when this was built.
+        size: Side of the canvas in pixels.
+        content: Hash of the canvases and labels.
+        kept: Index in the source of each canvas.
+        identifiers: Name of each canvas.
+        aspect: Width / height of each original.
+        targets: Labels by task.
+        classes: Class names by task.
+        skipped: Reason by name of every broken file.
+    """
+
+    version: int
+    spec: str
+    source: str
+    size: int
+    content: str = ""
+    kept: list[int] = field(default_factory=list)
+    identifiers: list[str] = field(default_factory=list)
+    aspect: list[float] = field(default_factory=list)
+    targets: dict[str, list[int]] = field(default_factory=dict)
+    classes: dict[str, list[str]] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A cache that is asked for.
+
+    Attributes:
+        source: The images.
+        size: Side of the canvas in pixels.
+        folder: The cache folder.
+        store: Whether to keep the canvases on disk, or only the manifest.
+        max_broken: Share of the images that may be broken.
+        workers: Number of decoding threads.
+    """
+
+    source: Source
+    size: int
+    folder: Path
+    store: bool
+    max_broken: float
+    workers: int
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """The source's state, of which the files bear the beginning in their names."""
+        return self.source.fingerprint()
+
+    @functools.cached_property
+    def stem(self) -> str:
+        """What the files of all states of one set have in common; readable, and unique."""
+        name = self.source.name
+        readable = re.sub(r"[^A-Za-z0-9]+", "-", name)[-40:].strip("-")
+        key = hashlib.blake2b(os.fsencode(name), digest_size=4).hexdigest()
+        return f"{readable}-{key}-{self.size}px"
+
+    def file(self, ending: str) -> Path:
+        """The file of this state with a given ending."""
+        return self.folder / f"{self.stem}.{self.fingerprint[:16]}.{ending}"
+
+
+def obtain(request: Request) -> tuple[Manifest, np.ndarray | None]:
+    """Opens the cache of a source, building it first if it is missing, stale or damaged.
+
+    Args:
+        request: What is wanted.
+
+    Returns:
+        The manifest, and the mapped canvases (N, S, S, 3) uint8, None without `store`.
+
+    Raises:
+        UserError: If too many images are broken, or the folder cannot be written.
+    """
+    try:
+        request.folder.mkdir(parents=True, exist_ok=True)
+        found = _read(request)
+        if found is None:
+            with _alone(request.folder / f"{request.stem}.lock") as alone:
+                found = _read(request)  # another process may have built it meanwhile
+                if found is None:
+                    _remove_others(request, unfinished=alone)
+                    _build(request)
+                    found = _read(request)
+    except OSError as error:
+        raise UserError(
+            f"cannot keep {request.source.name} in the cache {request.folder}: "
+            f"{error.strerror or error}. Free some space, name another folder as data.cache, or "
+            "lower data.cache_limit_gb to decode on the fly."
+        ) from error
+    assert found is not None, f"{request.stem} does not fit its manifest right after it was built"
+    _refuse_too_many(request, found[0])
+    if broken := found[0].skipped:
+        _log.warning(
+            "%d of %d images of %s are broken and are skipped:\n%s",
+            len(broken), len(request.source), request.source.name, _lines(broken),
+        )  # fmt: skip
+    return found
+
+
+def _read(request: Request) -> tuple[Manifest, np.ndarray | None] | None:
+    """The finished cache, or None if there is none that fits."""
+    path, stored = request.file("json"), request.file("u8")
+    if not path.exists() or (request.store and not stored.exists()):
+        return None
+    try:
+        manifest = Manifest(**json.loads(path.read_text("utf-8")))
+    except (ValueError, TypeError):
+        _log.warning("%s is damaged; the cache is built anew.", path)
+        return None
+    wanted = (VERSION, request.fingerprint, request.size)
+    if (manifest.version, manifest.source, manifest.size) != wanted:
+        return None
+    if not request.store:
+        return manifest, None
+    shape = (len(manifest.kept), request.size, request.size, 3)
+    expected, found = math.prod(shape), stored.stat().st_size
+    if found != expected:
+        _log.warning("%s has %d bytes where %d belong; it is built anew.", stored, found, expected)
+        return None
+    return manifest, np.memmap(stored, np.uint8, "r", shape=shape)
+
+
+def _build(request: Request) -> None:
+    """Decodes every image once and writes data and manifest, the manifest last."""
+    needed = len(request.source) * request.size**2 * 3
+    free = shutil.disk_usage(request.folder).free
+    if request.store and needed > free:
+        raise OSError(f"it needs {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free")
+    unfinished = request.file(f"{socket.gethostname()}.{os.getpid()}.unfinished")
+    try:
+        # Plain writes, not a mapping: on a full disk a mapping kills the process without a word.
+        with open(unfinished if request.store else os.devnull, "wb") as file:
+            manifest = _decode_all(request, file)
+            if request.store:
+                file.flush()
+                os.fsync(file.fileno())
+        if request.store:
+            os.replace(unfinished, request.file("u8"))
+        with open(unfinished, "w", encoding="utf-8") as text:
+            json.dump(asdict(manifest), text)
+        os.replace(unfinished, request.file("json"))
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
+    """Writes every canvas that decodes; raises as soon as too many do not."""
+    source = request.source
+    manifest = Manifest(VERSION, source.name, request.fingerprint, request.size)
+    content = hashlib.blake2b(digest_size=16)
+    outcomes = decode_in_order(source, range(len(source)), request.size, request.workers)
+    for index, outcome in enumerate(progress(outcomes, len(source), f"reading {source.name}")):
+        if isinstance(outcome, BrokenImageError):
+            manifest.skipped[source.identifier(index)] = outcome.reason
+            if len(manifest.skipped) >= 10:  # as many as the error names
+                _refuse_too_many(request, manifest)
+            continue
+        pixels = outcome[0].tobytes()
+        file.write(pixels)
+        content.update(pixels)
+        manifest.kept.append(index)
+        manifest.identifiers.append(source.identifier(index))
+        manifest.aspect.append(round(outcome[1], 6))
+    _refuse_too_many(request, manifest)
+    for task, target_N in source.targets.items():
+        kept_N = target_N[manifest.kept]
+        content.update(kept_N.tobytes())
+        manifest.targets[task] = kept_N.tolist()
+    manifest.classes = {task: list(names) for task, names in source.classes.items()}
+    manifest.content = content.hexdigest()
+    return manifest
+
+
+def _refuse_too_many(request: Request, manifest: Manifest) -> None:
+    """Raises if more images are broken than the user allows, or none is left."""
+    broken, total = manifest.skipped, len(request.source)
+    if len(broken) > request.max_broken * total or len(broken) == total:
+        raise UserError(
+            f"{len(broken)} of the first {len(broken) + len(manifest.kept)} images of "
+            f"{request.source.name} are broken; data.max_broken = {request.max_broken:g} allows "
+            f"{int(request.max_broken * total)} of all {total}:\n"
+            f"{_lines(dict(list(broken.items())[:10]))}\n"
+            "Replace or remove them, or raise data.max_broken."
+        )
+
+
+def _lines(broken: dict[str, str]) -> str:
+    return "\n".join(f"  {name}: {reason}" for name, reason in broken.items())
+
+
+def _remove_others(request: Request, unfinished: bool) -> None:
+    """Removes what earlier states of the set left and, if asked, this host's killed builds."""
+    for path in request.folder.glob(f"{request.stem}.*"):
+        killed = path.suffix == ".unfinished" and f".{socket.gethostname()}." in path.name
+        stale = path.suffix in (".u8", ".json") and request.fingerprint[:16] not in path.name
+        if stale or (killed and unfinished):
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[bool]:
+    """Lets one process of a host at a time build a set; the kernel frees the lock of a killed one.
+
+    Yields:
+        Whether the lock is held. Where there is none, as on some network disks, builds run side by
+        side under names of their own and the last one stays, which costs time but is right.
+    """
+    if sys.platform == "win32":
+        yield False
+        return
+    import fcntl  # noqa: PLC0415 (POSIX only)
+
+    with open(path, "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:
+            locked = False
+        else:
+            locked = True
+        yield locked

@@ -1,0 +1,185 @@
+"""Every image resized once to a square uint8 canvas, kept in one memory-mapped file.
+
+A canvas is the whole image stretched to a square; its original aspect ratio is kept beside it, and
+every view undoes the stretch. Values are uint8 in 0 to 255.
+
+Legend: N images, B batch, S side of the canvas, H = W = S, C channels.
+"""
+
+import hashlib
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mast.core.errors import UserError
+from mast.data import cache
+from mast.data.decoded import Decoded
+from mast.data.sources import default_cache, open_source
+
+
+@dataclass
+class DataConfig:
+    """Which images, and how they are kept.
+
+    Attributes:
+        spec: A folder (flat, or with one subfolder a class), `factors` (generated images),
+            `factors@test`, `factors@train:4096`, `torchvision:CIFAR10@train` or
+            `hf:owner/name@split`.
+        canvas: Side in pixels to which every image is resized once; chosen from the size of the
+            views if not given.
+        cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` if not
+            given.
+        cache_limit_gb: Size in GB over which a set is not cached but decoded for every batch.
+        max_broken: Share of the files that may be broken; they are named, counted and skipped.
+        workers: Threads that decode; as many as there are cores if not given.
+        download: Whether a torchvision or Hugging Face set may be downloaded.
+        root: Folder of torchvision and Hugging Face sets; inside `cache` if not given.
+    """
+
+    spec: str = "factors"
+    canvas: int | None = None
+    cache: Path | None = None
+    cache_limit_gb: float = 32.0
+    max_broken: float = 0.01
+    workers: int | None = None
+    download: bool = False
+    root: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.canvas is not None and self.canvas < 1:
+            raise UserError(f"data.canvas is {self.canvas}: expected a side of 1 pixel or more.")
+        if not 0 <= self.max_broken <= 1:
+            raise UserError(f"data.max_broken is {self.max_broken}: expected a share of 0 to 1.")
+        if self.workers is not None and self.workers < 1:
+            raise UserError(f"data.workers is {self.workers}: expected 1 thread or more.")
+
+
+def canvas_size(view_size: int) -> int:
+    """The side of the canvas for views of a given side.
+
+    Views of up to 32 px take 32 px, so that small sets keep their own pixels; larger ones an eighth
+    more than the view, in steps of 8, so that a crop rarely enlarges: 64 → 72, 224 → 256.
+
+    Args:
+        view_size: Side of a view in pixels.
+
+    Returns:
+        Side of the canvas in pixels.
+    """
+    return 32 if view_size <= 32 else 8 * math.ceil(view_size * 9 / 8 / 8)
+
+
+@final
+@dataclass(frozen=True)
+class CanvasSet:
+    """A set of canvases with what is known of each.
+
+    Attributes:
+        name: What the user called the set.
+        images: (N, S, S, 3) uint8: an array in a mapped file, or one that decodes when indexed.
+        aspect_N: (N,) float32, width / height of the original.
+        targets: Label arrays, each (N,) int64, by task; empty where there are no labels.
+        classes: Class names by task.
+        identifiers: A name for each image: a relative path or an index.
+        fingerprint: Hash of canvases and labels, the same on every machine.
+        skipped: Reason by name of every broken file that was left out.
+    """
+
+    name: str
+    images: np.ndarray | Decoded
+    aspect_N: np.ndarray
+    targets: dict[str, np.ndarray]
+    classes: dict[str, tuple[str, ...]]
+    identifiers: tuple[str, ...]
+    fingerprint: str
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.identifiers)
+
+    def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> "CanvasSet":
+        """The set of some of the images, in the order given, copied into memory.
+
+        Args:
+            indices: Integers below N.
+        """
+        index_B = np.asarray(indices, np.int64)
+        return replace(
+            self,
+            images=self.batch(index_B)[0].numpy(),
+            aspect_N=self.aspect_N[index_B],
+            targets={task: target_N[index_B] for task, target_N in self.targets.items()},
+            identifiers=tuple(self.identifiers[i] for i in index_B),
+            fingerprint=hashlib.sha256(self.fingerprint.encode() + index_B.tobytes()).hexdigest(),
+        )
+
+    def batch(self, indices: Sequence[int] | np.ndarray | Tensor) -> tuple[Tensor, Tensor]:
+        """Gathers canvases.
+
+        Args:
+            indices: (B,) integers below N.
+
+        Returns:
+            canvas_BHWC uint8 and aspect_B float32, in memory of their own.
+        """
+        index_B = np.asarray(indices, np.int64)
+        if isinstance(self.images, Decoded):
+            canvas_BHWC = self.images[index_B]
+        else:
+            canvas_BHWC = np.empty((len(index_B), *self.images.shape[1:]), np.uint8)
+            if len(index_B) and not 0 <= index_B.min() <= index_B.max() < len(self):
+                raise IndexError(f"indices must be below {len(self)}, got {index_B}")
+            # "clip" lets numpy write into `out` directly; the bounds were checked above.
+            np.take(self.images, index_B, axis=0, out=canvas_BHWC, mode="clip")
+        return torch.from_numpy(canvas_BHWC), torch.from_numpy(self.aspect_N[index_B])
+
+
+def open_canvas(config: DataConfig | str, view_size: int) -> CanvasSet:
+    """Opens a set, resizing and caching its images if that has not been done yet.
+
+    Args:
+        config: What to open; a string stands for `DataConfig(spec=…)`.
+        view_size: Side in pixels of the views that will be cut from the canvases.
+
+    Returns:
+        The set, over a mapped file, or decoding on the fly where the file would exceed
+        `cache_limit_gb`. Both hold the same images in the same order with the same pixels.
+
+    Raises:
+        UserError: If there is no such set, too many files are broken, or the disk is full.
+    """
+    if isinstance(config, str):
+        config = DataConfig(config)
+    folder = config.cache or default_cache()
+    source = open_source(config.spec, config.root or folder / "downloads", config.download)
+    size = config.canvas or canvas_size(view_size)
+    workers = config.workers or _cores()
+    store = len(source) * size * size * 3 <= config.cache_limit_gb * 1e9
+    manifest, stored = cache.obtain(
+        cache.Request(source, size, folder, store, config.max_broken, workers)
+    )
+    kept_N = np.array(manifest.kept, np.int64)
+    return CanvasSet(
+        name=source.name,
+        images=Decoded(source, kept_N, size, workers) if stored is None else stored,
+        aspect_N=np.array(manifest.aspect, np.float32),
+        targets={task: target_N[kept_N] for task, target_N in source.targets.items()},
+        classes=source.classes,
+        identifiers=tuple(manifest.identifiers),
+        fingerprint=manifest.content,
+        skipped=manifest.skipped,
+    )
+
+
+def _cores() -> int:
+    """The cores this process may use, which in a container are fewer than the machine's."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,153 @@
+"""Batches of canvases in an order that is a pure function of seed, epoch and rank.
+
+Legend: N images, B batch of one rank, H = W side of the canvas, C channels.
+"""
+
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mast.core.errors import UserError
+from mast.data.canvas import CanvasSet
+
+_AHEAD = 2  # batches that wait, prepared
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The canvases of one step.
+
+    Attributes:
+        canvas_BHWC: uint8, pinned where there is a GPU.
+        aspect_B: float32, width / height of the originals.
+        index_B: int64, their indices in the set.
+    """
+
+    canvas_BHWC: Tensor
+    aspect_B: Tensor
+    index_B: Tensor
+
+
+@final
+class Loader:
+    """Shuffled batches, the next ones prepared in a background thread.
+
+    An epoch is one permutation of the set, drawn from (seed, epoch) and cut into global batches;
+    a rank takes its contiguous part of each, so all ranks together see what one alone would.
+
+    Args:
+        canvas_set: The images.
+        batch_size: The global batch, all ranks together.
+        seed: Seed of the order.
+        rank: This process, from 0.
+        world_size: Number of processes.
+        drop_last: Whether to leave out what does not fill a batch at the end of an epoch.
+
+    Raises:
+        UserError: If the set is smaller than one batch or the ranks cannot share it equally.
+    """
+
+    def __init__(
+        self,
+        canvas_set: CanvasSet,
+        batch_size: int,
+        seed: int,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        drop_last: bool = True,
+    ) -> None:
+        assert 0 <= rank < world_size, (rank, world_size)
+        if batch_size < 1 or batch_size % world_size:
+            raise UserError(
+                f"a batch of {batch_size} cannot be shared by {world_size} processes: set "
+                f"batch_size to a multiple of {world_size}."
+            )
+        if len(canvas_set) < batch_size:
+            raise UserError(
+                f"{canvas_set.name} has {len(canvas_set)} images, fewer than one batch of "
+                f"{batch_size}: set batch_size to {len(canvas_set)} or less."
+            )
+        self.canvas_set = canvas_set
+        self.batch_size = batch_size
+        self.seed = seed
+        self.rank = rank
+        self.world_size = world_size
+        whole, rest = divmod(len(canvas_set), batch_size)
+        self.steps_per_epoch = whole if drop_last or not rest else whole + 1
+
+    def indices(self, epoch: int, step: int) -> np.ndarray:
+        """This rank's samples of one step.
+
+        Args:
+            epoch: Which permutation.
+            step: Which batch of it, below `steps_per_epoch`.
+
+        Returns:
+            index_B, int64.
+        """
+        return self._share(self._order(epoch), step)
+
+    def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch.
+
+        Closing the iterator early, or dropping it, ends the background thread.
+
+        Args:
+            epoch: Which epoch, from 0.
+            start_step: The first step to yield: a resumed run skips those it has done.
+
+        Yields:
+            One batch a step. What fails in the background is raised here.
+        """
+        ready: queue.Queue[Batch | BaseException | None] = queue.Queue(_AHEAD)
+        stopped = threading.Event()
+
+        def put(item: Batch | BaseException | None) -> None:
+            while not stopped.is_set():
+                with suppress(queue.Full):
+                    ready.put(item, timeout=0.1)
+                    return
+
+        def prepare() -> None:
+            try:
+                order_N = self._order(epoch)
+                for step in range(start_step, self.steps_per_epoch):
+                    if stopped.is_set():
+                        return
+                    put(self._batch(self._share(order_N, step)))
+                put(None)
+            except BaseException as error:  # handed over: it is the consumer who must stop
+                put(error)
+
+        thread = threading.Thread(target=prepare, name="mast-loader", daemon=True)
+        thread.start()
+        try:
+            while (item := ready.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            stopped.set()
+            thread.join()
+
+    def _order(self, epoch: int) -> np.ndarray:
+        return np.random.default_rng((self.seed, epoch)).permutation(len(self.canvas_set))
+
+    def _share(self, order_N: np.ndarray, step: int) -> np.ndarray:
+        batch = order_N[step * self.batch_size : (step + 1) * self.batch_size]
+        first, last = (len(batch) * part // self.world_size for part in (self.rank, self.rank + 1))
+        return batch[first:last]
+
+    def _batch(self, index_B: np.ndarray) -> Batch:
+        canvas_BHWC, aspect_B = self.canvas_set.batch(index_B)
+        if torch.cuda.is_available():
+            canvas_BHWC, aspect_B = canvas_BHWC.pin_memory(), aspect_B.pin_memory()
+        return Batch(canvas_BHWC, aspect_B, torch.from_numpy(index_B))

@@ -1,0 +1,35 @@
+"""Protocols that measure a frozen encoder; one file and one line of `EVALUATORS` each."""
+
+from mast.evaluate.data import EvaluationData
+from mast.evaluate.features import FrozenEncoder, extract
+from mast.evaluate.knn import Knn, knn_accuracy
+from mast.evaluate.linear import Linear
+from mast.evaluate.linear_sgd import LinearSgd
+from mast.evaluate.protocol import Evaluator
+from mast.evaluate.result import Result, TargetResult, table
+from mast.evaluate.run import EvaluationSettings, evaluate_encoder
+from mast.evaluate.spectrum import effective_rank
+
+EVALUATORS: dict[str, type[Evaluator]] = {
+    "knn": Knn,
+    "linear": Linear,
+    "linear_sgd": LinearSgd,
+}
+
+__all__ = [
+    "EVALUATORS",
+    "EvaluationData",
+    "EvaluationSettings",
+    "Evaluator",
+    "FrozenEncoder",
+    "Knn",
+    "Linear",
+    "LinearSgd",
+    "Result",
+    "TargetResult",
+    "effective_rank",
+    "evaluate_encoder",
+    "extract",
+    "knn_accuracy",
+    "table",
+]

@@ -1,0 +1,204 @@
+"""The labelled sets of an evaluation, checked, and how hyper-parameters get to see them.
+
+The *pool* is what may be learned from: the training set, followed by the validation set where one
+was given. Tuning fits on part of the pool and chooses on the rest; then the whole pool is fitted
+with what was chosen, and the test set is scored once.
+
+N images in the pool, F of them to fit while tuning and V to choose by, M test images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mast.core.errors import UserError
+
+if TYPE_CHECKING:
+    from mast.data.canvas import CanvasSet
+
+HELD_OUT = 0.1  # share of each class of the training set, where there is no validation set
+
+
+@dataclass(frozen=True)
+class EvaluationData:
+    """Three labelled sets and the side, in pixels, at which the encoder sees them.
+
+    Args:
+        train: Images to learn from.
+        val: Images to choose hyper-parameters by; None holds out 10 % of `train` for it.
+        test: Images that are scored once.
+        size: Side of the views in pixels.
+    """
+
+    train: CanvasSet
+    val: CanvasSet | None
+    test: CanvasSet
+    size: int
+
+    @property
+    def pool(self) -> tuple[CanvasSet, ...]:
+        """The sets that may be learned from, in the order of the pool's positions."""
+        return (self.train,) if self.val is None else (self.train, self.val)
+
+    @property
+    def named(self) -> dict[str, CanvasSet]:
+        """The sets that were given, by the name of their part."""
+        parts = {"train": self.train, "val": self.val, "test": self.test}
+        return {part: canvases for part, canvases in parts.items() if canvases is not None}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One target to predict, with the positions that tuning may use.
+
+    Args:
+        target: Its name, "class" or a factor's.
+        classes: Names of its classes.
+        pool_labels_N: Labels of the pool.
+        fit_F: Positions in the pool to fit on while tuning.
+        choose_V: Positions in the pool to choose hyper-parameters by; disjoint from `fit_F`.
+        test_labels_M: Labels of the test set.
+    """
+
+    target: str
+    classes: tuple[str, ...]
+    pool_labels_N: Tensor
+    fit_F: Tensor
+    choose_V: Tensor
+    test_labels_M: Tensor
+
+
+def tasks(data: EvaluationData, seed: int) -> list[Task]:
+    """The targets that every set of the data carries, checked and split.
+
+    Args:
+        data: The labelled sets.
+        seed: Of the images held out for tuning where `data.val` is None.
+
+    Returns:
+        One task a target, in the order of the training set.
+
+    Raises:
+        UserError: If there is nothing to predict, or the sets disagree on what it is.
+    """
+    shared = [
+        target
+        for target in data.train.targets
+        if all(target in canvases.targets for canvases in data.named.values())
+    ]
+    if not shared:
+        has = "; ".join(
+            f"{part} ({canvases.name}) has {', '.join(canvases.targets) or 'no labels'}"
+            for part, canvases in data.named.items()
+        )
+        raise UserError(
+            f"there is no label to predict in all sets: {has}. Give sets with labels, such as "
+            "folders with one sub-folder a class."
+        )
+    return [_task(data, target, seed) for target in shared]
+
+
+def _task(data: EvaluationData, target: str, seed: int) -> Task:
+    classes = data.train.classes[target]
+    labels = {part: np.asarray(s.targets[target], np.int64) for part, s in data.named.items()}
+    for part, canvases in data.named.items():
+        _check_names(target, classes, part, canvases.classes[target])
+        _check_labels(target, classes, part, labels[part])
+    _check_coverage(target, classes, labels)
+    count = len(labels["train"])
+    if "val" in labels:
+        fit_F, choose_V = np.arange(count), count + np.arange(len(labels["val"]))
+    else:
+        fit_F, choose_V = hold_out(labels["train"], seed)
+        if len(choose_V) == 0:
+            raise UserError(
+                f"no class of {target!r} has two training images, so none can be held out to "
+                "choose hyper-parameters. Give a validation set."
+            )
+    pool = np.concatenate([labels[part] for part in ("train", "val") if part in labels])
+    return Task(
+        target=target,
+        classes=tuple(classes),
+        pool_labels_N=torch.from_numpy(pool),
+        fit_F=torch.from_numpy(fit_F),
+        choose_V=torch.from_numpy(choose_V),
+        test_labels_M=torch.from_numpy(labels["test"]),
+    )
+
+
+def hold_out(
+    labels_N: np.ndarray, seed: int, share: float = HELD_OUT
+) -> tuple[np.ndarray, np.ndarray]:
+    """Split positions by class: `share` of each class, at least one image, is held out.
+
+    A class with a single image keeps it for fitting.
+
+    Args:
+        labels_N: Classes.
+        seed: Of the draw.
+        share: Of each class, in (0, 1).
+
+    Returns:
+        Positions to fit on and positions held out, both ascending.
+    """
+    generator = np.random.default_rng(seed)
+    held = np.zeros(len(labels_N), bool)
+    for label in np.unique(labels_N):
+        members = np.flatnonzero(labels_N == label)
+        if len(members) > 1:
+            held[generator.permutation(members)[: max(1, round(share * len(members)))]] = True
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def _check_names(target: str, expected: Sequence[str], part: str, received: Sequence[str]) -> None:
+    if tuple(expected) == tuple(received):
+        return
+    missing = [name for name in expected if name not in received]
+    extra = [name for name in received if name not in expected]
+    difference = "; ".join(
+        f"{verb} {_some(names)}"
+        for verb, names in ((f"{part} lacks", missing), (f"{part} alone has", extra))
+        if names
+    )
+    raise UserError(
+        f"the classes of {target!r} differ between train and {part}: "
+        f"{difference or 'same names in another order'}. Give sets with the same classes (for "
+        "folders: the same sub-folders)."
+    )
+
+
+def _check_labels(target: str, classes: Sequence[str], part: str, labels_N: np.ndarray) -> None:
+    if len(labels_N) == 0:
+        raise UserError(f"the {part} set has no images. Give one with labelled images.")
+    if labels_N.min() < 0 or labels_N.max() >= len(classes):
+        raise UserError(
+            f"expected labels of {target!r} in 0..{len(classes) - 1} in the {part} set, got "
+            f"{labels_N.min()}..{labels_N.max()}. Leave unlabelled images out."
+        )
+
+
+def _check_coverage(target: str, classes: Sequence[str], labels: dict[str, np.ndarray]) -> None:
+    trained = np.unique(labels["train"])
+    if len(trained) < 2:
+        raise UserError(
+            f"every training image has the same {target!r} ({classes[trained[0]]}), so there is "
+            "nothing to tell apart. Give a training set with at least two classes."
+        )
+    for part, labels_N in labels.items():
+        unseen = [classes[label] for label in np.setdiff1d(labels_N, trained)]
+        if unseen:
+            raise UserError(
+                f"{part} has images of {_some(unseen)}, but train has none of {target!r} like it. "
+                f"Add training images of that class or leave it out of {part}."
+            )
+
+
+def _some(names: Sequence[str], limit: int = 5) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(repr(name) for name in names[:limit]) + more

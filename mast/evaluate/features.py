@@ -1,0 +1,184 @@
+"""Representations of a set by a frozen encoder, taken once and shared by the protocols.
+
+Images are float in [0, 1]; the encoder normalises inside. B images a batch, N in the set,
+D dimensions, H and W pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from mast.augment import center_views
+from mast.core.display import track
+from mast.core.errors import UserError
+
+if TYPE_CHECKING:
+    from mast.data.canvas import CanvasSet
+
+SMALL = 96  # pixels; up to here the whole centre square is shown
+CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
+
+
+def crop_fraction(size: int) -> float:
+    """The share of the short side that a test view of `size` pixels shows."""
+    return CROP_FRACTION if size > SMALL else 1.0
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Put every submodule in evaluation mode, then each back as it was.
+
+    `module.train(was)` would not do: it thaws a batch normalisation that was frozen on purpose.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Tensor:
+    """One batch through the encoder, in mixed precision unless `dtype` is float32.
+
+    Args:
+        encoder: Module in evaluation mode, on the device of the images.
+        images_BCHW: Float in [0, 1].
+        dtype: float32, bfloat16 or float16.
+
+    Returns:
+        representation_BD, float32, on the same device.
+
+    Raises:
+        UserError: If the encoder does not return one vector an image.
+    """
+    mixed = dtype is not torch.float32
+    with torch.autocast(images_BCHW.device.type, dtype if mixed else None, enabled=mixed):
+        representation_BD = encoder(images_BCHW)
+    if representation_BD.ndim != 2 or len(representation_BD) != len(images_BCHW):
+        raise UserError(
+            f"expected the encoder to return a representation of shape ({len(images_BCHW)}, D), "
+            f"got {tuple(representation_BD.shape)}. Pool its feature map first."
+        )
+    return representation_BD.float()
+
+
+def extract(
+    encoder: nn.Module,
+    canvas_set: CanvasSet,
+    size: int,
+    *,
+    batch_size: int = 256,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """The representation of every image of a set, from its central view.
+
+    The central view shows 87.5 % of the short side above 96 pixels and all of it below. The
+    encoder is moved to `device` and its mode is restored afterwards.
+
+    Args:
+        encoder: Takes images_BCHW in [0, 1], returns representation_BD.
+        canvas_set: The images.
+        size: Side of the views in pixels.
+        batch_size: Images in one forward pass.
+        device: Where to compute; None stays where the encoder is.
+        dtype: float32, or bfloat16 or float16 for mixed precision.
+
+    Returns:
+        features_ND, float32, on the CPU, in the order of the set.
+
+    Raises:
+        UserError: If the set is empty or a feature is NaN or infinite.
+    """
+    if len(canvas_set) == 0:
+        raise UserError(f"the set {canvas_set.name!r} has no images. Give one with images.")
+    device = place(encoder, device)
+    features_ND = torch.empty(0)
+    starts = range(0, len(canvas_set), batch_size)
+    with evaluating(encoder), torch.inference_mode():
+        for start in track(starts, f"features of {canvas_set.name}", len(starts)):
+            stop = min(start + batch_size, len(canvas_set))
+            canvas_BHWC, aspect_B = canvas_set.batch(torch.arange(start, stop))
+            images_BCHW = center_views(
+                canvas_BHWC.to(device), aspect_B.to(device), size, crop_fraction(size)
+            )
+            features_BD = represent(encoder, images_BCHW, dtype).cpu()
+            if start == 0:
+                with torch.inference_mode(
+                    mode=False
+                ):  # so that a probe may differentiate through it
+                    features_ND = torch.empty(len(canvas_set), features_BD.shape[1])
+            features_ND[start:stop] = features_BD
+    _check_finite(features_ND, canvas_set)
+    return features_ND
+
+
+def place(encoder: nn.Module, device: torch.device | str | None) -> torch.device:
+    """Move the encoder to `device`, or find where it is if that is None."""
+    if device is None:
+        tensors = [*encoder.parameters(), *encoder.buffers()]
+        return tensors[0].device if tensors else torch.device("cpu")
+    encoder.to(device)
+    return torch.device(device)
+
+
+def _check_finite(features_ND: Tensor, canvas_set: CanvasSet) -> None:
+    bad_N = ~torch.isfinite(features_ND).all(dim=1)
+    if bad_N.any():
+        first = canvas_set.identifiers[int(bad_N.nonzero()[0])]
+        raise UserError(
+            f"the encoder gave NaN or infinite features for {int(bad_N.sum())} of {len(bad_N)} "
+            f"images of {canvas_set.name!r} (the first is {first}). Its weights may have "
+            "diverged: evaluate an earlier checkpoint, or float32 if this was mixed precision."
+        )
+
+
+class FrozenEncoder:
+    """An encoder as the protocols receive it: a module, how to run it, and what it already saw.
+
+    Args:
+        module: Takes images_BCHW in [0, 1], returns representation_BD.
+        device: Where to compute; None stays where the module is.
+        dtype: float32, or bfloat16 or float16 for mixed precision.
+        batch_size: Images in one forward pass.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+        batch_size: int = 256,
+    ) -> None:
+        self.module = module
+        self.device = place(module, device)
+        self.dtype = dtype
+        self.batch_size = batch_size
+        # The set is kept beside its features so that its id cannot be taken by another one.
+        self._seen: dict[tuple[int, int], tuple[CanvasSet, Tensor]] = {}
+
+    def features(self, canvas_set: CanvasSet, size: int) -> Tensor:
+        """Features (N, D) of a set, extracted at the first call; float32 on the CPU."""
+        key = (id(canvas_set), size)
+        if key not in self._seen:
+            features_ND = extract(
+                self.module,
+                canvas_set,
+                size,
+                batch_size=self.batch_size,
+                device=self.device,
+                dtype=self.dtype,
+            )
+            self._seen[key] = (canvas_set, features_ND)
+        return self._seen[key][1]
+
+    def pool_features(self, pool: tuple[CanvasSet, ...], size: int) -> Tensor:
+        """Features (N, D) of several sets, one after the other."""
+        return torch.cat([self.features(canvas_set, size) for canvas_set in pool])

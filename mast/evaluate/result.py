@@ -1,0 +1,136 @@
+"""What a protocol measured on a set: a file with everything needed to measure it again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from mast.core.checkpoint import write_json
+from mast.core.errors import UserError
+
+FOLDER = "evaluations"  # inside a run folder
+
+
+@dataclass(frozen=True)
+class TargetResult:
+    """One target's measures.
+
+    Args:
+        values: Measures, in percent, with the ends of their 95 % intervals beside them
+            (`top1`, `top1_low`, `top1_high`).
+        chosen: Hyper-parameters that validation chose, and their validation accuracy.
+    """
+
+    values: dict[str, float] = field(default_factory=dict)
+    chosen: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One protocol on one set, with all its targets.
+
+    Args:
+        protocol: Name in `EVALUATORS`.
+        set_name: Name of the test set.
+        targets: Measures by target.
+        settings: Every setting of the protocol and of the extraction, seeds included.
+        fingerprints: Of the sets' content, by part ("train", "val", "test").
+        sizes: Number of images, by part.
+    """
+
+    protocol: str
+    set_name: str
+    targets: dict[str, TargetResult]
+    settings: dict[str, Any]
+    fingerprints: dict[str, str]
+    sizes: dict[str, int]
+
+    @classmethod
+    def collect(cls, measured: Iterable[tuple[str, float]], **about: Any) -> Result:
+        """Sort a protocol's `(name, value)` pairs by target, measures apart from choices."""
+        targets: dict[str, TargetResult] = {}
+        for name, value in measured:
+            target, measure = name.split("/", maxsplit=1)
+            result = targets.setdefault(target, TargetResult())
+            if measure.startswith("chosen/"):
+                result.chosen[measure.removeprefix("chosen/")] = value
+            else:
+                result.values[measure] = value
+        return cls(targets=targets, **about)
+
+    @property
+    def path(self) -> Path:
+        """Where it lies in a run folder."""
+        safe = re.sub(r"[^\w.+@-]+", "_", self.set_name)
+        return Path(FOLDER) / f"{self.protocol}-{safe}.json"
+
+    def write(self, folder: str | Path) -> Path:
+        """Write it as JSON into a run folder, wholly or not at all.
+
+        Args:
+            folder: The run folder; `evaluations/` is made in it.
+
+        Returns:
+            The file, `evaluations/<protocol>-<set>.json`; an older one is replaced.
+
+        Raises:
+            UserError: If it cannot be written.
+        """
+        path = Path(folder) / self.path
+        write_json(path, asdict(self))
+        return path
+
+    @classmethod
+    def read(cls, path: str | Path) -> Result:
+        """Read a file that `write` wrote.
+
+        Raises:
+            UserError: If it is not such a file.
+        """
+        try:
+            raw = json.loads(Path(path).read_text(encoding="utf-8"))
+            targets = {name: TargetResult(**target) for name, target in raw.pop("targets").items()}
+            return cls(targets=targets, **raw)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UserError(f"{path} is not the result of an evaluation ({error}).") from error
+
+
+def table(results: Sequence[Result]) -> Table:
+    """One row for each protocol, set and target; accuracies in percent.
+
+    Args:
+        results: What to show.
+
+    Returns:
+        A table for a rich console.
+    """
+    shown = Table(title="Evaluation (test set, %, 95 % intervals)")
+    for column in ("protocol", "set", "target"):
+        shown.add_column(column)
+    for column in ("top-1", "top-5", "mean per class"):
+        shown.add_column(column, justify="right")
+    shown.add_column("chosen on validation")
+    for result in results:
+        for target, measured in result.targets.items():
+            shown.add_row(
+                result.protocol,
+                result.set_name,
+                target,
+                *(_cell(measured.values, name) for name in ("top1", "top5", "mean_per_class")),
+                ", ".join(f"{name} {value:.3g}" for name, value in measured.chosen.items()),
+            )
+    return shown
+
+
+def _cell(values: dict[str, float], name: str) -> str:
+    if name not in values:
+        return "–"
+    if f"{name}_low" not in values:
+        return f"{values[name]:.1f}"
+    return f"{values[name]:.1f} [{values[f'{name}_low']:.1f}, {values[f'{name}_high']:.1f}]"

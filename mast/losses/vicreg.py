@@ -1,0 +1,85 @@
+"""The three terms of VICReg (Bardes et al., ICLR 2022), with the normalisation of its code.
+
+Shapes: B batch, D embedding dimensions. All statistics are taken in float32.
+"""
+
+from torch import Tensor
+
+
+def invariance(first_BD: Tensor, second_BD: Tensor) -> Tensor:
+    """Mean squared distance between the embeddings of two views.
+
+    Args:
+        first_BD: Embeddings of the first view, shape (B, D).
+        second_BD: Embeddings of the second view, shape (B, D).
+
+    Returns:
+        Scalar, the mean over samples and dimensions.
+
+    Raises:
+        ValueError: The two shapes differ.
+
+    Reference:
+        VICReg, Eq. 5 (a mean over dimensions, as in its code); MAST, Eq. 1.
+    """
+    _same_shape(first_BD, second_BD)
+    return (first_BD.float() - second_BD.float()).square().mean()
+
+
+def variance(embedding_BD: Tensor, eps: float = 1e-4) -> Tensor:
+    """Hinge that keeps the standard deviation of every dimension above one.
+
+    Args:
+        embedding_BD: Embeddings of one view over the global batch, shape (B, D), B >= 2.
+        eps: Added to the unbiased variance before the square root.
+
+    Returns:
+        Scalar, `mean_j max(0, 1 - sqrt(Var(z_j) + eps))`.
+
+    Raises:
+        ValueError: Fewer than two samples.
+
+    Reference:
+        VICReg, Eq. 1 and 2.
+    """
+    _at_least_two(embedding_BD)
+    deviation_D = (embedding_BD.float().var(dim=0) + eps).sqrt()
+    return (1.0 - deviation_D).relu().mean()
+
+
+def covariance(embedding_BD: Tensor) -> Tensor:
+    """Sum of the squared off-diagonal covariances, divided by D.
+
+    The D x D matrix is never formed when B < D: `|Z'Z|_F = |ZZ'|_F`, so the smaller of the
+    two products is taken and the squared variances are subtracted.
+
+    Args:
+        embedding_BD: Embeddings of one view over the global batch, shape (B, D), B >= 2.
+
+    Returns:
+        Scalar.
+
+    Raises:
+        ValueError: Fewer than two samples.
+
+    Reference:
+        VICReg, Eq. 3 and 4.
+    """
+    _at_least_two(embedding_BD)
+    count, dim = embedding_BD.shape
+    centred_BD = embedding_BD.float() - embedding_BD.float().mean(dim=0)
+    gram = centred_BD @ centred_BD.T if count < dim else centred_BD.T @ centred_BD
+    diagonal_D = centred_BD.square().sum(dim=0)
+    return (gram.square().sum() - diagonal_D.square().sum()) / ((count - 1) ** 2 * dim)
+
+
+def _same_shape(first: Tensor, second: Tensor) -> None:
+    if first.shape != second.shape:
+        raise ValueError(
+            f"both views need one shape (B, D); got {tuple(first.shape)} and {tuple(second.shape)}"
+        )
+
+
+def _at_least_two(embedding_BD: Tensor) -> None:
+    if embedding_BD.ndim != 2 or embedding_BD.shape[0] < 2:
+        raise ValueError(f"expected shape (B, D) with B >= 2, got {tuple(embedding_BD.shape)}")

@@ -1,0 +1,234 @@
+"""MAST: one masked subspace an augmentation, distances divided by a predicted uncertainty.
+
+Shapes: B batch (B_global over processes), D embedding dimensions, K operators.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from torch import Tensor
+
+from mast.augment import Views
+from mast.losses import (
+    covariance,
+    joint_distance,
+    masked_distance,
+    subspace_mean,
+    symmetric_kl,
+    variance,
+)
+from mast.methods.base import Method, gather, global_mean, variance_collapse
+from mast.models import Encoder, GaussianProjector, Masks, ProjectorConfig
+from mast.models.masks import MaskKind, MaskNorm, MaskStart
+
+# What the two modes mean. A field of MastConfig that is None takes its value from here.
+# "paper" is Eq. 7 as printed, which collapses (docs/method.md); "guarded" is the combination
+# that won on CIFAR-10 and its transfer sets (docs/results.md).
+MODES: dict[str, dict[str, Any]] = {
+    "paper": {
+        "masked_weight": 25.0,
+        "plain_weight": 0.0,
+        "kl_weight": 25.0,
+        "sparsity_weight": 600.0,
+        "composition": "sum",
+        "count": "all",
+        "mask_start": "block",
+        "normalize_masks": "none",
+        "normalize_uncertainty": False,
+        "standardize": False,
+    },
+    "guarded": {
+        "masked_weight": 10.0,
+        "plain_weight": 5.0,
+        "kl_weight": 0.0,
+        "sparsity_weight": 0.0,
+        "composition": "product",
+        "count": "active",
+        "mask_start": "block",
+        "normalize_masks": "l2",
+        "normalize_uncertainty": True,
+        "standardize": False,
+    },
+}
+
+
+@dataclass
+class MastConfig:
+    """The objective of Eq. 7 and every switch around it. None: as the mode says.
+
+    Attributes:
+        mode: "guarded", or "paper" for Eq. 7 as printed.
+        projector: Sizes and options of the Gaussian projector.
+        uncertainty: Divide distances by the predicted covariance and add the KL term.
+        masks: "learned", "handcrafted" (disjoint blocks, fixed) or "none" (one term over the
+            whole embedding: Table 6's "uncertainty only").
+        mask_start: Start of learned masks: "block", "bell" or "constant".
+        masked_weight: The 25 in lambda = 25 d / K.
+        plain_weight: Weight of an unmasked distance, VICReg's, beside the masked one.
+        kl_weight: lambda_2.
+        sparsity_weight: lambda_1 d K: weight of the mean mask entry.
+        variance_weight: alpha.
+        covariance_weight: beta.
+        composition: Where a sample has several operators: "sum" adds the distances of their
+            subspaces (Eq. 4), "product" takes the distance in their intersection.
+        count: Divisor of the sum: the "active" operators of a sample, or "all" K.
+        covariance_mask: Power of the mask on the covariance in "sum": "m" (Eq. 4) or "m2".
+        normalize_masks: "none", "l2" or "mean"; see `Masks`.
+        normalize_uncertainty: Divide the covariance by its mean over the global batch and
+            dimensions, so that its scale carries no gradient.
+        standardize: Divide squared differences by each dimension's (detached) variance.
+    """
+
+    mode: Literal["guarded", "paper"] = "guarded"
+    projector: ProjectorConfig = field(default_factory=ProjectorConfig)
+    uncertainty: bool = True
+    masks: MaskKind = "learned"
+    mask_start: MaskStart | None = None
+    masked_weight: float | None = None
+    plain_weight: float | None = None
+    kl_weight: float | None = None
+    sparsity_weight: float | None = None
+    variance_weight: float = 25.0
+    covariance_weight: float = 1.0
+    composition: Literal["sum", "product"] | None = None
+    count: Literal["active", "all"] | None = None
+    covariance_mask: Literal["m", "m2"] = "m"
+    normalize_masks: MaskNorm | None = None
+    normalize_uncertainty: bool | None = None
+    standardize: bool | None = None
+
+    def resolved(self) -> "MastConfig":
+        """A copy in which every None has the value of its mode."""
+        values = {k: v for k, v in MODES[self.mode].items() if getattr(self, k) is None}
+        return replace(self, **values)
+
+
+class Mast(Method):
+    """Huang, Goh, Gu, Susskind: Masked Augmentation Subspace Training (ICLR 2023).
+
+    Args:
+        config: The objective.
+        encoder: The encoder to train.
+        operators: Names of the K augmentations; column k of the masks belongs to the k-th.
+        seed: Seed of the masks' start.
+    """
+
+    gates = ("masks.logits_DK", "mean_pool.power", "covariance_pool.power")
+
+    def __init__(
+        self, config: MastConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__()
+        self.config = config = config.resolved()
+        assert config.mask_start is not None
+        assert config.normalize_masks is not None
+        self.operators = operators
+        self.encoder = encoder
+        self.projector = GaussianProjector(encoder.dim, config.projector)
+        self.masks = Masks(
+            config.projector.dim,
+            len(operators),
+            config.masks,
+            config.mask_start,
+            config.normalize_masks,
+            seed,
+        )
+
+    def forward(self, views: Views) -> dict[str, Tensor]:
+        """See `Method.forward`; one term for each addend of Eq. 7, and "plain"."""
+        config = self.config
+        first, second = (self.projector(self.encoder.encode(images)) for images in views.images)
+        first_BD, second_BD = gather(first.mean_BD), gather(second.mean_BD)  # B_global
+        squared_BD = (first.mean_BD - second.mean_BD).square()
+        plain = squared_BD.mean()
+
+        first_covariance_BD, second_covariance_BD = first.covariance_BD, second.covariance_BD
+        uncertainty = (first_covariance_BD + second_covariance_BD) / 2
+        if config.normalize_uncertainty:
+            scale = global_mean(uncertainty)
+            first_covariance_BD = first_covariance_BD / scale
+            second_covariance_BD = second_covariance_BD / scale
+        if config.standardize:
+            variance_D = (first_BD.var(dim=0) + second_BD.var(dim=0)).detach() / 2
+            squared_BD = squared_BD / (variance_D + 1e-4)
+
+        terms = {
+            "masked": config.masked_weight
+            * self._distance(
+                squared_BD,
+                first_covariance_BD + second_covariance_BD if config.uncertainty else None,
+                views.active_BK.to(squared_BD.device, non_blocking=True),
+            ),
+            "plain": config.plain_weight * plain,
+            "sparsity": config.sparsity_weight * self.masks().mean(),
+            "variance": config.variance_weight * (variance(first_BD) + variance(second_BD)) / 2,
+            "covariance": config.covariance_weight * (covariance(first_BD) + covariance(second_BD)),
+        }
+        if config.uncertainty:
+            terms["kl"] = config.kl_weight * symmetric_kl(
+                squared_BD, first_covariance_BD, second_covariance_BD
+            )
+        trace_B = uncertainty.detach().mean(dim=1)
+        return {
+            "loss": sum(terms.values(), plain.new_zeros(())),
+            **{f"term/{name}": value.detach() for name, value in terms.items()},
+            "stat/unmasked_distance": plain.detach(),
+            "stat/embedding_std": first_BD.detach().std(dim=0).mean(),
+            "stat/uncertainty": trace_B.mean(),
+            "stat/uncertainty_spread": trace_B.std(),
+        }
+
+    def _distance(
+        self, squared_BD: Tensor, covariance_BD: Tensor | None, active_BK: Tensor
+    ) -> Tensor:
+        """The masked distance of the batch, a scalar."""
+        config = self.config
+        mask_DK = self.masks()
+        if config.masks == "none":
+            # One subspace, the whole embedding, for every pair.
+            return masked_distance(squared_BD, mask_DK[:, :1], covariance_BD).mean()
+        if config.composition == "product":
+            return joint_distance(squared_BD, mask_DK, active_BK, covariance_BD)
+        distance_BK = masked_distance(squared_BD, mask_DK, covariance_BD, config.covariance_mask)
+        return subspace_mean(distance_BK, active_BK, config.count)
+
+    def statistics(self) -> dict[str, float]:
+        """Mean, zero share, pairwise cosine and active share of the masks; GeM powers."""
+        masks = self.masks.statistics()
+        powers = {
+            f"stat/gem_{name}": getattr(self.projector, f"{name}_pool").power.item()
+            for name in ("mean", "covariance")
+            if hasattr(self.projector, f"{name}_pool")
+        }
+        return {
+            "stat/mask_mean": masks.mean,
+            "stat/mask_zero": masks.zero,
+            "stat/mask_cosine": masks.cosine,
+            "stat/mask_active_share": masks.active_share,
+            **powers,
+        }
+
+    def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
+        """The four traps of Eq. 7 (docs/method.md)."""
+        remedy = "use --objective.mode guarded"
+        learned = self.config.masks == "learned"
+        if learned and metrics.get("stat/mask_mean", 1.0) < 0.02:
+            yield (
+                f"masks died: their mean is {metrics['stat/mask_mean']:.4f}. The masked distance "
+                f"and the sparsity term both fall as the masks shrink; {remedy} or "
+                "--objective.normalize_masks l2."
+            )
+        if self.config.uncertainty and metrics.get("stat/uncertainty", 1.0) > 20.0:
+            yield (
+                f"uncertainty exploded: the mean predicted variance is "
+                f"{metrics['stat/uncertainty']:.0f}. Every distance is divided by it and nothing "
+                f"holds it down; {remedy} or --objective.normalize_uncertainty true."
+            )
+        if learned and metrics.get("stat/mask_cosine", 0.0) > 0.9:
+            yield (
+                f"masks hide: their mean pairwise cosine is {metrics['stat/mask_cosine']:.2f}, so "
+                "the operators share one subspace instead of each having its own. Give the "
+                f"masks a smaller rate (--optimizer.gate_lr), or {remedy}."
+            )
+        yield from variance_collapse(metrics)

@@ -1,0 +1,70 @@
+"""VICReg: variance, invariance and covariance of the embeddings of two views."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from mast.augment import Views
+from mast.losses import covariance, invariance, variance
+from mast.methods.base import Method, gather, variance_collapse
+from mast.models import Encoder, MLPProjector, ProjectorConfig
+
+
+@dataclass
+class VICRegConfig:
+    """Weights of VICReg's three terms.
+
+    Attributes:
+        projector: Sizes of the expander.
+        invariance_weight: Weight of the distance between views.
+        variance_weight: Weight of the variance hinge (the mean of both views').
+        covariance_weight: Weight of the covariance term (the sum of both views').
+    """
+
+    projector: ProjectorConfig = field(default_factory=lambda: ProjectorConfig(dim=8192))
+    invariance_weight: float = 25.0
+    variance_weight: float = 25.0
+    covariance_weight: float = 1.0
+
+
+class VICReg(Method):
+    """Bardes, Ponce, LeCun: Variance-Invariance-Covariance Regularization (ICLR 2022).
+
+    Args:
+        config: Weights and sizes.
+        encoder: The encoder to train.
+        operators: Names of the augmentations; VICReg does not look at them.
+        seed: Unused, all randomness of this method is in the initialisation of its layers.
+    """
+
+    def __init__(
+        self, config: VICRegConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = encoder
+        self.projector = MLPProjector(encoder.dim, config.projector)
+
+    def forward(self, views: Views) -> dict[str, Tensor]:
+        """See `Method.forward`; terms "invariance", "variance" and "covariance"."""
+        first_BD, second_BD = (
+            gather(self.projector(self.encoder.encode(images))) for images in views.images
+        )
+        config = self.config
+        distance = invariance(first_BD, second_BD)
+        terms = {
+            "invariance": config.invariance_weight * distance,
+            "variance": config.variance_weight * (variance(first_BD) + variance(second_BD)) / 2,
+            "covariance": config.covariance_weight * (covariance(first_BD) + covariance(second_BD)),
+        }
+        return {
+            "loss": sum(terms.values(), first_BD.new_zeros(())),
+            **{f"term/{name}": value.detach() for name, value in terms.items()},
+            "stat/unmasked_distance": distance.detach(),
+            "stat/embedding_std": first_BD.detach().std(dim=0).mean(),
+        }
+
+    def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
+        """Variance collapse."""
+        yield from variance_collapse(metrics)

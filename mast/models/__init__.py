@@ -1,0 +1,21 @@
+"""Encoders, projectors and masks."""
+
+from mast.models.encoders import Encoder, EncoderConfig, Encoding, load_encoder, save_encoder
+from mast.models.heads import GaussianProjector, GeM, MLPProjector, ProjectorConfig
+from mast.models.masks import Masks
+from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
+
+__all__ = [
+    "Encoder",
+    "EncoderConfig",
+    "Encoding",
+    "GaussianProjector",
+    "GeM",
+    "MLPProjector",
+    "Masks",
+    "ProjectorConfig",
+    "SyncBatchNorm",
+    "load_encoder",
+    "save_encoder",
+    "synchronise_batchnorm",
+]

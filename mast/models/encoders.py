@@ -1,0 +1,264 @@
+"""Encoders: any timm or torchvision image model by name, as one module with one interface.
+
+Shapes: B batch, L locations of the last feature map (or patch tokens), C features.
+Images are RGB in [0, 1]; the encoder normalises them itself.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mast.core.checkpoint import write_atomically
+from mast.core.errors import UserError, unknown
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@dataclass
+class EncoderConfig:
+    """Which encoder is trained.
+
+    Attributes:
+        name: A torchvision or timm model name, such as "resnet18" or
+            "vit_small_patch16_224". A name that both have is torchvision's; the prefixes
+            "torchvision:" and "timm:" choose.
+        options: Keyword arguments of the model's constructor, for example
+            {"channels": [32, 64, 128, 256]} for a narrow timm ResNet.
+        stem: First layers of a ResNet. "standard": 7x7 stride 2 and max-pooling; "small":
+            3x3 without max-pooling, stride 1 for views up to 32 pixels and 2 above; "auto":
+            small for ResNets and views up to 64 pixels.
+    """
+
+    name: str = "resnet50"
+    options: dict[str, Any] = field(default_factory=dict)
+    stem: Literal["auto", "standard", "small"] = "auto"
+
+
+class Encoding(NamedTuple):
+    """An encoder's output: the representation (B, C) and the features (B, L, C) it pools."""
+
+    representation_BC: Tensor
+    features_BLC: Tensor
+
+
+class Encoder(nn.Module):
+    """An image model without its classifier.
+
+    Calling it gives representations; `encode` gives the unpooled features as well.
+
+    Args:
+        config: Name and options.
+        size: Side of the views in pixels, for the stem and for models of a fixed input size.
+
+    Attributes:
+        model: The timm or torchvision model; its state dict is what `mast export` writes.
+        library: "timm" or "torchvision".
+        dim: C, the dimensions of the representation.
+
+    Raises:
+        UserError: An unknown name, or options that the model does not take.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, config: EncoderConfig, size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.size = size
+        self.library, name = _resolve(config.name)
+        build = _torchvision_model if self.library == "torchvision" else _timm_model
+        try:
+            self.model = build(name, size, config.options)
+        except TypeError as error:
+            raise UserError(f"encoder {config.name!r}: {error}") from error
+        _set_stem(self.model, config, size)
+        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(3, 1, 1), persistent=False)
+        self._encode = _torchvision_encode(self.model) if self.library == "torchvision" else None
+        self.dim = self._measure()
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """Representations (B, C) of images (B, 3, H, W) in [0, 1]."""
+        return self.encode(images_BCHW).representation_BC
+
+    def encode(self, images_BCHW: Tensor) -> Encoding:
+        """Representations and unpooled features of images (B, 3, H, W) in [0, 1]."""
+        images_BCHW = (images_BCHW - self.mean) / self.std
+        if self._encode is not None:
+            return self._encode(images_BCHW)
+        output = self.model.forward_features(images_BCHW)
+        representation_BC = self.model.forward_head(output, pre_logits=True)
+        if output.ndim == 3:  # tokens, the class and register tokens first
+            return Encoding(representation_BC, output[:, getattr(self.model, "num_prefix_tokens", 0) :])
+        if getattr(self.model, "output_fmt", "NCHW") == "NHWC":
+            return Encoding(representation_BC, output.flatten(1, 2))
+        return Encoding(representation_BC, _locations(output))
+
+    @torch.no_grad()
+    def _measure(self) -> int:
+        """Run two blank images to learn C, whatever the model calls it."""
+        training = self.model.training
+        self.eval()
+        dim = self.forward(torch.zeros(2, 3, self.size, self.size)).shape[1]
+        self.train(training)
+        return dim
+
+    def describe(self) -> dict[str, Any]:
+        """What rebuilds this encoder, as stored in the header of `encoder.safetensors`."""
+        return {"encoder": asdict(self.config), "size": self.size}
+
+
+def save_encoder(encoder: Encoder, path: Path) -> None:
+    """Write weights and everything that rebuilds the encoder into one safetensors file."""
+    from safetensors.torch import save_file  # noqa: PLC0415
+
+    tensors = {key: value.contiguous() for key, value in encoder.model.state_dict().items()}
+    metadata = {"mast": json.dumps(encoder.describe(), sort_keys=True)}
+    write_atomically(path, lambda partial: save_file(tensors, partial, metadata=metadata))
+
+
+def load_encoder(path: str | Path) -> Encoder:
+    """Load the encoder of a run.
+
+    Args:
+        path: A run folder, or an `encoder.safetensors` file.
+
+    Returns:
+        The encoder in evaluation mode, on the CPU. It takes images (B, 3, H, W) in [0, 1].
+
+    Raises:
+        UserError: No such file, or one that `mast pretrain` did not write.
+    """
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415
+
+    path = Path(path)
+    file = path / "encoder.safetensors" if path.is_dir() else path
+    if not file.is_file():
+        raise UserError(f"no encoder at {file}: give a finished run folder or its encoder.safetensors")
+    try:
+        with safe_open(file, framework="pt") as archive:
+            header = (archive.metadata() or {}).get("mast")
+            tensors = {key: archive.get_tensor(key) for key in archive.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise UserError(f"{file} is not a readable safetensors file: {error}") from error
+    if header is None:
+        raise UserError(f"{file} was not written by `mast pretrain`: its header names no encoder")
+    described = json.loads(header)
+    encoder = Encoder(EncoderConfig(**described["encoder"]), described["size"])
+    encoder.model.load_state_dict(tensors)
+    return encoder.eval()
+
+
+def _resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
+    """Split "library:model", or look the bare name up, torchvision first."""
+    import timm  # noqa: PLC0415
+    import torchvision  # noqa: PLC0415
+
+    torchvision_names = torchvision.models.list_models(module=torchvision.models)
+    library, _, model = name.rpartition(":")
+    if library == "torchvision" and model not in torchvision_names:
+        raise unknown("torchvision encoder", model, torchvision_names)
+    if library not in ("", "timm", "torchvision"):
+        raise unknown("encoder library", library, ("timm", "torchvision"))
+    if library != "timm" and model in torchvision_names:
+        return "torchvision", model
+    architecture = model.split(".")[0]  # a timm name may carry a ".tag" of pretrained weights
+    if not timm.is_model(architecture):
+        raise unknown("encoder", model, [*torchvision_names, *timm.list_models()]) from None
+    return "timm", model
+
+
+def _timm_model(name: str, size: int, options: dict[str, Any]) -> nn.Module:
+    import timm  # noqa: PLC0415
+
+    options = dict(options)
+    if timm.get_pretrained_cfg(name).fixed_input_size:
+        options.setdefault("img_size", size)
+    model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **options)
+    return model
+
+
+def _torchvision_model(name: str, size: int, options: dict[str, Any]) -> nn.Module:
+    import torchvision  # noqa: PLC0415
+
+    options = dict(options)
+    if name.startswith(("resnet", "resnext", "wide_resnet")):
+        # VICReg's encoder starts every residual branch at zero.
+        options.setdefault("zero_init_residual", True)
+    if name.startswith("vit"):
+        options.setdefault("image_size", size)
+    model: nn.Module = torchvision.models.get_model(name, weights=None, **options)
+    for head in ("fc", "classifier", "head", "heads"):
+        if hasattr(model, head):
+            setattr(model, head, nn.Identity())
+    return model
+
+
+def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
+    """Replace the first layers of a ResNet by the small-image stem where it is wanted."""
+    is_resnet = type(model).__name__ == "ResNet"
+    if config.stem == "standard" or (config.stem == "auto" and (size > 64 or not is_resnet)):
+        return
+    if not is_resnet:
+        raise UserError(f"stem 'small' is for ResNets; {config.name!r} has none, use stem 'auto'")
+    stride = 1 if size <= 32 else 2
+    first = model.get_submodule("conv1")
+    if isinstance(first, nn.Sequential):  # a deep stem: three 3x3 convolutions
+        deep = first[0]
+        assert isinstance(deep, nn.Conv2d)
+        deep.stride = (stride, stride)
+    else:
+        assert isinstance(first, nn.Conv2d)
+        conv = nn.Conv2d(3, first.out_channels, 3, stride=stride, padding=1, bias=False)
+        nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
+        model.register_module("conv1", conv)
+    model.register_module("maxpool", nn.Identity())
+
+
+def _torchvision_encode(model: Any) -> Callable[[Tensor], Encoding]:
+    """How this torchvision model gives its last feature map; one row a family."""
+
+    def residual(x: Tensor) -> Encoding:
+        x = model.maxpool(model.relu(model.bn1(model.conv1(x))))
+        return _pooled(model.layer4(model.layer3(model.layer2(model.layer1(x)))))
+
+    def tokens(x: Tensor) -> Encoding:
+        x = model._process_input(x)
+        x = model.encoder(torch.cat([model.class_token.expand(len(x), -1, -1), x], dim=1))
+        return Encoding(x[:, 0], x[:, 1:])
+
+    def shuffle(x: Tensor) -> Encoding:
+        x = model.stage2(model.maxpool(model.conv1(x)))
+        return _pooled(model.conv5(model.stage4(model.stage3(x))))
+
+    families: dict[str, Callable[[Tensor], Encoding]] = {
+        "ResNet": residual,
+        "VisionTransformer": tokens,
+        "ShuffleNetV2": shuffle,
+        "RegNet": lambda x: _pooled(model.trunk_output(model.stem(x))),
+        "MNASNet": lambda x: _pooled(model.layers(x)),
+        "DenseNet": lambda x: _pooled(model.features(x).relu()),
+        "SwinTransformer": lambda x: _pooled(model.permute(model.norm(model.features(x)))),
+    }
+    family = type(model).__name__
+    if family in families:
+        return families[family]
+    if hasattr(model, "features"):  # AlexNet, VGG, SqueezeNet, MobileNet, EfficientNet, ConvNeXt
+        return lambda x: _pooled(model.features(x))
+    raise UserError(f"torchvision's {family} has no single feature map; use timm's version of it")
+
+
+def _pooled(map_BCHW: Tensor) -> Encoding:
+    features_BLC = _locations(map_BCHW)
+    return Encoding(features_BLC.mean(dim=1), features_BLC)
+
+
+def _locations(map_BCHW: Tensor) -> Tensor:
+    return map_BCHW.flatten(2).transpose(1, 2)

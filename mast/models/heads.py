@@ -1,0 +1,144 @@
+"""Projectors: from an encoder's features to the embedding in which the losses work.
+
+Shapes: B batch, L locations of the feature map (or patch tokens), C encoder features,
+H hidden width, D embedding dimensions.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mast.models.encoders import Encoding
+
+
+@dataclass
+class ProjectorConfig:
+    """Sizes of a projector.
+
+    Attributes:
+        hidden: Width of the two fully-connected layers.
+        dim: Dimensions of the embedding.
+        pool: Where the Gaussian projector pools: "after" runs the fully-connected layers at
+            every location and pools before the heads, as the paper's appendix A; "before"
+            pools the encoder's map first, which costs H x W times less; "average" takes the
+            encoder's average-pooled representation (no GeM), as VICReg.
+        positivity: How the covariance stays positive: "relu" is relu(h) + 0.1, "softplus"
+            is softplus(h) + 0.001, "paper" is relu(h) + 1e-6.
+    """
+
+    hidden: int = 8192
+    dim: int = 4096
+    pool: Literal["after", "before", "average"] = "after"
+    positivity: Literal["relu", "softplus", "paper"] = "relu"
+
+
+class Gaussian(NamedTuple):
+    """A batch of Gaussian embeddings: mean (B, D) and covariance diagonal (B, D), float32."""
+
+    mean_BD: Tensor
+    covariance_BD: Tensor
+
+
+class GeM(nn.Module):
+    """Generalized-mean pooling with a learned power (Radenovic et al., 2018).
+
+    Args:
+        power: Start of p. It is clamped to [1, 10]: 1 is the average, 10 nearly the maximum.
+        eps: Floor of the features, which the power needs positive.
+    """
+
+    def __init__(self, power: float = 3.0, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.eps = eps
+        self.power = nn.Parameter(torch.tensor(power))
+
+    def forward(self, features_BLC: Tensor) -> Tensor:
+        """Pool features (B, L, C) over locations to (B, C), in float32."""
+        power = self.power.clamp(1.0, 10.0)
+        return features_BLC.float().clamp(min=self.eps).pow(power).mean(dim=1).pow(1.0 / power)
+
+
+class MLPProjector(nn.Module):
+    """VICReg's expander: (Linear, BatchNorm, ReLU) twice, then Linear without bias.
+
+    Args:
+        features: C, the encoder's representation dimensions.
+        config: Sizes; `pool` and `positivity` do not apply.
+    """
+
+    def __init__(self, features: int, config: ProjectorConfig) -> None:
+        super().__init__()
+        self.trunk = _trunk(features, config.hidden)
+        self.head = nn.Linear(config.hidden, config.dim, bias=False)
+
+    def forward(self, encoding: Encoding) -> Tensor:
+        """Map an encoding to embeddings (B, D) in float32."""
+        embedding_BD: Tensor = self.head(self.trunk(encoding.representation_BC))
+        return embedding_BD.float()
+
+
+class GaussianProjector(nn.Module):
+    """The projector g: an encoding to a Gaussian, with separate pooling for its two heads.
+
+    Args:
+        features: C, the encoder's feature dimensions.
+        config: Sizes and options.
+
+    Reference:
+        MAST, sections 3.1 and A; `pool` decides what the paper leaves open.
+    """
+
+    def __init__(self, features: int, config: ProjectorConfig) -> None:
+        super().__init__()
+        self.pool = config.pool
+        self.positivity = config.positivity
+        self.trunk = _trunk(features, config.hidden)
+        self.mean_head = nn.Linear(config.hidden, config.dim, bias=False)
+        self.covariance_head = nn.Linear(config.hidden, config.dim)
+        # Every dimension starts with covariance near 1, so that the first distances have the
+        # scale of VICReg's.
+        nn.init.ones_(self.covariance_head.bias)
+        if config.pool != "average":
+            self.mean_pool = GeM()
+            self.covariance_pool = GeM()
+
+    def forward(self, encoding: Encoding) -> Gaussian:
+        """Map an encoding to a Gaussian of D dimensions, in float32."""
+        mean_BH, covariance_BH = self._pooled(encoding)
+        mean_BD = self.mean_head(mean_BH).float()
+        raw_BD = self.covariance_head(covariance_BH).float()
+        if self.positivity == "relu":
+            covariance_BD = raw_BD.relu() + 0.1
+        elif self.positivity == "softplus":
+            covariance_BD = functional.softplus(raw_BD) + 1e-3
+        else:
+            covariance_BD = raw_BD.relu() + 1e-6
+        return Gaussian(mean_BD, covariance_BD)
+
+    def _pooled(self, encoding: Encoding) -> tuple[Tensor, Tensor]:
+        """The inputs of the mean head and of the covariance head, both (B, H)."""
+        if self.pool == "average":
+            hidden_BH = self.trunk(encoding.representation_BC)
+            return hidden_BH, hidden_BH
+        features_BLC = encoding.features_BLC
+        if self.pool == "before":
+            pooled = torch.cat([self.mean_pool(features_BLC), self.covariance_pool(features_BLC)])
+            mean_BH, covariance_BH = self.trunk(pooled).chunk(2)
+            return mean_BH, covariance_BH
+        batch, locations, _ = features_BLC.shape
+        hidden_BLH = self.trunk(features_BLC.flatten(0, 1)).unflatten(0, (batch, locations))
+        return self.mean_pool(hidden_BLH), self.covariance_pool(hidden_BLH)
+
+
+def _trunk(features: int, hidden: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(features, hidden),
+        nn.BatchNorm1d(hidden),
+        nn.ReLU(inplace=True),
+        nn.Linear(hidden, hidden),
+        nn.BatchNorm1d(hidden),
+        nn.ReLU(inplace=True),
+    )

@@ -1,0 +1,127 @@
+"""Masks: one non-negative column an operator, which selects that operator's subspace.
+
+Shapes: D embedding dimensions, K operators.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+
+MaskKind = Literal["learned", "handcrafted", "none"]
+MaskStart = Literal["block", "bell", "constant"]
+MaskNorm = Literal["none", "l2", "mean"]
+
+
+@dataclass(frozen=True)
+class MaskStatistics:
+    """What a run logs of its masks.
+
+    Attributes:
+        mean: Mean of all entries.
+        zero: Share of entries that are exactly 0.
+        cosine: Mean cosine similarity over the pairs of masks (0 where K is 1).
+        active_share: Mean participation ratio `(sum m)^2 / (D sum m^2)` of a column: the
+            share of dimensions that a mask effectively selects.
+    """
+
+    mean: float
+    zero: float
+    cosine: float
+    active_share: float
+
+
+class Masks(nn.Module):
+    """K masks over a D-dimensional embedding, `M = relu(U)`.
+
+    Args:
+        dim: D.
+        count: K.
+        kind: "learned"; "handcrafted": fixed disjoint blocks of ones; "none": fixed ones.
+        start: Start of learned masks. "block": each column draws its block of D/K dimensions
+            from N(1, 0.1) and adds noise N(0.2, 0.1) everywhere; "bell": the block is a
+            Gaussian-shaped bump over the dimensions, plus the same noise; "constant": ones.
+        normalize: Scale of a column before use. "none"; "l2": norm sqrt(D), so that the mean
+            square is 1 and the distance cannot fall by shrinking the mask; "mean": mean 1.
+        seed: Seed of the start.
+
+    Raises:
+        UserError: More masks than dimensions.
+
+    Reference:
+        MAST, sections 3.1 and A ("Mask learning").
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        count: int,
+        kind: MaskKind = "learned",
+        start: MaskStart = "block",
+        normalize: MaskNorm = "none",
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if count > dim:
+            raise UserError(f"{count} masks need at least {count} embedding dimensions, got {dim}")
+        self.normalize = normalize
+        generator = torch.Generator().manual_seed(seed)
+        if kind == "learned":
+            self.logits_DK = nn.Parameter(_start(dim, count, start, generator))
+        else:
+            fixed_DK = blocks(dim, count) if kind == "handcrafted" else torch.ones(dim, count)
+            self.register_buffer("logits_DK", fixed_DK)
+
+    def forward(self) -> Tensor:
+        """The masks as the loss uses them, shape (D, K), non-negative."""
+        mask_DK = self.logits_DK.relu()
+        if self.normalize == "none":
+            return mask_DK
+        if self.normalize == "l2":
+            scale_K = mask_DK.square().mean(dim=0).sqrt()
+        else:
+            scale_K = mask_DK.mean(dim=0)
+        return mask_DK / scale_K.clamp(min=1e-6)
+
+    @torch.no_grad()
+    def statistics(self) -> MaskStatistics:
+        """Summarise the masks (before normalisation) for the log."""
+        mask_DK = self.logits_DK.relu().float()
+        dim, count = mask_DK.shape
+        unit_DK = mask_DK / mask_DK.norm(dim=0).clamp(min=1e-12)
+        cosine_KK = unit_DK.T @ unit_DK
+        pairs = count * (count - 1)
+        off_diagonal = (cosine_KK.sum() - cosine_KK.diagonal().sum()) / max(pairs, 1)
+        share_K = mask_DK.sum(dim=0).square() / (
+            dim * mask_DK.square().sum(dim=0).clamp(min=1e-12)
+        )
+        return MaskStatistics(
+            mean=mask_DK.mean().item(),
+            zero=(mask_DK == 0).float().mean().item(),
+            cosine=off_diagonal.item(),
+            active_share=share_K.mean().item(),
+        )
+
+
+def blocks(dim: int, count: int) -> Tensor:
+    """Disjoint masks: column k is 1 on the k-th of `count` blocks of dimensions, 0 elsewhere."""
+    mask_DK = torch.zeros(dim, count)
+    for column, block in enumerate(torch.arange(dim).tensor_split(count)):
+        mask_DK[block, column] = 1.0
+    return mask_DK
+
+
+def _start(dim: int, count: int, start: MaskStart, generator: torch.Generator) -> Tensor:
+    if start == "constant":
+        return torch.ones(dim, count)
+    noise_DK = 0.2 + 0.1 * torch.randn(dim, count, generator=generator)
+    if start == "block":
+        profile_DK = 1.0 + 0.1 * torch.randn(dim, count, generator=generator)
+        return blocks(dim, count) * profile_DK + noise_DK
+    width = dim / count
+    centre_K = (torch.arange(count) + 0.5) * width
+    offset_DK = (torch.arange(dim) + 0.5)[:, None] - centre_K
+    return torch.exp(-0.5 * (offset_DK / (0.5 * width)).square()) + noise_DK

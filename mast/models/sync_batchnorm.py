@@ -1,0 +1,79 @@
+"""Batch normalisation over the batches of all processes, on CPU as on CUDA."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
+
+from mast.core.errors import UserError
+
+
+class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """BatchNorm whose training statistics are those of the global batch.
+
+    PyTorch's own `nn.SyncBatchNorm` has no CPU kernel; this one needs only differentiable
+    sums, so that two gloo processes equal one process, loss and gradients. Every process must
+    bring the same number of samples.
+    """
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.ndim < 2:
+            raise ValueError(f"expected at least (B, C), got {tuple(input.shape)}")
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise (B, C, ...) over everything but C, and over processes."""
+        if not (self.training and dist.is_initialized() and dist.get_world_size() > 1):
+            return super().forward(input)
+        self._check_input_dim(input)
+        axes = [axis for axis in range(input.ndim) if axis != 1]
+        shape = [1, -1] + [1] * (input.ndim - 2)
+        values = input.float()
+        processes = dist.get_world_size()
+        count = values.numel() / values.shape[1] * processes
+        mean_C = all_reduce(values.sum(axes)) / count
+        centred = values - mean_C.view(shape)
+        variance_C = all_reduce(centred.square().sum(axes)) / count
+        self._track(mean_C.detach(), variance_C.detach() * count / (count - 1))
+        output = centred * (variance_C + self.eps).rsqrt().view(shape)
+        if self.affine:
+            output = output * self.weight.view(shape) + self.bias.view(shape)
+        return output.to(input.dtype)
+
+    @torch.no_grad()
+    def _track(self, mean_C: Tensor, variance_C: Tensor) -> None:
+        if self.running_mean is None or self.running_var is None:
+            return
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked += 1
+        momentum = self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked.item()
+        self.running_mean.lerp_(mean_C.to(self.running_mean.dtype), momentum)
+        self.running_var.lerp_(variance_C.to(self.running_var.dtype), momentum)
+
+
+def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:
+    """Replace every BatchNorm below `module` by one that sees the global batch.
+
+    Args:
+        module: Parameters, buffers and their names are kept.
+        device: On CUDA the kernels of PyTorch and timm are used.
+
+    Returns:
+        The module, changed in place.
+
+    Raises:
+        UserError: On CPU, for timm's BatchNorm with a fused activation.
+    """
+    if device.type == "cuda":
+        from timm.layers import convert_sync_batchnorm  # noqa: PLC0415
+
+        converted: nn.Module = convert_sync_batchnorm(module)
+        return converted
+    for child in module.modules():
+        if type(child) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
+            child.__class__ = SyncBatchNorm  # the same state, another forward
+        elif isinstance(child, nn.modules.batchnorm._BatchNorm) and type(child) is not SyncBatchNorm:
+            raise UserError(
+                f"{type(child).__name__} cannot be synchronised between CPU processes; "
+                "train this encoder in one process, or on CUDA"
+            )
+    return module

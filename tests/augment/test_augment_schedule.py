@@ -1,0 +1,85 @@
+"""The two stages, as properties.
+
+Legend: B samples, K operators.
+"""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mast.augment import ScheduleConfig, compose_count, draw_chosen, draw_subsets
+
+shares = st.floats(0, 1)
+counts = st.integers(1, 30)
+
+
+@given(shares, shares, counts, shares)
+def test_count_is_in_range_and_never_falls(first, second, count, stage1):
+    early, late = sorted((first, second))
+    a, b = compose_count(early, count, stage1), compose_count(late, count, stage1)
+    assert 1 <= a <= b <= count
+    if early < stage1:
+        assert a == 1
+
+
+@given(counts, st.floats(0, 0.99))
+def test_a_run_ends_with_all_operators(count, stage1):
+    assert compose_count(1.0, count, stage1) == count
+    assert compose_count(stage1, count, stage1) == 1
+
+
+def test_count_follows_the_formula():
+    assert [compose_count(p, 5) for p in (0, 0.49, 0.5, 0.6, 0.75, 0.9, 1)] == [1, 1, 1, 2, 3, 4, 5]
+    assert compose_count(1.0, 5, stage1=1.0) == 1
+    assert compose_count(0.5, 15, stage1=0.0) == 8
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 40), counts, st.data(), st.sampled_from(["sample", "batch"]))
+def test_subsets_have_exactly_their_size(n, count, data, per):
+    compose = data.draw(st.integers(1, count))
+    chosen = draw_subsets(n, count, compose, torch.Generator().manual_seed(n), per)
+    assert chosen.shape == (n, count)
+    assert (chosen.sum(dim=1) == compose).all()
+    if per == "batch":
+        assert (chosen == chosen[0]).all()
+
+
+def test_subsets_are_uniform():
+    chosen = draw_subsets(20_000, 6, 2, torch.Generator().manual_seed(0)).float()
+    assert (chosen.mean(dim=0) - 1 / 3).abs().max() < 0.015
+    pairs = chosen.T @ chosen / len(chosen)
+    assert (pairs[~torch.eye(6, dtype=torch.bool)] - 1 / 15).abs().max() < 0.01
+
+
+def test_chosen_follows_the_configuration():
+    generator = torch.Generator()
+    assert draw_chosen(ScheduleConfig(staged=False), 4, 5, 0.2, generator) is None
+    early = draw_chosen(ScheduleConfig(), 4, 5, 0.2, generator)
+    late = draw_chosen(ScheduleConfig(), 4, 5, 1.0, generator)
+    assert early is not None
+    assert early.sum(dim=1).tolist() == [1] * 4
+    assert late is not None
+    assert late.all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((1.1, 5), "progress"),
+        ((-0.1, 5), "progress"),
+        ((0.5, 0), "operator"),
+        ((0.5, 5, 2.0), "stage1"),
+    ],
+)
+def test_counts_out_of_range_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        compose_count(*arguments)
+
+
+def test_subsets_out_of_range_are_refused():
+    with pytest.raises(ValueError, match=r"\[1, 5\], got 7; nearest is 5"):
+        draw_subsets(3, 5, 7, torch.Generator())
+    with pytest.raises(ValueError, match=r"'samples'.*'sample'"):
+        draw_subsets(3, 5, 2, torch.Generator(), per="samples")

@@ -1,0 +1,375 @@
+"""Every operator is one row: fixed parameters and a reference, run in every mode.
+
+Legend: B samples, C channels, H and W pixels.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import kornia
+import pytest
+import torch
+from torch import Tensor
+from torchvision.transforms.v2 import InterpolationMode
+from torchvision.transforms.v2 import functional as reference
+
+from mast.augment import OPERATORS
+from mast.augment.color import ORDERS
+from mast.augment.noise import normal_field
+
+SIDE = 48
+BILINEAR = InterpolationMode.BILINEAR
+
+
+@dataclass(frozen=True)
+class Row:
+    """An operator, parameters of four samples, and what one sample must become."""
+
+    name: str
+    parameters: dict[str, list]
+    expected: Callable[..., Tensor]
+    tolerance: float
+    border: int = 0  # pixels at the border that the reference fills in its own way
+    no_ops: tuple[int, ...] = ()  # samples whose parameters change nothing
+
+
+def crop(image, area, ratio, left, top):
+    width, height = (
+        round(SIDE * (area[0] * ratio[0]) ** 0.5),
+        round(SIDE * (area[0] / ratio[0]) ** 0.5),
+    )
+    x, y = round(left * (SIDE - width)), round(top * (SIDE - height))
+    return reference.resized_crop(image, y, x, height, width, [SIDE, SIDE], antialias=True)
+
+
+def whole_box(x, y, width, height):
+    """Parameters of `random_resized_crop` for a box of whole pixels."""
+    return {
+        "area": [width * height / SIDE**2] * 10,
+        "ratio": [width / height] * 10,
+        "left": x / max(SIDE - width, 1),
+        "top": y / max(SIDE - height, 1),
+    }
+
+
+def boxes(*rows):
+    drawn = [whole_box(*row) for row in rows]
+    return {key: [box[key] for box in drawn] for key in drawn[0]}
+
+
+def affine(image, shear=(0.0, 0.0), translate=(0, 0), center=None):
+    shear = [torch.rad2deg(torch.atan(torch.tensor(value))).item() for value in shear]
+    fill = image.mean(dim=(1, 2)).tolist()
+    return reference.affine(
+        image, 0.0, list(translate), 1.0, shear, interpolation=BILINEAR, fill=fill, center=center
+    )
+
+
+def rotate(image, angle):
+    return reference.rotate(image, angle, BILINEAR, fill=image.mean(dim=(1, 2)).tolist())
+
+
+def jitter(image, *, brightness, contrast, saturation, hue, order):
+    steps = (
+        lambda x: reference.adjust_brightness(x, brightness),
+        lambda x: reference.adjust_contrast(x, contrast),
+        lambda x: reference.adjust_saturation(x, saturation),
+        lambda x: reference.adjust_hue(x, hue),
+    )
+    for step in ORDERS[order]:
+        image = steps[step](image)
+    return image
+
+
+def in_levels(function):
+    """A reference on uint8, as its values in [0, 1]."""
+
+    def applied(image, **parameters):
+        levels = reference.to_dtype(image, torch.uint8, scale=True)
+        return function(levels, **parameters).float() / 255
+
+    return applied
+
+
+def noise(image, std, seed):
+    field = normal_field(torch.tensor([seed]), image.numel()).view(image.shape)
+    return (image + std * field).clamp(0, 1)
+
+
+def sobel(image, blend):
+    gray = reference.rgb_to_grayscale(image)[None]
+    edges = kornia.filters.sobel(gray, normalized=False)[0].clamp(0, 1)
+    return (1 - blend) * image + blend * edges
+
+
+def cutout(image, side, x, y):
+    image, mean = image.clone(), image.mean(dim=(1, 2))[:, None, None]
+    low_x, high_x = round((x - side / 2) * SIDE), round((x + side / 2) * SIDE)
+    low_y, high_y = round((y - side / 2) * SIDE), round((y + side / 2) * SIDE)
+    image[:, max(low_y, 0) : high_y, max(low_x, 0) : high_x] = mean
+    return image
+
+
+def motion_blur(image, taps, angle):
+    direction = torch.zeros(1)
+    kernel = kornia.filters.get_motion_kernel2d(taps, torch.tensor([angle]), direction)
+    return kornia.filters.filter2d(image[None], kernel, "reflect")[0]
+
+
+ROWS = [
+    Row(
+        "random_resized_crop",
+        boxes((3, 7, 24, 30), (0, 0, 48, 48), (10, 20, 37, 28), (20, 1, 12, 10)),
+        crop,
+        1e-4,
+        no_ops=(1,),
+    ),
+    Row("horizontal_flip", {}, reference.horizontal_flip, 1e-5),
+    Row(
+        "color_jitter",
+        {
+            "brightness": [0.6, 1.4, 1.1, 1.3],
+            "contrast": [1.4, 0.7, 0.6, 1.2],
+            "saturation": [0.8, 1.2, 1.1, 0.9],
+            "hue": [0.1, -0.1, 0.03, -0.07],
+            "order": [0, 7, 16, 23],
+        },
+        jitter,
+        1e-3,
+    ),
+    Row("grayscale", {}, lambda x: reference.rgb_to_grayscale(x, 3), 1e-6),
+    Row(
+        "gaussian_blur",
+        {"sigma": [0.05, 0.4, 1.0, 2.0]},
+        lambda x, sigma: reference.gaussian_blur(x, [5, 5], [sigma, sigma]),
+        1e-5,
+        no_ops=(0,),
+    ),
+    Row(
+        "shear_x",
+        {"shear": [-0.3, -0.1, 0.1, 0.3]},
+        lambda x, shear: affine(x, (shear, 0.0), center=[0, 0]),
+        1e-4,
+        border=1,
+    ),
+    Row(
+        "shear_y",
+        {"shear": [-0.3, -0.1, 0.1, 0.3]},
+        lambda x, shear: affine(x, (0.0, shear), center=[0, 0]),
+        1e-4,
+        border=1,
+    ),
+    Row(
+        "translate_x",
+        {"shift": [-0.25, -0.125, 0.125, 0.4375]},
+        lambda x, shift: affine(x, translate=(shift * SIDE, 0)),
+        1e-4,
+    ),
+    Row(
+        "translate_y",
+        {"shift": [-0.25, -0.125, 0.125, 0.4375]},
+        lambda x, shift: affine(x, translate=(0, shift * SIDE)),
+        1e-4,
+    ),
+    Row("rotate", {"angle": [-30.0, -7.5, 11.0, 30.0]}, rotate, 1e-4, border=1),
+    Row("invert", {}, reference.invert, 1e-6),
+    Row(
+        "sharpness",
+        {"factor": [0.1, 0.7, 1.3, 1.9]},
+        lambda x, factor: reference.adjust_sharpness(x, sharpness_factor=factor),
+        1e-5,
+    ),
+    Row(
+        "gaussian_noise",
+        {"std": [0.0, 0.02, 0.05, 0.1], "seed": [1, 2, 3, 4]},
+        noise,
+        1e-6,
+        no_ops=(0,),
+    ),
+    Row("sobel", {"blend": [0.1, 0.4, 0.7, 1.0]}, sobel, 1e-5),
+    Row(
+        "cutout",
+        {
+            "side": [0.0, 0.25, 0.5, 0.125],
+            "x": [0.5, 0.5, 0.0, 0.8125],
+            "y": [0.5, 0.25, 0.25, 1.0],
+        },
+        cutout,
+        1e-6,
+        no_ops=(0,),
+    ),
+    Row(
+        "solarize",
+        {"threshold": [0.1, 0.4, 0.6, 0.9]},
+        reference.solarize,
+        1e-6,
+    ),
+    Row("equalize", {}, in_levels(reference.equalize), 1e-6),
+    Row(
+        "posterize",
+        {"bits": [4, 5, 7, 8]},
+        in_levels(reference.posterize),
+        1e-6,
+    ),
+    Row(
+        "motion_blur",
+        {"taps": [3, 3, 3, 3], "angle": [0.0, 100.0, 215.0, 359.0]},
+        motion_blur,
+        1e-5,
+    ),
+]
+rows = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+
+
+@pytest.fixture(scope="module")
+def images() -> Tensor:
+    """Four images_BCHW with smooth parts, edges, flat parts and pure colours."""
+    generator = torch.Generator().manual_seed(0)
+    coarse = torch.rand(4, 3, 6, 6, generator=generator)
+    images = torch.nn.functional.interpolate(coarse, SIDE, mode="bilinear")
+    images = (images + 0.2 * torch.randn(images.shape, generator=generator)).clamp(0, 1)
+    images[:, :, 30:40, 5:20] = coarse[:, :, :1, :1]
+    images[1, :, 10:20, 30:40] = torch.tensor([1.0, 0.0, 0.0])[:, None, None]
+    return images
+
+
+def tensors(row: Row) -> dict[str, Tensor]:
+    return {key: torch.tensor(values) for key, values in row.parameters.items()}
+
+
+def test_one_row_for_every_operator():
+    assert sorted(row.name for row in ROWS) == sorted(OPERATORS)
+    assert len(OPERATORS) == 19
+    assert all(operator.name == name for name, operator in OPERATORS.items())
+
+
+@rows
+def test_equals_the_reference(row, images):
+    views = OPERATORS[row.name](SIDE).apply(images, tensors(row))
+    for i, image in enumerate(images):
+        own = {key: values[i] for key, values in row.parameters.items()}
+        expected = row.expected(image, **own)
+        difference = (views[i] - expected).abs().amax(dim=0)
+        if row.border:  # the reference fades to its fill around the border of the image
+            inner = well_inside(row, own)
+            assert inner.float().mean() > 0.5
+            difference = difference[inner]
+        assert difference.max() <= row.tolerance
+
+
+def well_inside(row: Row, own: dict[str, float]) -> Tensor:
+    """Pixels whose bilinear neighbours all lie in the image."""
+    operator = OPERATORS[row.name](SIDE)
+    parameters = {key: torch.tensor([value]) for key, value in own.items()}
+    moved = operator.matrices(parameters, torch.ones(1))
+    grid_V = (torch.arange(SIDE) + 0.5) / SIDE
+    y, x = torch.meshgrid(grid_V, grid_V, indexing="ij")
+    at = moved[0] @ torch.stack([x, y, torch.ones_like(x)]).flatten(1)
+    margin = row.border / SIDE
+    return ((at[:2] > margin) & (at[:2] < 1 - margin)).all(dim=0).view(SIDE, SIDE)
+
+
+@rows
+def test_every_sample_alone_equals_the_batch(row, images):
+    operator, parameters = OPERATORS[row.name](SIDE), tensors(row)
+    views = operator.apply(images, parameters)
+    for i in range(len(images)):
+        own = {key: values[i : i + 1] for key, values in parameters.items()}
+        alone = operator.apply(images[i : i + 1], own)
+        torch.testing.assert_close(alone[0], views[i], rtol=0, atol=2e-6)
+
+
+@rows
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_keeps_shape_range_dtype_and_its_input(row, images, dtype):
+    given = images.to(dtype)
+    before = given.clone()
+    views = OPERATORS[row.name](SIDE).apply(given, tensors(row))
+    assert torch.equal(given, before)
+    assert views.data_ptr() != given.data_ptr()
+    assert views.shape == given.shape
+    assert views.dtype == dtype
+    assert views.min() >= 0
+    assert views.max() <= 1
+    exact = OPERATORS[row.name](SIDE).apply(given.float(), tensors(row))
+    assert (views.float() - exact).abs().max() <= 2**-8
+
+
+@rows
+def test_changes_all_but_the_no_ops(row, images):
+    views = OPERATORS[row.name](SIDE).apply(images, tensors(row))
+    changed = (views - images).abs().amax(dim=(1, 2, 3)) > 1e-3
+    expected = [i not in row.no_ops for i in range(4)]
+    assert changed.tolist() == expected
+
+
+@rows
+@pytest.mark.parametrize("side", [32, 64, 224])
+def test_samples_are_finite_in_range_and_reproducible(row, side):
+    operator = OPERATORS[row.name](side)
+    drawn = operator.sample(64, torch.Generator().manual_seed(3))
+    again = operator.sample(64, torch.Generator().manual_seed(3))
+    assert drawn.keys() == again.keys() == (row.parameters.keys() if row.parameters else set())
+    for key, values in drawn.items():
+        assert len(values) == 64
+        assert torch.equal(values, again[key])
+    views = operator.apply(
+        torch.rand(64, 3, side, side)[: 64 * 32 // side],
+        {key: values[: 64 * 32 // side] for key, values in drawn.items()},
+    )
+    assert views.isfinite().all()
+    assert 0 <= views.min() <= views.max() <= 1
+    assert operator.caption({key: values[:1] for key, values in drawn.items()})
+
+
+@rows
+def test_a_wrong_probability_is_named(row):
+    with pytest.raises(ValueError, match=rf"{row.name}.*\[0, 1\].*1\.5"):
+        OPERATORS[row.name](SIDE, probability=1.5)
+
+
+def test_magnitudes_scale_with_the_side():
+    assert [OPERATORS["gaussian_blur"](side).taps for side in (32, 64, 224)] == [3, 7, 23]
+    assert OPERATORS["motion_blur"](224).taps_range == (3, 7)
+    assert OPERATORS["motion_blur"](64).taps_range == (3, 3)
+    sigma = OPERATORS["gaussian_blur"](56).sample(4096, torch.Generator().manual_seed(0))["sigma"]
+    assert 0.025 <= sigma.min() < 0.03
+    assert 0.49 < sigma.max() <= 0.5
+    area = OPERATORS["random_resized_crop"](96).sample(999, torch.Generator())["area"]
+    assert 0.2 <= area.min() < 0.21
+    area = OPERATORS["random_resized_crop"](97).sample(999, torch.Generator())["area"]
+    assert 0.08 <= area.min() < 0.09
+
+
+@pytest.mark.parametrize("taps", [3, 5, 7])
+def test_motion_lines_in_a_larger_window(taps):
+    images = torch.rand(24, 3, 40, 40, generator=torch.Generator().manual_seed(0))
+    angle = torch.linspace(1.0, 359.0, 24)
+    parameters = {"taps": torch.full((24,), taps), "angle": angle}
+    views = OPERATORS["motion_blur"](224).apply(images, parameters)
+    for i in range(24):
+        expected = motion_blur(images[i], taps, angle[i].item())
+        torch.testing.assert_close(views[i], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", range(24))
+def test_hue_and_order_on_every_colour(order):
+    levels = torch.linspace(0, 1, 9)
+    cube = torch.stack(torch.meshgrid(levels, levels, levels, indexing="ij")).view(1, 3, 27, 27)
+    own = {"brightness": 0.8, "contrast": 1.3, "saturation": 1.2, "hue": 0.1 - order / 115}
+    parameters = {key: torch.tensor([value]) for key, value in own.items()}
+    views = OPERATORS["color_jitter"](27).apply(cube, parameters | {"order": torch.tensor([order])})
+    torch.testing.assert_close(views[0], jitter(cube[0], **own, order=order), rtol=0, atol=1e-3)
+
+
+def test_noise_is_normal_and_independent():
+    field = normal_field(torch.tensor([5, 6, 2**31 - 1]), 65_536)
+    assert field.mean(dim=1).abs().max() < 0.02
+    assert (field.std(dim=1) - 1).abs().max() < 0.02
+    assert (field.pow(4).mean(dim=1) - 3).abs().max() < 0.15
+    assert (torch.corrcoef(field) - torch.eye(3)).abs().max() < 0.02
+    for lag in (1, 2, 64, 32_768):  # cosine and sine halves of a pair are 32,768 apart
+        product = (field * field.roll(lag, dims=1)).mean(dim=1)
+        assert product.abs().max() < 0.02
+    assert torch.equal(normal_field(torch.tensor([5]), 999), normal_field(torch.tensor([5]), 999))
+    assert normal_field(torch.tensor([0]), 7).shape == (1, 7)

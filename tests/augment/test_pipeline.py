@@ -1,0 +1,227 @@
+"""The pipeline: independent draws, attribution, replay, slices.
+
+Legend: B samples, K operators.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, center_views
+
+B, SIZE = 24, 32
+presets = pytest.mark.parametrize("name", PRESETS)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    """Canvases with structure at several scales, and aspects of 1/2 to 2."""
+    coarse = torch.rand(B, 3, 7, 7, generator=generator())
+    images = torch.nn.functional.interpolate(coarse, 40, mode="bicubic").clamp(0, 1)
+    canvas = (images * 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous()
+    return canvas, torch.linspace(0.5, 2.0, B)
+
+
+@presets
+def test_preset_is_data_that_builds(name):
+    pipeline = Pipeline(PRESETS[name], SIZE)
+    assert pipeline.names == PRESETS[name].operators
+    assert all(tuple(view) == pipeline.names for view in pipeline.operators)
+
+
+def test_presets_follow_the_table():
+    assert tuple(OPERATORS) == PRESETS["mast19"].operators
+    for count in (5, 15):
+        preset = PRESETS[f"mast{count}"]
+        assert preset.operators == tuple(OPERATORS)[:count]
+        assert preset.overrides == ({}, {})
+
+
+def test_vicreg_is_asymmetric_as_in_its_code():
+    first, second = Pipeline(PRESETS["vicreg"], 224).operators
+    assert (first["gaussian_blur"].probability, second["gaussian_blur"].probability) == (1.0, 0.1)
+    assert (first["solarize"].probability, second["solarize"].probability) == (0.0, 0.2)
+    for view in (first, second):
+        assert view["solarize"].threshold == (0.5, 0.5)
+        assert view["color_jitter"] == OPERATORS["color_jitter"](224)
+        jitter = view["color_jitter"]
+        assert (jitter.brightness, jitter.contrast, jitter.saturation) == (0.4, 0.4, 0.2)
+        assert (jitter.hue, jitter.probability) == (0.1, 0.8)
+        assert view["grayscale"].probability == 0.2
+        assert view["horizontal_flip"].probability == 0.5
+        area = view["random_resized_crop"].sample(999, generator())["area"]
+        assert 0.08 <= area.min() < 0.09
+
+
+@presets
+def test_coins_are_independent_and_fair(name):
+    pipeline = Pipeline(PRESETS[name], SIZE)
+    first, second = pipeline.draw(20_000, generator())
+    for view, record in enumerate((first, second)):
+        expected = torch.tensor([op.probability for op in pipeline.operators[view].values()])
+        assert (record.applied_BK.float().mean(dim=0) - expected).abs().max() < 0.015
+    both = (first.applied_BK & second.applied_BK).float().mean(dim=0)
+    product = first.applied_BK.float().mean(dim=0) * second.applied_BK.float().mean(dim=0)
+    assert (both - product).abs().max() < 0.015
+    for k, operator in enumerate(pipeline.names):
+        for key, values in first.parameters[operator].items():
+            constant = values.float().std() == 0  # 3 is the only length of a line at this size
+            assert constant or not torch.equal(values, second.parameters[operator][key]), (k, key)
+
+
+def test_choice_restricts_the_coins_and_leaves_the_stream():
+    pipeline = Pipeline(PRESETS["mast19"], SIZE)
+    free = pipeline.draw(B, generator())
+    chosen = torch.rand(B, 19, generator=generator(1)) < 0.3
+    source = generator()
+    bound = pipeline.draw(B, source, chosen)
+    for one, other in zip(free, bound, strict=True):
+        assert torch.equal(other.applied_BK, one.applied_BK & chosen)
+        for name, drawn in one.parameters.items():
+            assert all(torch.equal(drawn[key], other.parameters[name][key]) for key in drawn)
+    after = generator()
+    pipeline.draw(B, after)
+    assert torch.equal(source.get_state(), after.get_state())
+
+
+@presets
+def test_replay_gives_the_same_bits(name, batch):
+    pipeline = Pipeline(PRESETS[name], SIZE)
+    records = pipeline.draw(B, generator(), None)
+    given = [tensor.clone() for tensor in batch]
+    views, again = pipeline.views(*batch, records), pipeline.views(*batch, records)
+    for view in range(2):
+        assert torch.equal(views.images[view], again.images[view])
+        alone = pipeline.apply(*batch, records[view], view)
+        torch.testing.assert_close(alone, views.images[view], rtol=0, atol=5e-6)
+        assert views.images[view].shape == (B, 3, SIZE, SIZE)
+        assert 0 <= views.images[view].min() <= views.images[view].max() <= 1
+    assert all(torch.equal(*pair) for pair in zip(given, batch, strict=True))
+    assert torch.equal(views.active_BK, records[0].applied_BK | records[1].applied_BK)
+    assert views.names == pipeline.names
+    half = pipeline.views(*batch, records, torch.bfloat16)
+    assert half.images[0].dtype == torch.bfloat16
+    torch.testing.assert_close(half.images[0].float(), views.images[0], rtol=0, atol=2**-8)
+
+
+@presets
+def test_a_slice_of_the_record_draws_a_slice_of_the_batch(name, batch):
+    """Two processes that each draw a half see what one would see; equalize and posterize may
+    carry a rounding of 1e-7 over a level, so they are left out."""
+    kept = tuple(n for n in PRESETS[name].operators if n not in ("equalize", "posterize"))
+    pipeline = Pipeline(Preset(kept, PRESETS[name].overrides), SIZE)
+    records = pipeline.draw(B, generator())
+    whole = pipeline.views(*batch, records)
+    for some in (slice(0, 9), slice(9, B)):
+        assert len(records[0][some]) == len(range(B)[some])
+        part = pipeline.views(batch[0][some], batch[1][some], (records[0][some], records[1][some]))
+        for view in range(2):
+            difference = (part.images[view] - whole.images[view][some]).abs()
+            assert difference.flatten(1).quantile(0.999, dim=1).max() <= 5e-6
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_record_says_exactly_who_changed(operator, batch):
+    visible = {"gaussian_blur": {"sigma": (7.0, 14.0)}}  # the default is faint at 32 pixels
+    own = {name: fields for name, fields in visible.items() if name == operator}
+    pipeline = Pipeline(Preset((operator,), (own, own)), SIZE)
+    k = pipeline.names.index(operator)
+    chosen = torch.zeros(B, len(pipeline.names), dtype=torch.bool)
+    chosen[::2, k] = True
+    record, _ = pipeline.draw(B, generator(), chosen)
+    images = pipeline.apply(*batch, record, 0)
+    identity = center_views(*batch, SIZE)
+    applied = record.applied_BK[:, k]
+    assert not applied[1::2].any()
+    assert torch.equal(images[~applied], identity[~applied])
+    changed = (images - identity).flatten(1).abs().amax(dim=1) > 1e-4
+    if operator in {
+        "random_resized_crop",
+        "sharpness",
+        "solarize",
+        "cutout",
+    }:  # a magnitude near that of no change
+        assert changed[applied].float().mean() > 0.5
+    else:
+        assert changed[applied].all()
+    for i in range(B):
+        assert (record.describe(i) == "unchanged") == (not applied[i])
+
+
+def test_captions_name_the_magnitudes():
+    pipeline = Pipeline(PRESETS["mast19"], SIZE)
+    record, _ = pipeline.draw(B, generator())
+    assert record.describe(3).startswith("crop 0.")
+    assert record.describe(-1) == record.describe(B - 1)
+    labels = [operator.label for operator in OPERATORS.values()]
+    for i in range(B):
+        parts = record.describe(i).split(", ")
+        expected = [label for k, label in enumerate(labels) if record.applied_BK[i, k]]
+        assert len(parts) == len(expected)
+        assert all(part.startswith(label) for part, label in zip(parts, expected, strict=True))
+
+
+def test_views_that_disagree_are_drawn_each_in_its_own_way(batch):
+    wide = ({}, {"gaussian_blur": {"extent": 0.5, "sigma": (20.0, 20.0)}})
+    pipeline = Pipeline(Preset(("gaussian_blur",), wide), SIZE)
+    chosen = torch.ones(B, 1, dtype=torch.bool)
+    views = pipeline.views(*batch, pipeline.draw(B, generator(), chosen))
+    for view in range(2):
+        alone = pipeline.apply(*batch, views.records[view], view)
+        assert torch.equal(views.images[view], alone)
+
+
+def test_parts_of_a_large_batch_are_invisible(batch, monkeypatch):
+    pipeline = Pipeline(PRESETS["mast15"], SIZE)
+    record, _ = pipeline.draw(B, generator())
+    whole = pipeline.apply(*batch, record, 0)
+    monkeypatch.setattr("mast.augment.pipeline.PART_VALUES", 5 * 3 * SIZE**2)
+    torch.testing.assert_close(pipeline.apply(*batch, record, 0), whole, rtol=0, atol=5e-6)
+
+
+def test_errors_name_the_nearest_choice(batch):
+    with pytest.raises(ValueError, match=r"'gausian_blur'.*'gaussian_blur'"):
+        Pipeline(Preset(("gausian_blur",)), SIZE)
+    with pytest.raises(ValueError, match=r"field of rotate 'angles'.*'angle'"):
+        Pipeline(Preset(("rotate",), ({"rotate": {"angles": 3}}, {})), SIZE)
+    with pytest.raises(ValueError, match=r"in overrides 'invert'.*rotate"):
+        Pipeline(Preset(("rotate",), ({"invert": {"probability": 1.0}}, {})), SIZE)
+    pipeline = Pipeline(PRESETS["mast5"], SIZE)
+    with pytest.raises(ValueError, match=r"\(4, 5\), got \(4, 3\)"):
+        pipeline.draw(4, generator(), torch.ones(4, 3, dtype=torch.bool))
+    record, _ = pipeline.draw(4, generator())
+    with pytest.raises(ValueError, match="24, 24 and 4"):
+        pipeline.apply(*batch, record, 0)
+
+
+def test_the_order_of_a_preset_does_not_change_the_order_of_action(batch):
+    forth = Pipeline(PRESETS["mast19"], SIZE)
+    back = Pipeline(Preset(tuple(reversed(forth.names))), SIZE)
+    record, _ = forth.draw(B, generator())
+    mirrored = replace(record, names=back.names, applied_BK=record.applied_BK.flip(1))
+    assert torch.equal(back.apply(*batch, mirrored, 0), forth.apply(*batch, record, 0))
+
+
+def test_moving_a_record_keeps_it(batch):
+    pipeline = Pipeline(PRESETS["mast5"], SIZE)
+    record, _ = pipeline.draw(B, generator())
+    moved = record.to("cpu")
+    assert torch.equal(pipeline.apply(*batch, moved, 0), pipeline.apply(*batch, record, 0))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@presets
+def test_a_gpu_draws_the_same_views(name, batch):
+    kept = tuple(n for n in PRESETS[name].operators if n not in ("equalize", "posterize"))
+    pipeline = Pipeline(Preset(kept, PRESETS[name].overrides), SIZE)
+    records = pipeline.draw(B, generator())
+    here = pipeline.views(*batch, records)
+    there = pipeline.views(batch[0].cuda(), batch[1].cuda(), records)
+    for view in range(2):
+        difference = (there.images[view].cpu() - here.images[view]).abs()
+        assert difference.flatten(1).quantile(0.999, dim=1).max() <= 1e-3

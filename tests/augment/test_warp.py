@@ -1,0 +1,179 @@
+"""Geometry: aspect, resampling against torchvision's antialiased result, fill.
+
+Legend: B samples, C channels, H and W pixels.
+"""
+
+import pytest
+import torch
+from torchvision.transforms.v2 import InterpolationMode
+from torchvision.transforms.v2 import functional as reference
+
+from mast.augment import Pipeline, Preset, Record, center_views
+from mast.augment.geometry import crop_boxes
+
+
+def canvas_of(images_BCHW: torch.Tensor) -> torch.Tensor:
+    """uint8 canvas_BHWC of float images."""
+    return reference.to_dtype(images_BCHW, torch.uint8, scale=True).permute(0, 2, 3, 1).contiguous()
+
+
+def record_of(n: int, **operators: dict[str, torch.Tensor]) -> Record:
+    """A record in which every named operator is applied to every sample."""
+    return Record(
+        tuple(operators), torch.ones(n, len(operators), dtype=torch.bool), dict(operators)
+    )
+
+
+def view(canvas, aspect, size, **operators):
+    pipeline = Pipeline(Preset(tuple(operators)), size)
+    return pipeline.apply(canvas, aspect, record_of(len(canvas), **operators), 0)
+
+
+def crop_parameters(area, ratio, left, top):
+    n = len(area)
+    many = {"area": torch.tensor(area), "ratio": torch.tensor(ratio)}
+    single = {"left": torch.tensor(left), "top": torch.tensor(top)}
+    return {key: values[:, None].expand(n, 10) for key, values in many.items()} | single
+
+
+@pytest.mark.parametrize(("height", "width"), [(200, 400), (400, 200), (300, 300)])
+def test_a_circle_stays_a_circle(height, width):
+    y, x = torch.meshgrid(torch.arange(height) + 0.5, torch.arange(width) + 0.5, indexing="ij")
+    disc = ((x - width / 2) ** 2 + (y - height / 2) ** 2 < 80**2).float()
+    stretched = reference.resize(disc.expand(1, 3, -1, -1), [128, 128], antialias=True)
+    views = center_views(canvas_of(stretched), torch.tensor([width / height]), 64)
+    inside = views[0, 0] > 0.5
+    radius = 80 / min(height, width) * 64
+    assert abs(int(inside.any(dim=0).sum()) - 2 * radius) <= 2
+    assert abs(int(inside.any(dim=1).sum()) - 2 * radius) <= 2
+    assert abs(inside.sum() / (torch.pi * radius**2) - 1) < 0.04
+
+
+@pytest.mark.parametrize("pixels", [72, 96, 256])
+def test_center_views_are_resize_and_center_crop(pixels):
+    images = torch.rand(2, 3, pixels, pixels, generator=torch.Generator().manual_seed(0))
+    canvas = canvas_of(images)
+    expected = reference.resize(canvas.permute(0, 3, 1, 2).float() / 255, [64, 64], antialias=True)
+    views = center_views(canvas, torch.ones(2), 64)
+    torch.testing.assert_close(views, expected, rtol=0, atol=2e-5)
+    larger = reference.resize(canvas.permute(0, 3, 1, 2).float() / 255, [80, 80], antialias=True)
+    views = center_views(canvas, torch.ones(2), 64, crop_fraction=0.8)
+    torch.testing.assert_close(views, reference.center_crop(larger, [64]), rtol=0, atol=2e-5)
+    assert center_views(canvas, torch.ones(2), 64, dtype=torch.bfloat16).dtype == torch.bfloat16
+    with pytest.raises(ValueError, match=r"\(0, 1\], got 0"):
+        center_views(canvas, torch.ones(2), 64, crop_fraction=0)
+
+
+def test_boxes_keep_their_area_and_ratio_in_the_original_image():
+    n, generator = 4096, torch.Generator().manual_seed(0)
+    area = torch.rand(n, 10, generator=generator) * 0.92 + 0.08
+    ratio = torch.exp((torch.rand(n, 10, generator=generator) * 2 - 1) * torch.tensor(4 / 3).log())
+    place = {"left": torch.rand(n, generator=generator), "top": torch.rand(n, generator=generator)}
+    aspect = torch.exp(torch.randn(n, generator=generator) * 0.4)
+    left, top, width, height = crop_boxes(
+        {"area": area, "ratio": ratio, **place}, aspect, (3 / 4, 4 / 3)
+    ).unbind(1)
+    assert (left >= 0).all()
+    assert (top >= 0).all()
+    assert (left + width <= 1 + 1e-6).all()
+    assert (top + height <= 1 + 1e-6).all()
+    own_ratio = width / height * aspect
+    assert own_ratio.min() >= 3 / 4 - 1e-4
+    assert own_ratio.max() <= 4 / 3 + 1e-4
+    for i in range(200):  # torchvision's loop, sample by sample
+        for t in range(10):
+            wide = (area[i, t] * ratio[i, t] / aspect[i]).sqrt()
+            high = (area[i, t] / ratio[i, t] * aspect[i]).sqrt()
+            if wide <= 1 and high <= 1:
+                torch.testing.assert_close(width[i], wide)
+                torch.testing.assert_close(height[i], high)
+                break
+        else:
+            assert max(width[i], height[i]) == pytest.approx(1.0)
+
+
+def checkerboard(pixels: int, cell: int) -> torch.Tensor:
+    line = torch.arange(pixels) // cell % 2
+    return (line ^ line[:, None]).float().expand(1, 3, -1, -1)
+
+
+@pytest.mark.parametrize("cell", [1, 2])
+@pytest.mark.parametrize("angle", [-30.0, -13.0, 5.0, 30.0])
+def test_turning_a_fine_pattern_does_not_alias(cell, angle):
+    pattern = checkerboard(256, cell)
+    views = view(canvas_of(pattern), torch.ones(1), 64, rotate={"angle": torch.tensor([angle])})[0]
+    antialiased = reference.resize(pattern[0], [64, 64], antialias=True)
+    expected = reference.rotate(antialiased, angle, InterpolationMode.BILINEAR, fill=0.5)
+    middle = (slice(None), slice(12, 52), slice(12, 52))
+    assert views[middle].std() <= expected[middle].std() + 0.02
+    assert (views[middle] - expected[middle]).abs().max() < 0.05
+
+
+def test_turned_crops_are_near_the_antialiased_ones():
+    coarse = torch.rand(3, 3, 24, 24, generator=torch.Generator().manual_seed(0))
+    images = reference.resize(coarse, [256, 256])
+    canvas, angle = canvas_of(images), torch.tensor([25.0, -18.0, 7.0])
+    sides, lefts, tops = (180, 240, 128), (20, 8, 77), (38, 3, 51)
+    crop = crop_parameters(
+        [(side / 256) ** 2 for side in sides],
+        [1.0] * 3,
+        [left / (256 - side) for left, side in zip(lefts, sides, strict=True)],
+        [top / (256 - side) for top, side in zip(tops, sides, strict=True)],
+    )
+    views = view(canvas, torch.ones(3), 64, random_resized_crop=crop, rotate={"angle": angle})
+    for i, (side, left, top) in enumerate(zip(sides, lefts, tops, strict=True)):
+        image = canvas[i].permute(2, 0, 1).float() / 255
+        upright = reference.resized_crop(image, top, left, side, side, [64, 64], antialias=True)
+        expected = reference.rotate(upright, angle[i].item(), InterpolationMode.BILINEAR)
+        difference = (views[i] - expected)[:, 16:48, 16:48].abs()
+        assert difference.mean() < 0.01
+        assert difference.max() < 0.06
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_outside_takes_the_mean_colour(turned):
+    images = torch.rand(2, 3, 72, 72, generator=torch.Generator().manual_seed(0))
+    images[:, 0] *= 0.3
+    canvas = canvas_of(images)
+    operators = {"translate_x": {"shift": torch.tensor([0.25, -0.25])}}
+    if turned:
+        operators["rotate"] = {"angle": torch.tensor([1e-4, 1e-4])}
+    views = view(canvas, torch.ones(2), 64, **operators)
+    mean = (canvas.float() / 255).mean(dim=(1, 2))
+    blank = mean[:, :, None, None].expand(-1, -1, 64, 16)
+    torch.testing.assert_close(views[:1, :, :, :16], blank[:1], rtol=0, atol=1e-5)
+    torch.testing.assert_close(views[1:, :, :, 48:], blank[1:], rtol=0, atol=1e-5)
+    whole = center_views(canvas, torch.ones(2), 64)
+    near = 0.12 if turned else 2e-5  # two filters against one
+    assert (views[0, :, :, 17:] - whole[0, :, :, 1:48]).abs().max() < near
+
+
+def test_both_ways_agree_on_a_smooth_image():
+    coarse = torch.rand(4, 3, 5, 5, generator=torch.Generator().manual_seed(0))
+    canvas = canvas_of(reference.resize(coarse, [256, 256]))
+    aspect = torch.tensor([0.5, 0.9, 1.3, 2.0])
+    crop = crop_parameters([0.2, 0.4, 0.3, 0.35], [1.0, 1.2, 0.8, 1.0], [0.2] * 4, [0.7] * 4)
+    drawn = {"random_resized_crop": crop, "horizontal_flip": {}}
+    straight = view(canvas, aspect, 64, **drawn)
+    turned = view(canvas, aspect, 64, **drawn, rotate={"angle": torch.full((4,), 1e-4)})
+    assert (straight - turned).abs().max() < 0.02
+
+
+def test_order_is_flip_then_shear_then_translate_then_rotate():
+    coarse = torch.rand(1, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    image = reference.resize(coarse, [64, 64])
+    image = canvas_of(image).permute(0, 3, 1, 2).float() / 255
+    operators = {
+        "horizontal_flip": {},
+        "shear_x": {"shear": torch.tensor([0.2])},
+        "translate_x": {"shift": torch.tensor([0.125])},
+        "rotate": {"angle": torch.tensor([20.0])},
+    }
+    views = view(canvas_of(image), torch.ones(1), 64, **operators)
+    bilinear = {"interpolation": InterpolationMode.BILINEAR}
+    shear = [torch.rad2deg(torch.atan(torch.tensor(0.2))).item(), 0.0]
+    step = reference.horizontal_flip(image)
+    step = reference.affine(step, 0.0, [0, 0], 1.0, shear, center=[0, 0], **bilinear)
+    step = reference.affine(step, 0.0, [8, 0], 1.0, [0.0, 0.0], **bilinear)
+    step = reference.rotate(step, 20.0, **bilinear)
+    assert (views - step)[..., 20:44, 20:44].abs().max() < 0.02

@@ -1,0 +1,160 @@
+"""Every mode that Pillow opens, as RGB pixels and as a canvas."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mast.data.decode import BrokenImageError, to_canvas, to_pixels
+from mast.data.folder import Folder
+
+RED, BLUE = (200, 40, 40), (40, 60, 200)
+
+
+def halves(left: object, right: object, dtype: type = np.uint8) -> np.ndarray:
+    """A 24 × 16 image (width × height), one value on the left and one on the right."""
+    image = np.empty((16, 24, *np.shape(left)), dtype)
+    image[:, :12], image[:, 12:] = left, right
+    return image
+
+
+def palette(transparent: bool) -> Image.Image:
+    image = Image.fromarray(halves(0, 1)).convert("L")
+    indexed = Image.frombytes("P", image.size, image.tobytes())
+    indexed.putpalette([*RED, *BLUE])
+    if transparent:
+        indexed.info["transparency"] = 0
+    return indexed
+
+
+def mode(array: np.ndarray, name: str) -> Image.Image:
+    return Image.fromarray(array).convert(name)
+
+
+WHITE, GRAY = (255, 255, 255), (128, 128, 128)
+# name, image, keywords of save, expected left, expected right, tolerance
+MODES = [
+    ("rgb.png", Image.fromarray(halves(RED, BLUE)), {}, RED, BLUE, 0),
+    ("rgb.JPG", Image.fromarray(halves(RED, BLUE)), {"quality": 95, "subsampling": 0}, RED, BLUE, 4),
+    ("rgb.webp", Image.fromarray(halves(RED, BLUE)), {"lossless": True}, RED, BLUE, 0),
+    ("rgb.bmp", Image.fromarray(halves(RED, BLUE)), {}, RED, BLUE, 0),
+    ("rgb.tiff", Image.fromarray(halves(RED, BLUE)), {"compression": "tiff_lzw"}, RED, BLUE, 0),
+    ("gray.png", Image.fromarray(halves(0, 128)), {}, (0, 0, 0), GRAY, 0),
+    ("gray.jpg", Image.fromarray(halves(0, 128)), {}, (0, 0, 0), GRAY, 4),
+    ("bits.png", Image.fromarray(halves(0, 255)).convert("1"), {}, (0, 0, 0), WHITE, 0),
+    ("palette.png", palette(False), {}, RED, BLUE, 0),
+    ("palette-clear.png", palette(True), {"transparency": 0}, WHITE, BLUE, 0),
+    ("rgba.png", Image.fromarray(halves((*RED, 0), (*BLUE, 255))), {}, WHITE, BLUE, 0),
+    ("rgba-half.png", Image.fromarray(halves((0, 0, 0, 127), (0, 0, 0, 255))), {}, GRAY, (0, 0, 0), 1),
+    ("rgba.webp", Image.fromarray(halves((*RED, 0), (*BLUE, 255))), {"lossless": True}, WHITE, BLUE, 0),
+    ("la.png", mode(halves((9, 9, 9, 0), (128, 128, 128, 255)), "LA"), {}, WHITE, GRAY, 0),
+    ("rgb-clear.png", Image.fromarray(halves(RED, BLUE)), {"transparency": RED}, WHITE, BLUE, 0),
+    ("cmyk.jpg", mode(halves(WHITE, (0, 0, 0)), "CMYK"), {"quality": 95}, WHITE, (0, 0, 0), 4),
+    ("cmyk.tif", mode(halves(RED, BLUE), "CMYK"), {}, RED, BLUE, 2),
+    ("deep.png", Image.fromarray(halves(0, 32896, np.uint16)), {}, (0, 0, 0), GRAY, 0),
+    ("deep.tif", Image.fromarray(halves(257, 65535, np.uint16)), {}, (1, 1, 1), WHITE, 0),
+    ("dim.tif", Image.fromarray(halves(0, 514, np.uint16)), {}, (0, 0, 0), (2, 2, 2), 0),
+    ("int32.tif", Image.fromarray(halves(0, 32896, np.int32)), {}, (0, 0, 0), GRAY, 0),
+    ("int32-bytes.tif", Image.fromarray(halves(0, 128, np.int32)), {}, (0, 0, 0), GRAY, 0),
+    ("unit.tif", Image.fromarray(halves(0, 128 / 255, np.float32)), {}, (0, 0, 0), GRAY, 0),
+    ("signed.tif", Image.fromarray(halves(-3, 5, np.float32)), {}, (0, 0, 0), WHITE, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "options", "left", "right", "tolerance"), MODES, ids=[row[0] for row in MODES]
+)
+def test_mode(tmp_path, name, image, options, left, right, tolerance):
+    image.save(tmp_path / name, **options)
+    source = Folder(tmp_path)
+    pixels = source.load(0)
+    assert pixels.dtype == np.uint8
+    assert pixels.shape == (16, 24, 3)
+    # Away from the edge, where JPEG rings.
+    assert np.abs(pixels[:, :8].astype(int) - left).max() <= tolerance
+    assert np.abs(pixels[:, 16:].astype(int) - right).max() <= tolerance
+    canvas, aspect = source.canvas(0, 8)
+    assert canvas.shape == (8, 8, 3)
+    assert aspect == 1.5
+    # The filter overshoots a little beside the edge.
+    assert np.abs(canvas[:, 0].astype(int) - left).max() <= tolerance + 12
+
+
+@pytest.mark.parametrize("ending", ["jpg", "png", "webp", "tiff"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation_is_undone(tmp_path, orientation, ending):
+    upright = np.zeros((16, 24, 3), np.uint8)
+    upright[:8, :12] = 255  # a mark in the upper left
+    # How a camera that was held this way stores it: the inverse of what a viewer does.
+    stored = {
+        1: upright, 2: upright[:, ::-1], 3: upright[::-1, ::-1], 4: upright[::-1],
+        5: upright.transpose(1, 0, 2), 6: np.rot90(upright, 1),
+        7: upright[::-1, ::-1].transpose(1, 0, 2), 8: np.rot90(upright, -1),
+    }[orientation]  # fmt: skip
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    options = {"quality": 95} if ending in ("jpg", "webp") else {}
+    path = tmp_path / f"turned.{ending}"
+    Image.fromarray(np.ascontiguousarray(stored)).save(path, exif=exif, **options)
+    with Image.open(path) as image:
+        pixels = to_pixels(image)
+    assert pixels.shape == upright.shape
+    assert np.abs(pixels.astype(int) - upright).mean() < 4
+    with Image.open(path) as image:
+        canvas, aspect = to_canvas(image, 4)
+    assert aspect == 1.5
+    assert canvas[0, 0].min() > 200
+    assert max(canvas[0, 3].max(), canvas[3, 0].max(), canvas[3, 3].max()) < 40
+
+
+def test_reduced_jpeg_is_close_to_the_whole_one(tmp_path):
+    y, x = np.mgrid[0:512, 0:768]
+    wave = np.stack([np.sin(x / 40), np.cos(y / 30), np.sin((x + y) / 50)], -1)
+    image = Image.fromarray((127 + 120 * wave).astype(np.uint8))
+    image.save(tmp_path / "big.jpg", quality=95)
+    with Image.open(tmp_path / "big.jpg") as opened:
+        canvas, aspect = to_canvas(opened, 32)
+    expected = np.asarray(image.resize((32, 32), Image.Resampling.LANCZOS)).astype(int)
+    assert aspect == 1.5
+    assert np.abs(canvas - expected).mean() < 1.5
+
+
+def test_animation_gives_its_first_frame(tmp_path):
+    frames = [Image.new("RGB", (8, 8), color) for color in ("white", "black")]
+    frames[0].save(tmp_path / "a.webp", save_all=True, append_images=frames[1:], lossless=True)
+    assert Folder(tmp_path).load(0).min() == 255
+
+
+def truncated(path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    Image.fromarray(noise).save(path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("name", ["cut.jpg", "cut.png", "cut.webp", "cut.bmp", "cut.tif"])
+def test_truncated_file_is_broken_and_named(tmp_path, name):
+    truncated(tmp_path / name)
+    for decode in (Folder(tmp_path).load, lambda index: Folder(tmp_path).canvas(index, 8)):
+        with pytest.raises(BrokenImageError, match=name):
+            decode(0)
+
+
+@pytest.mark.parametrize("content", [b"", b"not an image", b"\xff\xd8\xff"])
+def test_what_is_no_image_is_broken_and_named(tmp_path, content):
+    (tmp_path / "no.jpg").write_bytes(content)
+    with pytest.raises(BrokenImageError, match=r"no\.jpg.*replace or remove"):
+        Folder(tmp_path).load(0)
+
+
+def test_decompression_bomb_is_named(tmp_path, monkeypatch):
+    Image.new("L", (64, 64)).save(tmp_path / "bomb.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(BrokenImageError, match=r"bomb\.png.*decompression bomb"):
+        Folder(tmp_path).load(0)
+
+
+def test_not_finite_pixels_are_broken(tmp_path):
+    Image.fromarray(halves(0, np.nan, np.float32)).save(tmp_path / "nan.tif")
+    with pytest.raises(BrokenImageError, match="not finite"):
+        Folder(tmp_path).load(0)

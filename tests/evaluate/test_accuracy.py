@@ -1,0 +1,43 @@
+"""Top-k with ties, mean per class, the bootstrap."""
+
+import pytest
+import torch
+
+from mast.evaluate.accuracy import accuracies, bootstrap_interval, hits, mean_per_class
+
+
+def test_hits_without_ties() -> None:
+    scores = torch.tensor([[0.1, 0.7, 0.2], [0.5, 0.3, 0.2]])
+    assert hits(scores, torch.tensor([2, 0]), k=1).tolist() == [0, 1]
+    assert hits(scores, torch.tensor([2, 0]), k=2).tolist() == [1, 1]
+
+
+def test_ties_count_their_expectation() -> None:
+    scores = torch.zeros(4, 8)
+    assert hits(scores, torch.arange(4), k=1).tolist() == [1 / 8] * 4
+    scores[:, 7] = 1  # one place is taken; four are drawn from seven
+    assert hits(scores, torch.arange(4), k=5).tolist() == pytest.approx([4 / 7] * 4)
+
+
+def test_mean_per_class_ignores_how_many() -> None:
+    credit, labels = torch.tensor([1.0, 1, 1, 0]), torch.tensor([0, 0, 0, 4])
+    assert mean_per_class(credit, labels) == pytest.approx(50)
+
+
+def test_bootstrap_interval() -> None:
+    credit = (torch.arange(1000) % 5 > 0).float()
+    low, high = bootstrap_interval(credit, seed=3)
+    assert (low, high) == bootstrap_interval(credit, seed=3)
+    assert (low, high) != bootstrap_interval(credit, seed=4)
+    spread = 100 * 1.96 * (0.8 * 0.2 / 1000) ** 0.5
+    assert low == pytest.approx(80 - spread, abs=0.4)
+    assert high == pytest.approx(80 + spread, abs=0.4)
+    assert bootstrap_interval(torch.ones(9), seed=0) == (100, 100)
+
+
+@pytest.mark.parametrize(("classes", "expected"), [(9, False), (10, True)])
+def test_top5_from_ten_classes(classes: int, expected: bool) -> None:
+    labels = torch.arange(30) % classes
+    values = dict(accuracies("class", torch.rand(30, classes), labels, seed=0, resamples=50))
+    assert ("class/top5" in values) is expected
+    assert values["class/top1_low"] <= values["class/top1"] <= values["class/top1_high"]

@@ -1,0 +1,166 @@
+"""Every protocol on a tiny set: it runs, it learns, it never tunes on the test set."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from mast.core.errors import UserError
+from mast.data import CanvasSet
+from mast.evaluate import (
+    EVALUATORS,
+    EvaluationData,
+    EvaluationSettings,
+    Evaluator,
+    Result,
+    evaluate_encoder,
+    table,
+)
+from mast.evaluate.run import evaluator
+
+QUICK = EvaluationSettings(
+    protocols={
+        "linear": {"max_iterations": 50},
+        "linear_sgd": {"epochs": 10, "batch_size": 16, "learning_rates": [0.0001, 3.0]},
+    }
+)
+
+
+@pytest.mark.parametrize("name", EVALUATORS)
+@pytest.mark.parametrize("with_validation", [True, False])
+def test_conformance(
+    name: str, with_validation: bool, encoder: nn.Module, data: EvaluationData
+) -> None:
+    if not with_validation:
+        data = replace(data, val=None)
+    weights = {key: value.clone() for key, value in encoder.state_dict().items()}
+    encoder.train()
+    (result,) = evaluate_encoder(encoder, data, [name], QUICK)
+    (again,) = evaluate_encoder(encoder, data, [name], QUICK)
+    assert result == again
+    assert issubclass(EVALUATORS[name], Evaluator)
+    assert list(result.targets) == ["class", "bright"]
+    for measured in result.targets.values():
+        assert measured.values["top1_low"] <= measured.values["top1"]
+        assert measured.values["top1"] <= measured.values["top1_high"]
+        assert measured.values["mean_per_class"] == pytest.approx(measured.values["top1"])
+        assert measured.chosen["validation_top1"] <= 100
+    assert result.targets["class"].values["top1"] > 75
+    # The encoder is as it was.
+    assert all(module.training for module in encoder.modules())
+    assert all(torch.equal(weights[key], value) for key, value in encoder.state_dict().items())
+    assert all(parameter.grad is None for parameter in encoder.parameters())
+
+
+@pytest.mark.parametrize("name", EVALUATORS)
+def test_tuning_never_sees_the_test_set(
+    name: str, encoder: nn.Module, data: EvaluationData, make_set: Callable[..., CanvasSet]
+) -> None:
+    other = replace(data, test=make_set(9, seed=5, noise=110.0))
+    (first,) = evaluate_encoder(encoder, data, [name], QUICK)
+    (second,) = evaluate_encoder(encoder, other, [name], QUICK)
+    for target in ("class", "bright"):
+        assert first.targets[target].chosen == second.targets[target].chosen
+        assert first.targets[target].values != second.targets[target].values
+
+
+def test_neighbours_are_clipped_to_the_training_set(
+    encoder: nn.Module, data: EvaluationData
+) -> None:
+    labels = data.train.targets["class"]
+    few = data.train.subset([int((labels == label).argmax()) for label in range(3)])
+    few = replace(few, targets={"class": few.targets["class"]})
+    settings = EvaluationSettings(protocols={"knn": {"neighbours": (200,)}})
+    (result,) = evaluate_encoder(encoder, replace(data, train=few), ["knn"], settings)
+    assert result.targets["class"].chosen["k"] == 3  # clipped to the images there were
+
+
+def test_features_are_shared(encoder: nn.Module, data: EvaluationData) -> None:
+    results = evaluate_encoder(encoder, data, ["knn", "linear"], QUICK)
+    assert [result.protocol for result in results] == ["knn", "linear"]
+    assert encoder.calls == 3  # one batch a set
+
+
+def test_one_learning_rate_is_not_tuned(encoder: nn.Module, data: EvaluationData) -> None:
+    settings = EvaluationSettings(protocols={"linear_sgd": {"epochs": 1}})
+    (result,) = evaluate_encoder(encoder, data, ["linear_sgd"], settings)
+    assert result.targets["class"].chosen == {}
+    assert result.settings["protocol"]["learning_rates"] == (0.02,)
+
+
+def test_sgd_stops_on_a_loss_that_is_not_finite(encoder: nn.Module, data: EvaluationData) -> None:
+    settings = EvaluationSettings(protocols={"linear_sgd": {"learning_rates": (1e30,)}})
+    with pytest.raises(UserError, match="not finite at step"):
+        evaluate_encoder(encoder, data, ["linear_sgd"], settings)
+
+
+def test_sets_may_differ_in_canvas(
+    encoder: nn.Module, data: EvaluationData, make_set: Callable[..., CanvasSet]
+) -> None:
+    val = make_set(6, seed=1)
+    val = replace(val, images=val.images.repeat(2, axis=1).repeat(2, axis=2))
+    (result,) = evaluate_encoder(encoder, replace(data, val=val), ["linear_sgd"], QUICK)
+    assert result.targets["class"].values["top1"] > 75
+
+
+def test_files(encoder: nn.Module, data: EvaluationData, tmp_path: Path) -> None:
+    data = replace(data, test=replace(data.test, name="my set/test"))
+    (result,) = evaluate_encoder(encoder, data, ["knn"])
+    path = result.write(tmp_path)
+    assert path == tmp_path / "evaluations" / "knn-my_set_test.json"
+    back = Result.read(path)
+    assert back.targets == result.targets
+    assert back.write(tmp_path / "copy").read_bytes() == path.read_bytes()
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    assert back.settings["protocol"]["seed"] == 0
+    assert back.settings["extraction"]["size"] == 16
+    assert back.sizes == {"train": 60, "val": 18, "test": 24}
+    assert back.fingerprints["test"] == data.test.fingerprint
+
+
+def test_a_failed_write_leaves_the_old_file(
+    encoder: nn.Module, data: EvaluationData, tmp_path: Path
+) -> None:
+    (result,) = evaluate_encoder(encoder, data, ["knn"])
+    path = result.write(tmp_path)
+    before = path.read_bytes()
+    result.targets["class"].values["top1"] = float("nan")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        result.write(tmp_path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"targets": {"class": {"top": 1}}}'])
+def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "knn-x.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match="not the result of an evaluation"):
+        Result.read(path)
+
+
+def test_table(encoder: nn.Module, data: EvaluationData) -> None:
+    results = evaluate_encoder(encoder, data, ["knn"])
+    shown = table(results)
+    assert shown.row_count == 2
+    assert len(shown.columns) == 7
+    cells = list(shown.columns[3].cells)
+    assert f"{results[0].targets['class'].values['top1']:.1f} [" in cells[0]
+    assert list(shown.columns[4].cells) == ["–", "–"]  # fewer than ten classes
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UserError, match=r"unknown protocol 'linaer'\. Did you mean 'linear'"):
+        evaluator("linaer", EvaluationSettings())
+    wrong = EvaluationSettings(protocols={"knn": {"temprature": 1}})
+    with pytest.raises(UserError, match="unknown setting of knn 'temprature'"):
+        evaluator("knn", wrong)
+
+
+def test_unknown_protocol_in_settings(encoder: nn.Module, data: EvaluationData) -> None:
+    wrong = EvaluationSettings(protocols={"kn": {}})
+    with pytest.raises(UserError, match=r"unknown protocol 'kn'\. Did you mean 'knn'"):
+        evaluate_encoder(encoder, data, ["knn"], wrong)
