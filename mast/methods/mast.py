@@ -63,7 +63,7 @@ class MastConfig:
         uncertainty: Divide distances by the predicted covariance and add the KL term.
         masks: "learned", "handcrafted" (disjoint blocks, fixed) or "none" (one term over the
             whole embedding: Table 6's "uncertainty only").
-        mask_start: Start of learned masks: "block", "bell" or "constant".
+        mask_start: Start of learned masks: "block", "bell", "constant" or "shared"; see `Masks`.
         masked_weight: The 25 in lambda = 25 d / K.
         plain_weight: Weight of an unmasked distance, VICReg's, beside the masked one.
         kl_weight: lambda_2.

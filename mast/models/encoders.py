@@ -31,13 +31,15 @@ class EncoderConfig:
         options: Keyword arguments of the model's constructor, for example
             {"channels": [32, 64, 128, 256]} for a narrow timm ResNet.
         stem: First layers of a ResNet. "standard": 7x7 stride 2 and max-pooling; "small":
-            3x3 without max-pooling, stride 1 for views up to 32 pixels and 2 above; "auto":
-            small for ResNets and views up to 64 pixels.
+            3x3 without max-pooling; "auto": small for ResNets and views up to 64 pixels.
+        stem_stride: Stride of the small stem; 1 for views up to 32 pixels and 2 above if not
+            given.
     """
 
     name: str = "resnet50"
     options: dict[str, Any] = field(default_factory=dict)
     stem: Literal["auto", "standard", "small"] = "auto"
+    stem_stride: Literal[1, 2] | None = None
 
 
 class Encoding(NamedTuple):
@@ -208,7 +210,7 @@ def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
         return
     if not is_resnet:
         raise UserError(f"stem 'small' is for ResNets; {config.name!r} has none, use stem 'auto'")
-    stride = 1 if size <= 32 else 2
+    stride = config.stem_stride or (1 if size <= 32 else 2)
     first = model.get_submodule("conv1")
     if isinstance(first, nn.Sequential):  # a deep stem: three 3x3 convolutions
         deep = first[0]

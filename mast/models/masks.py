@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from mast.core.errors import UserError
 
 MaskKind = Literal["learned", "handcrafted", "none"]
-MaskStart = Literal["block", "bell", "constant"]
+MaskStart = Literal["block", "bell", "constant", "shared"]
 MaskNorm = Literal["none", "l2", "mean"]
 
 
@@ -43,7 +43,9 @@ class Masks(nn.Module):
         kind: "learned"; "handcrafted": fixed disjoint blocks of ones; "none": fixed ones.
         start: Start of learned masks. "block": each column draws its block of D/K dimensions
             from N(1, 0.1) and adds noise N(0.2, 0.1) everywhere; "bell": the block is a
-            Gaussian-shaped bump over the dimensions, plus the same noise; "constant": ones.
+            Gaussian-shaped bump over the dimensions, plus the same noise; "constant": ones;
+            "shared": every column starts at N(1, 0.1) except on its own block, which starts at
+            N(0.2, 0.1): all dimensions but those are asked for the invariance.
         normalize: Scale of a column before use. "none"; "l2": norm sqrt(D), so that the mean
             square is 1 and the distance cannot fall by shrinking the mask; "mean": mean 1.
         seed: Seed of the start.
@@ -118,6 +120,8 @@ def _start(dim: int, count: int, start: MaskStart, generator: torch.Generator) -
     if start == "constant":
         return torch.ones(dim, count)
     noise_DK = 0.2 + 0.1 * torch.randn(dim, count, generator=generator)
+    if start == "shared":
+        return noise_DK + 0.8 * (1.0 - blocks(dim, count))
     if start == "block":
         profile_DK = 1.0 + 0.1 * torch.randn(dim, count, generator=generator)
         return blocks(dim, count) * profile_DK + noise_DK

@@ -32,12 +32,13 @@ def mode(array: np.ndarray, name: str) -> Image.Image:
     return Image.fromarray(array).convert(name)
 
 
+LOSSLESS, FINE = {"lossless": True}, {"quality": 95, "subsampling": 0}
 WHITE, GRAY = (255, 255, 255), (128, 128, 128)
 # name, image, keywords of save, expected left, expected right, tolerance
 MODES = [
     ("rgb.png", Image.fromarray(halves(RED, BLUE)), {}, RED, BLUE, 0),
-    ("rgb.JPG", Image.fromarray(halves(RED, BLUE)), {"quality": 95, "subsampling": 0}, RED, BLUE, 4),
-    ("rgb.webp", Image.fromarray(halves(RED, BLUE)), {"lossless": True}, RED, BLUE, 0),
+    ("rgb.JPG", Image.fromarray(halves(RED, BLUE)), FINE, RED, BLUE, 4),
+    ("rgb.webp", Image.fromarray(halves(RED, BLUE)), LOSSLESS, RED, BLUE, 0),
     ("rgb.bmp", Image.fromarray(halves(RED, BLUE)), {}, RED, BLUE, 0),
     ("rgb.tiff", Image.fromarray(halves(RED, BLUE)), {"compression": "tiff_lzw"}, RED, BLUE, 0),
     ("gray.png", Image.fromarray(halves(0, 128)), {}, (0, 0, 0), GRAY, 0),
@@ -46,8 +47,8 @@ MODES = [
     ("palette.png", palette(False), {}, RED, BLUE, 0),
     ("palette-clear.png", palette(True), {"transparency": 0}, WHITE, BLUE, 0),
     ("rgba.png", Image.fromarray(halves((*RED, 0), (*BLUE, 255))), {}, WHITE, BLUE, 0),
-    ("rgba-half.png", Image.fromarray(halves((0, 0, 0, 127), (0, 0, 0, 255))), {}, GRAY, (0, 0, 0), 1),
-    ("rgba.webp", Image.fromarray(halves((*RED, 0), (*BLUE, 255))), {"lossless": True}, WHITE, BLUE, 0),
+    ("half.png", Image.fromarray(halves((0, 0, 0, 127), (0, 0, 0, 255))), {}, GRAY, (0, 0, 0), 1),
+    ("rgba.webp", Image.fromarray(halves((*RED, 0), (*BLUE, 255))), LOSSLESS, WHITE, BLUE, 0),
     ("la.png", mode(halves((9, 9, 9, 0), (128, 128, 128, 255)), "LA"), {}, WHITE, GRAY, 0),
     ("rgb-clear.png", Image.fromarray(halves(RED, BLUE)), {"transparency": RED}, WHITE, BLUE, 0),
     ("cmyk.jpg", mode(halves(WHITE, (0, 0, 0)), "CMYK"), {"quality": 95}, WHITE, (0, 0, 0), 4),
@@ -65,7 +66,7 @@ MODES = [
 @pytest.mark.parametrize(
     ("name", "image", "options", "left", "right", "tolerance"), MODES, ids=[row[0] for row in MODES]
 )
-def test_mode(tmp_path, name, image, options, left, right, tolerance):
+def test_mode(tmp_path, name, image, options, left, right, tolerance):  # noqa: PLR0917
     image.save(tmp_path / name, **options)
     source = Folder(tmp_path)
     pixels = source.load(0)

@@ -22,8 +22,7 @@ def test_same_index_gives_the_same_pixels_whatever_the_count():
 def test_pixels_are_pinned():
     """Another machine, another day: the same set. Raise `_DRAWING` when this must change."""
     mean = np.mean([Factors("test").load(index).mean((0, 1)) for index in range(32)], 0)
-    np.testing.assert_allclose(mean, PINNED, atol=0.05)
-
+    np.testing.assert_allclose(mean, (116.368, 115.674, 116.431), atol=0.05)
 
 
 @pytest.mark.parametrize("task", CLASSES)
@@ -33,7 +32,7 @@ def test_balanced(task):
         assert counts.max() - counts.min() <= 1
 
 
-@pytest.mark.parametrize(("first", "second"), combinations(CLASSES, 2))
+@pytest.mark.parametrize(("first", "second"), list(combinations(CLASSES, 2)))
 def test_independent(first, second):
     source = Factors("train")
     table = np.zeros((len(CLASSES[first]), len(CLASSES[second])))

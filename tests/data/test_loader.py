@@ -2,6 +2,7 @@
 
 import threading
 import time
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -13,12 +14,11 @@ from mast.core.errors import UserError
 from mast.data import CanvasSet, Loader
 
 
-def numbered(count, images=None):
+def numbered(count):
     """A set whose canvas i is filled with i."""
-    if images is None:
-        images = np.broadcast_to(
-            np.arange(count, dtype=np.uint8)[:, None, None, None], (count, 2, 2, 3)
-        )
+    images = np.broadcast_to(
+        np.arange(count, dtype=np.uint8)[:, None, None, None], (count, 2, 2, 3)
+    )
     return CanvasSet(
         name="numbered",
         images=images,
@@ -43,7 +43,9 @@ def alive():
     per_rank=st.integers(1, 4), world=st.integers(1, 4), extra=st.integers(0, 30),
     seed=st.integers(0, 2**31), epoch=st.integers(0, 5), drop_last=st.booleans(),
 )  # fmt: skip
-def test_ranks_together_see_what_one_would(per_rank, world, extra, seed, epoch, drop_last):
+def test_ranks_together_see_what_one_would(  # noqa: PLR0917
+    per_rank, world, extra, seed, epoch, drop_last
+):
     size = per_rank * world
     canvases = numbered(size + extra)
     alone = indices(Loader(canvases, size, seed, drop_last=drop_last), epoch)
@@ -53,9 +55,10 @@ def test_ranks_together_see_what_one_would(per_rank, world, extra, seed, epoch, 
         )
         for rank in range(world)
     ]
-    assert alone == [sum(parts, []) for parts in zip(*ranks, strict=True)]
-    seen = sum(alone, [])
-    assert len(set(seen)) == len(seen) == (len(canvases) // size * size if drop_last else len(canvases))
+    assert alone == [[*chain(*parts)] for parts in zip(*ranks, strict=True)]
+    seen = [*chain(*alone)]
+    count = len(canvases)
+    assert len(set(seen)) == len(seen) == (count // size * size if drop_last else count)
 
 
 def test_order_is_pure_and_differs_between_epochs_and_seeds():
@@ -96,16 +99,11 @@ def test_stopping_early_leaves_no_thread():
     assert not alive()
 
 
-def test_the_queue_is_bounded():
-    class Counting:
-        reads = 0
-        shape = (64, 2, 2, 3)
-
-    canvases = numbered(64)
-    loader = Loader(canvases, 2, 1)
+def test_the_queue_is_bounded(monkeypatch):
+    loader = Loader(numbered(64), 2, 1)
     made = []
     original = loader._batch
-    loader._batch = lambda index_B: made.append(1) or original(index_B)
+    monkeypatch.setattr(loader, "_batch", lambda index_B: made.append(1) or original(index_B))
     batches = loader.epoch(0)
     next(batches)
     time.sleep(0.3)
@@ -125,11 +123,10 @@ def test_exception_reaches_the_consumer(monkeypatch):
         return original(index_B)
 
     monkeypatch.setattr(loader, "_batch", failing)
-    seen = []
+    batches = loader.epoch(0)
+    assert [len(next(batches).index_B) for _ in range(2)] == [8, 8]
     with pytest.raises(UserError, match=r"photo\.jpg"):
-        for batch in loader.epoch(0):
-            seen.append(batch)
-    assert len(seen) == 2
+        next(batches)
     assert not alive()
 
 

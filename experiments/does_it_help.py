@@ -1,0 +1,300 @@
+"""Does it help? MAST against VICReg on CIFAR-10 and its transfer sets, at equal budgets.
+
+    python experiments/does_it_help.py --sets SETS --seeds 0 1 2 [--score test] [--shard 0/2]
+
+SETS holds `cifar10/{train,test}`, `flowers17/{train,val,test}` and `dtd10/{train,test}` as image
+folders. Every (variant, weight, seed) pretrains one encoder on 10,000 CIFAR-10 training images
+and is scored by linear and kNN probes on: objects (CIFAR-10), colour (the bin of an image's mean
+colour, CIFAR-10), Flowers-17 and 10 texture classes. `--score validation` (the default; 10,000
+other training images of CIFAR-10, Flowers-17's validation set, a third of the textures' training
+images) is what variants are chosen by; `--score test` fills the final table.
+
+Each score is a file in experiments/results/does_it_help/; what is there already is left alone, so
+the same command continues. `--shard i/n` lets n processes share the work.
+"""
+
+import argparse
+import hashlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mast.core.checkpoint import write_json
+from mast.core.run import provenance
+from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.evaluate import EvaluationData, evaluate_encoder
+from mast.models import Encoder, EncoderConfig, load_encoder
+from mast.pretrain import PretrainConfig, build_method, pretrain
+from mast.recipes import recipe
+
+RESULTS = Path(__file__).parent / "results" / "does_it_help"
+SIZE = 32
+IMAGES = 10_000
+EPOCHS = 12
+ENCODER = EncoderConfig(
+    "timm:resnet18",
+    {
+        "layers": [1, 1, 1, 1],
+        "channels": [32, 64, 128, 256],
+        "stem_type": "deep",
+        "stem_width": 16,
+    },
+    stem_stride=2,
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of the table.
+
+    Attributes:
+        recipe: The recipe it starts from; None is the untrained encoder.
+        objective: Fields of the objective that differ from the recipe's.
+        masked: Share of the weight of invariance that the masked distance gets; the plain
+            distance gets the rest.
+        weights: Weights of invariance to sweep.
+    """
+
+    recipe: str | None
+    objective: dict[str, Any] = field(default_factory=dict)
+    masked: float = 1.0
+    weights: tuple[float, ...] = (5.0, 10.0, 25.0)
+
+
+L2_SUM: dict[str, Any] = {
+    "uncertainty": False,
+    "composition": "sum",
+    "normalize_masks": "l2",
+    "kl_weight": 0.0,
+    "sparsity_weight": 0.0,
+}
+PRODUCT = L2_SUM | {"composition": "product"}
+SIGMA: dict[str, Any] = {"uncertainty": True, "normalize_uncertainty": True}
+
+VARIANTS: dict[str, Variant] = {
+    "untrained": Variant(None, weights=(0.0,)),
+    "vicreg5": Variant("vicreg5_small"),
+    "vicreg5_staged": Variant("vicreg5_staged_small"),
+    "mast5_literal": Variant("mast5_small", {"mode": "paper"}, weights=(25.0,)),
+    # Masks that keep their norm; the distances of the subspaces are added (Eq. 2).
+    "sum": Variant("mast5_small", L2_SUM),
+    "sum_plain": Variant("mast5_small", L2_SUM, masked=0.7),
+    "sum_plain_sigma": Variant("mast5_small", L2_SUM | SIGMA, masked=0.7),
+    "sum_plain_sigma_kl": Variant("mast5_small", L2_SUM | SIGMA | {"kl_weight": 1.0}, masked=0.7),
+    "sum_plain_standardized": Variant("mast5_small", L2_SUM | {"standardize": True}, masked=0.7),
+    # The distance in the intersection of the active subspaces.
+    "product": Variant("mast5_small", PRODUCT),
+    "product_plain": Variant("mast5_small", PRODUCT, masked=0.7),
+    "product_plain_sigma": Variant("mast5_small", PRODUCT | SIGMA, masked=0.7),
+    "product_shared": Variant("mast5_small", PRODUCT | {"mask_start": "shared"}),
+    "product_shared_plain": Variant("mast5_small", PRODUCT | {"mask_start": "shared"}, masked=0.7),
+    "product_shared_sigma": Variant("mast5_small", PRODUCT | SIGMA | {"mask_start": "shared"}),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One encoder to train and score."""
+
+    variant: str
+    weight: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant}-{self.weight:g}-{self.seed}"
+
+    def config(self, sets: Path, runs: Path) -> PretrainConfig:
+        """Its pretraining run."""
+        variant = VARIANTS[self.variant]
+        base = recipe(variant.recipe or "vicreg5_small")
+        objective = replace(base.objective, **variant.objective)
+        if variant.recipe is not None and objective.__class__.__name__ == "VICRegConfig":
+            objective = replace(objective, invariance_weight=self.weight)
+        elif variant.recipe is not None and self.variant != "mast5_literal":
+            objective = replace(
+                objective,
+                masked_weight=self.weight * variant.masked,
+                plain_weight=self.weight * (1 - variant.masked),
+            )
+        return replace(
+            base,
+            recipe=self.name,
+            out=runs / self.name,
+            data=DataConfig(str(sets / "cifar10-10k")),
+            size=SIZE,
+            objective=objective,
+            encoder=ENCODER,
+            epochs=EPOCHS,
+            seed=self.seed,
+            threads=1,
+            device="cpu",
+            precision="bf16-mixed",
+            score_every=EPOCHS,
+        )
+
+
+def jobs(seeds: list[int], names: list[str], weights: list[float] | None) -> Iterator[Job]:
+    """All jobs, in the order in which they are most useful."""
+    for seed in seeds:
+        for name in names:
+            for weight in VARIANTS[name].weights:
+                if weights is None or weight in weights or len(VARIANTS[name].weights) == 1:
+                    yield Job(name, weight, seed)
+
+
+# --------------------------------------------------------------------------------------- data
+
+
+def cifar(sets: Path) -> tuple[CanvasSet, CanvasSet, CanvasSet]:
+    """Training, validation and test images of CIFAR-10, with classes and colour bins."""
+    everything = open_canvas(str(sets / "cifar10" / "train"), SIZE)
+    order = np.random.default_rng(0).permutation(len(everything))
+    train = everything.subset(np.sort(order[:IMAGES]))
+    val = everything.subset(np.sort(order[IMAGES : 2 * IMAGES]))
+    test = open_canvas(str(sets / "cifar10" / "test"), SIZE)
+    threshold_C = np.median(_mean_colour(train), axis=0)
+    names = tuple(f"{r}{g}{b}" for r in "rR" for g in "gG" for b in "bB")
+    coloured = []
+    for canvases in (train, val, test):
+        bits_NC = (_mean_colour(canvases) > threshold_C).astype(np.int64)
+        colour_N = bits_NC @ np.array([4, 2, 1])
+        coloured.append(
+            replace(
+                canvases,
+                targets={**canvases.targets, "colour": colour_N},
+                classes={**canvases.classes, "colour": names},
+            )
+        )
+    return coloured[0], coloured[1], coloured[2]
+
+
+def _mean_colour(canvases: CanvasSet) -> np.ndarray:
+    return np.asarray(canvases.images).mean(axis=(1, 2), dtype=np.float64)
+
+
+def link_pretraining_images(sets: Path) -> None:
+    """A folder of links to the 10,000 training images, flat: pretraining sees no labels."""
+    target = sets / "cifar10-10k"
+    if target.is_dir():
+        return
+    everything = open_canvas(str(sets / "cifar10" / "train"), SIZE)
+    order = np.random.default_rng(0).permutation(len(everything))
+    partial = target.with_name(target.name + ".partial")
+    partial.mkdir(exist_ok=True)
+    for index in np.sort(order[:IMAGES]):
+        identifier = everything.identifiers[index]
+        link = partial / identifier.replace("/", "-")
+        if not link.is_symlink():
+            link.symlink_to((sets / "cifar10" / "train" / identifier).resolve())
+    partial.rename(target)
+
+
+def evaluation_sets(sets: Path, score: str) -> dict[str, EvaluationData]:
+    """The probes' sets; hyper-parameters of a probe are tuned on a tenth of its training set."""
+    train, val, test = cifar(sets)
+    flowers = {
+        part: open_canvas(str(sets / "flowers17" / part), SIZE) for part in ("train", "val", "test")
+    }
+    textures = open_canvas(str(sets / "dtd10" / "train"), SIZE)
+    third = np.arange(len(textures)) % 3 == 2
+    rest, held = textures.subset(np.flatnonzero(~third)), textures.subset(np.flatnonzero(third))
+    if score == "validation":
+        return {
+            "cifar10": EvaluationData(train, None, val, SIZE),
+            "flowers17": EvaluationData(flowers["train"], None, flowers["val"], SIZE),
+            "textures": EvaluationData(rest, None, held, SIZE),
+        }
+    return {
+        "cifar10": EvaluationData(train, None, test, SIZE),
+        "flowers17": EvaluationData(flowers["train"], flowers["val"], flowers["test"], SIZE),
+        "textures": EvaluationData(
+            textures, None, open_canvas(str(sets / "dtd10" / "test"), SIZE), SIZE
+        ),
+    }
+
+
+# --------------------------------------------------------------------------------------- work
+
+
+def trained_encoder(job: Job, config: PretrainConfig) -> Encoder:
+    """The encoder of a job: trained, continued, or untrained."""
+    if VARIANTS[job.variant].recipe is None:
+        return build_method(config).encoder.eval()
+    return load_encoder(pretrain(config).path)
+
+
+def last_metrics(config: PretrainConfig) -> dict[str, float]:
+    """Loss terms and statistics at the end of the run."""
+    from mast.core.run import RunFolder
+
+    lines = [line for line in RunFolder(config.folder()).read_metrics() if "loss" in line]
+    return lines[-1] if lines else {}
+
+
+def work(job: Job, sets: Path, runs: Path, data: dict[str, EvaluationData], target: Path) -> None:
+    """Train, probe, write."""
+    started = time.monotonic()
+    config = job.config(sets, runs)
+    encoder = trained_encoder(job, config)
+    trained = time.monotonic()
+    values: dict[str, float] = {}
+    for name, sets_of in data.items():
+        protocols = ("knn", "linear") if name == "cifar10" else ("linear",)
+        for result in evaluate_encoder(encoder, sets_of, protocols):
+            for target_name, measured in result.targets.items():
+                values[f"{name}/{target_name}/{result.protocol}"] = measured.values["top1"]
+    digest = hashlib.sha256()
+    for tensor in encoder.state_dict().values():
+        digest.update(tensor.contiguous().numpy().tobytes())
+    write_json(
+        target,
+        {
+            "variant": job.variant,
+            "weight": job.weight,
+            "seed": job.seed,
+            "scores": values,
+            "last_metrics": last_metrics(config),
+            "minutes": {
+                "pretrain": (trained - started) / 60,
+                "probes": (time.monotonic() - trained) / 60,
+            },
+            "epochs": EPOCHS,
+            "images": IMAGES,
+            "size": SIZE,
+            "encoder_sha256": digest.hexdigest(),
+            "provenance": provenance(),
+        },
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--sets", type=Path, required=True)
+    parser.add_argument("--runs", type=Path, default=Path("runs/does_it_help"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
+    parser.add_argument("--weights", type=float, nargs="+")
+    parser.add_argument("--score", choices=("validation", "test"), default="validation")
+    parser.add_argument("--shard", default="0/1")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    shard, shards = (int(part) for part in options.shard.split("/"))
+    link_pretraining_images(options.sets)
+    data = evaluation_sets(options.sets, options.score)
+    every = list(jobs(options.seeds, options.variants, options.weights))
+    for job in every[shard::shards]:
+        target = RESULTS / options.score / f"{job.name}.json"
+        if target.is_file():
+            continue
+        work(job, options.sets, options.runs, data, target)
+        print(f"{job.name}: written", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""The canvas cache: hit, rebuilt, damaged, killed, too large, with broken files."""
+
+import json
+import multiprocessing
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from mast.core.errors import UserError
+from mast.data import DataConfig, canvas_size, open_canvas
+from mast.data import cache as cache_module
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Twelve images of different sizes in two classes."""
+    random = np.random.default_rng(0)
+    for number in range(12):
+        path = tmp_path / "photos" / "ab"[number % 2] / f"{number:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = random.integers(0, 256, (20 + number, 40, 3), np.uint8)
+        Image.fromarray(pixels).save(path)
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def config(photos, tmp_path):
+    return DataConfig(str(photos), cache=tmp_path / "cache", workers=2)
+
+
+@pytest.fixture
+def builds(monkeypatch):
+    """Counts how often a cache is built."""
+    made = []
+    original = cache_module._build
+    monkeypatch.setattr(
+        cache_module, "_build", lambda request: made.append(request) or original(request)
+    )
+    return made
+
+
+def files(config, ending):
+    return sorted(config.cache.glob(f"*.{ending}"))
+
+
+@pytest.mark.parametrize(("view", "canvas"), [(24, 32), (32, 32), (64, 72), (96, 112), (224, 256)])
+def test_canvas_size(view, canvas):
+    assert canvas_size(view) == canvas
+
+
+def test_canvases_are_the_whole_images_stretched(config, photos):
+    canvases = open_canvas(config, 32)
+    assert len(canvases) == 12
+    assert canvases.images.shape == (12, 32, 32, 3)
+    assert canvases.identifiers[:2] == ("a/00.png", "a/02.png")
+    assert canvases.classes == {"class": ("a", "b")}
+    assert canvases.targets["class"].tolist() == [0] * 6 + [1] * 6
+    with Image.open(photos / "b/03.png") as image:
+        expected = image.resize((32, 32), Image.Resampling.LANCZOS, reducing_gap=3.0)
+    canvas_BHWC, aspect_B = canvases.batch([7, 0])
+    np.testing.assert_array_equal(canvas_BHWC[0], np.asarray(expected))
+    torch.testing.assert_close(aspect_B, torch.tensor([40 / 23, 40 / 20]))
+    assert (canvas_BHWC.dtype, aspect_B.dtype) == (torch.uint8, torch.float32)
+
+
+def test_second_time_is_a_hit(config, builds):
+    first, second = open_canvas(config, 32), open_canvas(config, 32)
+    assert len(builds) == 1
+    assert isinstance(second.images, np.memmap)
+    assert first.fingerprint == second.fingerprint
+    assert len(files(config, "u8")) == len(files(config, "json")) == 1
+    open_canvas(config, 64)  # another canvas is another file, and the first one stays
+    open_canvas(config, 32)
+    assert len(builds) == 2
+
+
+def test_rebuilt_when_a_file_is_added_or_changed(config, photos, builds):
+    before = open_canvas(config, 32)
+    shutil.copy(photos / "a/00.png", photos / "a/zz.png")
+    added = open_canvas(config, 32)
+    assert len(added) == 13
+    Image.new("RGB", (40, 20)).save(photos / "a/00.png")
+    changed = open_canvas(config, 32)
+    assert changed.images[0].max() == 0
+    assert len({before.fingerprint, added.fingerprint, changed.fingerprint}) == 3
+    assert len(builds) == 3
+    assert len(files(config, "u8")) == 1, "what no state of the folder fits is removed"
+    assert before.images[0].max() > 0, "a set that is open keeps its own file"
+
+
+@pytest.mark.parametrize("damage", ["short", "long", "no data", "no manifest", "half a manifest"])
+def test_damaged_cache_is_rebuilt(config, builds, damage):
+    expected = np.array(open_canvas(config, 32).images)
+    [data], [manifest] = files(config, "u8"), files(config, "json")
+    match damage:
+        case "short":
+            data.write_bytes(data.read_bytes()[:-1])
+        case "long":
+            data.write_bytes(data.read_bytes() + b"x")
+        case "no data":
+            data.unlink()
+        case "no manifest":
+            manifest.unlink()
+        case _:
+            manifest.write_text(manifest.read_text()[:100])
+    np.testing.assert_array_equal(open_canvas(config, 32).images, expected)
+    assert len(builds) == 2
+
+
+def test_killed_build_leaves_nothing_that_looks_finished(config, monkeypatch):
+    def killed(request, file):
+        file.write(b"half")
+        file.flush()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cache_module, "_decode_all", killed)
+        with pytest.raises(KeyboardInterrupt):
+            open_canvas(config, 32)
+    assert not [path for path in config.cache.iterdir() if path.suffix != ".lock"]
+    # A process that dies without cleaning up leaves its temporary file, which the next one removes.
+    left = config.cache / f"{_stem(config)}.0.{cache_module.socket.gethostname()}.1.unfinished"
+    left.write_bytes(b"half")
+    assert len(open_canvas(config, 32)) == 12
+    assert not left.exists()
+
+
+def _stem(config):
+    probe = DataConfig(config.spec, cache=config.cache / "probe")
+    open_canvas(probe, 32)
+    return next(probe.cache.glob("*.u8")).name.split(".")[0]
+
+
+def _open(config, results):
+    canvases = open_canvas(config, 32)
+    results.put((len(canvases), canvases.fingerprint, int(canvases.images[:].sum())))
+
+
+def test_processes_that_race_agree(config):
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    workers = [context.Process(target=_open, args=(config, results)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    seen = {results.get(timeout=60) for _ in workers}
+    for worker in workers:
+        worker.join()
+    assert len(seen) == 1
+    assert not files(config, "unfinished")
+
+
+def test_full_disk_is_explained_and_cleaned_up(config, monkeypatch):
+    def full(request, file):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache_module, "_decode_all", full)
+    with pytest.raises(UserError, match=r"No space left on device.*data\.cache"):
+        open_canvas(config, 32)
+    assert not files(config, "unfinished")
+
+
+def test_disk_that_will_not_hold_it_is_refused_at_once(config, monkeypatch):
+    usage = shutil.disk_usage("/")._replace(free=10)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(UserError, match="are free"):
+        open_canvas(config, 32)
+
+
+def test_on_the_fly_equals_cached(config, tmp_path, builds):
+    cached = open_canvas(config, 32)
+    fly = DataConfig(config.spec, cache=tmp_path / "other", cache_limit_gb=0, workers=2)
+    for _ in range(2):
+        decoded = open_canvas(fly, 32)
+        assert decoded.fingerprint == cached.fingerprint
+        assert decoded.identifiers == cached.identifiers
+        assert decoded.images.shape == cached.images.shape
+        for one, other in zip(decoded.batch([5, 0, 5]), cached.batch([5, 0, 5]), strict=True):
+            assert torch.equal(one, other)
+        np.testing.assert_array_equal(decoded.images[2:4], cached.images[2:4])
+        np.testing.assert_array_equal(decoded.images[3], cached.images[3])
+    assert len(builds) == 2, "the check of all files is remembered too"
+    assert not files(fly, "u8")
+
+
+def test_on_the_fly_a_file_that_breaks_later_is_named(config, photos):
+    config.cache_limit_gb = 0
+    canvases = open_canvas(config, 32)
+    (photos / "a/02.png").write_bytes(b"")
+    with pytest.raises(UserError, match=r"a/02\.png.*was whole when the set was opened"):
+        canvases.batch([0, 1])
+
+
+@pytest.mark.parametrize("limit_gb", [32.0, 0.0])
+def test_broken_files_up_to_the_limit_are_named_and_skipped(config, photos, caplog, limit_gb):
+    (photos / "a/04.png").write_bytes(b"broken")
+    config.max_broken, config.cache_limit_gb = 0.1, limit_gb
+    for _ in range(2):  # built, then found
+        caplog.clear()
+        canvases = open_canvas(config, 32)
+        assert len(canvases) == len(canvases.targets["class"]) == len(canvases.aspect_N) == 11
+        assert "a/04.png" not in canvases.identifiers
+        assert list(canvases.skipped) == ["a/04.png"]
+        assert "1 of 12 images" in caplog.text
+        assert "a/04.png" in caplog.text
+        # What follows the gap keeps its own pixels.
+        assert canvases.batch([10])[1].item() == pytest.approx(40 / 31)
+    config.max_broken = 0.01  # a stricter limit holds for what was built under a laxer one
+    with pytest.raises(UserError, match=r"1 of the first 12 .*\n  a/04\.png: .*\n.*max_broken"):
+        open_canvas(config, 32)
+
+
+def test_too_many_broken_files_name_ten(config, photos):
+    for path in photos.glob("*/*.png"):
+        path.write_bytes(b"broken")
+    config.max_broken = 0.5
+    with pytest.raises(UserError, match="10 of the first 10 images") as caught:
+        open_canvas(config, 32)
+    assert str(caught.value).count(".png: ") == 10
+    assert not files(config, "json")
+
+
+def test_manifest_says_what_the_file_holds(config):
+    open_canvas(config, 32)
+    manifest = json.loads(files(config, "json")[0].read_text())
+    assert manifest["size"] == 32
+    assert manifest["identifiers"][11] == "b/11.png"
+    assert manifest["targets"]["class"] == [0] * 6 + [1] * 6
+    assert manifest["aspect"][0] == 2.0
+
+
+def test_cache_folder_that_cannot_be_made(config, tmp_path):
+    (tmp_path / "file").write_text("")
+    config.cache = tmp_path / "file" / "cache"
+    with pytest.raises(UserError, match=r"cannot keep .* in the cache .*name another folder"):
+        open_canvas(config, 32)
+
+
+@pytest.mark.parametrize("index", [-1, 12])
+def test_index_out_of_range(config, index):
+    with pytest.raises(IndexError):
+        open_canvas(config, 32).batch([0, index])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"canvas": 0}, {"max_broken": 5.0}, {"workers": 0}], ids=lambda row: next(iter(row))
+)
+def test_wrong_values_are_refused(wrong):
+    with pytest.raises(UserError, match=f"data.{next(iter(wrong))}"):
+        DataConfig(**wrong)
