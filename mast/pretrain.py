@@ -5,12 +5,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
-from torch import Tensor
 
 from mast.augment import PRESETS, Pipeline, ScheduleConfig, Views, draw_chosen
 from mast.core.checkpoint import load_checkpoint, save_checkpoint
@@ -28,6 +26,9 @@ from mast.data import CanvasSet, DataConfig, Loader, open_canvas
 from mast.evaluate import effective_rank, extract, knn_accuracy
 from mast.methods import METHODS, MastConfig, Method, MethodConfig
 from mast.models import Encoder, EncoderConfig, save_encoder, synchronise_batchnorm
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 # Fields that may change when a run is continued: they do not change what is computed.
 OPERATIONAL = (
@@ -405,7 +406,7 @@ def _views(
     step: int,
     part: int,
     total_steps: int,
-    fabric: Fabric,
+    fabric: "Fabric",
 ) -> Views:
     """Two views of this process's images. Decisions are drawn for the global batch and sliced."""
     local = len(batch.canvas_BHWC)
@@ -420,8 +421,9 @@ def _views(
     return pipeline.views(canvas_BHWC, aspect_B, (first, second))
 
 
-def _fabric(config: PretrainConfig, run: RunFolder) -> Fabric:
+def _fabric(config: PretrainConfig, run: RunFolder) -> "Fabric":
     """Devices, precision and loggers; torchrun's environment wins over the configuration."""
+    from lightning_fabric import Fabric  # noqa: PLC0415  (seconds to import)
     from lightning_fabric.loggers import TensorBoardLogger  # noqa: PLC0415
 
     if config.device == "cuda" and not torch.cuda.is_available():
@@ -480,7 +482,7 @@ def _stop_if_not_finite(metrics: dict[str, float], step: int, run: RunFolder) ->
 
 
 def _log(
-    run: RunFolder, fabric: Fabric, step: int, epoch: float, metrics: dict[str, float], speed: float
+    run: RunFolder, fabric: "Fabric", step: int, epoch: float, metrics: dict[str, float], speed: float
 ) -> None:
     record = {"images_per_second": speed, **metrics}
     run.append_metrics({"step": step, "epoch": round(epoch, 4), **record})

@@ -4,17 +4,22 @@ A recipe named `<name>_small` is the same method for views of up to 64 pixels an
 minutes to hours on a laptop. `RECIPES` lists them all; `mast show recipes` prints them.
 """
 
-from collections.abc import Callable, Mapping
+import difflib
+import re
+from argparse import ArgumentError
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+from jsonargparse import ArgumentParser
 
 from mast.augment import ScheduleConfig
 from mast.core.errors import UserError, unknown
 from mast.core.optim import OptimizerConfig
-from mast.methods import MastConfig, VICRegConfig
+from mast.core.run import flatten, plain
+from mast.methods import METHODS, MastConfig, VICRegConfig
 from mast.models import EncoderConfig, ProjectorConfig
 from mast.pretrain import PretrainConfig
 
@@ -181,3 +186,137 @@ def _small_recipe(full: Recipe) -> Recipe:
 RECIPES: dict[str, Recipe] = FULL | {
     f"{name}_small": _small_recipe(full) for name, full in FULL.items()
 }
+
+
+# ------------------------------------------------------------------------------- configuration
+
+
+def configure(
+    recipe_name: str = "mast5_small", data: str | None = None, **changes: Any
+) -> PretrainConfig:
+    """A recipe with changes, checked like the options of `mast pretrain`.
+
+    Args:
+        recipe_name: A key of `RECIPES`.
+        data: The images, as in `DataConfig.spec`.
+        **changes: Fields of `PretrainConfig`; nested ones as dicts, for example
+            `encoder={"name": "resnet34"}, epochs=20`.
+
+    Returns:
+        A configuration for `mast.pretrain`.
+
+    Raises:
+        UserError: An unknown field or a value of the wrong type.
+    """
+    if data is not None:
+        changes = {**changes, "data": {**changes.get("data", {}), "spec": data}}
+    return _parse(recipe(recipe_name), lambda parser: parser.parse_object(changes))
+
+
+def configure_from_arguments(arguments: Sequence[str]) -> PretrainConfig:
+    """The configuration that command-line options describe.
+
+    Defaults come from `--recipe`, then from a YAML file `--config`, then from the options.
+    `--data X` is short for `--data.spec X`.
+
+    Raises:
+        UserError: An unknown option or a value of the wrong type, with the nearest valid one.
+    """
+    rest = list(arguments)
+    name, file = _take(rest, "--recipe"), _take(rest, "--config")
+    rest = [re.sub(r"^--data(?==|$)", "--data.spec", argument) for argument in rest]
+    base = recipe(name or "mast5_small")
+    if file is not None:
+        base = read_config(Path(file), base if name else None)
+    return _parse(base, lambda parser: parser.parse_args(rest))
+
+
+def read_config(path: Path, base: PretrainConfig | None = None) -> PretrainConfig:
+    """Read a configuration from YAML, such as a run's config.yaml.
+
+    Args:
+        path: The file; fields that it lacks are those of `base`.
+        base: Defaults; the recipe that the file names, or plain defaults, if None.
+
+    Raises:
+        UserError: No such file, or one with unknown fields.
+    """
+    if not path.is_file():
+        raise UserError(f"no configuration file {path}")
+    try:
+        values = yaml.safe_load(path.read_text()) or {}
+    except yaml.YAMLError as error:
+        raise UserError(f"{path} is not YAML: {error}") from error
+    if base is None:
+        base = RECIPES.get(values.get("recipe", ""), PretrainConfig)()
+        method = values.get("method", base.method)
+        if method in METHODS and method != base.method:
+            base = replace(base, method=method, objective=METHODS[method].config())
+    return _parse(base, lambda parser: parser.parse_object(values))
+
+
+def configuration_parser(base: PretrainConfig) -> ArgumentParser:
+    """The parser of `mast pretrain`: every field of the configuration, with a recipe's defaults."""
+    parser = ArgumentParser(prog="mast pretrain", exit_on_error=False, allow_abbrev=False)
+    parser.add_class_arguments(PretrainConfig, skip={"objective"})
+    parser.add_class_arguments(METHODS[base.method].config, "objective")
+    parser.set_defaults(flatten(_without_empty(plain(base))))
+    return parser
+
+
+def _parse(base: PretrainConfig, parse: Callable[[ArgumentParser], Any]) -> PretrainConfig:
+    parser = configuration_parser(base)
+    try:
+        values = parser.instantiate(parse(parser))
+    except ArgumentError as error:
+        raise explain(error, parser) from error
+    config = PretrainConfig(**dict(values))
+    config.check()
+    return config
+
+
+def explain(error: ArgumentError, parser: ArgumentParser) -> UserError:
+    """An argument error as one sentence, with the nearest valid option or choice."""
+    text = re.sub(r"\s+", " ", str(error)).strip()
+    given = re.findall(r"--[\w.]+|Option '([\w.]+)'", text)
+    wrong = re.search(r"(?:unrecognized arguments: |Option ')(?:--)?([\w.\-]+)", text)
+    options = [
+        option.removeprefix("--")
+        for action in parser._actions
+        for option in action.option_strings
+        if option.startswith("--")
+    ]
+    if wrong:
+        close = difflib.get_close_matches(wrong[1].replace("-", "_"), options, n=1, cutoff=0.4)
+        hint = f" Did you mean --{close[0]}?" if close else ""
+        return UserError(f"unknown option --{wrong[1]}.{hint} See `{parser.prog} --help`.")
+    choice = re.search(r"Literal\[(.*?)\].*Got value: (\S+)", text)
+    if choice:
+        names = re.findall(r"'([^']+)'", choice[1])
+        key = re.search(r'key "([\w.]+)"', text)
+        return unknown(f"value of --{key[1] if key else given[0]}", choice[2], names)
+    return UserError(text)
+
+
+def _take(arguments: list[str], option: str) -> str | None:
+    """Remove `--option value` or `--option=value` from a list and return the value."""
+    for position, argument in enumerate(arguments):
+        if argument == option:
+            if position + 1 == len(arguments):
+                raise UserError(f"{option} needs a value")
+            value = arguments[position + 1]
+            del arguments[position : position + 2]
+            return value
+        if argument.startswith(option + "="):
+            del arguments[position]
+            return argument.partition("=")[2]
+    return None
+
+
+def _without_empty(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out empty dicts, which have no dotted name."""
+    return {
+        key: _without_empty(value) if isinstance(value, dict) else value
+        for key, value in tree.items()
+        if value != {}
+    }

@@ -12,7 +12,7 @@ from torch import Tensor
 from mast.augment.operator import Parameters
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen: Fabric's precision plugins rebuild what a module is called with
 class Record:
     """One view of a batch, as decisions: enough to draw its pixels again.
 
@@ -89,7 +89,7 @@ def join(records: Sequence[Record]) -> Record:
     )
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen: as Record
 class Views:
     """Two augmented views of a batch and the record of each.
 

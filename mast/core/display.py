@@ -19,26 +19,35 @@ from rich.progress import (
 Item = TypeVar("Item")
 
 console = Console(stderr=True)
+PATIENCE_S = 1.0  # shorter work shows no bar
 
 
 def track(items: Iterable[Item], description: str, total: int) -> Iterator[Item]:
-    """Iterate with a bar on a terminal, silently elsewhere.
+    """Pass items on, with a bar on stderr after one second if stderr is a terminal.
 
     Args:
-        items: What to iterate over.
-        description: One or two words at the left of the bar.
-        total: Number of items.
+        items: What is passed on.
+        description: What the bar says.
+        total: How many there are.
+
+    Yields:
+        The items.
     """
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    ) as progress:
-        yield from progress.track(items, total=total, description=description)
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=console, transient=True)
+    task = bar.add_task(description, total=total)
+    begun = time.monotonic()
+    try:
+        for item in items:
+            yield item
+            bar.advance(task)
+            if not bar.live.is_started and time.monotonic() - begun > PATIENCE_S:
+                bar.start()
+    finally:
+        bar.stop()
 
 
 class TrainingDisplay:

@@ -33,7 +33,7 @@ import numpy as np
 from mast.core.errors import UserError
 from mast.data.decode import BrokenImageError
 from mast.data.decoded import decode_in_order
-from mast.data.progress import progress
+from mast.core.display import track
 from mast.data.source import Source
 
 VERSION = 1  # of the layout and of how a canvas is made
@@ -200,7 +200,7 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
     manifest = Manifest(VERSION, source.name, request.fingerprint, request.size)
     content = hashlib.blake2b(digest_size=16)
     outcomes = decode_in_order(source, range(len(source)), request.size, request.workers)
-    for index, outcome in enumerate(progress(outcomes, len(source), f"reading {source.name}")):
+    for index, outcome in enumerate(track(outcomes, f"reading {source.name}", len(source))):
         if isinstance(outcome, BrokenImageError):
             manifest.skipped[source.identifier(index)] = outcome.reason
             if len(manifest.skipped) >= 10:  # as many as the error names

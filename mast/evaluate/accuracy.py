@@ -34,7 +34,7 @@ def hits(scores_NC: Tensor, labels_N: Tensor, k: int) -> Tensor:
 
 def top1(scores_NC: Tensor, labels_N: Tensor) -> float:
     """Top-1 accuracy in percent, the criterion by which every protocol tunes."""
-    return 100 * float(hits(scores_NC, labels_N, k=1).mean())
+    return 100 * float(hits(scores_NC, labels_N, k=1).double().mean())
 
 
 def mean_per_class(hits_N: Tensor, labels_N: Tensor) -> float:
@@ -93,7 +93,7 @@ def accuracies(
     for k in (1, 5) if scores_NC.shape[1] >= TOP5_FROM else (1,):
         hits_N = hits(scores_NC, labels_N, k)
         low, high = bootstrap_interval(hits_N, seed, resamples)
-        yield f"{target}/top{k}", 100 * float(hits_N.mean())
+        yield f"{target}/top{k}", 100 * float(hits_N.double().mean())
         yield f"{target}/top{k}_low", low
         yield f"{target}/top{k}_high", high
     yield f"{target}/mean_per_class", mean_per_class(hits(scores_NC, labels_N, 1), labels_N)

@@ -71,7 +71,9 @@ class LinearSgd(Evaluator):
     """The linear probe of large sets: SGD with momentum and a cosine, crop and flip in training.
 
     With one learning rate nothing is tuned and the whole pool is trained on at once; with several,
-    validation chooses one, which then trains on the whole pool from the start.
+    validation chooses one, which then trains on the whole pool from the start. Features are used as
+    they come: on a small set, or where they are small beside their mean, the steps at .02 are too
+    few and short to leave chance. Sweep the learning rate there, or use `linear`.
 
     Args:
         learning_rates: At the start of the cosine.

@@ -2,12 +2,15 @@
 
 Shapes: B batch, D embedding dimensions, K operators (subspaces). A Gaussian is given by its
 mean and the diagonal of its covariance, both (B, D); the diagonal is strictly positive.
+Everything is computed in float32, or in float64 for means that are float64.
 """
 
 from typing import Literal
 
 import torch
 from torch import Tensor
+
+from mast.losses.precision import full, product
 
 
 def masked_distance(
@@ -35,7 +38,7 @@ def masked_distance(
         eps: Added to the denominator, which is zero for a mask that died.
 
     Returns:
-        Shape (B, K), non-negative, in float32.
+        Shape (B, K), non-negative.
 
     Raises:
         ValueError: Shapes that do not fit.
@@ -48,8 +51,9 @@ def masked_distance(
             "expected squared differences (B, D) and masks (D, K); "
             f"got {tuple(squared_BD.shape)} and {tuple(mask_DK.shape)}"
         )
+    squared_BD = full(squared_BD)
     mask_DK = mask_DK.to(squared_BD.dtype)
-    weighted_BK = squared_BD @ mask_DK.square()
+    weighted_BK = product(squared_BD, mask_DK.square())
     if covariance_BD is None:
         return weighted_BK / squared_BD.shape[1]
     if covariance_BD.shape != squared_BD.shape:
@@ -57,7 +61,8 @@ def masked_distance(
             f"expected a covariance of shape {tuple(squared_BD.shape)}, "
             f"got {tuple(covariance_BD.shape)}"
         )
-    trace_BK = covariance_BD @ (mask_DK if covariance_mask == "m" else mask_DK.square())
+    power_DK = mask_DK if covariance_mask == "m" else mask_DK.square()
+    trace_BK = product(covariance_BD.to(squared_BD.dtype), power_DK)
     return 2.0 * weighted_BK / (trace_BK + eps)
 
 
@@ -119,8 +124,9 @@ def joint_distance(
     Reference:
         Ours; equal to Eq. 2 and 4 (up to the scale of the mask) where one operator is active.
     """
+    squared_BD = full(squared_BD)
     active_BK = active_BK.to(squared_BD.dtype)
-    log_weight_BD = 2.0 * active_BK @ (mask_DK.to(squared_BD.dtype) + eps).log().T
+    log_weight_BD = product(2.0 * active_BK, (mask_DK.to(squared_BD.dtype) + eps).log().T)
     # Subtracting the largest exponent changes nothing after normalisation, and prevents underflow.
     weight_BD = (log_weight_BD - log_weight_BD.amax(dim=1, keepdim=True).detach()).exp()
     weighted_B = (weight_BD * squared_BD).sum(dim=1)
@@ -151,7 +157,6 @@ def symmetric_kl(
     Reference:
         MAST, Eq. 5 and 6.
     """
-    product_BD = first_covariance_BD * second_covariance_BD
-    difference_BD = first_covariance_BD - second_covariance_BD
-    total_BD = first_covariance_BD + second_covariance_BD
-    return 0.5 * torch.mean((difference_BD.square() + squared_BD * total_BD) / product_BD)
+    first_BD, second_BD = full(first_covariance_BD), full(second_covariance_BD)
+    numerator_BD = (first_BD - second_BD).square() + full(squared_BD) * (first_BD + second_BD)
+    return 0.5 * torch.mean(numerator_BD / (first_BD * second_BD))

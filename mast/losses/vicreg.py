@@ -1,9 +1,12 @@
 """The three terms of VICReg (Bardes et al., ICLR 2022), with the normalisation of its code.
 
-Shapes: B batch, D embedding dimensions. All statistics are taken in float32.
+Shapes: B batch, D embedding dimensions. All statistics are taken in float32, or in float64 for
+embeddings that are float64.
 """
 
 from torch import Tensor
+
+from mast.losses.precision import full, product
 
 
 def invariance(first_BD: Tensor, second_BD: Tensor) -> Tensor:
@@ -23,7 +26,7 @@ def invariance(first_BD: Tensor, second_BD: Tensor) -> Tensor:
         VICReg, Eq. 5 (a mean over dimensions, as in its code); MAST, Eq. 1.
     """
     _same_shape(first_BD, second_BD)
-    return (first_BD.float() - second_BD.float()).square().mean()
+    return (full(first_BD) - full(second_BD)).square().mean()
 
 
 def variance(embedding_BD: Tensor, eps: float = 1e-4) -> Tensor:
@@ -43,7 +46,7 @@ def variance(embedding_BD: Tensor, eps: float = 1e-4) -> Tensor:
         VICReg, Eq. 1 and 2.
     """
     _at_least_two(embedding_BD)
-    deviation_D = (embedding_BD.float().var(dim=0) + eps).sqrt()
+    deviation_D = (full(embedding_BD).var(dim=0) + eps).sqrt()
     return (1.0 - deviation_D).relu().mean()
 
 
@@ -67,8 +70,9 @@ def covariance(embedding_BD: Tensor) -> Tensor:
     """
     _at_least_two(embedding_BD)
     count, dim = embedding_BD.shape
-    centred_BD = embedding_BD.float() - embedding_BD.float().mean(dim=0)
-    gram = centred_BD @ centred_BD.T if count < dim else centred_BD.T @ centred_BD
+    centred_BD = full(embedding_BD) - full(embedding_BD).mean(dim=0)
+    left, right = (centred_BD, centred_BD.T) if count < dim else (centred_BD.T, centred_BD)
+    gram = product(left, right)
     diagonal_D = centred_BD.square().sum(dim=0)
     return (gram.square().sum() - diagonal_D.square().sum()) / ((count - 1) ** 2 * dim)
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from mast.methods.base import Method
-from mast.methods.mast import Mast, MastConfig
+from mast.methods.mast import MaskedEnsemble, Mast, MastConfig
 from mast.methods.vicreg import VICReg, VICRegConfig
 
 MethodConfig = MastConfig | VICRegConfig
@@ -21,4 +21,4 @@ METHODS: dict[str, Entry] = {
     "vicreg": Entry(VICRegConfig, VICReg),
 }
 
-__all__ = ["METHODS", "Mast", "MastConfig", "Method", "MethodConfig", "VICReg", "VICRegConfig"]
+__all__ = ["METHODS", "MaskedEnsemble", "Mast", "MastConfig", "Method", "MethodConfig", "VICReg", "VICRegConfig"]

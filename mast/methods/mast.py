@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from mast.augment import Views
 from mast.losses import (
@@ -232,3 +233,23 @@ class Mast(Method):
                 f"masks a smaller rate (--optimizer.gate_lr), or {remedy}."
             )
         yield from variance_collapse(metrics)
+
+
+class MaskedEnsemble(nn.Module):
+    """The K masked mean embeddings of an image side by side: (B, 3, H, W) to (B, K D).
+
+    Args:
+        method: A trained `Mast`.
+
+    Reference:
+        MAST, Table 3 ("ensemble").
+    """
+
+    def __init__(self, method: Mast) -> None:
+        super().__init__()
+        self.method = method
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """Masked embeddings, operator by operator, in float32."""
+        mean_BD = self.method.projector(self.method.encoder.encode(images_BCHW)).mean_BD
+        return torch.cat([mean_BD * mask_D for mask_D in self.method.masks().unbind(1)], dim=1)

@@ -1,0 +1,1 @@
+"""Analyses: computed to arrays, then drawn."""

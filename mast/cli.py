@@ -1,0 +1,185 @@
+"""The `mast` command: one sub-command for each public function."""
+
+import sys
+from argparse import ArgumentError
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jsonargparse import ArgumentParser
+from rich.console import Console
+
+from mast import transfer
+from mast.core.display import console as messages
+from mast.core.errors import UserError, unknown
+from mast.demo import demo
+from mast.evaluate import table
+from mast.export import export
+from mast.pretrain import pretrain
+from mast.recipes import (
+    configuration_parser,
+    configure_from_arguments,
+    explain,
+    recipe,
+)
+from mast.show import show_config, show_operators, show_recipes, show_views
+
+output = Console()
+
+HELP = """usage: mast COMMAND [options]
+
+  demo       pretrain on generated images and compare with VICReg (five minutes on a laptop)
+  pretrain   pretrain an encoder on a folder of images; the same command continues a killed run
+  evaluate   measure an encoder by kNN and linear probes on labelled images
+  embed      write the representations of a folder of images to .npz and .parquet
+  export     write an encoder as a timm or torchvision state dict
+  show       operators | recipes | config | views
+
+`mast COMMAND --help` lists a command's options."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: The words after `mast`; those of the process if None.
+
+    Returns:
+        The exit code: 0; 2 for what the user must change, said in one line; 130 if interrupted.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if not words or words[0] in ("-h", "--help"):
+            output.print(HELP, highlight=False)
+        elif words[0] == "--version":
+            from importlib.metadata import version  # noqa: PLC0415
+
+            output.print(version("mast-ssl"), highlight=False)
+        elif words[0] not in COMMANDS:
+            raise unknown("command", words[0], COMMANDS)
+        else:
+            COMMANDS[words[0]](words[1:])
+    except UserError as error:
+        messages.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        return 2
+    except KeyboardInterrupt:
+        messages.print("interrupted; the same command continues a run from its last checkpoint")
+        return 130
+    return 0
+
+
+def _demo(words: list[str]) -> None:
+    result = demo(**_arguments(demo, "mast demo", words))
+    output.print(result.table())
+    output.print(f"run folder: {result.run.path}", highlight=False)
+
+
+def _pretrain(words: list[str]) -> None:
+    if _asks_help(words):
+        output.print(
+            "usage: mast pretrain [--recipe NAME] [--config FILE] [--data FOLDER] [options]\n\n"
+            "Defaults come from the recipe, then from the file, then from the options.\n"
+            "`--data X` is short for `--data.spec X`.\n",
+            highlight=False,
+            markup=False,
+        )
+        _recipe_parser(words).print_help()
+        return
+    pretrain(configure_from_arguments(words))
+
+
+def _evaluate(words: list[str]) -> None:
+    arguments = _arguments(transfer.evaluate, "mast evaluate", words, positional="encoder")
+    output.print(table(transfer.evaluate(**arguments)))
+
+
+def _embed(words: list[str]) -> None:
+    arguments = _arguments(transfer.embed, "mast embed", words, positional="encoder")
+    for path in transfer.embed(**arguments):
+        output.print(str(path), highlight=False)
+
+
+def _export(words: list[str]) -> None:
+    arguments = _arguments(export, "mast export", words, positional="encoder")
+    output.print(str(export(**arguments)), highlight=False)
+
+
+def _show(words: list[str]) -> None:
+    topics: dict[str, Callable[[list[str]], None]] = {
+        "operators": lambda rest: output.print(
+            show_operators(**_arguments(show_operators, "mast show operators", rest))
+        ),
+        "recipes": lambda rest: output.print(
+            show_recipes(**_arguments(show_recipes, "mast show recipes", rest))
+        ),
+        "config": lambda rest: output.print(
+            show_config(configure_from_arguments(rest)), highlight=False, markup=False, end=""
+        ),
+        "views": _show_views,
+    }
+    if not words or _asks_help(words[:1]):
+        output.print(f"usage: mast show {'|'.join(topics)} [options]", markup=False)
+        return
+    if words[0] not in topics:
+        raise unknown("topic", words[0], topics)
+    topics[words[0]](words[1:])
+
+
+def _show_views(words: list[str]) -> None:
+    """`show views` takes its own options beside those of a configuration."""
+    own = ArgumentParser(prog="mast show views", exit_on_error=False, allow_abbrev=False)
+    own.add_function_arguments(show_views, skip={"config"})
+    names = [option for action in own._actions for option in action.option_strings]
+    mine: list[str] = []
+    rest: list[str] = []
+    for word in words:
+        is_value = not word.startswith("--") and (mine or rest)
+        target = last if is_value else mine if word.partition("=")[0] in names else rest
+        target.append(word)
+        last = target
+    arguments = _arguments(show_views, "mast show views", mine, skip={"config"})
+    output.print(str(show_views(configure_from_arguments(rest), **arguments)), highlight=False)
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "demo": _demo,
+    "pretrain": _pretrain,
+    "evaluate": _evaluate,
+    "embed": _embed,
+    "export": _export,
+    "show": _show,
+}
+
+
+def _arguments(
+    function: Callable[..., Any],
+    program: str,
+    words: list[str],
+    positional: str | None = None,
+    skip: set[str] | None = None,
+) -> dict[str, Any]:
+    """A function's arguments from command-line words; its docstring is the help."""
+    parser = ArgumentParser(prog=program, exit_on_error=False, allow_abbrev=False)
+    if positional is not None and words and not words[0].startswith("-"):
+        words = [f"--{positional}", *words]
+    parser.add_function_arguments(function, skip=skip)
+    try:
+        values = parser.instantiate(parser.parse_args(words))
+    except ArgumentError as error:
+        raise explain(error, parser) from error
+    return dict(values)
+
+
+def _recipe_parser(words: list[str]) -> ArgumentParser:
+    name = "mast5_small"
+    for before, word in zip(["", *words], words, strict=False):
+        if before == "--recipe":
+            name = word
+    return configuration_parser(recipe(name))
+
+
+def _asks_help(words: list[str]) -> bool:
+    return "-h" in words or "--help" in words
+
+
+if __name__ == "__main__":
+    sys.exit(main())

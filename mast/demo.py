@@ -1,0 +1,103 @@
+"""The demonstration: MAST against VICReg on generated images whose factors are known."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from mast.core.display import console
+from mast.core.run import RunFolder
+from mast.evaluate import EvaluationData, evaluate_encoder
+from mast.data import open_canvas
+from mast.models import load_encoder
+from mast.pretrain import PretrainConfig, build_method, pretrain
+from mast.recipes import configure
+
+# A narrow ResNet-10: two pretrainings and eighteen probes in under five minutes on two cores.
+ENCODER = {
+    "name": "timm:resnet18",
+    "options": {
+        "layers": [1, 1, 1, 1],
+        "channels": [32, 64, 128, 256],
+        "stem_type": "deep",
+        "stem_width": 16,
+    },
+    "stem_stride": 2,
+}
+SIZE = 32
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demonstration measured.
+
+    Attributes:
+        run: The run folder of MAST.
+        accuracy: Linear accuracy in percent by task and encoder.
+    """
+
+    run: RunFolder
+    accuracy: dict[str, dict[str, float]]
+
+    def table(self) -> Table:
+        """One row a task, one column an encoder."""
+        table = Table(title="linear accuracy (%) on the factors of the generated images")
+        table.add_column("task")
+        columns = list(next(iter(self.accuracy.values())))
+        for column in columns:
+            table.add_column(column, justify="right")
+        for task, row in self.accuracy.items():
+            table.add_row(task, *(f"{row[column]:.1f}" for column in columns))
+        means = (
+            sum(row[column] for row in self.accuracy.values()) / len(self.accuracy)
+            for column in columns
+        )
+        table.add_row("mean", *(f"{mean:.1f}" for mean in means), style="bold")
+        return table
+
+
+def demo(out: Path = Path("runs/demo"), epochs: int = 6, seed: int = 0) -> DemoResult:
+    """Pretrain MAST-5 and VICReg on generated images and probe what each kept.
+
+    Every image has six factors (shape, colour, orientation, position, texture, sharpness), each
+    a task of its own; an invariance that helps one of them destroys another.
+
+    Args:
+        out: Folder of the two runs.
+        epochs: Passes over the 8,192 images, for each of the two.
+        seed: Seed of both runs.
+
+    Returns:
+        The accuracies and the run folder of MAST.
+    """
+    configs: dict[str, PretrainConfig] = {
+        column: configure(
+            recipe,
+            out=str(out / name),
+            data="factors",
+            size=SIZE,
+            encoder=ENCODER,
+            epochs=epochs,
+            seed=seed,
+        )
+        for column, recipe, name in (
+            ("MAST-5", "mast5_small", "mast5"),
+            ("VICReg-5", "vicreg5_small", "vicreg5"),
+        )
+    }
+    runs = {column: pretrain(config) for column, config in configs.items()}
+    encoders = {column: load_encoder(run.path) for column, run in runs.items()}
+    encoders["untrained"] = build_method(configs["MAST-5"]).encoder.eval()
+
+    data = EvaluationData(
+        *(open_canvas(f"factors@{part}", SIZE) for part in ("train", "val", "test")), SIZE
+    )
+    accuracy: dict[str, dict[str, float]] = {}
+    for column, encoder in encoders.items():
+        console.print(f"linear probes of {column}", highlight=False)
+        for result in evaluate_encoder(encoder, data, ("linear",)):
+            for target, measured in result.targets.items():
+                accuracy.setdefault(target, {})[column] = measured.values["top1"]
+            if column in runs:
+                result.write(runs[column].path)
+    return DemoResult(runs["MAST-5"], accuracy)

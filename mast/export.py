@@ -1,0 +1,96 @@
+"""From a run to the state dict that timm or torchvision loads."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from mast.core.checkpoint import write_atomically
+from mast.core.errors import UserError, unknown
+from mast.models import Encoder, load_encoder
+from mast.models.encoders import IMAGENET_MEAN, IMAGENET_STD
+
+FORMATS = ("timm", "torchvision")
+
+
+def export(
+    encoder: Path, format: Literal["timm", "torchvision"] = "timm", out: Path | None = None
+) -> Path:
+    """Write an encoder as a state dict of another library, in safetensors.
+
+    The file is loaded back into that library's model and its representations are compared
+    with ours before it is kept.
+
+    Args:
+        encoder: A run folder or an `encoder.safetensors`.
+        format: Whose names and shapes the state dict has. The classifier is left out.
+        out: The file; `<encoder>-<format>.safetensors` beside the encoder if not given.
+
+    Returns:
+        The file. Its header says the architecture, the stem, and the mean and standard
+        deviation with which inputs in [0, 1] must be normalised.
+
+    Raises:
+        UserError: No encoder there, or one that the library does not have.
+    """
+    from safetensors.torch import save_file  # noqa: PLC0415
+
+    if format not in FORMATS:
+        raise unknown("format", format, FORMATS)
+    source = load_encoder(encoder)
+    twin = _in_library(source, format)
+    folder = encoder if encoder.is_dir() else encoder.parent
+    target = out or folder / f"encoder-{format}.safetensors"
+    header = {
+        "architecture": twin.config.name,
+        "options": json.dumps(twin.config.options),
+        "stem": json.dumps(
+            {"stem": twin.config.stem, "stride": twin.config.stem_stride, "size": twin.size}
+        ),
+        "mean": json.dumps(IMAGENET_MEAN),
+        "std": json.dumps(IMAGENET_STD),
+    }
+    tensors = {name: tensor.contiguous() for name, tensor in twin.model.state_dict().items()}
+    write_atomically(target, lambda partial: save_file(tensors, partial, metadata=header))
+    _compare(source, twin, target)
+    return target
+
+
+def _in_library(source: Encoder, library: str) -> Encoder:
+    """The same architecture built by another library, with our weights."""
+    name = source.config.name.rpartition(":")[2]
+    if library == source.library:
+        options = source.config.options
+    else:
+        # Initialisation options do not matter once weights are loaded.
+        options = {k: v for k, v in source.config.options.items() if k != "zero_init_residual"}
+    try:
+        config = replace(source.config, name=f"{library}:{name}", options=options)
+        twin = Encoder(config, source.size)
+        twin.model.load_state_dict(source.model.state_dict())
+    except (UserError, RuntimeError) as error:
+        raise UserError(
+            f"{library} has no model with the weights of {source.config.name!r}; "
+            f"export it as {source.library}"
+        ) from error
+    return twin.eval()
+
+
+@torch.inference_mode()
+def _compare(source: Encoder, twin: Encoder, file: Path) -> None:
+    """Load the written file into the twin and compare representations."""
+    from safetensors.torch import load_file  # noqa: PLC0415
+
+    twin.model.load_state_dict(load_file(file))
+    generator = torch.Generator().manual_seed(0)
+    images_BCHW = torch.rand(4, 3, source.size, source.size, generator=generator)
+    ours_BC, theirs_BC = source(images_BCHW), twin(images_BCHW)
+    if not torch.allclose(ours_BC, theirs_BC, rtol=1e-4, atol=1e-5):
+        file.unlink()
+        difference = (ours_BC - theirs_BC).abs().max().item()
+        raise UserError(
+            f"the exported {twin.config.name} differs from the encoder by {difference:.2g}; "
+            f"export it as {source.library}"
+        )

@@ -1,0 +1,196 @@
+"""Using a trained encoder: evaluate it on labelled images, embed images with it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from mast.core.checkpoint import write_atomically
+from mast.core.errors import UserError
+from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.evaluate import EvaluationData, EvaluationSettings, Result, evaluate_encoder, extract
+from mast.methods import Mast, MaskedEnsemble
+from mast.models import load_encoder
+from mast.pretrain import load_method
+
+Representation = Literal["encoder", "ensemble"]
+
+
+def load(run: Path, representation: Representation = "encoder") -> tuple[nn.Module, int]:
+    """Load what a run learned.
+
+    Args:
+        run: A run folder, or an `encoder.safetensors`.
+        representation: "encoder" (the pooled features, what is meant to be used), or
+            "ensemble" (the K masked embeddings side by side, as in Table 3), which needs a run
+            folder of `mast` with its checkpoint.
+
+    Returns:
+        A module in evaluation mode from images (B, 3, H, W) in [0, 1] to (B, D), and the side
+        of the views in pixels.
+
+    Raises:
+        UserError: No encoder there, or no masks.
+    """
+    encoder = load_encoder(run)
+    if representation == "encoder":
+        return encoder, encoder.size
+    method = load_method(run)
+    if not isinstance(method, Mast):
+        raise UserError(f"{run} was not trained with masks; use --representation encoder")
+    return MaskedEnsemble(method).eval(), encoder.size
+
+
+def evaluate(
+    encoder: Path,
+    data: str = "factors",
+    protocols: Sequence[str] = ("knn", "linear"),
+    train: str | None = None,
+    val: str | None = None,
+    test: str | None = None,
+    size: int | None = None,
+    representation: Representation = "encoder",
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    seed: int = 0,
+    settings: dict[str, dict[str, Any]] | None = None,
+) -> list[Result]:
+    """Measure a frozen encoder on labelled images.
+
+    Hyper-parameters of a protocol are chosen on the validation set (or a tenth of the training
+    set, where there is none); the test set is scored once. Results are also written to
+    `evaluations/<protocol>-<set>.json` in the run folder.
+
+    Args:
+        encoder: A run folder, or an `encoder.safetensors`.
+        data: The labelled set: a folder with `train`, `test` and perhaps `val` below it,
+            `factors`, or `torchvision:NAME`.
+        protocols: Names of protocols: knn, linear, linear_sgd.
+        train: Training images, if not those of `data`.
+        val: Validation images, if not those of `data`.
+        test: Test images, if not those of `data`.
+        size: Side of the views in pixels; that of pretraining if not given.
+        representation: "encoder" or "ensemble" (K masked embeddings side by side).
+        device: auto, cpu or cuda.
+        seed: Seed of everything a protocol draws.
+        settings: Settings of protocols that differ from the defaults, by protocol.
+
+    Returns:
+        One result a protocol.
+
+    Raises:
+        UserError: A path, a protocol or a label that does not fit; the message says which.
+    """
+    module, pretrained_size = load(encoder, representation)
+    size = size or pretrained_size
+    parts = _splits(data) | {
+        part: spec
+        for part, spec in (("train", train), ("val", val), ("test", test))
+        if spec is not None
+    }
+    missing = {"train", "test"} - parts.keys()
+    if missing:
+        raise UserError(
+            f"{data} has no {' and no '.join(sorted(missing))} folder; name them with "
+            + " ".join(f"--{part} PATH" for part in sorted(missing))
+        )
+    opened = {part: open_canvas(DataConfig(spec), size) for part, spec in parts.items()}
+    results = evaluate_encoder(
+        module,
+        EvaluationData(opened["train"], opened.get("val"), opened["test"], size),
+        protocols,
+        EvaluationSettings(seed=seed, protocols=settings or {}),
+        _device(device),
+    )
+    folder = encoder if encoder.is_dir() else encoder.parent
+    for result in results:
+        result.write(folder)
+    return results
+
+
+def embed(
+    encoder: Path,
+    data: str,
+    out: Path | None = None,
+    size: int | None = None,
+    representation: Representation = "encoder",
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+) -> list[Path]:
+    """Write the representation of every image of a set.
+
+    Args:
+        encoder: A run folder, or an `encoder.safetensors`.
+        data: The images; labels are not needed, and are written where there are some.
+        out: A file ending in .npz or .parquet; `<set>.npz` and `<set>.parquet` in the current
+            folder if not given.
+        size: Side of the views in pixels; that of pretraining if not given.
+        representation: "encoder" or "ensemble".
+        device: auto, cpu or cuda.
+
+    Returns:
+        The files. An .npz holds `features` (N, D) float32, `identifiers` (N,) and one (N,)
+        array of class indices a target; a .parquet has one row an image with the same columns.
+
+    Raises:
+        UserError: No encoder or images there, or a file of another kind.
+    """
+    writers = {".npz": _write_npz, ".parquet": _write_parquet}
+    if out is not None and out.suffix not in writers:
+        raise UserError(f"out must end in .npz or .parquet, got {out}")
+    module, pretrained_size = load(encoder, representation)
+    size = size or pretrained_size
+    canvases = open_canvas(DataConfig(data), size)
+    features_ND = extract(module, canvases, size, device=_device(device)).numpy()
+    name = Path(data).name.replace(":", "-").replace("@", "-")
+    targets = [out] if out is not None else [Path(name + suffix) for suffix in writers]
+    for path in targets:
+        writers[path.suffix](path, features_ND, canvases)
+    return targets
+
+
+def _write_npz(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> None:
+    def write(partial: Path) -> None:
+        with partial.open("wb") as file:
+            np.savez(
+                file,
+                features=features_ND,
+                identifiers=np.array(canvases.identifiers),
+                **{f"target_{name}": values for name, values in canvases.targets.items()},
+            )
+
+    write_atomically(path, write)
+
+
+def _write_parquet(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> None:
+    import pyarrow  # noqa: PLC0415
+    import pyarrow.parquet  # noqa: PLC0415
+
+    flat = pyarrow.array(np.ascontiguousarray(features_ND).reshape(-1))
+    columns = {
+        "identifier": pyarrow.array(canvases.identifiers),
+        **{f"target_{name}": pyarrow.array(values) for name, values in canvases.targets.items()},
+        "features": pyarrow.FixedSizeListArray.from_arrays(flat, features_ND.shape[1]),
+    }
+    table = pyarrow.table(columns)
+    write_atomically(path, lambda partial: pyarrow.parquet.write_table(table, partial))
+
+
+def _splits(data: str) -> dict[str, str]:
+    """The specifications of a set's train, val and test images."""
+    if data == "factors":
+        return {part: f"factors@{part}" for part in ("train", "val", "test")}
+    if data.startswith(("torchvision:", "hf:")):
+        return {part: f"{data}@{part}" for part in ("train", "test")}
+    root = Path(data)
+    if not root.is_dir():
+        raise UserError(f"no folder {root}; give one with `train` and `test` below it")
+    return {part: str(root / part) for part in ("train", "val", "test") if (root / part).is_dir()}
+
+
+def _device(name: str) -> torch.device:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("device is cuda, but PyTorch sees no GPU; use --device cpu or auto")
+    cuda = name != "cpu" and torch.cuda.is_available()
+    return torch.device("cuda" if cuda else "cpu")
