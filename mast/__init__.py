@@ -1,17 +1,17 @@
 """MAST: self-supervised pretraining of image encoders in masked augmentation subspaces.
 
-    config = mast.configure("mast5_small", data="photos", epochs=50)
-    run = mast.pretrain(config)
-    encoder = mast.load_encoder(run.path)   # images (B, 3, H, W) in [0, 1] -> (B, D)
+config = mast.configure("mast5_small", data="photos", epochs=50)
+run = mast.pretrain(config)
+encoder = mast.load_encoder(run.path)   # images (B, 3, H, W) in [0, 1] -> (B, D)
 """
 
 from mast.demo import demo
 from mast.export import export
 from mast.models import load_encoder
-from mast.pretrain import PretrainConfig, load_method, pretrain
+from mast.pretrain import PretrainConfig, pretrain
 from mast.recipes import configure
 from mast.show import show_config, show_operators, show_recipes, show_views
-from mast.transfer import embed, evaluate
+from mast.transfer import embed, evaluate, load_method
 
 __all__ = [
     "PretrainConfig",

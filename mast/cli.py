@@ -59,7 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             COMMANDS[words[0]](words[1:])
     except UserError as error:
-        messages.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        messages.print(
+            f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True
+        )
         return 2
     except KeyboardInterrupt:
         messages.print("interrupted; the same command continues a run from its last checkpoint")
@@ -131,11 +133,11 @@ def _show_views(words: list[str]) -> None:
     names = [option for action in own._actions for option in action.option_strings]
     mine: list[str] = []
     rest: list[str] = []
+    target = rest
     for word in words:
-        is_value = not word.startswith("--") and (mine or rest)
-        target = last if is_value else mine if word.partition("=")[0] in names else rest
+        if word.startswith("--"):
+            target = mine if word.partition("=")[0] in names else rest
         target.append(word)
-        last = target
     arguments = _arguments(show_views, "mast show views", mine, skip={"config"})
     output.print(str(show_views(configure_from_arguments(rest), **arguments)), highlight=False)
 
@@ -155,7 +157,7 @@ def _arguments(
     program: str,
     words: list[str],
     positional: str | None = None,
-    skip: set[str] | None = None,
+    skip: set[str | int] | None = None,
 ) -> dict[str, Any]:
     """A function's arguments from command-line words; its docstring is the help."""
     parser = ArgumentParser(prog=program, exit_on_error=False, allow_abbrev=False)

@@ -7,8 +7,8 @@ from rich.table import Table
 
 from mast.core.display import console
 from mast.core.run import RunFolder
-from mast.evaluate import EvaluationData, evaluate_encoder
 from mast.data import open_canvas
+from mast.evaluate import EvaluationData, evaluate_encoder
 from mast.models import load_encoder
 from mast.pretrain import PretrainConfig, build_method, pretrain
 from mast.recipes import configure
@@ -89,9 +89,8 @@ def demo(out: Path = Path("runs/demo"), epochs: int = 6, seed: int = 0) -> DemoR
     encoders = {column: load_encoder(run.path) for column, run in runs.items()}
     encoders["untrained"] = build_method(configs["MAST-5"]).encoder.eval()
 
-    data = EvaluationData(
-        *(open_canvas(f"factors@{part}", SIZE) for part in ("train", "val", "test")), SIZE
-    )
+    train, val, test = (open_canvas(f"factors@{part}", SIZE) for part in ("train", "val", "test"))
+    data = EvaluationData(train, val, test, SIZE)
     accuracy: dict[str, dict[str, float]] = {}
     for column, encoder in encoders.items():
         console.print(f"linear probes of {column}", highlight=False)

@@ -1,5 +1,6 @@
 """Pretraining: the configuration of a run and the one loop."""
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -225,9 +226,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         plain_method.encoder.to(memory_format=torch.channels_last)
     if config.compile:
         plain_method.encoder.model.compile()
-    optimizer = make_optimizer(
-        plain_method.parameter_groups(), config.optimizer, config.batch_size
-    )
+    optimizer = make_optimizer(plain_method.parameter_groups(), config.optimizer, config.batch_size)
     warmup = warmup_share(config.optimizer, config.epochs)
 
     # ------------------------------------------------------------------------------- resume
@@ -314,7 +313,9 @@ def pretrain(config: PretrainConfig) -> RunFolder:
                     if chief:
                         scores = online_scores(plain_method.encoder, canvases, config.size)
                         method.train()
-                        run.append_metrics({"step": step, "epoch": step // steps_per_epoch, **scores})
+                        run.append_metrics(
+                            {"step": step, "epoch": step // steps_per_epoch, **scores}
+                        )
                         fabric.log_dict(scores, step)
                         text = "  ".join(f"{name} {value:.1f}" for name, value in scores.items())
                         display.say(f"epoch {step // steps_per_epoch}: {text}")
@@ -335,25 +336,6 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         display.say(f"done: {run.encoder}")
     fabric.barrier()
     return run
-
-
-def load_method(run: RunFolder | str | Path) -> Method:
-    """The whole method of a run (projector and masks too), from its last checkpoint.
-
-    Args:
-        run: A run folder.
-
-    Raises:
-        UserError: No run, or no checkpoint, at that place.
-    """
-    from mast.recipes import read_config  # noqa: PLC0415
-
-    folder = run if isinstance(run, RunFolder) else RunFolder(run)
-    method = build_method(read_config(folder.require().config))
-    if not folder.last.is_file():
-        raise UserError(f"{folder.path} has no checkpoint at {folder.last}")
-    method.load_state_dict(load_checkpoint(folder.last)["method"])
-    return method.eval()
 
 
 def online_scores(
@@ -424,7 +406,7 @@ def _views(
 def _fabric(config: PretrainConfig, run: RunFolder) -> "Fabric":
     """Devices, precision and loggers; torchrun's environment wins over the configuration."""
     from lightning_fabric import Fabric  # noqa: PLC0415  (seconds to import)
-    from lightning_fabric.loggers import TensorBoardLogger  # noqa: PLC0415
+    from lightning_fabric.loggers.tensorboard import TensorBoardLogger  # noqa: PLC0415
 
     if config.device == "cuda" and not torch.cuda.is_available():
         raise UserError("device is cuda, but PyTorch sees no GPU; use --device cpu or auto")
@@ -433,9 +415,9 @@ def _fabric(config: PretrainConfig, run: RunFolder) -> "Fabric":
     nodes = int(os.environ.get("WORLD_SIZE", devices * config.nodes)) // devices
     loggers: list[Any] = [TensorBoardLogger(run.path, name="tensorboard", version="")]
     if config.wandb is not None:
-        from lightning_fabric.loggers import WandbLogger  # noqa: PLC0415
+        from mast.core.weights_and_biases import WandbLogger  # noqa: PLC0415
 
-        loggers.append(WandbLogger(project=config.wandb, name=run.path.name))
+        loggers.append(WandbLogger(config.wandb, run.path.name))
     return Fabric(
         accelerator="cuda" if cuda else "cpu",
         devices=devices,
@@ -454,8 +436,6 @@ def _precision(config: PretrainConfig, device: torch.device) -> Literal["32-true
 
 def _check_same_images(run: RunFolder, canvases: CanvasSet) -> None:
     """Refuse to continue a run on images that changed since."""
-    import json  # noqa: PLC0415
-
     if not (run.provenance.is_file() and run.last.is_file()):
         return
     before = json.loads(run.provenance.read_text())["data"]["fingerprint"]
@@ -482,7 +462,12 @@ def _stop_if_not_finite(metrics: dict[str, float], step: int, run: RunFolder) ->
 
 
 def _log(
-    run: RunFolder, fabric: "Fabric", step: int, epoch: float, metrics: dict[str, float], speed: float
+    run: RunFolder,
+    fabric: "Fabric",
+    step: int,
+    epoch: float,
+    metrics: dict[str, float],
+    speed: float,
 ) -> None:
     record = {"images_per_second": speed, **metrics}
     run.append_metrics({"step": step, "epoch": round(epoch, 4), **record})

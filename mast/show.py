@@ -23,7 +23,7 @@ def show_operators(size: int = 224) -> Table:
     for column in ("#", "operator", "p", "magnitudes", "in"):
         table.add_column(column)
     for number, (name, build) in enumerate(OPERATORS.items(), start=1):
-        operator = build(size)
+        operator = build(size=size)  # type: ignore[call-arg]  # probability has a default
         magnitudes = {
             field: value
             for field, value in plain(operator).items()
@@ -86,9 +86,7 @@ def show_views(
     index_B = torch.randperm(len(canvases), generator=generator)[:images]
     canvas_BHWC, aspect_B = canvases.batch(index_B)
     pipeline = Pipeline(PRESETS[config.views], config.size)
-    chosen_BK = draw_chosen(
-        config.schedule, len(index_B), len(pipeline.names), progress, generator
-    )
+    chosen_BK = draw_chosen(config.schedule, len(index_B), len(pipeline.names), progress, generator)
     records = pipeline.draw(len(index_B), generator, chosen_BK)
     views = pipeline.views(canvas_BHWC, aspect_B, records)
     captions = [

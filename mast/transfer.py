@@ -8,15 +8,34 @@ import numpy as np
 import torch
 from torch import nn
 
-from mast.core.checkpoint import write_atomically
+from mast.core.checkpoint import load_checkpoint, write_atomically
 from mast.core.errors import UserError
+from mast.core.run import RunFolder
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.evaluate import EvaluationData, EvaluationSettings, Result, evaluate_encoder, extract
-from mast.methods import Mast, MaskedEnsemble
+from mast.methods import MaskedEnsemble, Mast, Method
 from mast.models import load_encoder
-from mast.pretrain import load_method
+from mast.pretrain import build_method
+from mast.recipes import read_config
 
 Representation = Literal["encoder", "ensemble"]
+
+
+def load_method(run: str | Path) -> Method:
+    """The whole method of a run (projector and masks too), from its last checkpoint.
+
+    Args:
+        run: A run folder.
+
+    Raises:
+        UserError: No run, or no checkpoint, at that place.
+    """
+    folder = RunFolder(run)
+    method = build_method(read_config(folder.require().config))
+    if not folder.last.is_file():
+        raise UserError(f"{folder.path} has no checkpoint at {folder.last}")
+    method.load_state_dict(load_checkpoint(folder.last)["method"])
+    return method.eval()
 
 
 def load(run: Path, representation: Representation = "encoder") -> tuple[nn.Module, int]:
@@ -153,12 +172,12 @@ def embed(
 def _write_npz(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> None:
     def write(partial: Path) -> None:
         with partial.open("wb") as file:
-            np.savez(
-                file,
-                features=features_ND,
-                identifiers=np.array(canvases.identifiers),
+            arrays: dict[str, Any] = {
+                "features": features_ND,
+                "identifiers": np.array(canvases.identifiers),
                 **{f"target_{name}": values for name, values in canvases.targets.items()},
-            )
+            }
+            np.savez(file, **arrays)
 
     write_atomically(path, write)
 

@@ -24,7 +24,7 @@ class Record:
     """
 
     names: tuple[str, ...]
-    applied_BK: Tensor  # noqa: N815
+    applied_BK: Tensor
     parameters: dict[str, Parameters]
 
     def __len__(self) -> int:

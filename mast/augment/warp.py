@@ -28,10 +28,10 @@ class Warp:
         bounded_B: bool, only pixels of the box count, as after a crop; best on the CPU.
     """
 
-    matrices_B33: Tensor  # noqa: N815
-    extent_B2: Tensor  # noqa: N815
-    aligned_B: Tensor  # noqa: N815
-    bounded_B: Tensor  # noqa: N815
+    matrices_B33: Tensor
+    extent_B2: Tensor
+    aligned_B: Tensor
+    bounded_B: Tensor
 
 
 def affine(

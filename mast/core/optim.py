@@ -97,7 +97,7 @@ def make_optimizer(
         prepared.append({**group, **options})
     if config.name == "adamw":
         return torch.optim.AdamW(prepared)
-    from timm.optim import Lars  # noqa: PLC0415
+    from timm.optim.lars import Lars  # noqa: PLC0415
 
     optimizer: torch.optim.Optimizer = Lars(
         prepared, momentum=config.momentum, trust_coeff=config.trust

@@ -1,13 +1,13 @@
 """The run folder: the only thing that passes between commands.
 
-    config.yaml           the full configuration
-    provenance.json       versions, git revision, device, seed, data fingerprint
-    metrics.jsonl         one line a logged step, evaluation or warning
-    checkpoints/last.pt   everything needed to continue
-    checkpoints/best.safetensors   the encoder at its best online score
-    encoder.safetensors   the trained encoder; it exists only when the run is complete
-    tensorboard/          the same metrics for TensorBoard
-    evaluations/*.json    one file a protocol and data set, by `mast evaluate`
+config.yaml           the full configuration
+provenance.json       versions, git revision, device, seed, data fingerprint
+metrics.jsonl         one line a logged step, evaluation or warning
+checkpoints/last.pt   everything needed to continue
+checkpoints/best.safetensors   the encoder at its best online score
+encoder.safetensors   the trained encoder; it exists only when the run is complete
+tensorboard/          the same metrics for TensorBoard
+evaluations/*.json    one file a protocol and data set, by `mast evaluate`
 """
 
 import json
@@ -143,7 +143,6 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor()
-
 
 
 def plain(value: Any) -> Any:

@@ -30,10 +30,10 @@ from typing import IO
 
 import numpy as np
 
+from mast.core.display import track
 from mast.core.errors import UserError
 from mast.data.decode import BrokenImageError
 from mast.data.decoded import decode_in_order
-from mast.core.display import track
 from mast.data.source import Source
 
 VERSION = 1  # of the layout and of how a canvas is made

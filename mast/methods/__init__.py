@@ -21,4 +21,13 @@ METHODS: dict[str, Entry] = {
     "vicreg": Entry(VICRegConfig, VICReg),
 }
 
-__all__ = ["METHODS", "MaskedEnsemble", "Mast", "MastConfig", "Method", "MethodConfig", "VICReg", "VICRegConfig"]
+__all__ = [
+    "METHODS",
+    "MaskedEnsemble",
+    "Mast",
+    "MastConfig",
+    "Method",
+    "MethodConfig",
+    "VICReg",
+    "VICRegConfig",
+]

@@ -1,4 +1,7 @@
-"""The contract of a method: views in, loss and its terms out; all state is parameters or buffers."""
+"""The contract of a method: views in, loss and its terms out.
+
+All state is parameters or buffers, so that resuming is `load_state_dict`.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,8 @@ Shapes: B batch (B_global over processes), D embedding dimensions, K operators.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,34 +23,53 @@ from mast.methods.base import Method, gather, global_mean, variance_collapse
 from mast.models import Encoder, GaussianProjector, Masks, ProjectorConfig
 from mast.models.masks import MaskKind, MaskNorm, MaskStart
 
-# What the two modes mean. A field of MastConfig that is None takes its value from here.
+
+@dataclass(frozen=True)
+class Mode:
+    """The switches that decide whether Eq. 7 collapses; `MastConfig` documents each.
+
+    A field of `MastConfig` that is None takes its value from the mode.
+    """
+
+    masked_weight: float
+    plain_weight: float
+    kl_weight: float
+    sparsity_weight: float
+    composition: Literal["sum", "product"]
+    count: Literal["active", "all"]
+    mask_start: MaskStart
+    normalize_masks: MaskNorm
+    normalize_uncertainty: bool
+    standardize: bool
+
+
 # "paper" is Eq. 7 as printed, which collapses (docs/method.md); "guarded" is the combination
-# that won on CIFAR-10 and its transfer sets (docs/results.md).
-MODES: dict[str, dict[str, Any]] = {
-    "paper": {
-        "masked_weight": 25.0,
-        "plain_weight": 0.0,
-        "kl_weight": 25.0,
-        "sparsity_weight": 600.0,
-        "composition": "sum",
-        "count": "all",
-        "mask_start": "block",
-        "normalize_masks": "none",
-        "normalize_uncertainty": False,
-        "standardize": False,
-    },
-    "guarded": {
-        "masked_weight": 10.0,
-        "plain_weight": 5.0,
-        "kl_weight": 0.0,
-        "sparsity_weight": 0.0,
-        "composition": "product",
-        "count": "active",
-        "mask_start": "block",
-        "normalize_masks": "l2",
-        "normalize_uncertainty": True,
-        "standardize": False,
-    },
+# that did best on validation data (docs/results.md).
+MODES: dict[str, Mode] = {
+    "paper": Mode(
+        masked_weight=25.0,
+        plain_weight=0.0,
+        kl_weight=25.0,
+        sparsity_weight=600.0,
+        composition="sum",
+        count="all",
+        mask_start="block",
+        normalize_masks="none",
+        normalize_uncertainty=False,
+        standardize=False,
+    ),
+    "guarded": Mode(
+        masked_weight=10.0,
+        plain_weight=5.0,
+        kl_weight=0.0,
+        sparsity_weight=0.0,
+        composition="product",
+        count="active",
+        mask_start="block",
+        normalize_masks="l2",
+        normalize_uncertainty=True,
+        standardize=False,
+    ),
 }
 
 
@@ -99,10 +118,12 @@ class MastConfig:
     normalize_uncertainty: bool | None = None
     standardize: bool | None = None
 
-    def resolved(self) -> "MastConfig":
-        """A copy in which every None has the value of its mode."""
-        values = {k: v for k, v in MODES[self.mode].items() if getattr(self, k) is None}
-        return replace(self, **values)
+    def resolved(self) -> Mode:
+        """The mode's switches, with the fields that are not None in their place."""
+        given = {field.name: getattr(self, field.name) for field in fields(Mode)}
+        return replace(
+            MODES[self.mode], **{name: value for name, value in given.items() if value is not None}
+        )
 
 
 class Mast(Method):
@@ -121,9 +142,8 @@ class Mast(Method):
         self, config: MastConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__()
-        self.config = config = config.resolved()
-        assert config.mask_start is not None
-        assert config.normalize_masks is not None
+        self.config = config
+        self.mode = mode = config.resolved()
         self.operators = operators
         self.encoder = encoder
         self.projector = GaussianProjector(encoder.dim, config.projector)
@@ -131,14 +151,14 @@ class Mast(Method):
             config.projector.dim,
             len(operators),
             config.masks,
-            config.mask_start,
-            config.normalize_masks,
+            mode.mask_start,
+            mode.normalize_masks,
             seed,
         )
 
     def forward(self, views: Views) -> dict[str, Tensor]:
         """See `Method.forward`; one term for each addend of Eq. 7, and "plain"."""
-        config = self.config
+        config, mode = self.config, self.mode
         first, second = (self.projector(self.encoder.encode(images)) for images in views.images)
         first_BD, second_BD = gather(first.mean_BD), gather(second.mean_BD)  # B_global
         squared_BD = (first.mean_BD - second.mean_BD).square()
@@ -146,28 +166,28 @@ class Mast(Method):
 
         first_covariance_BD, second_covariance_BD = first.covariance_BD, second.covariance_BD
         uncertainty = (first_covariance_BD + second_covariance_BD) / 2
-        if config.normalize_uncertainty:
+        if mode.normalize_uncertainty:
             scale = global_mean(uncertainty)
             first_covariance_BD = first_covariance_BD / scale
             second_covariance_BD = second_covariance_BD / scale
-        if config.standardize:
+        if mode.standardize:
             variance_D = (first_BD.var(dim=0) + second_BD.var(dim=0)).detach() / 2
             squared_BD = squared_BD / (variance_D + 1e-4)
 
         terms = {
-            "masked": config.masked_weight
+            "masked": mode.masked_weight
             * self._distance(
                 squared_BD,
                 first_covariance_BD + second_covariance_BD if config.uncertainty else None,
                 views.active_BK.to(squared_BD.device, non_blocking=True),
             ),
-            "plain": config.plain_weight * plain,
-            "sparsity": config.sparsity_weight * self.masks().mean(),
+            "plain": mode.plain_weight * plain,
+            "sparsity": mode.sparsity_weight * self.masks().mean(),
             "variance": config.variance_weight * (variance(first_BD) + variance(second_BD)) / 2,
             "covariance": config.covariance_weight * (covariance(first_BD) + covariance(second_BD)),
         }
         if config.uncertainty:
-            terms["kl"] = config.kl_weight * symmetric_kl(
+            terms["kl"] = mode.kl_weight * symmetric_kl(
                 squared_BD, first_covariance_BD, second_covariance_BD
             )
         trace_B = uncertainty.detach().mean(dim=1)
@@ -184,15 +204,15 @@ class Mast(Method):
         self, squared_BD: Tensor, covariance_BD: Tensor | None, active_BK: Tensor
     ) -> Tensor:
         """The masked distance of the batch, a scalar."""
-        config = self.config
+        config, mode = self.config, self.mode
         mask_DK = self.masks()
         if config.masks == "none":
             # One subspace, the whole embedding, for every pair.
             return masked_distance(squared_BD, mask_DK[:, :1], covariance_BD).mean()
-        if config.composition == "product":
+        if mode.composition == "product":
             return joint_distance(squared_BD, mask_DK, active_BK, covariance_BD)
         distance_BK = masked_distance(squared_BD, mask_DK, covariance_BD, config.covariance_mask)
-        return subspace_mean(distance_BK, active_BK, config.count)
+        return subspace_mean(distance_BK, active_BK, mode.count)
 
     def statistics(self) -> dict[str, float]:
         """Mean, zero share, pairwise cosine and active share of the masks; GeM powers."""

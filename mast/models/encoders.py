@@ -67,6 +67,7 @@ class Encoder(nn.Module):
         UserError: An unknown name, or options that the model does not take.
     """
 
+    model: Any
     mean: Tensor
     std: Tensor
 
@@ -98,7 +99,9 @@ class Encoder(nn.Module):
         output = self.model.forward_features(images_BCHW)
         representation_BC = self.model.forward_head(output, pre_logits=True)
         if output.ndim == 3:  # tokens, the class and register tokens first
-            return Encoding(representation_BC, output[:, getattr(self.model, "num_prefix_tokens", 0) :])
+            return Encoding(
+                representation_BC, output[:, getattr(self.model, "num_prefix_tokens", 0) :]
+            )
         if getattr(self.model, "output_fmt", "NCHW") == "NHWC":
             return Encoding(representation_BC, output.flatten(1, 2))
         return Encoding(representation_BC, _locations(output))
@@ -143,7 +146,9 @@ def load_encoder(path: str | Path) -> Encoder:
     path = Path(path)
     file = path / "encoder.safetensors" if path.is_dir() else path
     if not file.is_file():
-        raise UserError(f"no encoder at {file}: give a finished run folder or its encoder.safetensors")
+        raise UserError(
+            f"no encoder at {file}: give a finished run folder or its encoder.safetensors"
+        )
     try:
         with safe_open(file, framework="pt") as archive:
             header = (archive.metadata() or {}).get("mast")
@@ -181,7 +186,8 @@ def _timm_model(name: str, size: int, options: dict[str, Any]) -> nn.Module:
     import timm  # noqa: PLC0415
 
     options = dict(options)
-    if timm.get_pretrained_cfg(name).fixed_input_size:
+    pretrained = timm.get_pretrained_cfg(name)
+    if pretrained is not None and pretrained.fixed_input_size:
         options.setdefault("img_size", size)
     model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **options)
     return model

@@ -97,9 +97,7 @@ class Masks(nn.Module):
         cosine_KK = unit_DK.T @ unit_DK
         pairs = count * (count - 1)
         off_diagonal = (cosine_KK.sum() - cosine_KK.diagonal().sum()) / max(pairs, 1)
-        share_K = mask_DK.sum(dim=0).square() / (
-            dim * mask_DK.square().sum(dim=0).clamp(min=1e-12)
-        )
+        share_K = mask_DK.sum(dim=0).square() / (dim * mask_DK.square().sum(dim=0).clamp(min=1e-12))
         return MaskStatistics(
             mean=mask_DK.mean().item(),
             zero=(mask_DK == 0).float().mean().item(),

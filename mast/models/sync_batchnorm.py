@@ -45,7 +45,9 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
             return
         assert self.num_batches_tracked is not None
         self.num_batches_tracked += 1
-        momentum = self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked.item()
+        momentum = (
+            self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked.item()
+        )
         self.running_mean.lerp_(mean_C.to(self.running_mean.dtype), momentum)
         self.running_var.lerp_(variance_C.to(self.running_var.dtype), momentum)
 
@@ -64,14 +66,16 @@ def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:
         UserError: On CPU, for timm's BatchNorm with a fused activation.
     """
     if device.type == "cuda":
-        from timm.layers import convert_sync_batchnorm  # noqa: PLC0415
+        from timm.layers.norm_act import convert_sync_batchnorm  # noqa: PLC0415
 
         converted: nn.Module = convert_sync_batchnorm(module)
         return converted
     for child in module.modules():
         if type(child) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
             child.__class__ = SyncBatchNorm  # the same state, another forward
-        elif isinstance(child, nn.modules.batchnorm._BatchNorm) and type(child) is not SyncBatchNorm:
+        elif (
+            isinstance(child, nn.modules.batchnorm._BatchNorm) and type(child) is not SyncBatchNorm
+        ):
             raise UserError(
                 f"{type(child).__name__} cannot be synchronised between CPU processes; "
                 "train this encoder in one process, or on CUDA"

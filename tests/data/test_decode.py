@@ -66,7 +66,7 @@ MODES = [
 @pytest.mark.parametrize(
     ("name", "image", "options", "left", "right", "tolerance"), MODES, ids=[row[0] for row in MODES]
 )
-def test_mode(tmp_path, name, image, options, left, right, tolerance):  # noqa: PLR0917
+def test_mode(tmp_path, name, image, options, left, right, tolerance):
     image.save(tmp_path / name, **options)
     source = Folder(tmp_path)
     pixels = source.load(0)

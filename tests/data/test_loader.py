@@ -43,7 +43,7 @@ def alive():
     per_rank=st.integers(1, 4), world=st.integers(1, 4), extra=st.integers(0, 30),
     seed=st.integers(0, 2**31), epoch=st.integers(0, 5), drop_last=st.booleans(),
 )  # fmt: skip
-def test_ranks_together_see_what_one_would(  # noqa: PLR0917
+def test_ranks_together_see_what_one_would(
     per_rank, world, extra, seed, epoch, drop_last
 ):
     size = per_rank * world
