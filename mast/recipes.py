@@ -7,8 +7,8 @@ minutes to hours on a laptop. `RECIPES` lists them all; `mast show recipes` prin
 import difflib
 import re
 from argparse import ArgumentError
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from jsonargparse import ArgumentParser
 from mast.augment import ScheduleConfig
 from mast.core.errors import UserError, unknown
 from mast.core.optim import OptimizerConfig
-from mast.core.run import flatten, plain
 from mast.methods import METHODS, MastConfig, VICRegConfig
 from mast.models import EncoderConfig, ProjectorConfig
 from mast.pretrain import PretrainConfig
@@ -260,7 +259,7 @@ def configuration_parser(base: PretrainConfig) -> ArgumentParser:
     parser = ArgumentParser(prog="mast pretrain", exit_on_error=False, allow_abbrev=False)
     parser.add_class_arguments(PretrainConfig, skip={"objective"})
     parser.add_class_arguments(METHODS[base.method].config, "objective")
-    parser.set_defaults(flatten(_without_empty(plain(base))))
+    parser.set_defaults(_leaves(base))
     return parser
 
 
@@ -313,10 +312,13 @@ def _take(arguments: list[str], option: str) -> str | None:
     return None
 
 
-def _without_empty(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out empty dicts, which have no dotted name."""
-    return {
-        key: _without_empty(value) if isinstance(value, dict) else value
-        for key, value in tree.items()
-        if value != {}
-    }
+def _leaves(config: Any, prefix: str = "") -> dict[str, Any]:
+    """The values of nested dataclasses by dotted name; dicts are values."""
+    leaves: dict[str, Any] = {}
+    for name in (field.name for field in fields(config)):
+        value = getattr(config, name)
+        if is_dataclass(value):
+            leaves |= _leaves(value, f"{prefix}{name}.")
+        else:
+            leaves[prefix + name] = value
+    return leaves

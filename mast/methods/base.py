@@ -7,10 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import torch
-import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_gather, all_reduce
 
 from mast.augment import Views
 from mast.models import Encoder
@@ -56,21 +53,6 @@ class Method(nn.Module, ABC):
             else:
                 groups["vectors" if parameter.ndim < 2 else "weights"].append(parameter)
         return [{"name": name, "params": params} for name, params in groups.items() if params]
-
-
-def gather(local_BD: Tensor) -> Tensor:
-    """Concatenate a batch over processes; gradients flow back to every process's part."""
-    if not (dist.is_initialized() and dist.get_world_size() > 1):
-        return local_BD
-    return torch.cat(all_gather(local_BD.contiguous()))
-
-
-def global_mean(local: Tensor) -> Tensor:
-    """Mean of all entries over processes (equal counts), with gradients."""
-    if not (dist.is_initialized() and dist.get_world_size() > 1):
-        return local.mean()
-    total: Tensor = all_reduce(local.mean())
-    return total / dist.get_world_size()
 
 
 def variance_collapse(metrics: Mapping[str, float]) -> Iterator[str]:

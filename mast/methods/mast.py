@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.augment import Views
+from mast.core.collectives import gather, global_mean
 from mast.losses import (
     covariance,
     joint_distance,
@@ -19,7 +20,7 @@ from mast.losses import (
     symmetric_kl,
     variance,
 )
-from mast.methods.base import Method, gather, global_mean, variance_collapse
+from mast.methods.base import Method, variance_collapse
 from mast.models import Encoder, GaussianProjector, Masks, ProjectorConfig
 from mast.models.masks import MaskKind, MaskNorm, MaskStart
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from mast.augment import Views
+from mast.core.collectives import gather
 from mast.losses import covariance, invariance, variance
-from mast.methods.base import Method, gather, variance_collapse
+from mast.methods.base import Method, variance_collapse
 from mast.models import Encoder, MLPProjector, ProjectorConfig
 
 

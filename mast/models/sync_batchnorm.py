@@ -1,10 +1,9 @@
 """Batch normalisation over the batches of all processes, on CPU as on CUDA."""
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
 
+from mast.core.collectives import global_sum, processes
 from mast.core.errors import UserError
 
 
@@ -22,17 +21,16 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise (B, C, ...) over everything but C, and over processes."""
-        if not (self.training and dist.is_initialized() and dist.get_world_size() > 1):
+        if not (self.training and processes() > 1):
             return super().forward(input)
         self._check_input_dim(input)
         axes = [axis for axis in range(input.ndim) if axis != 1]
         shape = [1, -1] + [1] * (input.ndim - 2)
         values = input.float()
-        processes = dist.get_world_size()
-        count = values.numel() / values.shape[1] * processes
-        mean_C = all_reduce(values.sum(axes)) / count
+        count = values.numel() / values.shape[1] * processes()
+        mean_C = global_sum(values.sum(axes)) / count
         centred = values - mean_C.view(shape)
-        variance_C = all_reduce(centred.square().sum(axes)) / count
+        variance_C = global_sum(centred.square().sum(axes)) / count
         self._track(mean_C.detach(), variance_C.detach() * count / (count - 1))
         output = centred * (variance_C + self.eps).rsqrt().view(shape)
         if self.affine:
