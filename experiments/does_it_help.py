@@ -28,7 +28,7 @@ from mast.core.checkpoint import write_json
 from mast.core.run import RunFolder, provenance
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.evaluate import EvaluationData, evaluate_encoder
-from mast.models import Encoder, EncoderConfig, load_encoder
+from mast.models import Encoder, EncoderConfig, ProjectorConfig, load_encoder
 from mast.pretrain import PretrainConfig, build_method, pretrain
 from mast.recipes import recipe
 
@@ -58,12 +58,14 @@ class Variant:
         masked: Share of the weight of invariance that the masked distance gets; the plain
             distance gets the rest.
         weights: Weights of invariance to sweep.
+        lr: Peak rate at a batch of 256.
     """
 
     recipe: str | None
     objective: dict[str, Any] = field(default_factory=dict)
     masked: float = 1.0
     weights: tuple[float, ...] = (5.0, 10.0, 25.0)
+    lr: float = 1e-3
 
 
 L2_SUM: dict[str, Any] = {
@@ -76,6 +78,7 @@ L2_SUM: dict[str, Any] = {
 PRODUCT = L2_SUM | {"composition": "product"}
 SHARED = PRODUCT | {"mask_start": "shared"}
 STANDARD: dict[str, Any] = {"standardize": True}
+AVERAGE: dict[str, Any] = {"projector": ProjectorConfig(1024, 512, pool="average")}
 SIGMA: dict[str, Any] = {"uncertainty": True, "normalize_uncertainty": True}
 
 VARIANTS: dict[str, Variant] = {
@@ -97,6 +100,9 @@ VARIANTS: dict[str, Variant] = {
     "shared_standardized": Variant("mast5_small", SHARED | STANDARD),
     "shared_plain_standardized": Variant("mast5_small", SHARED | STANDARD, masked=0.7),
     "shared_plain_sigma": Variant("mast5_small", SHARED | SIGMA, masked=0.7),
+    "shared_plain_average": Variant("mast5_small", SHARED | AVERAGE, masked=0.7),
+    "shared_plain_average_fast": Variant("mast5_small", SHARED | AVERAGE, masked=0.7, lr=3e-3),
+    "vicreg5_staged_fast": Variant("vicreg5_staged_small", lr=3e-3),
 }
 
 
@@ -133,6 +139,7 @@ class Job:
             size=SIZE,
             objective=objective,
             encoder=ENCODER,
+            optimizer=replace(base.optimizer, lr=variant.lr),
             epochs=EPOCHS,
             seed=self.seed,
             threads=1,

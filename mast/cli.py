@@ -1,5 +1,6 @@
 """The `mast` command: one sub-command for each public function."""
 
+import json
 import sys
 from argparse import ArgumentError
 from collections.abc import Callable, Sequence
@@ -90,6 +91,7 @@ def _pretrain(words: list[str]) -> None:
 
 
 def _evaluate(words: list[str]) -> None:
+    words = _as_list(words, "--protocols")
     arguments = _arguments(transfer.evaluate, "mast evaluate", words, positional="encoder")
     output.print(table(transfer.evaluate(**arguments)))
 
@@ -169,6 +171,18 @@ def _arguments(
     except ArgumentError as error:
         raise explain(error, parser) from error
     return dict(values)
+
+
+def _as_list(words: list[str], option: str) -> list[str]:
+    """`--option a b` as the JSON list that the parser takes."""
+    if option not in words:
+        return words
+    start = words.index(option) + 1
+    stop = next((at for at in range(start, len(words)) if words[at].startswith("-")), len(words))
+    values = words[start:stop]
+    if len(values) == 1 and values[0].startswith("["):
+        return words
+    return [*words[:start], json.dumps(values), *words[stop:]]
 
 
 def _recipe_parser(words: list[str]) -> ArgumentParser:

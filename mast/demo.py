@@ -56,7 +56,9 @@ class DemoResult:
         return table
 
 
-def demo(out: Path = Path("runs/demo"), epochs: int = 6, seed: int = 0) -> DemoResult:
+def demo(
+    out: Path = Path("runs/demo"), epochs: int = 6, images: int = 8192, seed: int = 0
+) -> DemoResult:
     """Pretrain MAST-5 and VICReg on generated images and probe what each kept.
 
     Every image has six factors (shape, colour, orientation, position, texture, sharpness), each
@@ -64,7 +66,8 @@ def demo(out: Path = Path("runs/demo"), epochs: int = 6, seed: int = 0) -> DemoR
 
     Args:
         out: Folder of the two runs.
-        epochs: Passes over the 8,192 images, for each of the two.
+        epochs: Passes over the images, for each of the two.
+        images: Number of training images.
         seed: Seed of both runs.
 
     Returns:
@@ -74,7 +77,7 @@ def demo(out: Path = Path("runs/demo"), epochs: int = 6, seed: int = 0) -> DemoR
         column: configure(
             recipe,
             out=str(out / name),
-            data="factors",
+            data=f"factors@train:{images}",
             size=SIZE,
             encoder=ENCODER,
             epochs=epochs,
@@ -89,7 +92,9 @@ def demo(out: Path = Path("runs/demo"), epochs: int = 6, seed: int = 0) -> DemoR
     encoders = {column: load_encoder(run.path) for column, run in runs.items()}
     encoders["untrained"] = build_method(configs["MAST-5"]).encoder.eval()
 
-    train, val, test = (open_canvas(f"factors@{part}", SIZE) for part in ("train", "val", "test"))
+    train, val, test = (
+        open_canvas(f"factors@{part}", SIZE) for part in (f"train:{images}", "val", "test")
+    )
     data = EvaluationData(train, val, test, SIZE)
     accuracy: dict[str, dict[str, float]] = {}
     for column, encoder in encoders.items():

@@ -10,7 +10,7 @@ from mast.augment import OPERATORS, PRESETS, Pipeline, center_views, draw_chosen
 from mast.core.run import plain
 from mast.data import open_canvas
 from mast.pretrain import PretrainConfig, draw_seed
-from mast.recipes import RECIPES
+from mast.recipes import FULL, RECIPES
 
 
 def show_operators(size: int = 224) -> Table:
@@ -38,20 +38,19 @@ def show_operators(size: int = 224) -> Table:
 def show_recipes() -> Table:
     """All recipes with what they train."""
     table = Table(title="recipes")
-    for column in ("recipe", "method", "views", "encoder", "size", "epochs", "batch", "summary"):
-        table.add_column(column)
+    for column in ("recipe", "views", "encoder", "px", "epochs"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("summary")
     for name, make in RECIPES.items():
         config = make()
-        summary = (make.__doc__ or "").partition("\n")[0]
+        summary = (FULL[name.removesuffix("_small")].__doc__ or "").partition("\n")[0]
         table.add_row(
             name,
-            config.method,
-            config.views + (", staged" if config.schedule.staged else ""),
+            config.views + (" staged" if config.schedule.staged else ""),
             config.encoder.name,
             str(config.size),
             str(config.epochs),
-            str(config.batch_size),
-            summary,
+            summary if name in FULL else "the same, small",
         )
     return table
 

@@ -48,7 +48,17 @@ def test_the_run_folder_says_what_happened(tiny: Configure) -> None:
     line = next(line for line in run.read_metrics() if "loss" in line)
     terms = sum(value for name, value in line.items() if name.startswith("term/"))
     assert terms == pytest.approx(line["loss"], rel=1e-5)
-    for name in ["mask_mean", "mask_zero", "mask_cosine", "uncertainty", "uncertainty_spread", "unmasked_distance", "embedding_std", "gem_mean", "gem_covariance"]:
+    for name in [
+        "mask_mean",
+        "mask_zero",
+        "mask_cosine",
+        "uncertainty",
+        "uncertainty_spread",
+        "unmasked_distance",
+        "embedding_std",
+        "gem_mean",
+        "gem_covariance",
+    ]:
         assert f"stat/{name}" in line
     assert (run.tensorboard).is_dir()
 
@@ -196,9 +206,7 @@ def test_a_damaged_checkpoint_is_named(tiny: Configure) -> None:
         ({"data": "nowhere"}, "no folder 'nowhere'"),
     ],
 )
-def test_what_cannot_run_is_refused(
-    tiny: Configure, changes: dict[str, Any], message: str
-) -> None:
+def test_what_cannot_run_is_refused(tiny: Configure, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         mast.pretrain(tiny(**changes))
 

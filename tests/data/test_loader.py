@@ -43,9 +43,7 @@ def alive():
     per_rank=st.integers(1, 4), world=st.integers(1, 4), extra=st.integers(0, 30),
     seed=st.integers(0, 2**31), epoch=st.integers(0, 5), drop_last=st.booleans(),
 )  # fmt: skip
-def test_ranks_together_see_what_one_would(
-    per_rank, world, extra, seed, epoch, drop_last
-):
+def test_ranks_together_see_what_one_would(per_rank, world, extra, seed, epoch, drop_last):
     size = per_rank * world
     canvases = numbered(size + extra)
     alone = indices(Loader(canvases, size, seed, drop_last=drop_last), epoch)

@@ -1,0 +1,163 @@
+"""VICReg's terms against the published formula, lightly's code, and what must not change them.
+
+Shapes: B batch, D embedding dimensions.
+"""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lightly.loss import VICRegLoss
+
+from mast.losses import covariance, invariance, variance
+
+SIZES = [(2, 7), (5, 12), (12, 12), (13, 12), (40, 6), (3, 1)]  # B < D, B = D, B > D, D = 1
+sizes = pytest.mark.parametrize(("batch", "dim"), SIZES)
+
+
+def embeddings(batch: int, dim: int, seed: int = 0, scale: float = 0.7) -> torch.Tensor:
+    """Correlated dimensions of unequal spread, some above the hinge and some below, off centre."""
+    generator = torch.Generator().manual_seed(seed)
+    x_BD = torch.randn(batch, dim, generator=generator, dtype=torch.float64)
+    mix_DD = torch.randn(dim, dim, generator=generator, dtype=torch.float64) / dim**0.5
+    return scale * (x_BD @ mix_DD + x_BD) + 3.0
+
+
+def published_variance(z_BD: torch.Tensor, eps: float = 1e-4) -> float:
+    """Eq. 1 and 2, one dimension at a time."""
+    n, d = z_BD.shape
+    total = 0.0
+    for j in range(d):
+        column = [z_BD[i, j].item() for i in range(n)]
+        mean = sum(column) / n
+        spread = sum((value - mean) ** 2 for value in column) / (n - 1)
+        total += max(0.0, 1.0 - (spread + eps) ** 0.5)
+    return total / d
+
+
+def published_covariance(z_BD: torch.Tensor) -> float:
+    """Eq. 3 and 4, with the whole D x D matrix."""
+    n, d = z_BD.shape
+    covariance_DD = torch.zeros(d, d, dtype=torch.float64)
+    for i in range(n):
+        centred_D = z_BD[i] - z_BD.sum(dim=0) / n
+        covariance_DD += torch.outer(centred_D, centred_D) / (n - 1)
+    return sum(covariance_DD[i, j].item() ** 2 for i in range(d) for j in range(d) if i != j) / d
+
+
+@sizes
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_terms_equal_the_published_formula(batch, dim, dtype):
+    first_BD, second_BD = embeddings(batch, dim, 1), embeddings(batch, dim, 2)
+    relative = 1e-12 if dtype == torch.float64 else 2e-5
+    # Off-diagonals are a difference of two sums of squares, hence the absolute part.
+    close = {"rel": relative, "abs": relative}
+    squares = [(a - b) ** 2 for a, b in zip(first_BD.ravel(), second_BD.ravel(), strict=True)]
+    distance = invariance(first_BD.to(dtype), second_BD.to(dtype)).item()
+    assert distance == pytest.approx(sum(squares).item() / (batch * dim), **close)
+    assert variance(first_BD.to(dtype)).item() == pytest.approx(
+        published_variance(first_BD), **close
+    )
+    assert covariance(first_BD.to(dtype)).item() == pytest.approx(
+        published_covariance(first_BD), **close
+    )
+
+
+def test_values_by_hand():
+    # Columns (0, 2) and (0, 4): variances 2 and 8, covariance 4, both above the hinge.
+    z_BD = torch.tensor([[0.0, 0.0], [2.0, 4.0]])
+    assert covariance(z_BD).item() == pytest.approx((4.0**2 + 4.0**2) / 2)
+    assert variance(z_BD).item() == 0.0
+    # Columns (0, 1) and constant: standard deviations sqrt(1/2 + 1e-4) and 0.01.
+    z_BD = torch.tensor([[0.0, 5.0], [1.0, 5.0]])
+    assert variance(z_BD).item() == pytest.approx(((1 - 0.5001**0.5) + 0.99) / 2)
+    assert invariance(z_BD, z_BD + torch.tensor([1.0, 3.0])).item() == pytest.approx(5.0)
+
+
+@sizes
+def test_total_equals_lightly(batch, dim):
+    # lightly, too, halves the variance over the views and sums the covariance.
+    first_BD, second_BD = embeddings(batch, dim, 3), embeddings(batch, dim, 4)
+    total = (
+        25.0 * invariance(first_BD, second_BD)
+        + 25.0 * (variance(first_BD) + variance(second_BD)) / 2
+        + covariance(first_BD)
+        + covariance(second_BD)
+    )
+    assert total.item() == pytest.approx(VICRegLoss()(first_BD, second_BD).item(), rel=1e-12)
+
+
+@pytest.mark.parametrize(("batch", "dim"), [(4, 6), (7, 3)])
+def test_gradients(batch, dim):
+    first_BD = embeddings(batch, dim, 5).requires_grad_()
+    second_BD = embeddings(batch, dim, 6).requires_grad_()
+    assert torch.autograd.gradcheck(invariance, (first_BD, second_BD))
+    assert torch.autograd.gradcheck(variance, (first_BD,))
+    assert torch.autograd.gradcheck(covariance, (first_BD,))
+
+
+def test_variance_pushes_collapsed_dimensions_apart():
+    # A constant embedding has a hinge of 0.99 and, at eps 1e-4, a finite gradient.
+    z_BD = torch.full((6, 3), 2.0, requires_grad=True)
+    value = variance(z_BD)
+    value.backward()
+    assert value.item() == pytest.approx(0.99)
+    assert torch.isfinite(z_BD.grad).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    batch=st.integers(2, 12),
+    dim=st.integers(1, 12),
+    seed=st.integers(0, 2**31),
+    shift=st.floats(-100, 100),
+)
+def test_what_does_not_change_the_terms(batch, dim, seed, shift):
+    z_BD, other_BD = embeddings(batch, dim, seed), embeddings(batch, dim, seed + 1)
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randperm(batch, generator=generator)
+    columns = torch.randperm(dim, generator=generator)
+    close = {"rel": 1e-8, "abs": 1e-8}
+    for term in (variance, covariance):
+        expected = pytest.approx(term(z_BD).item(), **close)
+        assert term(z_BD + shift * torch.arange(dim)).item() == expected
+        assert term(z_BD[rows]).item() == expected
+        assert term(z_BD[:, columns]).item() == expected
+        assert term(-z_BD).item() == expected
+    expected = pytest.approx(invariance(z_BD, other_BD).item(), **close)
+    assert invariance(other_BD, z_BD).item() == expected
+    assert invariance(z_BD + shift, other_BD + shift).item() == expected
+    assert invariance(z_BD[rows], other_BD[rows]).item() == expected
+    assert covariance(2 * z_BD).item() == pytest.approx(16 * covariance(z_BD).item(), **close)
+
+
+def test_precision_of_the_result():
+    z_BD = embeddings(8, 16)
+    for given_dtype, expected in (
+        (torch.bfloat16, torch.float32),
+        (torch.float16, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float64),
+    ):
+        x_BD = z_BD.to(given_dtype)
+        for value in (invariance(x_BD, x_BD), variance(x_BD), covariance(x_BD)):
+            assert value.dtype == expected
+        assert covariance(x_BD) == covariance(x_BD.to(expected))
+
+
+@pytest.mark.parametrize(("batch", "dim"), [(8, 16), (16, 8)])
+def test_autocast_does_not_round_the_statistics(batch, dim):
+    z_BD = embeddings(batch, dim).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = invariance(z_BD, 2 * z_BD), variance(z_BD), covariance(z_BD)
+    assert inside == (invariance(z_BD, 2 * z_BD), variance(z_BD), covariance(z_BD))
+
+
+def test_shapes_are_quoted():
+    with pytest.raises(ValueError, match=r"\(3, 4\) and \(3, 5\)"):
+        invariance(torch.zeros(3, 4), torch.zeros(3, 5))
+    for term in (variance, covariance):
+        with pytest.raises(ValueError, match=r"B >= 2, got \(1, 4\)"):
+            term(torch.zeros(1, 4))
+        with pytest.raises(ValueError, match=r"got \(4,\)"):
+            term(torch.zeros(4))

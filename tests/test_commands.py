@@ -1,0 +1,229 @@
+"""Every command through its command line and its function, on real files."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import timm
+import torch
+import torchvision
+import yaml
+from safetensors.torch import load_file
+from torch import nn
+
+import mast
+from mast.cli import COMMANDS, main
+from mast.core.errors import UserError
+from mast.models import Encoder, EncoderConfig, save_encoder
+from mast.recipes import FULL, RECIPES, read_config
+
+Configure = Callable[..., mast.PretrainConfig]
+
+
+@pytest.fixture
+def run(tiny: Configure) -> Path:
+    return mast.pretrain(tiny(epochs=1)).path
+
+
+# ------------------------------------------------------------------------------ pretrain
+
+
+def test_pretrain_by_command_equals_the_function(
+    tiny: Configure, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_function = mast.pretrain(tiny(out=str(tmp_path / "a")))
+    words = ["pretrain", "--recipe", "mast5_small", "--config", str(by_function.config)]
+    assert main([*words, "--out", str(tmp_path / "b")]) == 0
+    ours = (tmp_path / "a" / "encoder.safetensors").read_bytes()
+    assert (tmp_path / "b" / "encoder.safetensors").read_bytes() == ours
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("pretrian", "Did you mean 'pretrain'"),
+        ("pretrain --epoch 3", "Did you mean --epochs"),
+        ("pretrain --encoder.nam resnet18", "Did you mean --encoder.name"),
+        ("pretrain --recipe mast5_smal", "Did you mean 'mast5_small'"),
+        ("pretrain --objective.mode papr", "Did you mean 'paper'"),
+        ("pretrain --epochs many", "epochs"),
+        ("pretrain --recipe", "needs a value"),
+        ("pretrain --data no/such/folder --epochs 1", "no/such/folder"),
+        ("pretrain --config no-such.yaml", "no configuration file"),
+        ("evaluate no/such/run", "no encoder at no/such/run"),
+        ("evaluate --protocol knn", "Did you mean --protocols"),
+        ("embed", "required"),
+        ("export no/such/run", "no encoder"),
+        ("show recipies", "Did you mean 'recipes'"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main([command, "--help"])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    assert code == 0
+    assert f"usage: mast {command}" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------ recipes
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_survive_yaml(name: str, tmp_path: Path) -> None:
+    config = RECIPES[name]()
+    config.check()
+    assert config.recipe == name
+    file = tmp_path / "config.yaml"
+    from mast.core.run import plain  # noqa: PLC0415
+
+    file.write_text(yaml.safe_dump(plain(config)))
+    assert read_config(file) == config
+
+
+def test_imagenet_recipes_are_the_papers() -> None:
+    for name in FULL:
+        config = RECIPES[name]()
+        assert config.optimizer.lr * config.batch_size / 256 == 1.6
+        assert (config.epochs, config.batch_size, config.size) == (1000, 2048, 224)
+        assert (config.optimizer.name, config.optimizer.weight_decay) == ("lars", 1e-6)
+        assert config.encoder.name == "resnet50"
+        assert config.objective.projector.hidden == 8192
+        assert f"{name}_small" in RECIPES
+
+
+# ----------------------------------------------------------------------- evaluate, embed
+
+
+def test_evaluate_by_command(run: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["evaluate", str(run), "--data", str(photos), "--protocols", "knn", "linear"]
+    assert main(words) == 0
+    assert "class" in capsys.readouterr().out
+    files = sorted((run / "evaluations").glob("*.json"))
+    assert [file.name.split("-")[0] for file in files] == ["knn", "linear"]
+    stored = json.loads(files[0].read_text())
+    assert stored["sizes"] == {"train": 48, "val": 24, "test": 24}
+    # Classes differ by their colour channel, which even this encoder sees.
+    assert stored["targets"]["class"]["values"]["top1"] > 60.0
+
+
+def test_evaluate_the_ensemble_of_masked_embeddings(run: Path, photos: Path) -> None:
+    module, size = mast.transfer.load(run, "ensemble")
+    images_BCHW = torch.rand(2, 3, size, size)
+    assert module(images_BCHW).shape == (2, 5 * 24)
+    results = mast.evaluate(run, str(photos), ("knn",), representation="ensemble")
+    assert results[0].targets["class"].values["top1"] > 33.0
+
+
+def test_evaluate_names_missing_parts(run: Path, photos: Path) -> None:
+    with pytest.raises(UserError, match="no test and no train folder"):
+        mast.evaluate(run, str(photos / "train"))
+
+
+def test_embed_writes_both_kinds(run: Path, photos: Path, tmp_path: Path) -> None:
+    encoder = mast.load_encoder(run)
+    (npz,) = mast.embed(run, str(photos / "test"), tmp_path / "features.npz")
+    (parquet,) = mast.embed(run, str(photos / "test"), tmp_path / "features.parquet")
+    with np.load(npz) as arrays:
+        features_ND = arrays["features"]
+        assert features_ND.shape == (24, encoder.dim)
+        assert features_ND.dtype == np.float32
+        names = arrays["identifiers"].tolist()
+        labels = arrays["target_class"].tolist()
+    table = pyarrow.parquet.read_table(parquet)
+    assert table["identifier"].to_pylist() == names
+    assert table["target_class"].to_pylist() == labels
+    assert np.array_equal(np.array(table["features"].to_pylist(), np.float32), features_ND)
+    with pytest.raises(UserError, match=r"\.npz or \.parquet"):
+        mast.embed(run, str(photos / "test"), tmp_path / "features.csv")
+
+
+# -------------------------------------------------------------------------------- export
+
+
+def resnet18(tmp_path: Path, size: int) -> Encoder:
+    encoder = Encoder(EncoderConfig("resnet18"), size).eval()
+    with torch.no_grad():  # statistics other than those of the start
+        for module in encoder.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.running_mean.normal_(0.0, 0.1)
+                module.weight.uniform_(0.5, 1.5)
+    save_encoder(encoder, tmp_path / "encoder.safetensors")
+    return encoder
+
+
+@pytest.mark.parametrize("library", ["timm", "torchvision"])
+def test_exported_state_dicts_load_in_their_library(tmp_path: Path, library: str) -> None:
+    encoder = resnet18(tmp_path, size=96)
+    file = mast.export(tmp_path / "encoder.safetensors", library)
+    state = load_file(file)
+    images_BCHW = torch.rand(2, 3, 96, 96)
+    normalised = (images_BCHW - encoder.mean) / encoder.std
+    if library == "timm":
+        model = timm.create_model("resnet18", num_classes=0).eval()
+    else:
+        model = torchvision.models.resnet18().eval()
+        model.fc = nn.Identity()
+    model.load_state_dict(state)
+    with torch.no_grad():
+        assert torch.allclose(model(normalised), encoder(images_BCHW), atol=1e-5)
+
+
+def test_export_of_a_run_with_a_small_stem(run: Path) -> None:
+    file = mast.export(run, "timm")
+    assert file == run / "encoder-timm.safetensors"
+    with pytest.raises(UserError, match="torchvision has no model with the weights"):
+        mast.export(run, "torchvision")
+    with pytest.raises(UserError, match="Did you mean 'timm'"):
+        mast.export(run, "timn")
+
+
+# ---------------------------------------------------------------------------------- show
+
+
+def test_show(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "operators"]) == 0
+    assert "motion_blur" in capsys.readouterr().out
+    assert main(["show", "recipes"]) == 0
+    assert "vicreg5_staged" in capsys.readouterr().out
+    assert main(["show", "config", "--recipe", "mast15_small", "--seed", "7"]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert shown["views"] == "mast15"
+    assert shown["seed"] == 7
+    assert shown["objective"]["masked_weight"] > 0
+    out = tmp_path / "views.png"
+    words = ["show", "views", "--data", str(photos / "train"), "--recipe", "mast15_small"]
+    assert main([*words, "--out", str(out), "--images", "2"]) == 0
+    from PIL import Image  # noqa: PLC0415
+
+    with Image.open(out) as picture:
+        assert min(picture.size) > 300
+
+
+# ---------------------------------------------------------------------------------- demo
+
+
+def test_demo_measures_every_task_of_three_encoders(tmp_path: Path) -> None:
+    result = mast.demo(tmp_path / "demo", epochs=1, images=512)
+    assert list(result.accuracy) == [
+        "shape", "color", "orientation", "position", "texture", "sharpness",
+    ]  # fmt: skip
+    for row in result.accuracy.values():
+        assert list(row) == ["MAST-5", "VICReg-5", "untrained"]
+        assert all(0.0 < value <= 100.0 for value in row.values())
+    assert result.run.encoder.is_file()
+    assert list((result.run.path / "evaluations").glob("linear-*.json"))
