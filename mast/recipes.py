@@ -138,7 +138,7 @@ def _small(config: PretrainConfig) -> PretrainConfig:
         size=64,
         objective=replace(config.objective, projector=projector),
         encoder=EncoderConfig("resnet18"),
-        optimizer=OptimizerConfig("adamw", lr=1e-3, weight_decay=1e-4, gate_lr=0.001, warmup=10),
+        optimizer=OptimizerConfig("adamw", lr=3e-3, weight_decay=1e-4, gate_lr=0.001, warmup=10),
         epochs=100,
         batch_size=256,
     )

@@ -157,9 +157,17 @@ def load_encoder(path: str | Path) -> Encoder:
         raise UserError(f"{file} is not a readable safetensors file: {error}") from error
     if header is None:
         raise UserError(f"{file} was not written by `mast pretrain`: its header names no encoder")
-    described = json.loads(header)
-    encoder = Encoder(EncoderConfig(**described["encoder"]), described["size"])
-    encoder.model.load_state_dict(tensors)
+    try:
+        described = json.loads(header)
+        encoder = Encoder(EncoderConfig(**described["encoder"]), described["size"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{file}: its header describes no encoder of this version: {error}"
+        ) from error
+    try:
+        encoder.model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise UserError(f"{file} does not hold the weights that its header describes") from error
     return encoder.eval()
 
 

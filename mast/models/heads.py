@@ -98,8 +98,8 @@ class GaussianProjector(nn.Module):
         self.trunk = _trunk(features, config.hidden)
         self.mean_head = nn.Linear(config.hidden, config.dim, bias=False)
         self.covariance_head = nn.Linear(config.hidden, config.dim)
-        # Every dimension starts with covariance near 1, so that the first distances have the
-        # scale of VICReg's.
+        # Covariances start around 1 (1 +- 0.4 at any width), so that the first distances have
+        # the scale of VICReg's.
         nn.init.ones_(self.covariance_head.bias)
         if config.pool != "average":
             self.mean_pool = GeM()

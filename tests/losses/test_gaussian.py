@@ -169,7 +169,7 @@ def test_many_operators_do_not_underflow():
     active_BK = torch.ones(1, 60, dtype=torch.bool)
     value = joint_distance(squared_BD, mask_DK, active_BK)
     value.backward()
-    assert value.item() == pytest.approx(2.0)
+    assert value.item() == pytest.approx(2.0, rel=1e-3)  # float32 of exponents near 500
     # d/dm of sum w d / sum w = w_j (d_j - mean) 2 / m_jk, half the weight each.
     expected = torch.tensor([[-1.0], [1.0]]).expand(2, 60) / 0.01
     torch.testing.assert_close(mask_DK.grad, expected, rtol=1e-3, atol=0)

@@ -71,7 +71,7 @@ def test_terms_equal_the_published_formula(batch: int, dim: int) -> None:
     distance = published_invariance(a_BD, b_BD)
     hinges = [published_variance(z_BD) for z_BD in (a_BD, b_BD)]
     squares = [published_covariance(z_BD) for z_BD in (a_BD, b_BD)]
-    assert 0.0 < min(hinges)
+    assert min(hinges) > 0.0
     assert invariance(a_BD, b_BD).item() == pytest.approx(distance, rel=1e-12)
     assert variance(a_BD).item() == pytest.approx(hinges[0], rel=1e-12)
     assert covariance(a_BD).item() == pytest.approx(squares[0], rel=1e-11)

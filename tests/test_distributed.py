@@ -1,0 +1,187 @@
+"""Two processes equal one on the global batch: loss, every gradient, running statistics, records.
+
+Tolerance: the projectors pool and return float32 by design, so equality is up to float32
+rounding: the loss to 1e-5 of its size, a gradient to 2e-3 of the largest entry of its own tensor
+(BatchNorm over eight images amplifies rounding, and the smallest tensors are sums that cancel).
+"""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.multiprocessing import spawn
+from torch.nn.parallel import DistributedDataParallel
+
+from mast import pretrain
+from mast.augment import PRESETS, Pipeline, Record, Views
+from mast.augment.record import join
+from mast.methods import METHODS, Method
+from mast.models import Encoder, EncoderConfig, ProjectorConfig, synchronise_batchnorm
+
+PROCESSES, LOCAL, SIZE, STEPS = 2, 4, 32, 2
+OPERATORS = ("crop", "flip", "jitter")
+BEFORE = {"pool": "before"}
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "guarded before": ("mast", BEFORE, {"mode": "guarded"}),
+    "guarded after": ("mast", {"pool": "after"}, {"mode": "guarded"}),
+    "paper before": ("mast", {**BEFORE, "positivity": "paper"}, {"mode": "paper"}),
+    "paper after": ("mast", {"pool": "after", "positivity": "paper"}, {"mode": "paper"}),
+    "paper with normalised uncertainty": (
+        "mast",
+        BEFORE,
+        {"mode": "paper", "normalize_uncertainty": True},
+    ),
+    "standardize": (
+        "mast",
+        BEFORE,
+        {"standardize": True, "normalize_uncertainty": False, "kl_weight": 5.0},
+    ),
+    "without uncertainty": ("mast", BEFORE, {"uncertainty": False}),
+    "handcrafted": ("mast", {"pool": "average"}, {"masks": "handcrafted"}),
+    "vicreg": ("vicreg", {}, {}),
+}
+
+
+def build(case: str) -> Method:
+    """The method of a case with the same weights in every process."""
+    name, projector, options = CASES[case]
+    torch.manual_seed(0)
+    encoder = Encoder(
+        EncoderConfig(
+            "timm:resnet18",
+            {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]},
+            stem_stride=2,
+        ),
+        SIZE,
+    )
+    entry = METHODS[name]
+    config = entry.config(projector=ProjectorConfig(hidden=32, dim=24, **projector), **options)
+    return entry.method(config, encoder, OPERATORS, 0).train()  # type: ignore[arg-type]
+
+
+def global_views() -> Views:
+    """The global batch; samples differ in how many operators were applied to them."""
+    generator = torch.Generator().manual_seed(1)
+    count = PROCESSES * LOCAL
+    base = torch.rand(count, 3, SIZE, SIZE, generator=generator)
+    images = [0.7 * base + 0.3 * torch.rand(base.shape, generator=generator) for _ in range(2)]
+    records = [
+        Record(OPERATORS, torch.rand(count, len(OPERATORS), generator=generator) < 0.4, {})
+        for _ in range(2)
+    ]
+    return Views((images[0], images[1]), (records[0], records[1]))
+
+
+def part_of(views: Views, rank: int) -> Views:
+    """The samples of one process."""
+    mine = slice(rank * LOCAL, (rank + 1) * LOCAL)
+    (first, second), records = views.images, views.records
+    return Views((first[mine], second[mine]), (records[0][mine], records[1][mine]))
+
+
+def run(method: torch.nn.Module, plain: Method, views: Views) -> dict[str, Any]:
+    """Forward and backward `STEPS` times; loss and gradients of the last, buffers after it."""
+    for _ in range(STEPS):
+        plain.zero_grad(set_to_none=True)
+        output = method(views)
+        output["loss"].backward()
+    return {
+        "loss": output["loss"].detach(),
+        "gradients": {
+            name: parameter.grad
+            for name, parameter in plain.named_parameters()
+            if parameter.grad is not None
+        },
+        "buffers": dict(plain.named_buffers()),
+    }
+
+
+def work(rank: int, folder: str) -> None:
+    """One process: every case on its half of the batch."""
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=PROCESSES
+    )
+    views = part_of(global_views(), rank)
+    results = {}
+    for case in CASES:
+        plain = build(case)
+        synchronise_batchnorm(plain, torch.device("cpu"))
+        results[case] = run(DistributedDataParallel(plain), plain, views)
+    torch.save(results, Path(folder) / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Results of both processes."""
+    folder = tmp_path_factory.mktemp("gloo")
+    spawn(work, (str(folder),), nprocs=PROCESSES)
+    return [torch.load(folder / f"{rank}.pt") for rank in range(PROCESSES)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_equal_one_on_the_global_batch(
+    case: str, ranks: list[dict[str, Any]]
+) -> None:
+    plain = build(case)
+    expected = run(plain, plain, global_views())
+    results = [rank[case] for rank in ranks]
+    loss = torch.stack([result["loss"] for result in results]).mean()
+    torch.testing.assert_close(loss, expected["loss"], rtol=1e-5, atol=0.0)
+    for result in results:
+        assert result["gradients"].keys() == expected["gradients"].keys()
+        largest = max(gradient.abs().max() for gradient in expected["gradients"].values())
+        for name, gradient in expected["gradients"].items():
+            difference = (result["gradients"][name] - gradient).abs().max()
+            allowed = 2e-3 * gradient.abs().max() + 1e-5 * largest
+            assert difference <= allowed, f"{name}: {difference} of {gradient.abs().max()}"
+        for name, value in expected["buffers"].items():
+            torch.testing.assert_close(
+                result["buffers"][name],
+                value,
+                rtol=1e-4,
+                atol=1e-5,
+                msg=lambda text, name=name: f"{name}: {text}",
+            )
+
+
+def test_processes_end_with_the_same_gradients(ranks: list[dict[str, Any]]) -> None:
+    for case in CASES:
+        first, second = (rank[case]["gradients"] for rank in ranks)
+        assert all(torch.equal(first[name], second[name]) for name in first), case
+
+
+@pytest.mark.parametrize("preset", ["mast5", "vicreg"])
+def test_augmentation_sliced_by_process_equals_the_whole(preset: str) -> None:
+    config = pretrain.PretrainConfig(size=SIZE, views=preset, seed=3)
+    pipeline = Pipeline(PRESETS[preset], SIZE)
+    generator = torch.Generator().manual_seed(0)
+    count = PROCESSES * LOCAL
+    canvas = torch.randint(0, 256, (count, SIZE, SIZE, 3), dtype=torch.uint8, generator=generator)
+    aspect = 0.7 + torch.rand(count, generator=generator)
+
+    def draw(rank: int, processes: int) -> Views:
+        fabric: Any = SimpleNamespace(
+            world_size=processes, global_rank=rank, to_device=lambda tensors: tensors
+        )
+        local = count // processes
+        mine = slice(rank * local, (rank + 1) * local)
+        batch = SimpleNamespace(canvas_BHWC=canvas[mine], aspect_B=aspect[mine])
+        return pretrain._views(config, pipeline, batch, 7, 0, 10, fabric)
+
+    whole = draw(0, 1)
+    parts = [draw(rank, PROCESSES) for rank in range(PROCESSES)]
+    for view in range(2):
+        joined = join([part.records[view] for part in parts])
+        assert torch.equal(joined.applied_BK, whole.records[view].applied_BK)
+        for name, drawn in whole.records[view].parameters.items():
+            for key, values in drawn.items():
+                assert torch.equal(joined.parameters[name][key], values), (name, key)
+        pixels: Tensor = torch.cat([part.images[view] for part in parts])
+        torch.testing.assert_close(pixels, whole.images[view], rtol=0.0, atol=1e-6)
+    assert 0 < whole.active_BK.sum() < whole.active_BK.numel()

@@ -1,0 +1,71 @@
+"""What the documents show works: commands parse, Python runs, links and files exist."""
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mast
+from mast.cli import COMMANDS, main
+from mast.recipes import configure_from_arguments
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands() -> list[str]:
+    """Every `mast …` line in a bash block or in backquotes."""
+    found = []
+    for document in DOCUMENTS:
+        text = document.read_text()
+        for block in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL):
+            found += re.findall(r"(?:^|&& |mast\.cli )((?:mast |pretrain ).*)$", block, flags=re.M)
+        found += re.findall(r"`(mast [a-z]+ [^`]*)`", text)
+    return sorted({re.sub(r"^pretrain", "mast pretrain", " ".join(line.split())) for line in found})
+
+
+def test_the_documents_show_commands() -> None:
+    assert len(commands()) >= 8
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_parse(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = shlex.split(command)[1:]
+    assert words[0] in COMMANDS
+    if words[:1] == ["pretrain"]:
+        if words[-1] != "--config":
+            configure_from_arguments(words[1:])
+    elif words[:1] == ["show"] and words[1] != "views":
+        assert main(words) == 0
+    else:  # these need a trained encoder or minutes: their options must at least exist
+        with pytest.raises(SystemExit) as stop:
+            main([words[0], *(["views"] if words[0] == "show" else []), "--help"])
+        assert stop.value.code == 0
+        shown = capsys.readouterr().out
+        for option in re.findall(r"--[a-z_]+", command):
+            assert option in shown or option in ("--data", "--recipe")
+
+
+def test_python_of_the_readme_runs(
+    tiny: Callable[..., mast.PretrainConfig],
+    photos: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use, train = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    mast.pretrain(tiny(epochs=1, size=64, out="runs/flowers", encoder={"name": "resnet18"}))
+    names: dict[str, object] = {}
+    exec(use, names)
+    assert tuple(names["features"].shape) == (8, 512)  # type: ignore[attr-defined]
+    exec(train.split("run =")[0], names)
+    assert names["config"].encoder.name == "resnet34"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+        if not target.startswith("http"):
+            assert (document.parent / target).exists(), target
