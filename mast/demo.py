@@ -82,6 +82,7 @@ def demo(
             encoder=ENCODER,
             epochs=epochs,
             seed=seed,
+            score_every=epochs,
         )
         for column, recipe, name in (
             ("MAST-5", "mast5_small", "mast5"),
@@ -92,8 +93,9 @@ def demo(
     encoders = {column: load_encoder(run.path) for column, run in runs.items()}
     encoders["untrained"] = build_method(configs["MAST-5"]).encoder.eval()
 
+    # The first half of the training images is enough for the probes.
     train, val, test = (
-        open_canvas(f"factors@{part}", SIZE) for part in (f"train:{images}", "val", "test")
+        open_canvas(f"factors@{part}", SIZE) for part in (f"train:{images // 2}", "val", "test")
     )
     data = EvaluationData(train, val, test, SIZE)
     accuracy: dict[str, dict[str, float]] = {}

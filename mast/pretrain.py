@@ -299,7 +299,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
                     metrics |= plain_method.statistics()
                     metrics |= {"lr": share * config.optimizer.lr * config.batch_size / 256}
                     _log(run, fabric, step, step / steps_per_epoch, metrics, speed)
-                    display.update(step, _summary(metrics, speed))
+                    display.update(step, _summary(metrics), speed)
                     # The first twentieth of a run is still finding its scale.
                     if step > total_steps // 20:
                         for text in plain_method.warnings(metrics):
@@ -474,11 +474,11 @@ def _log(
     fabric.log_dict(record, step)
 
 
-def _summary(metrics: dict[str, float], speed: float) -> str:
-    """Loss, its terms and the speed, for the live line."""
+def _summary(metrics: dict[str, float]) -> str:
+    """The loss and its terms, for the live display."""
     terms: Iterator[str] = (
         f"{name.removeprefix('term/')} {value:.2f}"
         for name, value in metrics.items()
         if name.startswith("term/") and value != 0.0
     )
-    return f"loss {metrics['loss']:.2f}  {'  '.join(terms)}  {speed:.0f} images/s"
+    return f"loss {metrics['loss']:.2f}  {'  '.join(terms)}"

@@ -28,8 +28,10 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
         partial.replace(path)
-    except OSError as error:
+    except BaseException as error:
         partial.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise UserError(
             f"cannot write {path}: {error.strerror or error}. Free some space or choose another "
             "folder; what was there before is unharmed."
@@ -43,7 +45,13 @@ def write_json(path: Path, value: Any) -> None:
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """Write tensors, numbers and containers of them, atomically."""
-    write_atomically(path, lambda partial: torch.save(state, partial))
+
+    def write(partial: Path) -> None:
+        # Through a Python file: on a full disk torch's own writer raises no OSError.
+        with partial.open("wb") as file:
+            torch.save(state, file)
+
+    write_atomically(path, write)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

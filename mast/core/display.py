@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 Item = TypeVar("Item")
 
@@ -65,31 +66,39 @@ class TrainingDisplay:
         self.total = total
         self._progress = Progress(
             TextColumn("[bold]pretrain"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[text]}"),
-            TimeElapsedColumn(),
+            TextColumn("{task.fields[speed]}"),
             TextColumn("left"),
-            TimeRemainingColumn(compact=True),
-            console=console,
-            disable=not self.live,
+            TimeRemainingColumn(),
         )
-        self._task = self._progress.add_task("", total=total, completed=done, text="")
+        self._task = self._progress.add_task("", total=total, completed=done, speed="")
+        self._live = Live(self._progress, console=console, refresh_per_second=4)
         self._next_line = time.monotonic()
 
     @contextmanager
     def running(self) -> Iterator["TrainingDisplay"]:
         """Show the bar while the block runs."""
-        with self._progress:
+        if not self.live:
+            yield self
+            return
+        with self._live:
             yield self
 
-    def update(self, step: int, text: str) -> None:
-        """Move the bar; away from a terminal, print a line at most every 30 seconds."""
+    def update(self, step: int, terms: str, speed: float) -> None:
+        """Move the bar; away from a terminal, print a line at most every 30 seconds.
+
+        Args:
+            step: Steps that are done.
+            terms: The loss and its terms, on a line of their own below the bar.
+            speed: Images a second.
+        """
         if self.live:
-            self._progress.update(self._task, completed=step, text=text)
+            self._progress.update(self._task, completed=step, speed=f"{speed:.0f} images/s")
+            self._live.update(Group(self._progress, Text(terms, style="dim")))
         elif self.enabled and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + 30.0
-            self.say(f"step {step}/{self.total}  {text}")
+            self.say(f"step {step}/{self.total}  {terms}  {speed:.0f} images/s")
 
     def say(self, text: str, style: str | None = None) -> None:
         """Print a line above the bar."""

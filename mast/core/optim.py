@@ -81,10 +81,12 @@ def make_optimizer(
         An optimizer whose groups carry "peak_lr", for `set_learning_rate`.
 
     Raises:
-        UserError: A rate that is not positive.
+        UserError: A rate that is not positive, or a negative one of the gates.
     """
     if config.lr <= 0:
         raise UserError(f"optimizer.lr must be positive, got {config.lr}")
+    if config.gate_lr < 0:
+        raise UserError(f"optimizer.gate_lr must be 0 or more, got {config.gate_lr}")
     prepared = []
     for group in groups:
         is_weight, is_gate = group["name"] == "weights", group["name"] == "gates"

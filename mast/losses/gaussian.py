@@ -56,11 +56,7 @@ def masked_distance(
     weighted_BK = product(squared_BD, mask_DK.square())
     if covariance_BD is None:
         return weighted_BK / squared_BD.shape[1]
-    if covariance_BD.shape != squared_BD.shape:
-        raise ValueError(
-            f"expected a covariance of shape {tuple(squared_BD.shape)}, "
-            f"got {tuple(covariance_BD.shape)}"
-        )
+    _same_shape(covariance_BD, squared_BD)
     power_DK = mask_DK if covariance_mask == "m" else mask_DK.square()
     trace_BK = product(covariance_BD.to(squared_BD.dtype), power_DK)
     return 2.0 * weighted_BK / (trace_BK + eps)
@@ -121,18 +117,32 @@ def joint_distance(
     Returns:
         Scalar, the mean over samples; a sample without an active operator contributes 0.
 
+    Raises:
+        ValueError: Shapes that do not fit.
+
     Reference:
         Ours; equal to Eq. 2 and 4 (up to the scale of the mask) where one operator is active.
     """
+    (batch, dim), count = squared_BD.shape, mask_DK.shape[-1]
+    if mask_DK.shape != (dim, count) or active_BK.shape != (batch, count):
+        raise ValueError(
+            "expected squared differences (B, D), masks (D, K) and active operators (B, K); got "
+            f"{tuple(squared_BD.shape)}, {tuple(mask_DK.shape)} and {tuple(active_BK.shape)}"
+        )
     squared_BD = full(squared_BD)
     active_BK = active_BK.to(squared_BD.dtype)
-    log_weight_BD = product(2.0 * active_BK, (mask_DK.to(squared_BD.dtype) + eps).log().T)
-    # Subtracting the largest exponent changes nothing after normalisation, and prevents underflow.
+    log_mask_DK = (mask_DK.to(squared_BD.dtype) + eps).log()
+    # Subtracting the largest logarithm of a mask and then of a sample changes nothing after
+    # normalisation; the first keeps the sums over operators small and exact, the second
+    # prevents underflow.
+    log_mask_DK = log_mask_DK - log_mask_DK.amax(dim=0).detach()
+    log_weight_BD = product(2.0 * active_BK, log_mask_DK.T)
     weight_BD = (log_weight_BD - log_weight_BD.amax(dim=1, keepdim=True).detach()).exp()
     weighted_B = (weight_BD * squared_BD).sum(dim=1)
     if covariance_BD is None:
         distance_B = weighted_B / weight_BD.sum(dim=1)
     else:
+        _same_shape(covariance_BD, squared_BD)
         distance_B = 2.0 * weighted_B / (weight_BD * covariance_BD).sum(dim=1)
     return (distance_B * active_BK.amax(dim=1)).mean()
 
@@ -160,3 +170,11 @@ def symmetric_kl(
     first_BD, second_BD = full(first_covariance_BD), full(second_covariance_BD)
     numerator_BD = (first_BD - second_BD).square() + full(squared_BD) * (first_BD + second_BD)
     return 0.5 * torch.mean(numerator_BD / (first_BD * second_BD))
+
+
+def _same_shape(covariance_BD: Tensor, squared_BD: Tensor) -> None:
+    if covariance_BD.shape != squared_BD.shape:
+        raise ValueError(
+            f"expected a covariance of shape {tuple(squared_BD.shape)}, "
+            f"got {tuple(covariance_BD.shape)}"
+        )

@@ -148,6 +148,11 @@ class Mast(Method):
         self.operators = operators
         self.encoder = encoder
         self.projector = GaussianProjector(encoder.dim, config.projector)
+        if not config.uncertainty:
+            # Data-parallel training waits for the gradient of every parameter that asks for one.
+            self.projector.covariance_head.requires_grad_(False)
+            if config.projector.pool != "average":
+                self.projector.covariance_pool.requires_grad_(False)
         self.masks = Masks(
             config.projector.dim,
             len(operators),

@@ -186,7 +186,9 @@ def _resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
         return "torchvision", model
     architecture = model.split(".")[0]  # a timm name may carry a ".tag" of pretrained weights
     if not timm.is_model(architecture):
-        raise unknown("encoder", model, [*torchvision_names, *timm.list_models()]) from None
+        if library == "timm":
+            raise unknown("timm encoder", model, timm.list_models())
+        raise unknown("encoder", model, [*torchvision_names, *timm.list_models()])
     return "timm", model
 
 

@@ -58,7 +58,12 @@ class GeM(nn.Module):
     def forward(self, features_BLC: Tensor) -> Tensor:
         """Pool features (B, L, C) over locations to (B, C), in float32."""
         power = self.power.clamp(1.0, 10.0)
-        return features_BLC.float().clamp(min=self.eps).pow(power).mean(dim=1).pow(1.0 / power)
+        features_BLC = features_BLC.float().clamp(min=self.eps)
+        # The mean scales with its features: pooling them relative to the largest is the same, and
+        # their tenth power neither underflows (a dead channel: 1e-60) nor overflows.
+        largest_B1C = features_BLC.detach().amax(dim=1, keepdim=True)
+        pooled_BC = (features_BLC / largest_B1C).pow(power).mean(dim=1).pow(1.0 / power)
+        return pooled_BC * largest_B1C.squeeze(1)
 
 
 class MLPProjector(nn.Module):

@@ -2,12 +2,13 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from mast.core.collectives import global_sum, processes
 from mast.core.errors import UserError
 
 
-class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
+class SyncBatchNorm(_BatchNorm):
     """BatchNorm whose training statistics are those of the global batch.
 
     PyTorch's own `nn.SyncBatchNorm` has no CPU kernel; this one needs only differentiable
@@ -68,14 +69,14 @@ def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:
 
         converted: nn.Module = convert_sync_batchnorm(module)
         return converted
-    for child in module.modules():
-        if type(child) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
-            child.__class__ = SyncBatchNorm  # the same state, another forward
-        elif (
-            isinstance(child, nn.modules.batchnorm._BatchNorm) and type(child) is not SyncBatchNorm
-        ):
+    known = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, SyncBatchNorm)
+    norms = [child for child in module.modules() if isinstance(child, _BatchNorm)]
+    for norm in norms:
+        if type(norm) not in known:
             raise UserError(
-                f"{type(child).__name__} cannot be synchronised between CPU processes; "
+                f"{type(norm).__name__} cannot be synchronised between CPU processes; "
                 "train this encoder in one process, or on CUDA"
             )
+    for norm in norms:
+        norm.__class__ = SyncBatchNorm  # the same state, another forward
     return module

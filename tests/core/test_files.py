@@ -1,0 +1,233 @@
+"""Files that are whole or absent, the run folder, and errors that name the nearest choice."""
+
+import errno
+import os
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from mast.core.checkpoint import (
+    load_checkpoint,
+    save_checkpoint,
+    write_atomically,
+    write_json,
+    write_text,
+)
+from mast.core.errors import UserError, unknown
+from mast.core.run import RunFolder, flatten, plain
+
+
+def full_disk(partial: Path) -> None:
+    """Write half a file, then run out of space."""
+    partial.write_text("half")
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def programming_error(partial: Path) -> None:
+    partial.write_text("half")
+    raise KeyError("a bug")
+
+
+def interrupted(partial: Path) -> None:
+    partial.write_text("half")
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("write", "raised"),
+    [(full_disk, UserError), (programming_error, KeyError), (interrupted, KeyboardInterrupt)],
+)
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, write: Callable[[Path], None], raised: type[BaseException]
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(raised):
+        write_atomically(path, write)
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_full_disk_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="No space left on device.*unharmed"):
+        write_atomically(tmp_path / "file", full_disk)
+
+
+def test_a_checkpoint_on_a_full_disk(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    save_checkpoint(path, {"step": 1})
+    (tmp_path / "last.pt.partial").symlink_to("/dev/full")  # every write: no space left
+    with pytest.raises(UserError, match="No space left on device"):
+        save_checkpoint(path, {"weights": torch.zeros(100_000)})
+    assert load_checkpoint(path) == {"step": 1}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["last.pt"]
+
+
+def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(UserError, match="cannot write"):
+        write_text(tmp_path / "taken" / "file", "text")
+
+
+def test_a_write_replaces_the_file_and_makes_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "file.json"
+    write_json(path, {"a": 1})
+    write_json(path, {"a": 2})
+    assert path.read_text() == '{\n  "a": 2\n}\n'
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_json(path, float("nan"))
+
+
+class Attack:
+    """Unpickled carelessly, this creates a file."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (os.mkdir, (str(self.target),))
+
+
+@pytest.mark.parametrize("write", [torch.save, lambda value, path: path.write_bytes(value)])
+def test_a_checkpoint_never_executes_code(tmp_path: Path, write: Callable[..., None]) -> None:
+    target, path = tmp_path / "executed", tmp_path / "last.pt"
+    attack: Any = {"step": Attack(target)}
+    write(attack if write is torch.save else pickle.dumps(attack), path)
+    with pytest.raises(UserError, match="not a readable checkpoint"):
+        load_checkpoint(path)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_a_truncated_checkpoint_is_refused(tmp_path: Path, share: float) -> None:
+    path = tmp_path / "last.pt"
+    save_checkpoint(path, {"weights": torch.zeros(1000)})
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(UserError, match="not a readable checkpoint"):
+        load_checkpoint(path)
+
+
+def test_a_checkpoint_gives_back_what_was_saved(tmp_path: Path) -> None:
+    state = {"weights": torch.randn(3), "step": 4, "best": float("-inf"), "nested": {"a": [1, 2]}}
+    save_checkpoint(tmp_path / "last.pt", state)
+    loaded = load_checkpoint(tmp_path / "last.pt")
+    assert torch.equal(loaded.pop("weights"), state.pop("weights"))  # type: ignore[arg-type]
+    assert loaded == state
+
+
+CONFIG = {"size": 32, "device": "cpu", "data": {"spec": "photos", "cache": None}, "views": "mast5"}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    """A folder that was opened with CONFIG."""
+    folder = RunFolder(tmp_path / "run")
+    folder.open(CONFIG, ("device", "data.cache"))
+    return folder
+
+
+def test_open_writes_the_configuration(run: RunFolder) -> None:
+    assert yaml.safe_load(run.config.read_text()) == CONFIG
+    assert run.require() is run
+
+
+@pytest.mark.parametrize(
+    "change", [{}, {"device": "cuda"}, {"data": {"spec": "photos", "cache": "there"}}]
+)
+def test_open_continues_with_operational_changes(run: RunFolder, change: dict[str, Any]) -> None:
+    run.open({**CONFIG, **change}, ("device", "data.cache"))
+    assert yaml.safe_load(run.config.read_text()) == {**CONFIG, **change}
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [({"size": 64}, "size"), ({"data": {"spec": "x", "cache": None}}, r"data\.spec"), ({"new": 1}, "new")],
+)
+def test_open_refuses_another_configuration(
+    run: RunFolder, change: dict[str, Any], name: str
+) -> None:
+    before = run.config.read_text()
+    with pytest.raises(UserError, match=f"holds a run with {name}="):
+        run.open({**CONFIG, **change}, ("device", "data.cache"))
+    assert run.config.read_text() == before
+
+
+def test_an_operational_name_covers_no_longer_name(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.open({"output": 1}, ("out",))
+    with pytest.raises(UserError, match="output"):
+        folder.open({"output": 2}, ("out",))
+
+
+def test_open_refuses_a_folder_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(UserError, match="is not a run folder"):
+        RunFolder(tmp_path).open(CONFIG, ())
+    with pytest.raises(UserError, match="is not a run folder"):
+        RunFolder(tmp_path / "thesis.tex").open(CONFIG, ())
+    with pytest.raises(UserError, match=r"no config\.yaml"):
+        RunFolder(tmp_path).require()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_an_empty_folder_may_become_a_run(tmp_path: Path) -> None:
+    RunFolder(tmp_path).open(CONFIG, ())
+    assert RunFolder(tmp_path).config.is_file()
+
+
+def test_rewind_drops_what_came_later(run: RunFolder) -> None:
+    run.rewind_metrics(0)
+    assert run.read_metrics() == []
+    for step in (1, 2, 3):
+        run.append_metrics({"step": step, "loss": step / 2})
+    run.rewind_metrics(2)
+    assert [record["step"] for record in run.read_metrics()] == [1, 2]
+
+
+def test_a_half_written_last_line_is_ignored(run: RunFolder) -> None:
+    run.append_metrics({"step": 1})
+    with run.metrics.open("a") as file:
+        file.write('{"step": 2, "lo')
+    assert run.read_metrics() == [{"step": 1}]
+    run.rewind_metrics(1)
+    run.append_metrics({"step": 2})
+    assert run.read_metrics() == [{"step": 1}, {"step": 2}]
+
+
+@dataclass
+class Inner:
+    path: Path = Path("a/b")
+    pair: tuple[int, int] = (1, 2)
+
+
+@dataclass
+class Outer:
+    inner: Inner = field(default_factory=Inner)
+    options: dict[str, Any] = field(default_factory=dict)
+    name: str | None = None
+
+
+def test_plain_and_flatten() -> None:
+    tree = plain(Outer(options={"x": Path("c")}))
+    assert tree == {
+        "inner": {"path": "a/b", "pair": [1, 2]},
+        "options": {"x": "c"},
+        "name": None,
+    }
+    flat = {"inner.path": "a/b", "inner.pair": [1, 2], "options.x": "c", "name": None}
+    assert flatten(tree) == flat
+    assert flatten({"empty": {}}) == {"empty": {}}
+
+
+def test_unknown_names_the_nearest() -> None:
+    error = unknown("method", "vicregg", ("mast", "vicreg"))
+    assert isinstance(error, UserError)
+    assert str(error) == "unknown method 'vicregg'. Did you mean 'vicreg'? Choose from: mast, vicreg."
+    assert "Did you mean" not in str(unknown("method", "zzz", ("mast", "vicreg")))

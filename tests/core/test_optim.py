@@ -1,0 +1,125 @@
+"""The learning-rate schedule and what each parameter group is spared."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+from mast.core.optim import (
+    OptimizerConfig,
+    learning_rate,
+    make_optimizer,
+    set_learning_rate,
+    warmup_share,
+)
+
+SHARE = st.floats(0.0, 1.0)
+WARMUP = st.floats(0.0, 0.99)
+
+
+@given(SHARE, WARMUP, SHARE)
+def test_learning_rate_is_a_share(progress: float, warmup: float, final: float) -> None:
+    assert 0.0 <= learning_rate(progress, warmup, final) <= 1.0
+
+
+@given(st.floats(1e-3, 0.9), SHARE)
+def test_learning_rate_is_continuous_at_the_end_of_the_warmup(warmup: float, final: float) -> None:
+    assert learning_rate(warmup, warmup, final) == pytest.approx(1.0)
+    assert learning_rate(warmup * (1 - 1e-9), warmup, final) == pytest.approx(1.0, abs=1e-6)
+
+
+@given(WARMUP, SHARE)
+def test_learning_rate_ends_at_final(warmup: float, final: float) -> None:
+    assert learning_rate(1.0, warmup, final) == pytest.approx(final, abs=1e-12)
+
+
+@given(WARMUP, SHARE)
+def test_learning_rate_falls_after_the_warmup(warmup: float, final: float) -> None:
+    points = [warmup + (1.0 - warmup) * i / 20 for i in range(21)]
+    rates = [learning_rate(min(point, 1.0), warmup, final) for point in points]
+    assert all(now >= later - 1e-12 for now, later in zip(rates, rates[1:], strict=False))
+
+
+def test_learning_rate_by_hand() -> None:
+    assert learning_rate(0.05, 0.1, 0.001) == pytest.approx(0.5)
+    assert learning_rate(0.55, 0.1, 0.2) == pytest.approx(0.6)  # half way down the cosine
+
+
+@pytest.mark.parametrize("progress", [-0.01, 1.01, float("nan")])
+def test_learning_rate_refuses_progress_outside_the_run(progress: float) -> None:
+    with pytest.raises(ValueError, match=r"in \[0, 1\]"):
+        learning_rate(progress, 0.1, 0.0)
+
+
+@pytest.mark.parametrize(("epochs", "share"), [(1000, 0.01), (200, 0.05), (100, 0.05), (1, 0.05)])
+def test_warmup_is_ten_epochs_or_a_twentieth(epochs: int, share: float) -> None:
+    assert warmup_share(OptimizerConfig(warmup=10.0), epochs) == pytest.approx(share)
+
+
+def one_step(config: OptimizerConfig, batch_size: int = 128) -> dict[str, tuple[Tensor, Tensor]]:
+    """Parameters before and after a step with the gradient 1, 2, 3, … in every group."""
+    shapes = {"weights": (2, 3), "vectors": (3,), "gates": (2, 2)}
+    torch.manual_seed(0)
+    parameters = {name: nn.Parameter(torch.randn(shape)) for name, shape in shapes.items()}
+    before = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    groups = [{"name": name, "params": [value]} for name, value in parameters.items()]
+    optimizer = make_optimizer(groups, config, batch_size)
+    for parameter in parameters.values():
+        parameter.grad = gradient(parameter)
+    optimizer.step()
+    return {name: (before[name], parameters[name].detach()) for name in shapes}
+
+
+def gradient(like: Tensor) -> Tensor:
+    return torch.arange(1.0, like.numel() + 1).view(like.shape)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_lars_step_by_hand(weight_decay: float) -> None:
+    config = OptimizerConfig(
+        "lars", lr=0.4, weight_decay=weight_decay, trust=0.02, gate_lr=0.05, momentum=0.9
+    )
+    moved = one_step(config, batch_size=128)
+    rate = 0.4 * 128 / 256
+    before, after = moved["weights"]
+    grad = gradient(before)
+    trust = 0.02 * before.norm() / (grad.norm() + weight_decay * before.norm())
+    torch.testing.assert_close(after, before - rate * trust * (grad + weight_decay * before))
+    before, after = moved["vectors"]
+    torch.testing.assert_close(after, before - rate * gradient(before))
+    before, after = moved["gates"]
+    torch.testing.assert_close(after, before - 0.05 * gradient(before))
+
+
+def test_adamw_decays_weights_only() -> None:
+    config = OptimizerConfig("adamw", lr=0.4, weight_decay=0.5, gate_lr=0.05)
+    moved, plain = one_step(config), one_step(OptimizerConfig("adamw", 0.4, 0.0, gate_lr=0.05))
+    for name in ("vectors", "gates"):
+        assert torch.equal(moved[name][1], plain[name][1])
+    before, after = moved["weights"]
+    torch.testing.assert_close(after, plain["weights"][1] - 0.2 * 0.5 * before)
+
+
+@pytest.mark.parametrize("name", ["lars", "adamw"])
+def test_rates_follow_the_share_of_their_own_peak(name: str) -> None:
+    layer = nn.Linear(2, 2)
+    groups = [
+        {"name": "weights", "params": [layer.weight]},
+        {"name": "gates", "params": [layer.bias]},
+    ]
+    optimizer = make_optimizer(groups, OptimizerConfig(name, lr=0.2, gate_lr=0.01), 512)  # type: ignore[arg-type]
+    set_learning_rate(optimizer, 0.5)
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.2, 0.005])
+
+
+@pytest.mark.parametrize("lr", [0.0, -0.1])
+def test_a_rate_must_be_positive(lr: float) -> None:
+    with pytest.raises(UserError, match=r"optimizer\.lr must be positive"):
+        make_optimizer([], OptimizerConfig(lr=lr), 256)
+
+
+def test_the_rate_of_the_gates_must_not_be_negative() -> None:
+    with pytest.raises(UserError, match=r"optimizer\.gate_lr"):
+        make_optimizer([], OptimizerConfig(gate_lr=-0.1), 256)
