@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LISTED = 24  # more choices than this are counted, not listed
+
 
 class UserError(ValueError):
     """What the user asked for cannot be done; the message says what to do instead.
@@ -26,4 +28,7 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
     names = list(choices)
     close = get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    return UserError(f"unknown {kind} {name!r}.{hint} Choose from: {', '.join(names)}.")
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return UserError(
+        f"unknown {kind} {name!r}.{hint} Choose from: {', '.join(names[:LISTED])}{more}."
+    )

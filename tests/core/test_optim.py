@@ -1,5 +1,7 @@
 """The learning-rate schedule and what each parameter group is spared."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given
@@ -39,7 +41,7 @@ def test_learning_rate_ends_at_final(warmup: float, final: float) -> None:
 def test_learning_rate_falls_after_the_warmup(warmup: float, final: float) -> None:
     points = [warmup + (1.0 - warmup) * i / 20 for i in range(21)]
     rates = [learning_rate(min(point, 1.0), warmup, final) for point in points]
-    assert all(now >= later - 1e-12 for now, later in zip(rates, rates[1:], strict=False))
+    assert all(now >= later - 1e-12 for now, later in pairwise(rates))
 
 
 def test_learning_rate_by_hand() -> None:

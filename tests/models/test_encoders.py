@@ -157,7 +157,7 @@ def test_unknown_name_gives_the_nearest(name, message):
 
 
 def test_unknown_option_is_named():
-    with pytest.raises(UserError, match="encoder 'resnet18'.*widht"):
+    with pytest.raises(UserError, match=r"encoder 'resnet18'.*widht"):
         Encoder(EncoderConfig("resnet18", {"widht": 3}), 32)
 
 
@@ -204,7 +204,7 @@ def test_damaged_files_are_user_errors(tmp_path):
 
 
 def test_foreign_files_are_user_errors(tmp_path):
-    with pytest.raises(UserError, match="no encoder at .*encoder.safetensors"):
+    with pytest.raises(UserError, match=r"no encoder at .*encoder\.safetensors"):
         load_encoder(tmp_path)
     file = tmp_path / "encoder.safetensors"
     save_file({"weight": torch.zeros(2)}, file)

@@ -4,8 +4,8 @@ Legend: B samples, L locations, C features.
 """
 
 import pytest
-import timm
 import torch
+from timm.layers.norm_act import BatchNormAct2d
 from torch import nn
 
 from mast.core.errors import UserError
@@ -49,7 +49,7 @@ def test_a_name_of_the_other_library_is_not_offered() -> None:
 
 
 def test_a_refused_conversion_changes_nothing() -> None:
-    model = nn.Sequential(nn.BatchNorm2d(4), timm.layers.BatchNormAct2d(4))
+    model = nn.Sequential(nn.BatchNorm2d(4), BatchNormAct2d(4))
     with pytest.raises(UserError, match="BatchNormAct2d cannot be synchronised"):
         synchronise_batchnorm(model, torch.device("cpu"))
     assert type(model[0]) is nn.BatchNorm2d

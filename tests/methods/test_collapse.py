@@ -1,0 +1,132 @@
+"""The collapses of Eq. 7: `paper` shows them, `guarded` does not, and warnings name each."""
+
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from mast.augment import Record, Views
+from mast.core.optim import OptimizerConfig, make_optimizer
+from mast.methods import Mast, MastConfig, VICReg, VICRegConfig
+from mast.models import EncoderConfig, ProjectorConfig
+from mast.models.encoders import Encoder, Encoding
+
+OPERATORS = ("crop", "flip", "jitter")
+FEATURES, BATCH, STEPS = 18, 64, 300
+HEALTHY = {
+    "stat/mask_mean": 0.4,
+    "stat/mask_cosine": 0.3,
+    "stat/uncertainty": 1.0,
+    "stat/embedding_std": 0.9,
+}
+COLLAPSES = {
+    "masks died": {"stat/mask_mean": 0.001},
+    "uncertainty exploded": {"stat/uncertainty": 290.0},
+    "masks hide": {"stat/mask_cosine": 0.95},
+    "variance collapse": {"stat/embedding_std": 0.1},
+}
+
+
+class Given(Encoder):
+    """An encoder that takes features for images."""
+
+    def __init__(self) -> None:
+        torch.nn.Module.__init__(self)
+        self.config, self.dim = EncoderConfig(), FEATURES
+
+    def encode(self, images_BCHW: Tensor) -> Encoding:
+        """The features themselves."""
+        return Encoding(images_BCHW, images_BCHW[:, None])
+
+
+def build(mode: Literal["paper", "guarded"], **options: Any) -> Mast:
+    """MAST over given features."""
+    torch.manual_seed(0)
+    positivity: Literal["paper", "relu"] = "paper" if mode == "paper" else "relu"
+    sizes = ProjectorConfig(hidden=32, dim=24, pool="average", positivity=positivity)
+    return Mast(MastConfig(mode=mode, projector=sizes, **options), Given(), OPERATORS)
+
+
+def views(generator: torch.Generator) -> Views:
+    """Features in thirds; the one operator of a sample disturbs one third of them."""
+    chosen_B = torch.randint(0, 3, (BATCH,), generator=generator)
+    disturbed_BC = torch.arange(FEATURES) // (FEATURES // 3) == chosen_B[:, None]
+    base_BC = torch.randn(BATCH, FEATURES, generator=generator)
+    noise_BC = 0.1 + disturbed_BC.float()
+    first, second = (
+        base_BC + noise_BC * torch.randn(base_BC.shape, generator=generator) for _ in range(2)
+    )
+    record = Record(OPERATORS, torch.nn.functional.one_hot(chosen_B, 3).bool(), {})
+    return Views((first, second), (record, record))
+
+
+def train(method: Mast) -> list[dict[str, float]]:
+    """Metrics of the first and of the last step."""
+    config = OptimizerConfig("adamw", lr=0.02, gate_lr=0.01, weight_decay=0.0)
+    optimizer = make_optimizer(method.parameter_groups(), config, 256)
+    generator = torch.Generator().manual_seed(0)
+    ends = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        output = method(views(generator))
+        if step in (0, STEPS - 1):
+            ends.append(
+                {name: value.item() for name, value in output.items()} | method.statistics()
+            )
+        output["loss"].backward()
+        optimizer.step()
+    return ends
+
+
+def test_paper_mode_collapses_as_documented() -> None:
+    method = build("paper")
+    start, end = train(method)
+    assert start["stat/mask_mean"] > 0.3
+    assert end["stat/mask_mean"] < 0.02
+    assert end["stat/uncertainty"] > 3.0 * start["stat/uncertainty"]
+    assert any(text.startswith("masks died") for text in method.warnings(end))
+
+
+def test_guarded_mode_keeps_masks_and_uncertainty() -> None:
+    """The masks keep their scale; they do concentrate on ever fewer dimensions (see the share)."""
+    method = build("guarded")
+    start, end = train(method)
+    torch.testing.assert_close(method.masks().square().mean(dim=0), torch.ones(len(OPERATORS)))
+    assert end["stat/mask_mean"] > 0.1
+    assert end["stat/mask_active_share"] > 1.5 / 24  # more than a single dimension each
+    assert end["stat/uncertainty"] == pytest.approx(start["stat/uncertainty"], rel=1.0)
+    assert end["stat/embedding_std"] > 0.5
+    assert list(method.warnings(end)) == []
+
+
+def named(method: Mast | VICReg, metrics: dict[str, float]) -> list[str]:
+    return [text.split(":")[0] for text in method.warnings(metrics)]
+
+
+@pytest.mark.parametrize("cause", COLLAPSES)
+def test_a_collapse_is_named(cause: str) -> None:
+    method = build("paper")
+    assert named(method, {**HEALTHY, **COLLAPSES[cause]}) == [cause]
+
+
+def test_silent_on_healthy_and_on_missing_metrics() -> None:
+    assert named(build("paper"), HEALTHY) == []
+    assert named(build("guarded"), {}) == []
+
+
+def test_all_collapses_are_named_together() -> None:
+    everything = {name: value for part in COLLAPSES.values() for name, value in part.items()}
+    assert named(build("paper"), everything) == list(COLLAPSES)
+
+
+def test_fixed_masks_and_absent_uncertainty_do_not_collapse() -> None:
+    everything = {name: value for part in COLLAPSES.values() for name, value in part.items()}
+    method = build("paper", masks="none", uncertainty=False)
+    assert named(method, everything) == ["variance collapse"]
+
+
+def test_vicreg_names_the_variance_collapse() -> None:
+    method = VICReg(VICRegConfig(projector=ProjectorConfig(16, 8)), Given(), OPERATORS)
+    assert named(method, HEALTHY) == []
+    assert named(method, {"stat/embedding_std": 0.1}) == ["variance collapse"]

@@ -1,0 +1,124 @@
+"""MAST's loss, term by term, against plain float64 evaluations of what its modes promise.
+
+Shapes: B batch, D embedding dimensions, K operators.
+"""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mast.augment import Record, Views
+from mast.methods import Mast, MastConfig
+from mast.models import Encoder, EncoderConfig, ProjectorConfig
+
+B, D, SIZE = 8, 24, 32
+OPERATORS = ("crop", "flip", "jitter")
+TINY = EncoderConfig(
+    "timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]}, stem_stride=2
+)
+
+
+def build(**options: Any) -> Mast:
+    """In training mode, so that each view is normalised by its own batch."""
+    torch.manual_seed(0)
+    projector = ProjectorConfig(hidden=32, dim=D, pool="before")
+    config = MastConfig(projector=projector, **options)
+    return Mast(config, Encoder(TINY, SIZE), OPERATORS)
+
+
+def views(seed: int = 0) -> Views:
+    """Two related views; sample 0 has no operator, sample 1 all."""
+    generator = torch.Generator().manual_seed(seed)
+    base = torch.rand(B, 3, SIZE, SIZE, generator=generator)
+    images = [0.7 * base + 0.3 * torch.rand(base.shape, generator=generator) for _ in range(2)]
+    applied = [torch.rand(B, len(OPERATORS), generator=generator) < 0.4 for _ in range(2)]
+    for applied_BK in applied:
+        applied_BK[0], applied_BK[1] = False, True
+    records = [Record(OPERATORS, applied_BK, {}) for applied_BK in applied]
+    return Views((images[0], images[1]), (records[0], records[1]))
+
+
+def vicreg_terms(first_BD: Tensor, second_BD: Tensor) -> dict[str, float]:
+    """Variance and covariance of both views, float64, with the D x D matrix."""
+    spread = cross = 0.0
+    for z_BD in (first_BD, second_BD):
+        covariance_DD = torch.cov(z_BD.T)
+        spread += (1 - (covariance_DD.diagonal() + 1e-4).sqrt()).clamp(min=0).mean().item() / 2
+        cross += (covariance_DD - covariance_DD.diagonal().diag()).square().sum().item() / D
+    return {"variance": 25 * spread, "covariance": cross}
+
+
+@torch.no_grad()
+def test_paper_mode_is_eq_7() -> None:
+    method = build(mode="paper")
+    batch = views()
+    (first_BD, first_cov_BD), (second_BD, second_cov_BD) = (
+        [x.double() for x in method.projector(method.encoder.encode(images))]
+        for images in batch.images
+    )
+    masks_DK = method.masks.logits_DK.double().clamp(min=0)
+    squared_BD = (first_BD - second_BD).square()
+    count = len(OPERATORS)
+    masked = kl = 0.0
+    for i in range(B):
+        for k in range(count):
+            if batch.records[0].applied_BK[i, k] or batch.records[1].applied_BK[i, k]:
+                m_D = masks_DK[:, k]
+                trace = ((first_cov_BD[i] + second_cov_BD[i]) * m_D).sum()
+                masked += (2 * (squared_BD[i] * m_D**2).sum() / trace).item() / (B * count)
+        s_D, t_D = first_cov_BD[i], second_cov_BD[i]
+        # Both directions of Eq. 5, with the constant that Eq. 6 drops.
+        forward = (t_D / s_D).log() + (s_D + squared_BD[i]) / t_D - 1
+        backward = (s_D / t_D).log() + (t_D + squared_BD[i]) / s_D - 1
+        kl += (forward + backward).mean().item() / 2 / B
+    expected = vicreg_terms(first_BD, second_BD)
+    expected |= {"masked": 25 * masked, "kl": 25 * kl, "plain": 0.0}
+    expected["sparsity"] = 600 * masks_DK.mean().item()
+    output = method(batch)
+    for name, value in expected.items():
+        assert output[f"term/{name}"].item() == pytest.approx(value, rel=1e-4), name
+    assert output["loss"].item() == pytest.approx(sum(expected.values()), rel=1e-4)
+
+
+@torch.no_grad()
+def test_guarded_mode_is_its_formula() -> None:
+    method = build()
+    batch = views()
+    (first_BD, first_cov_BD), (second_BD, second_cov_BD) = (
+        [x.double() for x in method.projector(method.encoder.encode(images))]
+        for images in batch.images
+    )
+    total_BD = (first_cov_BD + second_cov_BD) / ((first_cov_BD + second_cov_BD) / 2).mean()
+    squared_BD = (first_BD - second_BD).square()
+    masks_DK = method.masks.logits_DK.double().clamp(min=0)
+    masks_DK = masks_DK / masks_DK.square().mean(dim=0).sqrt()
+    masked = 0.0
+    for i, active_K in enumerate(batch.active_BK):
+        if active_K.any():
+            weight_D = masks_DK[:, active_K].square().prod(dim=1)
+            distance = 2 * (weight_D * squared_BD[i]).sum() / (weight_D * total_BD[i]).sum()
+            masked += distance.item() / B
+    expected = vicreg_terms(first_BD, second_BD)
+    expected |= {"masked": 10 * masked, "plain": 5 * squared_BD.mean().item()}
+    expected |= {"kl": 0.0, "sparsity": 0.0}
+    output = method(batch)
+    for name, value in expected.items():
+        assert output[f"term/{name}"].item() == pytest.approx(value, rel=1e-4), name
+    assert output["loss"].item() == pytest.approx(sum(expected.values()), rel=1e-4)
+
+
+@torch.no_grad()
+def test_no_masks_is_one_term_for_every_pair() -> None:
+    # Table 6, "uncertainty only": 25 * 2 |difference|^2 / (tr + tr'), whatever was applied.
+    method = build(masks="none")
+    batch = views()
+    (first_BD, first_cov_BD), (second_BD, second_cov_BD) = (
+        method.projector(method.encoder.encode(images)) for images in batch.images
+    )
+    total_BD = (first_cov_BD + second_cov_BD) / ((first_cov_BD + second_cov_BD) / 2).mean()
+    expected_B = 2 * (first_BD - second_BD).square().sum(1) / total_BD.sum(1)
+    assert method(batch)["term/masked"].item() == pytest.approx(
+        10 * expected_B.mean().item(), rel=1e-4
+    )

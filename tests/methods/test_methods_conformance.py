@@ -1,0 +1,215 @@
+"""Every method, in every variant, keeps the contract of `Method`."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mast.augment import Record, Views
+from mast.core.checkpoint import load_checkpoint, save_checkpoint
+from mast.core.optim import OptimizerConfig, make_optimizer
+from mast.methods import METHODS, MaskedEnsemble, Mast, MastConfig, Method, VICReg
+from mast.methods.mast import MODES
+from mast.models import Encoder, EncoderConfig, ProjectorConfig
+
+OPERATORS = ("crop", "flip", "jitter")
+BATCH, SIZE, DIM = 8, 32, 24
+VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "guarded": ("mast", {}, {}),
+    "paper": ("mast", {"positivity": "paper"}, {"mode": "paper"}),
+    "no uncertainty": ("mast", {}, {"uncertainty": False}),
+    "no uncertainty, after": ("mast", {"pool": "after"}, {"uncertainty": False}),
+    "no uncertainty, sum": ("mast", {}, {"uncertainty": False, "composition": "sum"}),
+    "handcrafted": ("mast", {}, {"masks": "handcrafted"}),
+    "no masks": ("mast", {}, {"masks": "none"}),
+    "sum": ("mast", {}, {"composition": "sum"}),
+    "product": ("mast", {}, {"mode": "paper", "composition": "product"}),
+    "standardize": ("mast", {}, {"standardize": True}),
+    "count all": ("mast", {}, {"composition": "sum", "count": "all"}),
+    "m2": ("mast", {}, {"composition": "sum", "covariance_mask": "m2"}),
+    "mean masks": ("mast", {}, {"normalize_masks": "mean", "sparsity_weight": 1.0}),
+    "after": ("mast", {"pool": "after"}, {"kl_weight": 1.0}),
+    "average": ("mast", {"pool": "average", "positivity": "softplus"}, {}),
+    "vicreg": ("vicreg", {}, {}),
+}
+OPTIMIZERS = {
+    "lars": OptimizerConfig("lars", lr=0.3, weight_decay=1e-4, trust=0.02),
+    "adamw": OptimizerConfig("adamw", lr=0.01, weight_decay=1e-2),
+}
+
+
+def build(variant: str, seed: int = 0) -> Method:
+    """A variant over a tiny encoder, in training mode."""
+    name, projector, options = VARIANTS[variant]
+    torch.manual_seed(seed)
+    encoder = Encoder(
+        EncoderConfig(
+            "timm:resnet18",
+            {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]},
+            stem_stride=2,
+        ),
+        SIZE,
+    )
+    sizes = ProjectorConfig(**{"hidden": 32, "dim": DIM, "pool": "before", **projector})
+    entry = METHODS[name]
+    return entry.method(entry.config(projector=sizes, **options), encoder, OPERATORS, seed).train()  # type: ignore[arg-type]
+
+
+def make_views(seed: int) -> Views:
+    """Two similar views; operators differ from sample to sample, one sample has none."""
+    generator = torch.Generator().manual_seed(seed)
+    base = torch.rand(BATCH, 3, SIZE, SIZE, generator=generator)
+    first, second = (
+        0.8 * base + 0.2 * torch.rand(base.shape, generator=generator) for _ in range(2)
+    )
+    records = []
+    for _ in range(2):
+        applied_BK = torch.rand(BATCH, len(OPERATORS), generator=generator) < 0.5
+        applied_BK[0] = False
+        records.append(Record(OPERATORS, applied_BK, {}))
+    return Views((first, second), (records[0], records[1]))
+
+
+def step(method: Method, optimizer: torch.optim.Optimizer, seed: int) -> dict[str, Tensor]:
+    optimizer.zero_grad(set_to_none=True)
+    output = method(make_views(seed))
+    output["loss"].backward()
+    optimizer.step()
+    return output
+
+
+def optimizer_of(method: Method, name: str) -> torch.optim.Optimizer:
+    return make_optimizer(method.parameter_groups(), OPTIMIZERS[name], BATCH)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("optimizer_name", OPTIMIZERS)
+def test_steps_and_resumes(variant: str, optimizer_name: str, tmp_path: Path) -> None:
+    method = build(variant)
+    optimizer = optimizer_of(method, optimizer_name)
+    for seed in range(2):
+        output = step(method, optimizer, seed)
+        assert all(torch.isfinite(value) for value in output.values()), output
+        terms = [value for name, value in output.items() if name.startswith("term/")]
+        torch.testing.assert_close(sum(terms), output["loss"].detach(), rtol=1e-6, atol=1e-6)
+        extra = {name for name in output if not name.startswith(("term/", "stat/"))}
+        assert extra == {"loss"}
+        assert not any(value.requires_grad for name, value in output.items() if name != "loss")
+        for name, parameter in method.named_parameters():
+            assert (parameter.grad is not None) == parameter.requires_grad, name
+            assert torch.isfinite(parameter).all(), name
+    save_checkpoint(
+        tmp_path / "last.pt", {"method": method.state_dict(), "optimizer": optimizer.state_dict()}
+    )
+    state = load_checkpoint(tmp_path / "last.pt")
+    resumed = build(variant, seed=5)
+    resumed.load_state_dict(state["method"])
+    resumed_optimizer = optimizer_of(resumed, optimizer_name)
+    resumed_optimizer.load_state_dict(state["optimizer"])
+    expected, found = step(method, optimizer, 2), step(resumed, resumed_optimizer, 2)
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(value, found[name]) for name, value in expected.items())
+    assert all(
+        torch.equal(value, resumed.state_dict()[name])
+        for name, value in method.state_dict().items()
+    )
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gradient_reaches_what_the_loss_depends_on(variant: str) -> None:
+    method = build(variant)
+    method(make_views(0))["loss"].backward()
+    moved = {
+        name
+        for name, parameter in method.named_parameters()
+        if parameter.grad is not None and parameter.grad.abs().max() > 0
+    }
+    name, _, options = VARIANTS[variant]
+    wanted = {"encoder.model.conv1.weight", "projector.trunk.0.weight"}
+    if name == "vicreg":
+        wanted.add("projector.head.weight")
+    else:
+        wanted.add("projector.mean_head.weight")
+        uncertain = options.get("uncertainty", True)
+        assert ("projector.covariance_head.bias" in moved) == uncertain
+        assert ("masks.logits_DK" in moved) == ("masks" not in options)
+    assert wanted <= moved
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_parameter_groups(variant: str) -> None:
+    method = build(variant)
+    names = {id(parameter): name for name, parameter in method.named_parameters()}
+    groups = {
+        group["name"]: [names[id(parameter)] for parameter in group["params"]]
+        for group in method.parameter_groups()
+    }
+    grouped = [name for members in groups.values() for name in members]
+    assert sorted(grouped) == sorted(names.values())
+    assert set(groups.get("gates", [])) == {
+        name for name in names.values() if name.startswith("masks.") or name.endswith(".power")
+    }
+    parameters = dict(method.named_parameters())
+    assert all(parameters[name].ndim == 1 for name in groups["vectors"])
+    assert all(parameters[name].ndim >= 2 for name in groups["weights"])
+
+
+@pytest.mark.parametrize("mode", ["guarded", "paper"])
+def test_resolved_takes_the_mode(mode: Any) -> None:
+    assert MastConfig(mode=mode).resolved() == MODES[mode]
+
+
+def test_resolved_prefers_what_is_given() -> None:
+    guarded = MastConfig(
+        plain_weight=0.0, normalize_uncertainty=False, composition="sum", kl_weight=3.0
+    ).resolved()
+    assert (guarded.plain_weight, guarded.normalize_uncertainty) == (0.0, False)
+    assert (guarded.composition, guarded.kl_weight) == ("sum", 3.0)
+    assert guarded.masked_weight == MODES["guarded"].masked_weight
+    assert MODES["guarded"].plain_weight == 5.0  # the table itself is left alone
+
+
+def test_vicreg_is_its_formula() -> None:
+    method = build("vicreg")
+    assert isinstance(method, VICReg)
+    views = make_views(0)
+    loss = method(views)["loss"].item()
+    with torch.no_grad():
+        first, second = (
+            method.projector(method.encoder.encode(images)).double() for images in views.images
+        )
+    count, dim = first.shape
+    hinge, off_diagonal = [], []
+    for embedding_BD in (first, second):
+        covariance_DD = torch.cov(embedding_BD.T)
+        deviation_D = (covariance_DD.diagonal() + 1e-4).sqrt()
+        hinge.append((1.0 - deviation_D).clamp(min=0.0).mean() / 2)
+        covariance_DD.fill_diagonal_(0.0)
+        off_diagonal.append(covariance_DD.square().sum() / dim)
+    distance = (first - second).square().sum() / (count * dim)
+    formula = 25.0 * distance + 25.0 * sum(hinge) + sum(off_diagonal)
+    assert loss == pytest.approx(float(formula), rel=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["guarded", "paper", "handcrafted", "no masks"])
+@torch.no_grad()
+def test_masked_ensemble(variant: str) -> None:
+    method = build(variant).eval()
+    assert isinstance(method, Mast)
+    images = make_views(0).images[0]
+    ensemble = MaskedEnsemble(method)(images)
+    assert ensemble.shape == (BATCH, len(OPERATORS) * DIM)
+    mean_BD = method.projector(method.encoder.encode(images)).mean_BD
+    mask_DK = method.masks()
+    for k in range(len(OPERATORS)):
+        part_BD = ensemble[:, k * DIM : (k + 1) * DIM]
+        torch.testing.assert_close(part_BD, mean_BD * mask_DK[:, k])
+
+
+def test_statistics_are_numbers_for_the_log() -> None:
+    for variant in VARIANTS:
+        for name, value in build(variant).statistics().items():
+            assert name.startswith("stat/")
+            assert isinstance(value, float)
