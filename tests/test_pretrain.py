@@ -145,7 +145,7 @@ def test_a_complete_run_is_left_alone(tiny: Configure) -> None:
 
 def test_another_configuration_is_refused_by_name(tiny: Configure) -> None:
     mast.pretrain(tiny())
-    with pytest.raises(UserError, match=r"optimizer\.lr=0\.001, now it is 0\.5"):
+    with pytest.raises(UserError, match=r"optimizer\.lr=0\.003, now it is 0\.5"):
         mast.pretrain(tiny(optimizer={"lr": 0.5}))
     mast.pretrain(tiny(threads=1, log_every=3))  # what does not change the result may differ
 

@@ -237,7 +237,7 @@ class Mast(Method):
         }
 
     def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
-        """The four traps of Eq. 7 (docs/method.md)."""
+        """The four traps of Eq. 7 (docs/method.md), and masks that concentrate."""
         remedy = "use --objective.mode guarded"
         learned = self.config.masks == "learned"
         if learned and metrics.get("stat/mask_mean", 1.0) < 0.02:
@@ -251,6 +251,13 @@ class Mast(Method):
                 f"uncertainty exploded: the mean predicted variance is "
                 f"{metrics['stat/uncertainty']:.0f}. Every distance is divided by it and nothing "
                 f"holds it down; {remedy} or --objective.normalize_uncertainty true."
+            )
+        share = metrics.get("stat/mask_active_share", 1.0)
+        if learned and share < 0.25 / len(self.operators):
+            yield (
+                f"masks concentrate: a mask uses {share:.1%} of the dimensions, so most of the "
+                "embedding is asked for no invariance. Give the masks a smaller rate "
+                "(--optimizer.gate_lr) or a larger --objective.plain_weight."
             )
         if learned and metrics.get("stat/mask_cosine", 0.0) > 0.9:
             yield (
