@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -400,7 +400,10 @@ def _views(
     records = pipeline.draw(everyone, generator, chosen_BK)
     first, second = (record[start : start + local] for record in records)
     canvas_BHWC, aspect_B = fabric.to_device((batch.canvas_BHWC, batch.aspect_B))
-    return pipeline.views(canvas_BHWC, aspect_B, (first, second))
+    views = pipeline.views(canvas_BHWC, aspect_B, (first, second))
+    if chosen_BK is None:
+        return views
+    return replace(views, chosen_BK=chosen_BK[start : start + local])
 
 
 def _fabric(config: PretrainConfig, run: RunFolder) -> "Fabric":

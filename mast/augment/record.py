@@ -96,10 +96,13 @@ class Views:
     Args:
         images: Two images_BCHW in [0, 1].
         records: What was applied to each.
+        chosen_BK: bool, which operators might have been applied, before their coins; None where
+            all might.
     """
 
     images: tuple[Tensor, Tensor]
     records: tuple[Record, Record]
+    chosen_BK: Tensor | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -98,6 +98,8 @@ class MastConfig:
         normalize_masks: "none", "l2" or "mean"; see `Masks`.
         normalize_uncertainty: Divide the covariance by its mean over the global batch and
             dimensions, so that its scale carries no gradient.
+        pairs: Which subspaces a pair trains: those whose operator was "applied" to either view,
+            or all that were "chosen" by the schedule, whether their coins fell or not.
         standardize: Divide squared differences by each dimension's (detached) variance.
     """
 
@@ -115,6 +117,7 @@ class MastConfig:
     composition: Literal["sum", "product"] | None = None
     count: Literal["active", "all"] | None = None
     covariance_mask: Literal["m", "m2"] = "m"
+    pairs: Literal["applied", "chosen"] = "applied"
     normalize_masks: MaskNorm | None = None
     normalize_uncertainty: bool | None = None
     standardize: bool | None = None
@@ -185,7 +188,7 @@ class Mast(Method):
             * self._distance(
                 squared_BD,
                 first_covariance_BD + second_covariance_BD if config.uncertainty else None,
-                views.active_BK.to(squared_BD.device, non_blocking=True),
+                self._active(views).to(squared_BD.device, non_blocking=True),
             ),
             "plain": mode.plain_weight * plain,
             "sparsity": mode.sparsity_weight * self.masks().mean(),
@@ -219,6 +222,14 @@ class Mast(Method):
             return joint_distance(squared_BD, mask_DK, active_BK, covariance_BD)
         distance_BK = masked_distance(squared_BD, mask_DK, covariance_BD, config.covariance_mask)
         return subspace_mean(distance_BK, active_BK, mode.count)
+
+    def _active(self, views: Views) -> Tensor:
+        """Which subspaces each pair trains, boolean, shape (B, K)."""
+        if self.config.pairs == "applied":
+            return views.active_BK
+        if views.chosen_BK is None:
+            return torch.ones_like(views.active_BK)
+        return views.chosen_BK
 
     def statistics(self) -> dict[str, float]:
         """Mean, zero share, pairwise cosine and active share of the masks; GeM powers."""

@@ -122,3 +122,16 @@ def test_no_masks_is_one_term_for_every_pair() -> None:
     assert method(batch)["term/masked"].item() == pytest.approx(
         10 * expected_B.mean().item(), rel=1e-4
     )
+
+
+@torch.no_grad()
+def test_pairs_decides_which_subspaces_train() -> None:
+    batch = views()
+    chosen_BK = torch.ones(B, len(OPERATORS), dtype=torch.bool)
+    everywhere = Record(OPERATORS, chosen_BK, {})
+    every = Views(batch.images, (everywhere, everywhere))
+    expected = build()(every)["term/masked"]
+    chosen = build(pairs="chosen")(Views(batch.images, batch.records, chosen_BK))["term/masked"]
+    assert torch.equal(chosen, expected)
+    assert torch.equal(build(pairs="chosen")(batch)["term/masked"], expected)
+    assert not torch.equal(build()(batch)["term/masked"], expected)
