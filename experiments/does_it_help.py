@@ -60,6 +60,7 @@ class Variant:
         weights: Weights of invariance to sweep.
         lr: Peak rate at a batch of 256.
         gate_lr: Peak rate of masks and GeM powers; the recipe's if None.
+        price: Reward of the mean mask entry, as a share of the weight of invariance.
     """
 
     recipe: str | None
@@ -68,6 +69,7 @@ class Variant:
     weights: tuple[float, ...] = (5.0, 10.0, 25.0)
     lr: float = 3e-3
     gate_lr: float | None = None
+    price: float = 0.0
 
 
 # All variants use VICReg's average pooling, so that they differ in the objective alone.
@@ -81,6 +83,12 @@ L2_SUM: dict[str, Any] = {
 }
 PRODUCT = L2_SUM | {"composition": "product"}
 SHARED = PRODUCT | {"mask_start": "shared"}
+MEMBERSHIP = PRODUCT | {
+    "composition": "membership",
+    "mask_start": "constant",
+    "normalize_masks": "unit",
+    "standardize": True,
+}
 STANDARD: dict[str, Any] = {"standardize": True}
 SIGMA: dict[str, Any] = {"uncertainty": True, "normalize_uncertainty": True}
 
@@ -103,6 +111,10 @@ VARIANTS: dict[str, Variant] = {
     "shared_plain": Variant("mast5_small", SHARED, masked=0.7),
     "shared_standardized": Variant("mast5_small", SHARED | STANDARD),
     "shared_plain_standardized": Variant("mast5_small", SHARED | STANDARD, masked=0.7),
+    # Dimensions leave a subspace at a price: half the weight for each unit of variance.
+    "membership": Variant("mast5_small", MEMBERSHIP, price=0.5),
+    "membership_plain": Variant("mast5_small", MEMBERSHIP, masked=0.7, price=0.5),
+    "membership_cheap": Variant("mast5_small", MEMBERSHIP, price=0.25),
     "shared_plain_sigma": Variant("mast5_small", SHARED | SIGMA, masked=0.7),
 }
 
@@ -131,6 +143,7 @@ class Job:
                 objective,
                 masked_weight=self.weight * variant.masked,
                 plain_weight=self.weight * (1 - variant.masked),
+                sparsity_weight=-self.weight * variant.price,
             )
         return replace(
             base,

@@ -284,6 +284,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
                 if config.optimizer.clip is not None:
                     fabric.clip_gradients(method, optimizer, max_norm=config.optimizer.clip)
                 optimizer.step()
+                plain_method.after_step()
                 step += 1
 
                 # ------------------------------------------------------------ log and stop

@@ -36,6 +36,9 @@ class Method(nn.Module, ABC):
             loss) and "stat/<name>" (detached, for the log).
         """
 
+    def after_step(self) -> None:
+        """Called after every optimizer step: projections, moving averages."""
+
     def statistics(self) -> dict[str, float]:
         """Figures of the parameters for the log, taken when it is written."""
         return {}

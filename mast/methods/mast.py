@@ -36,7 +36,7 @@ class Mode:
     plain_weight: float
     kl_weight: float
     sparsity_weight: float
-    composition: Literal["sum", "product"]
+    composition: Literal["sum", "product", "membership"]
     count: Literal["active", "all"]
     mask_start: MaskStart
     normalize_masks: MaskNorm
@@ -88,14 +88,16 @@ class MastConfig:
         masked_weight: The 25 in lambda = 25 d / K.
         plain_weight: Weight of an unmasked distance, VICReg's, beside the masked one.
         kl_weight: lambda_2.
-        sparsity_weight: lambda_1 d K: weight of the mean mask entry.
+        sparsity_weight: lambda_1 d K: weight of the mean mask entry; negative, it rewards size.
         variance_weight: alpha.
         covariance_weight: beta.
         composition: Where a sample has several operators: "sum" adds the distances of their
-            subspaces (Eq. 4), "product" takes the distance in their intersection.
+            subspaces (Eq. 4), "product" takes the distance in their intersection, relative to
+            its size; "membership" takes it relative to the whole embedding, so that masks need
+            a reward for their size (a negative sparsity_weight) and normalize_masks "unit".
         count: Divisor of the sum: the "active" operators of a sample, or "all" K.
         covariance_mask: Power of the mask on the covariance in "sum": "m" (Eq. 4) or "m2".
-        normalize_masks: "none", "l2" or "mean"; see `Masks`.
+        normalize_masks: "none", "l2", "mean" or "unit"; see `Masks`.
         normalize_uncertainty: Divide the covariance by its mean over the global batch and
             dimensions, so that its scale carries no gradient.
         pairs: Which subspaces a pair trains: those whose operator was "applied" to either view,
@@ -114,7 +116,7 @@ class MastConfig:
     sparsity_weight: float | None = None
     variance_weight: float = 25.0
     covariance_weight: float = 1.0
-    composition: Literal["sum", "product"] | None = None
+    composition: Literal["sum", "product", "membership"] | None = None
     count: Literal["active", "all"] | None = None
     covariance_mask: Literal["m", "m2"] = "m"
     pairs: Literal["applied", "chosen"] = "applied"
@@ -218,8 +220,9 @@ class Mast(Method):
         if config.masks == "none":
             # One subspace, the whole embedding, for every pair.
             return masked_distance(squared_BD, mask_DK[:, :1], covariance_BD).mean()
-        if mode.composition == "product":
-            return joint_distance(squared_BD, mask_DK, active_BK, covariance_BD)
+        if mode.composition != "sum":
+            relative = mode.composition == "product"
+            return joint_distance(squared_BD, mask_DK, active_BK, covariance_BD, relative)
         distance_BK = masked_distance(squared_BD, mask_DK, covariance_BD, config.covariance_mask)
         return subspace_mean(distance_BK, active_BK, mode.count)
 
@@ -230,6 +233,10 @@ class Mast(Method):
         if views.chosen_BK is None:
             return torch.ones_like(views.active_BK)
         return views.chosen_BK
+
+    def after_step(self) -> None:
+        """Keep unit masks in [0, 1]."""
+        self.masks.project()
 
     def statistics(self) -> dict[str, float]:
         """Mean, zero share, pairwise cosine and active share of the masks; GeM powers."""

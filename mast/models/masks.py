@@ -13,7 +13,7 @@ from mast.core.errors import UserError
 
 MaskKind = Literal["learned", "handcrafted", "none"]
 MaskStart = Literal["block", "bell", "constant", "shared"]
-MaskNorm = Literal["none", "l2", "mean"]
+MaskNorm = Literal["none", "l2", "mean", "unit"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Masks(nn.Module):
             "shared": every column starts at N(1, 0.1) except on its own block, which starts at
             N(0.2, 0.1): all dimensions but those are asked for the invariance.
         normalize: Scale of a column before use. "none"; "l2": norm sqrt(D), so that the mean
-            square is 1 and the distance cannot fall by shrinking the mask; "mean": mean 1.
+            square is 1 and the distance cannot fall by shrinking the mask; "mean": mean 1;
+            "unit": every entry in [0, 1], kept there by `project` after each step.
         seed: Seed of the start.
 
     Raises:
@@ -76,17 +77,25 @@ class Masks(nn.Module):
         else:
             fixed_DK = blocks(dim, count) if kind == "handcrafted" else torch.ones(dim, count)
             self.register_buffer("logits_DK", fixed_DK)
+        self.project()
 
     def forward(self) -> Tensor:
         """The masks as the loss uses them, shape (D, K), non-negative."""
-        mask_DK = self.logits_DK.relu()
-        if self.normalize == "none":
+        # A unit mask is its own projection; relu would let no entry return from 0.
+        mask_DK = self.logits_DK if self.normalize == "unit" else self.logits_DK.relu()
+        if self.normalize in ("none", "unit"):
             return mask_DK
         if self.normalize == "l2":
             scale_K = mask_DK.square().mean(dim=0).sqrt()
         else:
             scale_K = mask_DK.mean(dim=0)
         return mask_DK / scale_K.clamp(min=1e-6)
+
+    @torch.no_grad()
+    def project(self) -> None:
+        """Bring the entries of unit masks back to [0, 1] (projected gradient descent)."""
+        if self.normalize == "unit":
+            self.logits_DK.clamp_(0.0, 1.0)
 
     @torch.no_grad()
     def statistics(self) -> MaskStatistics:

@@ -144,3 +144,15 @@ def test_statistics_are_of_the_masks_before_normalisation():
 def test_more_masks_than_dimensions():
     with pytest.raises(UserError, match="5 masks need at least 5 embedding dimensions, got 4"):
         Masks(4, 5)
+
+
+def test_unit_masks_stay_in_the_unit_interval_and_can_return():
+    masks = Masks(6, 2, normalize="unit")
+    assert masks().min() >= 0
+    assert masks().max() <= 1
+    with torch.no_grad():
+        masks.logits_DK.copy_(torch.tensor([[-0.5, 1.5]]).expand(6, 2))
+    masks.project()
+    assert torch.equal(masks(), torch.tensor([[0.0, 1.0]]).expand(6, 2))
+    masks().sum().backward()
+    assert torch.equal(masks.logits_DK.grad, torch.ones(6, 2))
