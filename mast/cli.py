@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not words or words[0] in ("-h", "--help"):
             output.print(HELP, highlight=False)
         elif words[0] == "--version":
-            from importlib.metadata import version  # noqa: PLC0415
+            from importlib.metadata import version
 
             output.print(version("mast-ssl"), highlight=False)
         elif words[0] not in COMMANDS:

@@ -35,7 +35,7 @@ def export(
     Raises:
         UserError: No encoder there, or one that the library does not have.
     """
-    from safetensors.torch import save_file  # noqa: PLC0415
+    from safetensors.torch import save_file
 
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
@@ -81,7 +81,7 @@ def _in_library(source: Encoder, library: str) -> Encoder:
 @torch.inference_mode()
 def _compare(source: Encoder, twin: Encoder, file: Path) -> None:
     """Load the written file into the twin and compare representations."""
-    from safetensors.torch import load_file  # noqa: PLC0415
+    from safetensors.torch import load_file
 
     twin.model.load_state_dict(load_file(file))
     generator = torch.Generator().manual_seed(0)

@@ -24,7 +24,7 @@ from mast.core.optim import (
 )
 from mast.core.run import RunFolder, plain
 from mast.data import CanvasSet, DataConfig, Loader, open_canvas
-from mast.evaluate import effective_rank, extract, knn_accuracy
+from mast.evaluate import online_scores
 from mast.methods import METHODS, MastConfig, Method, MethodConfig
 from mast.models import Encoder, EncoderConfig, save_encoder, synchronise_batchnorm
 
@@ -339,44 +339,6 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     return run
 
 
-def online_scores(
-    encoder: Encoder, canvases: CanvasSet, size: int, limit: int = 4096
-) -> dict[str, float]:
-    """Scores to watch a run by; they are measured on its own training images.
-
-    Args:
-        encoder: The encoder, on any device; its mode is left in evaluation.
-        canvases: The training images.
-        size: Side of a view in pixels.
-        limit: At most so many images, evenly spaced; every fifth is a query of the kNN.
-
-    Returns:
-        "online/effective_rank", and where there are labels "online/knn" in percent, the mean
-        over tasks.
-    """
-    stride = max(1, len(canvases) // limit)
-    index_N = np.arange(0, len(canvases), stride)[:limit]
-    features_NC = extract(encoder, canvases.subset(index_N), size)
-    scores = {"online/effective_rank": effective_rank(features_NC)}
-    query_N = torch.arange(len(index_N)) % 5 == 4
-    accuracies = []
-    for target in canvases.targets.values():
-        labels_N = torch.from_numpy(target[index_N])
-        accuracies.append(
-            knn_accuracy(
-                features_NC[~query_N],
-                labels_N[~query_N],
-                features_NC[query_N],
-                labels_N[query_N],
-                k=min(20, int((~query_N).sum())),
-                temperature=0.07,
-            )
-        )
-    if accuracies:
-        scores["online/knn"] = float(np.mean(accuracies))
-    return scores
-
-
 def draw_seed(seed: int, step: int, part: int) -> int:
     """The seed of one batch's augmentation: a pure function of where the run stands."""
     return int(np.random.SeedSequence([seed, step, part]).generate_state(1, np.uint64)[0] >> 1)
@@ -409,8 +371,8 @@ def _views(
 
 def _fabric(config: PretrainConfig, run: RunFolder) -> "Fabric":
     """Devices, precision and loggers; torchrun's environment wins over the configuration."""
-    from lightning_fabric import Fabric  # noqa: PLC0415  (seconds to import)
-    from lightning_fabric.loggers.tensorboard import TensorBoardLogger  # noqa: PLC0415
+    from lightning_fabric import Fabric
+    from lightning_fabric.loggers.tensorboard import TensorBoardLogger
 
     if config.device == "cuda" and not torch.cuda.is_available():
         raise UserError("device is cuda, but PyTorch sees no GPU; use --device cpu or auto")
@@ -419,7 +381,7 @@ def _fabric(config: PretrainConfig, run: RunFolder) -> "Fabric":
     nodes = int(os.environ.get("WORLD_SIZE", devices * config.nodes)) // devices
     loggers: list[Any] = [TensorBoardLogger(run.path, name="tensorboard", version="")]
     if config.wandb is not None:
-        from mast.core.weights_and_biases import WandbLogger  # noqa: PLC0415
+        from mast.core.weights_and_biases import WandbLogger
 
         loggers.append(WandbLogger(config.wandb, run.path.name))
     return Fabric(

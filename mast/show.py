@@ -78,7 +78,7 @@ def show_views(
     Returns:
         The file.
     """
-    from mast.analyze.figure import views_grid  # noqa: PLC0415
+    from mast.analyze.figure import views_grid
 
     canvases = open_canvas(config.data, config.size)
     generator = torch.Generator().manual_seed(draw_seed(config.seed, 0, 0))

@@ -183,8 +183,8 @@ def _write_npz(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> None
 
 
 def _write_parquet(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> None:
-    import pyarrow  # noqa: PLC0415
-    import pyarrow.parquet  # noqa: PLC0415
+    import pyarrow
+    import pyarrow.parquet
 
     flat = pyarrow.array(np.ascontiguousarray(features_ND).reshape(-1))
     columns = {

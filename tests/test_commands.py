@@ -89,7 +89,7 @@ def test_recipes_survive_yaml(name: str, tmp_path: Path) -> None:
     config.check()
     assert config.recipe == name
     file = tmp_path / "config.yaml"
-    from mast.core.run import plain  # noqa: PLC0415
+    from mast.core.run import plain
 
     file.write_text(yaml.safe_dump(plain(config)))
     assert read_config(file) == config
@@ -208,7 +208,7 @@ def test_show(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     out = tmp_path / "views.png"
     words = ["show", "views", "--data", str(photos / "train"), "--recipe", "mast15_small"]
     assert main([*words, "--out", str(out), "--images", "2"]) == 0
-    from PIL import Image  # noqa: PLC0415
+    from PIL import Image
 
     with Image.open(out) as picture:
         assert min(picture.size) > 300

@@ -166,7 +166,7 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(
     tiny: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny(epochs=4, checkpoint_minutes=0.0)
-    from mast.methods import Mast  # noqa: PLC0415
+    from mast.methods import Mast
 
     forward = Mast.forward
     calls = 0

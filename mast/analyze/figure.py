@@ -22,7 +22,7 @@ def views_grid(
         captions: One text for each view of each image.
         path: PNG to write.
     """
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.figure import Figure
 
     rows = len(originals_BCHW)
     figure = Figure(figsize=(8.4, 2.45 * rows), layout="constrained")
@@ -38,6 +38,6 @@ def views_grid(
 
 
 def _wrap(text: str, width: int = 38) -> str:
-    import textwrap  # noqa: PLC0415
+    import textwrap
 
     return "\n".join(textwrap.wrap(text, width))

@@ -163,7 +163,7 @@ class Pipeline:
 
 def _build(names: tuple[str, ...], overrides: Overrides, size: int) -> dict[str, Operator]:
     """Instantiate operators by name, with a view's overrides."""
-    from mast.augment import OPERATORS  # noqa: PLC0415  the registry stands above this module
+    from mast.augment import OPERATORS
 
     for name in names:
         if name not in OPERATORS:
@@ -185,7 +185,7 @@ def _in_order(
     operators: dict[str, Operator],
 ) -> tuple[list[GeometricOperator], list[Operator]]:
     """Those that move pixels and the rest, each in the order in which they act."""
-    from mast.augment import OPERATORS  # noqa: PLC0415  the registry stands above this module
+    from mast.augment import OPERATORS
 
     known = [operators[name] for name in OPERATORS if name in operators]
     geometry = [operator for operator in known if isinstance(operator, GeometricOperator)]

@@ -62,7 +62,7 @@ class Record:
 
         The share of a crop is that of a square image.
         """
-        from mast.augment import OPERATORS  # noqa: PLC0415  the registry stands above this module
+        from mast.augment import OPERATORS
 
         single = self[i : i + 1] if i >= 0 else self[len(self) + i : len(self) + i + 1]
         captions = [
@@ -110,6 +110,6 @@ class Views:
         return self.records[0].names
 
     @property
-    def active_BK(self) -> Tensor:  # noqa: N802
+    def active_BK(self) -> Tensor:
         """bool: the operator was applied to the sample in at least one of the two views."""
         return self.records[0].applied_BK | self.records[1].applied_BK

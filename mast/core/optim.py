@@ -99,7 +99,7 @@ def make_optimizer(
         prepared.append({**group, **options})
     if config.name == "adamw":
         return torch.optim.AdamW(prepared)
-    from timm.optim.lars import Lars  # noqa: PLC0415
+    from timm.optim.lars import Lars
 
     optimizer: torch.optim.Optimizer = Lars(
         prepared, momentum=config.momentum, trust_coeff=config.trust

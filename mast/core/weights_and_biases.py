@@ -23,7 +23,7 @@ class WandbLogger(Logger):
 
     def __init__(self, project: str, run: str) -> None:
         try:
-            import wandb  # noqa: PLC0415
+            import wandb
         except ImportError as error:
             raise UserError("logging to wandb needs `pip install 'mast-ssl[wandb]'`") from error
         self._wandb = wandb

@@ -259,7 +259,7 @@ def _alone(path: Path) -> Iterator[bool]:
     if sys.platform == "win32":
         yield False
         return
-    import fcntl  # noqa: PLC0415 (POSIX only)
+    import fcntl
 
     with open(path, "ab") as file:
         try:

@@ -33,7 +33,7 @@ class Torchvision(Source):
     """
 
     def __init__(self, name: str, split: str, root: Path, download: bool = False) -> None:
-        from torchvision import datasets  # noqa: PLC0415 (heavy)
+        from torchvision import datasets
 
         known = [key for key, value in vars(datasets).items() if _is_dataset(value, datasets)]
         if name not in known:
@@ -107,7 +107,7 @@ class HuggingFace(Source):
     def __init__(self, name: str, split: str, root: Path, download: bool = False) -> None:
         self.name = f"hf:{name}@{split}"
         try:
-            import datasets  # noqa: PLC0415 (heavy, and only in the extra `hf`)
+            import datasets
         except ImportError as error:
             raise UserError(
                 f"{self.name} needs the package `datasets`: pip install 'mast-ssl[hf]'."
@@ -171,7 +171,7 @@ def _network(datasets: Any, allowed: bool) -> Iterator[None]:
     Its environment variable is read once, at import; what it was read into is set here instead.
     Where the network is allowed, it still does not report which set was opened.
     """
-    import huggingface_hub  # noqa: PLC0415 (heavy)
+    import huggingface_hub
 
     places = [(datasets.config, "HF_UPDATE_DOWNLOAD_COUNTS", False)]
     if not allowed:

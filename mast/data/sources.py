@@ -40,7 +40,7 @@ def open_source(spec: str | Path, root: Path | None = None, download: bool = Fal
     if text == "factors" or text.startswith("factors@"):
         return _factors(text)
     if text.startswith(("torchvision:", "hf:")):
-        from mast.data.named import HuggingFace, Torchvision  # noqa: PLC0415 (heavy)
+        from mast.data.named import HuggingFace, Torchvision
 
         kind, _, rest = text.partition(":")
         name, _, split = rest.partition("@")

@@ -5,6 +5,7 @@ from mast.evaluate.features import FrozenEncoder, extract
 from mast.evaluate.knn import Knn, knn_accuracy
 from mast.evaluate.linear import Linear
 from mast.evaluate.linear_sgd import LinearSgd
+from mast.evaluate.online import online_scores
 from mast.evaluate.protocol import Evaluator
 from mast.evaluate.result import Result, TargetResult, table
 from mast.evaluate.run import EvaluationSettings, evaluate_encoder
@@ -31,5 +32,6 @@ __all__ = [
     "evaluate_encoder",
     "extract",
     "knn_accuracy",
+    "online_scores",
     "table",
 ]

@@ -113,7 +113,7 @@ def evaluator(name: str, settings: EvaluationSettings) -> Evaluator:
 
 def kind_of(protocol: str) -> type[Evaluator]:
     """The class of a protocol, or a `UserError` with the nearest name there is."""
-    from mast.evaluate import EVALUATORS  # noqa: PLC0415  the registry stands above this module
+    from mast.evaluate import EVALUATORS
 
     if protocol not in EVALUATORS:
         raise unknown("protocol", protocol, EVALUATORS)

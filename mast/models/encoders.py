@@ -122,7 +122,7 @@ class Encoder(nn.Module):
 
 def save_encoder(encoder: Encoder, path: Path) -> None:
     """Write weights and everything that rebuilds the encoder into one safetensors file."""
-    from safetensors.torch import save_file  # noqa: PLC0415
+    from safetensors.torch import save_file
 
     tensors = {key: value.contiguous() for key, value in encoder.model.state_dict().items()}
     metadata = {"mast": json.dumps(encoder.describe(), sort_keys=True)}
@@ -141,7 +141,7 @@ def load_encoder(path: str | Path) -> Encoder:
     Raises:
         UserError: No such file, or one that `mast pretrain` did not write.
     """
-    from safetensors import SafetensorError, safe_open  # noqa: PLC0415
+    from safetensors import SafetensorError, safe_open
 
     path = Path(path)
     file = path / "encoder.safetensors" if path.is_dir() else path
@@ -173,8 +173,8 @@ def load_encoder(path: str | Path) -> Encoder:
 
 def _resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
     """Split "library:model", or look the bare name up, torchvision first."""
-    import timm  # noqa: PLC0415
-    import torchvision  # noqa: PLC0415
+    import timm
+    import torchvision
 
     torchvision_names = torchvision.models.list_models(module=torchvision.models)
     library, _, model = name.rpartition(":")
@@ -193,7 +193,7 @@ def _resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
 
 
 def _timm_model(name: str, size: int, options: dict[str, Any]) -> nn.Module:
-    import timm  # noqa: PLC0415
+    import timm
 
     options = dict(options)
     pretrained = timm.get_pretrained_cfg(name)
@@ -204,7 +204,7 @@ def _timm_model(name: str, size: int, options: dict[str, Any]) -> nn.Module:
 
 
 def _torchvision_model(name: str, size: int, options: dict[str, Any]) -> nn.Module:
-    import torchvision  # noqa: PLC0415
+    import torchvision
 
     options = dict(options)
     if name.startswith(("resnet", "resnext", "wide_resnet")):

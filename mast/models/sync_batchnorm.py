@@ -65,7 +65,7 @@ def synchronise_batchnorm(module: nn.Module, device: torch.device) -> nn.Module:
         UserError: On CPU, for timm's BatchNorm with a fused activation.
     """
     if device.type == "cuda":
-        from timm.layers.norm_act import convert_sync_batchnorm  # noqa: PLC0415
+        from timm.layers.norm_act import convert_sync_batchnorm
 
         converted: nn.Module = convert_sync_batchnorm(module)
         return converted
