@@ -21,7 +21,7 @@ from mast.losses import (
     variance,
 )
 from mast.methods.base import Method, variance_collapse
-from mast.models import Encoder, GaussianProjector, Masks, ProjectorConfig
+from mast.models import Encoder, GaussianProjector, GeM, Masks, ProjectorConfig
 from mast.models.masks import MaskKind, MaskNorm, MaskStart
 
 
@@ -235,8 +235,11 @@ class Mast(Method):
         return views.chosen_BK
 
     def after_step(self) -> None:
-        """Keep unit masks in [0, 1]."""
+        """Keep unit masks in [0, 1] and GeM powers in [1, 10]."""
         self.masks.project()
+        for module in self.projector.modules():
+            if isinstance(module, GeM):
+                module.project()
 
     def statistics(self) -> dict[str, float]:
         """Mean, zero share, pairwise cosine and active share of the masks; GeM powers."""

@@ -46,7 +46,8 @@ class GeM(nn.Module):
     """Generalized-mean pooling with a learned power (Radenovic et al., 2018).
 
     Args:
-        power: Start of p. It is clamped to [1, 10]: 1 is the average, 10 nearly the maximum.
+        power: Start of p. It is used clamped to [1, 10] (1 is the average, 10 nearly the maximum)
+            and kept there by `project`: outside it would have no gradient to return by.
         eps: Floor of the features, which the power needs positive.
     """
 
@@ -54,6 +55,11 @@ class GeM(nn.Module):
         super().__init__()
         self.eps = eps
         self.power = nn.Parameter(torch.tensor(power))
+
+    @torch.no_grad()
+    def project(self) -> None:
+        """Bring the power back inside [1, 10]; on the edge itself clamping has no gradient."""
+        self.power.clamp_(1.001, 9.999)
 
     def forward(self, features_BLC: Tensor) -> Tensor:
         """Pool features (B, L, C) over locations to (B, C), in float32."""

@@ -155,3 +155,11 @@ def test_autocast_gives_float32(pool):
         embedding_BD = MLPProjector(C, ProjectorConfig(hidden=H, dim=D))(encoding())
     assert gaussian.mean_BD.dtype == gaussian.covariance_BD.dtype == embedding_BD.dtype
     assert embedding_BD.dtype == torch.float32
+
+
+def test_a_power_that_left_its_range_is_brought_back():
+    pool = GeM(power=12.0)
+    pool.project()
+    assert pool.power.item() == pytest.approx(9.999)
+    pool(torch.rand(2, 4, 3)).sum().backward()
+    assert pool.power.grad.item() != 0.0
