@@ -73,7 +73,7 @@ class RunFolder:
             now = flatten(config)
             for name in sorted(there.keys() | now.keys()):
                 old, new = there.get(name), now.get(name)
-                if old != new and not name.startswith(tuple(operational)):
+                if old != new and name not in operational:
                     raise UserError(
                         f"{self.path} holds a run with {name}={old!r}, now it is {new!r}. Give the "
                         "same options to continue that run, or another --out for a new one."
