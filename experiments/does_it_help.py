@@ -265,9 +265,9 @@ def last_metrics(config: PretrainConfig) -> dict[str, float]:
 
 def work(job: Job, sets: Path, runs: Path, data: dict[str, EvaluationData], target: Path) -> None:
     """Train, probe, write."""
-    started = time.monotonic()
     config = job.config(sets, runs)
     encoder = trained_encoder(job, config)
+    metrics = last_metrics(config)
     trained = time.monotonic()
     values: dict[str, float] = {}
     for name, sets_of in data.items():
@@ -285,9 +285,9 @@ def work(job: Job, sets: Path, runs: Path, data: dict[str, EvaluationData], targ
             "weight": job.weight,
             "seed": job.seed,
             "scores": values,
-            "last_metrics": last_metrics(config),
+            "last_metrics": metrics,
             "minutes": {
-                "pretrain": (trained - started) / 60,
+                "pretrain": metrics.get("seconds", 0.0) / 60,
                 "probes": (time.monotonic() - trained) / 60,
             },
             "epochs": EPOCHS,

@@ -44,8 +44,6 @@ def main() -> None:
     )
     data = EvaluationData(train, val, test, config.size)
     logged = [line for line in run.read_metrics() if "images_per_second" in line]
-    images = config.batch_size * logged[-1]["step"]
-    seconds = images / (sum(line["images_per_second"] for line in logged) / len(logged))
     write_json(
         Path(__file__).parent / "results" / "flowers17.json",
         {
@@ -61,7 +59,7 @@ def main() -> None:
                 ),
                 config.recipe: scores(load_encoder(run.path), data),
             },
-            "minutes": seconds / 60,
+            "minutes": logged[-1]["seconds"] / 60,
             "threads": json.loads(run.provenance.read_text())["threads"],
             "provenance": provenance(),
         },

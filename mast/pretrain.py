@@ -230,13 +230,13 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     warmup = warmup_share(config.optimizer, config.epochs)
 
     # ------------------------------------------------------------------------------- resume
-    step, best = 0, float("-inf")
+    step, best, seconds = 0, float("-inf"), 0.0
     if run.last.is_file():
         state = load_checkpoint(run.last)
         plain_method.load_state_dict(state["method"])
         optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"])
-        step, best = state["step"], state["best"]
+        step, best, seconds = state["step"], state["best"], state["seconds"]
     else:
         torch.manual_seed(config.seed)
     if chief:
@@ -253,6 +253,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     )
     warned: set[str] = set()
     saved_at = logged_at = time.monotonic()
+    started_at = logged_at - seconds  # of all processes that worked on this run
     logged_step = step
 
     def save() -> None:
@@ -264,6 +265,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
                 "rng": torch.get_rng_state(),
                 "step": step,
                 "best": best,
+                "seconds": time.monotonic() - started_at,
             },
         )
 
@@ -299,6 +301,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
                     logged_at, logged_step = now, step
                     metrics |= plain_method.statistics()
                     metrics |= {"lr": share * config.optimizer.lr * config.batch_size / 256}
+                    metrics |= {"seconds": now - started_at}
                     _log(run, fabric, step, step / steps_per_epoch, metrics, speed)
                     display.update(step, _summary(metrics), speed)
                     # The first twentieth of a run is still finding its scale.
