@@ -97,7 +97,6 @@ def joint_distance(
     mask_DK: Tensor,
     active_BK: Tensor,
     covariance_BD: Tensor | None = None,
-    relative: bool = True,
     eps: float = 1e-6,
 ) -> Tensor:
     """Distance in the intersection of the subspaces of all operators a sample was given.
@@ -108,16 +107,11 @@ def joint_distance(
     `2 sum_j w_j d_j / sum_j w_j (s_j + s'_j)`, so that the distance does not depend on the
     scale of a mask and the number of active operators. One B x K by K x D product.
 
-    With `relative=False` the divisor is the whole embedding instead, `mean_j w_j d_j` or
-    `2 sum_j w_j d_j / sum_j (s_j + s'_j)`: a dimension that leaves a subspace lowers the
-    distance, which needs a price on leaving (a reward on the size of the masks).
-
     Args:
         squared_BD: Squared differences of the means, shape (B, D).
         mask_DK: Non-negative masks, shape (D, K).
         active_BK: Which operators were applied to either view, boolean, shape (B, K).
         covariance_BD: Sum of the two covariance diagonals, shape (B, D), or None.
-        relative: Divide by the sum of the weights rather than by that of the whole embedding.
         eps: Floor of a mask entry under the logarithm.
 
     Returns:
@@ -141,19 +135,16 @@ def joint_distance(
     # Subtracting the largest logarithm of a mask and then of a sample changes nothing after
     # normalisation; the first keeps the sums over operators small and exact, the second
     # prevents underflow.
-    if relative:
-        log_mask_DK = log_mask_DK - log_mask_DK.amax(dim=0).detach()
+    log_mask_DK = log_mask_DK - log_mask_DK.amax(dim=0).detach()
     log_weight_BD = product(2.0 * active_BK, log_mask_DK.T)
-    if relative:
-        log_weight_BD = log_weight_BD - log_weight_BD.amax(dim=1, keepdim=True).detach()
+    log_weight_BD = log_weight_BD - log_weight_BD.amax(dim=1, keepdim=True).detach()
     weight_BD = log_weight_BD.exp()
     weighted_B = (weight_BD * squared_BD).sum(dim=1)
-    counted_BD = weight_BD if relative else torch.ones_like(weight_BD)
     if covariance_BD is None:
-        distance_B = weighted_B / counted_BD.sum(dim=1)
+        distance_B = weighted_B / weight_BD.sum(dim=1)
     else:
         _same_shape(covariance_BD, squared_BD)
-        distance_B = 2.0 * weighted_B / (counted_BD * covariance_BD).sum(dim=1)
+        distance_B = 2.0 * weighted_B / (weight_BD * covariance_BD).sum(dim=1)
     return (distance_B * active_BK.amax(dim=1)).mean()
 
 

@@ -36,7 +36,7 @@ class Mode:
     plain_weight: float
     kl_weight: float
     sparsity_weight: float
-    composition: Literal["sum", "product", "membership"]
+    composition: Literal["sum", "product"]
     count: Literal["active", "all"]
     mask_start: MaskStart
     normalize_masks: MaskNorm
@@ -84,25 +84,28 @@ class MastConfig:
         uncertainty: Divide distances by the predicted covariance and add the KL term.
         masks: "learned", "handcrafted" (disjoint blocks, fixed) or "none" (one term over the
             whole embedding: Table 6's "uncertainty only").
-        mask_start: Start of learned masks: "block", "bell", "constant" or "shared"; see `Masks`.
+        mask_start: Start of learned masks: "block", "bell", "constant" or "leave_one_out"; see
+            `Masks`.
         masked_weight: The 25 in lambda = 25 d / K.
         plain_weight: Weight of an unmasked distance, VICReg's, beside the masked one.
         kl_weight: lambda_2.
-        sparsity_weight: lambda_1 d K: weight of the mean mask entry; negative, it rewards size.
+        sparsity_weight: lambda_1 d K: weight of the mean mask entry. Negative beside
+            normalize_masks "l2", it rewards wide masks.
         variance_weight: alpha.
         covariance_weight: beta.
         composition: Where a sample has several operators: "sum" adds the distances of their
             subspaces (Eq. 4), "product" takes the distance in their intersection, relative to
-            its size; "membership" takes it relative to the whole embedding, so that masks need
-            a reward for their size (a negative sparsity_weight) and normalize_masks "unit".
+            its size.
         count: Divisor of the sum: the "active" operators of a sample, or "all" K.
         covariance_mask: Power of the mask on the covariance in "sum": "m" (Eq. 4) or "m2".
-        normalize_masks: "none", "l2", "mean" or "unit"; see `Masks`.
+        normalize_masks: "none", "l2" or "mean"; see `Masks`.
         normalize_uncertainty: Divide the covariance by its mean over the global batch and
             dimensions, so that its scale carries no gradient.
         pairs: Which subspaces a pair trains: those whose operator was "applied" to either view,
             or all that were "chosen" by the schedule, whether their coins fell or not.
-        standardize: Divide squared differences by each dimension's (detached) variance.
+        standardize: Divide squared differences by each dimension's variance over the global
+            batch, which makes a distance `2 (1 - correlation of the views)`: the embedding
+            cannot lower it by shrinking, against the variance term.
     """
 
     mode: Literal["guarded", "paper"] = "guarded"
@@ -116,7 +119,7 @@ class MastConfig:
     sparsity_weight: float | None = None
     variance_weight: float = 25.0
     covariance_weight: float = 1.0
-    composition: Literal["sum", "product", "membership"] | None = None
+    composition: Literal["sum", "product"] | None = None
     count: Literal["active", "all"] | None = None
     covariance_mask: Literal["m", "m2"] = "m"
     pairs: Literal["applied", "chosen"] = "applied"
@@ -182,7 +185,7 @@ class Mast(Method):
             first_covariance_BD = first_covariance_BD / scale
             second_covariance_BD = second_covariance_BD / scale
         if mode.standardize:
-            variance_D = (first_BD.var(dim=0) + second_BD.var(dim=0)).detach() / 2
+            variance_D = (first_BD.var(dim=0) + second_BD.var(dim=0)) / 2
             squared_BD = squared_BD / (variance_D + 1e-4)
 
         terms = {
@@ -192,7 +195,7 @@ class Mast(Method):
                 first_covariance_BD + second_covariance_BD if config.uncertainty else None,
                 self._active(views).to(squared_BD.device, non_blocking=True),
             ),
-            "plain": mode.plain_weight * plain,
+            "plain": mode.plain_weight * squared_BD.mean(),
             "sparsity": mode.sparsity_weight * self.masks().mean(),
             "variance": config.variance_weight * (variance(first_BD) + variance(second_BD)) / 2,
             "covariance": config.covariance_weight * (covariance(first_BD) + covariance(second_BD)),
@@ -220,9 +223,8 @@ class Mast(Method):
         if config.masks == "none":
             # One subspace, the whole embedding, for every pair.
             return masked_distance(squared_BD, mask_DK[:, :1], covariance_BD).mean()
-        if mode.composition != "sum":
-            relative = mode.composition == "product"
-            return joint_distance(squared_BD, mask_DK, active_BK, covariance_BD, relative)
+        if mode.composition == "product":
+            return joint_distance(squared_BD, mask_DK, active_BK, covariance_BD)
         distance_BK = masked_distance(squared_BD, mask_DK, covariance_BD, config.covariance_mask)
         return subspace_mean(distance_BK, active_BK, mode.count)
 
@@ -235,8 +237,7 @@ class Mast(Method):
         return views.chosen_BK
 
     def after_step(self) -> None:
-        """Keep unit masks in [0, 1] and GeM powers in [1, 10]."""
-        self.masks.project()
+        """Keep GeM powers in [1, 10]."""
         for module in self.projector.modules():
             if isinstance(module, GeM):
                 module.project()

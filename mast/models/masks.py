@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from mast.core.errors import UserError
 
 MaskKind = Literal["learned", "handcrafted", "none"]
-MaskStart = Literal["block", "bell", "constant", "shared"]
-MaskNorm = Literal["none", "l2", "mean", "unit"]
+MaskStart = Literal["block", "bell", "constant", "leave_one_out"]
+MaskNorm = Literal["none", "l2", "mean"]
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class Masks(nn.Module):
         start: Start of learned masks. "block": each column draws its block of D/K dimensions
             from N(1, 0.1) and adds noise N(0.2, 0.1) everywhere; "bell": the block is a
             Gaussian-shaped bump over the dimensions, plus the same noise; "constant": ones;
-            "shared": every column starts at N(1, 0.1) except on its own block, which starts at
-            N(0.2, 0.1): all dimensions but those are asked for the invariance.
+            "leave_one_out": every column starts at N(1, 0.1) except on its own block, a K-th of
+            the second half, which starts at N(0.2, 0.1). Half of the dimensions are asked for
+            every invariance, the others for all but one.
         normalize: Scale of a column before use. "none"; "l2": norm sqrt(D), so that the mean
-            square is 1 and the distance cannot fall by shrinking the mask; "mean": mean 1;
-            "unit": every entry in [0, 1], kept there by `project` after each step.
+            square is 1 and the distance cannot fall by shrinking the mask; "mean": mean 1.
         seed: Seed of the start.
 
     Raises:
@@ -77,25 +77,17 @@ class Masks(nn.Module):
         else:
             fixed_DK = blocks(dim, count) if kind == "handcrafted" else torch.ones(dim, count)
             self.register_buffer("logits_DK", fixed_DK)
-        self.project()
 
     def forward(self) -> Tensor:
         """The masks as the loss uses them, shape (D, K), non-negative."""
-        # A unit mask is its own projection; relu would let no entry return from 0.
-        mask_DK = self.logits_DK if self.normalize == "unit" else self.logits_DK.relu()
-        if self.normalize in ("none", "unit"):
+        mask_DK = self.logits_DK.relu()
+        if self.normalize == "none":
             return mask_DK
         if self.normalize == "l2":
             scale_K = mask_DK.square().mean(dim=0).sqrt()
         else:
             scale_K = mask_DK.mean(dim=0)
         return mask_DK / scale_K.clamp(min=1e-6)
-
-    @torch.no_grad()
-    def project(self) -> None:
-        """Bring the entries of unit masks back to [0, 1] (projected gradient descent)."""
-        if self.normalize == "unit":
-            self.logits_DK.clamp_(0.0, 1.0)
 
     @torch.no_grad()
     def statistics(self) -> MaskStatistics:
@@ -127,8 +119,10 @@ def _start(dim: int, count: int, start: MaskStart, generator: torch.Generator) -
     if start == "constant":
         return torch.ones(dim, count)
     noise_DK = 0.2 + 0.1 * torch.randn(dim, count, generator=generator)
-    if start == "shared":
-        return noise_DK + 0.8 * (1.0 - blocks(dim, count))
+    if start == "leave_one_out":
+        kept_DK = torch.ones(dim, count)
+        kept_DK[dim // 2 :] -= blocks(dim - dim // 2, count)
+        return noise_DK + 0.8 * kept_DK
     if start == "block":
         profile_DK = 1.0 + 0.1 * torch.randn(dim, count, generator=generator)
         return blocks(dim, count) * profile_DK + noise_DK

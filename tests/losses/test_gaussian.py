@@ -127,17 +127,6 @@ def test_joint_distance_by_hand():
     assert value.item() == pytest.approx(sum(by_hand) / 3, rel=1e-9)
 
 
-def test_joint_distance_over_the_whole_embedding_by_hand():
-    squared_BD = torch.tensor([[1.0, 2.0, 4.0]])
-    mask_DK = torch.tensor([[1.0, 1.0], [0.5, 1.0], [1.0, 0.0]])
-    active_BK = torch.tensor([[True, True]])
-    covariance_BD = torch.tensor([[1.0, 2.0, 3.0]])
-    plain = joint_distance(squared_BD, mask_DK, active_BK, relative=False)
-    assert plain.item() == pytest.approx((1.0 + 2.0 * 0.25) / 3, rel=1e-4)
-    weighed = joint_distance(squared_BD, mask_DK, active_BK, covariance_BD, relative=False)
-    assert weighed.item() == pytest.approx(2 * (1.0 + 2.0 * 0.25) / 6, rel=1e-4)
-
-
 def test_one_operator_is_the_masked_distance():
     squared_BD, mask_DK, _, first_BD, second_BD = case(6, 8, 3)
     mask_DK = mask_DK / mask_DK.square().mean(dim=0).sqrt()  # L2 norm sqrt(D)

@@ -27,11 +27,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "sum": ("mast", {}, {"composition": "sum"}),
     "product": ("mast", {}, {"mode": "paper", "composition": "product"}),
     "standardize": ("mast", {}, {"standardize": True}),
-    "membership": (
-        "mast",
-        {},
-        {"composition": "membership", "normalize_masks": "unit", "sparsity_weight": -5.0},
-    ),
     "count all": ("mast", {}, {"composition": "sum", "count": "all"}),
     "m2": ("mast", {}, {"composition": "sum", "covariance_mask": "m2"}),
     "mean masks": ("mast", {}, {"normalize_masks": "mean", "sparsity_weight": 1.0}),

@@ -40,7 +40,6 @@ def test_blocks_partition_the_dimensions(dim, count):
     ("start", "inside", "outside", "spread_inside"),
     [
         ("block", 1.2, 0.2, 0.02**0.5),  # N(1, .1) and noise N(.2, .1) add
-        ("shared", 0.2, 1.0, 0.1),
         ("constant", 1.0, 1.0, 0.0),
     ],
 )
@@ -50,6 +49,15 @@ def test_starts(start, inside, outside, spread_inside):
     assert logits_DK[own_DK].mean().item() == pytest.approx(inside, abs=0.01)
     assert logits_DK[~own_DK].mean().item() == pytest.approx(outside, abs=0.01)
     assert logits_DK[own_DK].std().item() == pytest.approx(spread_inside, abs=0.01)
+
+
+def test_leave_one_out_start():
+    logits_DK = Masks(D, K, start="leave_one_out").logits_DK.detach()
+    low_DK = torch.zeros(D, K, dtype=torch.bool)
+    low_DK[D // 2 :] = blocks(D - D // 2, K).bool()
+    assert logits_DK[low_DK].mean().item() == pytest.approx(0.2, abs=0.01)
+    assert logits_DK[~low_DK].mean().item() == pytest.approx(1.0, abs=0.01)
+    assert logits_DK[low_DK].std().item() == pytest.approx(0.1, abs=0.01)
 
 
 def test_bell_start_is_a_bump_on_the_own_block():
@@ -64,7 +72,7 @@ def test_bell_start_is_a_bump_on_the_own_block():
     assert logits_DK[4 * width :, 1].mean().item() == pytest.approx(0.0, abs=0.02)
 
 
-@pytest.mark.parametrize("start", ["block", "bell", "shared"])
+@pytest.mark.parametrize("start", ["block", "bell", "leave_one_out"])
 def test_start_is_a_function_of_the_seed(start):
     first, same, other = (Masks(40, 4, start=start, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(first.logits_DK, same.logits_DK)
@@ -144,15 +152,3 @@ def test_statistics_are_of_the_masks_before_normalisation():
 def test_more_masks_than_dimensions():
     with pytest.raises(UserError, match="5 masks need at least 5 embedding dimensions, got 4"):
         Masks(4, 5)
-
-
-def test_unit_masks_stay_in_the_unit_interval_and_can_return():
-    masks = Masks(6, 2, normalize="unit")
-    assert masks().min() >= 0
-    assert masks().max() <= 1
-    with torch.no_grad():
-        masks.logits_DK.copy_(torch.tensor([[-0.5, 1.5]]).expand(6, 2))
-    masks.project()
-    assert torch.equal(masks(), torch.tensor([[0.0, 1.0]]).expand(6, 2))
-    masks().sum().backward()
-    assert torch.equal(masks.logits_DK.grad, torch.ones(6, 2))
