@@ -81,8 +81,13 @@ L2_SUM: dict[str, Any] = {
     "kl_weight": 0.0,
     "sparsity_weight": 0.0,
 }
-LEAVE_ONE_OUT = L2_SUM | {"composition": "product", "mask_start": "leave_one_out"}
-STANDARDIZED: dict[str, Any] = {"standardize": True}
+LEAVE_ONE_OUT = L2_SUM | {
+    "composition": "product",
+    "mask_start": "leave_one_out",
+    "mask_common": 0.75,
+    "standardize": True,
+}
+HALF = LEAVE_ONE_OUT | {"mask_common": 0.5}
 SIGMA: dict[str, Any] = {"uncertainty": True, "normalize_uncertainty": True}
 
 VARIANTS: dict[str, Variant] = {
@@ -91,21 +96,19 @@ VARIANTS: dict[str, Variant] = {
     "vicreg5_staged": Variant("vicreg5_staged_small"),
     # As printed: the masks move with the rate of everything else.
     "mast5_literal": Variant("mast5_small", {"mode": "paper"}, weights=(25.0,), gate_lr=LR),
-    # Masks that keep their norm; the distances of the subspaces are added (Eq. 2 and 4).
+    # Masks that keep their norm; the distances of the subspaces are added (Eq. 2).
     "sum_plain": Variant("mast5_small", L2_SUM, masked=0.7),
-    "sum_plain_sigma": Variant("mast5_small", L2_SUM | SIGMA, masked=0.7),
-    # The distance in the intersection of the active subspaces; half of the dimensions start in
-    # every subspace, the others in all but one.
-    "loo": Variant("mast5_small", LEAVE_ONE_OUT),
-    # Differences divided by each dimension's standard deviation.
-    "loo_standardized": Variant("mast5_small", LEAVE_ONE_OUT | STANDARDIZED),
-    "loo_standardized_sigma": Variant("mast5_small", LEAVE_ONE_OUT | STANDARDIZED | SIGMA),
-    "loo_plain_standardized": Variant("mast5_small", LEAVE_ONE_OUT | STANDARDIZED, masked=0.5),
+    # What a standardized distance does without any mask.
+    "plain_standardized": Variant("mast5_small", L2_SUM | {"standardize": True}, masked=0.0),
+    # Half of the dimensions start in every subspace, the others in all but one; standardized
+    # distance in the intersection of the active subspaces. The masks barely move.
+    "half": Variant("mast5_small", HALF, gate_lr=1e-3),
+    "half_plain": Variant("mast5_small", HALF, gate_lr=1e-3, masked=0.5),
     # Wide masks are rewarded, so that they cannot concentrate and may move faster.
-    "loo_wide": Variant("mast5_small", LEAVE_ONE_OUT | STANDARDIZED, gate_lr=LR, width=0.2),
-    "sum_plain_standardized": Variant("mast5_small", L2_SUM | STANDARDIZED, masked=0.5),
-    # What standardizing does without any mask.
-    "plain_standardized": Variant("mast5_small", L2_SUM | STANDARDIZED, masked=0.0),
+    "half_wide": Variant("mast5_small", HALF, gate_lr=LR, width=0.2),
+    # Three quarters of the dimensions start in every subspace.
+    "wide": Variant("mast5_small", LEAVE_ONE_OUT, gate_lr=LR, width=0.2),
+    "wide_sigma": Variant("mast5_small", LEAVE_ONE_OUT | SIGMA, gate_lr=LR, width=0.2),
 }
 
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from mast.core.checkpoint import write_text
+from mast.core.checkpoint import write_atomically, write_text
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -21,9 +21,12 @@ COLUMNS = {
     "textures/class/linear": "textures",
 }
 TASKS = [name for name in COLUMNS if name.endswith("linear")]
+REFERENCES = ("untrained", "vicreg5", "vicreg5_staged", "mast5_literal")
+
+Groups = dict[tuple[str, float], list[dict[str, Any]]]
 
 
-def read(folder: Path) -> dict[tuple[str, float], list[dict[str, Any]]]:
+def read(folder: Path) -> Groups:
     """Result files by variant and weight of invariance."""
     groups = defaultdict(list)
     for file in sorted(folder.glob("*.json")):
@@ -38,23 +41,95 @@ def cell(values: list[float]) -> str:
     return f"{mean:.1f}" if len(values) == 1 else f"{mean:.1f} ± {statistics.stdev(values):.1f}"
 
 
-def comparison(groups: dict[tuple[str, float], list[dict[str, Any]]]) -> str:
+def mean_of_tasks(result: dict[str, Any]) -> float:
+    """The mean over the four tasks, by which variants are compared."""
+    return statistics.fmean(result["scores"][task] for task in TASKS)
+
+
+def comparison(groups: Groups) -> str:
     """One row a variant and weight, best mean first."""
-
-    def mean_of(result: dict[str, Any]) -> float:
-        return statistics.fmean(result["scores"][task] for task in TASKS)
-
     lines = [
         f"| variant | weight | seeds | {' | '.join(COLUMNS.values())} | mean of four tasks |",
         f"|---|---|---|{'---|' * len(COLUMNS)}---|",
     ]
-    ordered = sorted(groups.items(), key=lambda item: -statistics.fmean(map(mean_of, item[1])))
+    ordered = sorted(
+        groups.items(), key=lambda item: -statistics.fmean(map(mean_of_tasks, item[1]))
+    )
     for (variant, weight), results in ordered:
         cells = [cell([result["scores"][name] for result in results]) for name in COLUMNS]
-        means = cell([mean_of(result) for result in results])
+        means = cell([mean_of_tasks(result) for result in results])
         row = [variant, f"{weight:g}", str(len(results)), *cells, means]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
+
+
+def chosen(groups: Groups, guarded: bool) -> tuple[str, float]:
+    """The guarded variant, or staged VICReg, whose weight did best on validation.
+
+    Only what has every seed is eligible.
+    """
+    seeds = max(len(results) for results in groups.values())
+    eligible = {
+        key: statistics.fmean(map(mean_of_tasks, results))
+        for key, results in groups.items()
+        if len(results) == seeds
+        and (key[0] not in REFERENCES if guarded else key[0] == "vicreg5_staged")
+    }
+    return max(eligible, key=lambda key: eligible[key])
+
+
+def verdict(validation: Groups, test: Groups) -> str:
+    """What was chosen on validation, and how it stands on the test sets, seed by seed."""
+    ours, theirs = chosen(validation, guarded=True), chosen(validation, guarded=False)
+    gains = {}
+    for name, value in (
+        ("mean of four tasks", mean_of_tasks),
+        *((COLUMNS[task], lambda result, task=task: result["scores"][task]) for task in COLUMNS),
+    ):
+        by_seed = [{r["seed"]: value(r) for r in test[key]} for key in (ours, theirs)]
+        gains[name] = [by_seed[0][seed] - by_seed[1][seed] for seed in by_seed[0]]
+    rows = "\n".join(
+        f"| {name} | {' | '.join(f'{gain:+.1f}' for gain in values)} "
+        f"| {statistics.fmean(values):+.1f} |"
+        for name, values in gains.items()
+    )
+    seeds = [result["seed"] for result in test[ours]]
+    return (
+        f"Best on validation: `{ours[0]}` at weight {ours[1]:g}, and for staged VICReg weight "
+        f"{theirs[1]:g}. Their difference on the test sets, seed by seed:\n\n"
+        f"| MAST-5 minus staged VICReg | {' | '.join(f'seed {seed}' for seed in seeds)} | mean |\n"
+        f"|---|{'---|' * (len(seeds) + 1)}\n{rows}"
+    )
+
+
+def draw_fronts(validation: Groups, test: Groups, path: Path) -> None:
+    """Objects against colour, and against the mean of all tasks, over the weights."""
+    from matplotlib.figure import Figure
+
+    ours = chosen(validation, guarded=True)[0]
+    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
+    panels = (
+        ("colour", lambda result: result["scores"]["cifar10/colour/linear"]),
+        ("mean of four tasks", mean_of_tasks),
+    )
+    for axis, (label, value_of) in zip(figure.subplots(1, 2), panels, strict=True):
+        for variant in ("vicreg5", "vicreg5_staged", ours):
+            points = sorted((key[1], results) for key, results in test.items() if key[0] == variant)
+            x, y, x_spread, y_spread = [], [], [], []
+            for weight, results in points:
+                objects = [result["scores"]["cifar10/class/linear"] for result in results]
+                other = [value_of(result) for result in results]
+                x.append(statistics.fmean(objects))
+                y.append(statistics.fmean(other))
+                x_spread.append(statistics.stdev(objects))
+                y_spread.append(statistics.stdev(other))
+                axis.annotate(f"{weight:g}", (x[-1], y[-1]), (4, 4), textcoords="offset points")
+            axis.errorbar(x, y, y_spread, x_spread, marker="o", capsize=2, label=variant)
+        axis.set_xlabel("objects (linear, %)")
+        axis.set_ylabel(f"{label} (%)")
+        axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False)
+    write_atomically(path, lambda partial: figure.savefig(partial, format="svg"))
 
 
 def does_it_help() -> str:
@@ -65,11 +140,18 @@ def does_it_help() -> str:
         "Linear accuracy in percent (L-BFGS probe, penalty chosen on a tenth of its training "
         "set), `objects kNN` by weighted kNN; `weight` is the weight of invariance.",
     ]
-    for score, title in (
-        ("test", "### Test"),
-        ("validation", "### Validation, by which variants are chosen"),
+    validation, test = (read(HERE / "results" / "does_it_help" / x) for x in ("validation", "test"))
+    if test:
+        draw_fronts(validation, test, ROOT / "docs" / "images" / "fronts.svg")
+        text += [
+            verdict(validation, test),
+            "Over the weights of invariance 5, 10 and 25 (mean and standard deviation of seeds, "
+            "test sets):\n\n![Objects against colour and the mean](images/fronts.svg)",
+        ]
+    for groups, title in (
+        (test, "### Test"),
+        (validation, "### Validation, by which variants are chosen"),
     ):
-        groups = read(HERE / "results" / "does_it_help" / score)
         if not groups:
             continue
         first = next(iter(groups.values()))[0]

@@ -1,13 +1,20 @@
 """Pure loss functions: tensors in, a scalar out; no state, no collectives, no logging."""
 
-from mast.losses.gaussian import joint_distance, masked_distance, subspace_mean, symmetric_kl
+from mast.losses.gaussian import (
+    intersection,
+    masked_distance,
+    masked_uncertainty,
+    subspace_mean,
+    symmetric_kl,
+)
 from mast.losses.vicreg import covariance, invariance, variance
 
 __all__ = [
     "covariance",
+    "intersection",
     "invariance",
-    "joint_distance",
     "masked_distance",
+    "masked_uncertainty",
     "subspace_mean",
     "symmetric_kl",
     "variance",

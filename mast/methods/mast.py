@@ -14,8 +14,9 @@ from mast.augment import Views
 from mast.core.collectives import gather, global_mean
 from mast.losses import (
     covariance,
-    joint_distance,
+    intersection,
     masked_distance,
+    masked_uncertainty,
     subspace_mean,
     symmetric_kl,
     variance,
@@ -44,6 +45,8 @@ class Mode:
     standardize: bool
 
 
+EPS = 1e-6  # in denominators
+
 # "paper" is Eq. 7 as printed, which collapses (docs/method.md); "guarded" is the combination
 # that did best on validation data (docs/results.md).
 MODES: dict[str, Mode] = {
@@ -61,15 +64,15 @@ MODES: dict[str, Mode] = {
     ),
     "guarded": Mode(
         masked_weight=10.0,
-        plain_weight=5.0,
+        plain_weight=0.0,
         kl_weight=0.0,
-        sparsity_weight=0.0,
+        sparsity_weight=-2.0,
         composition="product",
         count="active",
-        mask_start="block",
+        mask_start="leave_one_out",
         normalize_masks="l2",
         normalize_uncertainty=True,
-        standardize=False,
+        standardize=True,
     ),
 }
 
@@ -86,6 +89,7 @@ class MastConfig:
             whole embedding: Table 6's "uncertainty only").
         mask_start: Start of learned masks: "block", "bell", "constant" or "leave_one_out"; see
             `Masks`.
+        mask_common: Share of the dimensions that "leave_one_out" starts in every subspace.
         masked_weight: The 25 in lambda = 25 d / K.
         plain_weight: Weight of an unmasked distance, VICReg's, beside the masked one.
         kl_weight: lambda_2.
@@ -99,8 +103,9 @@ class MastConfig:
         count: Divisor of the sum: the "active" operators of a sample, or "all" K.
         covariance_mask: Power of the mask on the covariance in "sum": "m" (Eq. 4) or "m2".
         normalize_masks: "none", "l2" or "mean"; see `Masks`.
-        normalize_uncertainty: Divide the covariance by its mean over the global batch and
-            dimensions, so that its scale carries no gradient.
+        normalize_uncertainty: Divide the uncertainty of a pair in a subspace by its mean over
+            the global batch, and the covariance in KL by its mean over batch and dimensions, so
+            that neither scale carries gradient.
         pairs: Which subspaces a pair trains: those whose operator was "applied" to either view,
             or all that were "chosen" by the schedule, whether their coins fell or not.
         standardize: Divide squared differences by each dimension's variance over the global
@@ -113,6 +118,7 @@ class MastConfig:
     uncertainty: bool = True
     masks: MaskKind = "learned"
     mask_start: MaskStart | None = None
+    mask_common: float = 0.75
     masked_weight: float | None = None
     plain_weight: float | None = None
     kl_weight: float | None = None
@@ -167,6 +173,7 @@ class Mast(Method):
             config.masks,
             mode.mask_start,
             mode.normalize_masks,
+            config.mask_common,
             seed,
         )
 
@@ -178,12 +185,7 @@ class Mast(Method):
         squared_BD = (first.mean_BD - second.mean_BD).square()
         plain = squared_BD.mean()
 
-        first_covariance_BD, second_covariance_BD = first.covariance_BD, second.covariance_BD
-        uncertainty = (first_covariance_BD + second_covariance_BD) / 2
-        if mode.normalize_uncertainty:
-            scale = global_mean(uncertainty)
-            first_covariance_BD = first_covariance_BD / scale
-            second_covariance_BD = second_covariance_BD / scale
+        covariance_BD = (first.covariance_BD + second.covariance_BD) / 2
         if mode.standardize:
             variance_D = (first_BD.var(dim=0) + second_BD.var(dim=0)) / 2
             squared_BD = squared_BD / (variance_D + 1e-4)
@@ -192,7 +194,7 @@ class Mast(Method):
             "masked": mode.masked_weight
             * self._distance(
                 squared_BD,
-                first_covariance_BD + second_covariance_BD if config.uncertainty else None,
+                covariance_BD,
                 self._active(views).to(squared_BD.device, non_blocking=True),
             ),
             "plain": mode.plain_weight * squared_BD.mean(),
@@ -201,10 +203,11 @@ class Mast(Method):
             "covariance": config.covariance_weight * (covariance(first_BD) + covariance(second_BD)),
         }
         if config.uncertainty:
+            scale = global_mean(covariance_BD) if mode.normalize_uncertainty else 1.0
             terms["kl"] = mode.kl_weight * symmetric_kl(
-                squared_BD, first_covariance_BD, second_covariance_BD
+                squared_BD, first.covariance_BD / scale, second.covariance_BD / scale
             )
-        trace_B = uncertainty.detach().mean(dim=1)
+        trace_B = covariance_BD.detach().mean(dim=1)
         return {
             "loss": sum(terms.values(), plain.new_zeros(())),
             **{f"term/{name}": value.detach() for name, value in terms.items()},
@@ -214,18 +217,30 @@ class Mast(Method):
             "stat/uncertainty_spread": trace_B.std(),
         }
 
-    def _distance(
-        self, squared_BD: Tensor, covariance_BD: Tensor | None, active_BK: Tensor
-    ) -> Tensor:
-        """The masked distance of the batch, a scalar."""
+    def _distance(self, squared_BD: Tensor, covariance_BD: Tensor, active_BK: Tensor) -> Tensor:
+        """The masked distance of the batch, a scalar; `covariance_BD` is a pair's mean."""
         config, mode = self.config, self.mode
         mask_DK = self.masks()
         if config.masks == "none":
             # One subspace, the whole embedding, for every pair.
-            return masked_distance(squared_BD, mask_DK[:, :1], covariance_BD).mean()
+            mask_DK, active_BK = mask_DK[:, :1], torch.ones_like(active_BK[:, :1])
         if mode.composition == "product":
-            return joint_distance(squared_BD, mask_DK, active_BK, covariance_BD)
-        distance_BK = masked_distance(squared_BD, mask_DK, covariance_BD, config.covariance_mask)
+            # One subspace a pair, the intersection of those of its operators.
+            weight_BD = intersection(mask_DK, active_BK)
+            active_BK = active_BK.any(dim=1, keepdim=True)
+            distance_BK, uncertainty_BK = (
+                (weight_BD * value_BD).sum(dim=1, keepdim=True)
+                for value_BD in (squared_BD, covariance_BD)
+            )
+        else:
+            distance_BK = masked_distance(squared_BD, mask_DK)
+            uncertainty_BK = masked_uncertainty(covariance_BD, mask_DK, config.covariance_mask)
+        if config.uncertainty:
+            if mode.normalize_uncertainty:
+                active_share = global_mean(active_BK.to(uncertainty_BK.dtype))
+                total = global_mean(uncertainty_BK * active_BK)
+                uncertainty_BK = uncertainty_BK * (active_share + EPS) / (total + EPS)
+            distance_BK = distance_BK / (uncertainty_BK + EPS)
         return subspace_mean(distance_BK, active_BK, mode.count)
 
     def _active(self, views: Views) -> Tensor:

@@ -44,15 +44,16 @@ class Masks(nn.Module):
         start: Start of learned masks. "block": each column draws its block of D/K dimensions
             from N(1, 0.1) and adds noise N(0.2, 0.1) everywhere; "bell": the block is a
             Gaussian-shaped bump over the dimensions, plus the same noise; "constant": ones;
-            "leave_one_out": every column starts at N(1, 0.1) except on its own block, a K-th of
-            the second half, which starts at N(0.2, 0.1). Half of the dimensions are asked for
-            every invariance, the others for all but one.
+            "leave_one_out": every column starts at N(1, 0.1), except on its own block, which starts
+            at N(0.2, 0.1): a share `common` of the dimensions is asked for every invariance,
+            the others, in K blocks, for all but one.
         normalize: Scale of a column before use. "none"; "l2": norm sqrt(D), so that the mean
             square is 1 and the distance cannot fall by shrinking the mask; "mean": mean 1.
+        common: Share of the dimensions that "leave_one_out" starts in every subspace, in [0, 1].
         seed: Seed of the start.
 
     Raises:
-        UserError: More masks than dimensions.
+        UserError: More masks than dimensions, or `common` out of its range.
 
     Reference:
         MAST, sections 3.1 and A ("Mask learning").
@@ -65,15 +66,18 @@ class Masks(nn.Module):
         kind: MaskKind = "learned",
         start: MaskStart = "block",
         normalize: MaskNorm = "none",
+        common: float = 0.75,
         seed: int = 0,
     ) -> None:
         super().__init__()
         if count > dim:
             raise UserError(f"{count} masks need at least {count} embedding dimensions, got {dim}")
+        if not 0.0 <= common <= 1.0:
+            raise UserError(f"expected mask_common in [0, 1], got {common}")
         self.normalize = normalize
         generator = torch.Generator().manual_seed(seed)
         if kind == "learned":
-            self.logits_DK = nn.Parameter(_start(dim, count, start, generator))
+            self.logits_DK = nn.Parameter(_start(dim, count, start, common, generator))
         else:
             fixed_DK = blocks(dim, count) if kind == "handcrafted" else torch.ones(dim, count)
             self.register_buffer("logits_DK", fixed_DK)
@@ -115,13 +119,16 @@ def blocks(dim: int, count: int) -> Tensor:
     return mask_DK
 
 
-def _start(dim: int, count: int, start: MaskStart, generator: torch.Generator) -> Tensor:
+def _start(
+    dim: int, count: int, start: MaskStart, common: float, generator: torch.Generator
+) -> Tensor:
     if start == "constant":
         return torch.ones(dim, count)
     noise_DK = 0.2 + 0.1 * torch.randn(dim, count, generator=generator)
     if start == "leave_one_out":
         kept_DK = torch.ones(dim, count)
-        kept_DK[dim // 2 :] -= blocks(dim - dim // 2, count)
+        first = int(common * dim)
+        kept_DK[first:] -= blocks(dim - first, count)
         return noise_DK + 0.8 * kept_DK
     if start == "block":
         profile_DK = 1.0 + 0.1 * torch.randn(dim, count, generator=generator)

@@ -11,7 +11,13 @@ from torch.distributions import Normal, kl_divergence
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from mast.losses import joint_distance, masked_distance, subspace_mean, symmetric_kl
+from mast.losses import (
+    intersection,
+    masked_distance,
+    masked_uncertainty,
+    subspace_mean,
+    symmetric_kl,
+)
 
 
 def case(batch=4, dim=6, count=3, seed=0, dtype=torch.float64):
@@ -28,28 +34,21 @@ def case(batch=4, dim=6, count=3, seed=0, dtype=torch.float64):
     return squared_BD, mask_DK, active_BK, 0.2 + uniform(batch, dim), 0.2 + uniform(batch, dim)
 
 
-# ------------------------------------------------------------------------- masked_distance
+# ------------------------------------------------ masked_distance and masked_uncertainty
 
 
-def test_masked_distance_by_hand():
+def test_masked_distance_and_uncertainty_by_hand():
     squared_BD = torch.tensor([[1.0, 4.0]])
     mask_DK = torch.tensor([[1.0, 0.0, 0.5], [0.5, 2.0, 0.0]])
     covariance_BD = torch.tensor([[2.0, 1.0]])
-    # Numerators sum d m^2: 1 + 4/4 = 2; 16; 1/4.
-    expected = {
-        None: [2 / 2, 16 / 2, 0.25 / 2],
-        "m": [2 * 2 / 2.5, 2 * 16 / 2.0, 2 * 0.25 / 1.0],  # traces 2 + .5; 2; 1
-        "m2": [2 * 2 / 2.25, 2 * 16 / 4.0, 2 * 0.25 / 0.5],  # traces 2 + .25; 4; .5
-    }
-    plain_BK = masked_distance(squared_BD, mask_DK)
-    assert plain_BK[0].tolist() == pytest.approx(expected[None])
-    for power in ("m", "m2"):
-        distance_BK = masked_distance(squared_BD, mask_DK, covariance_BD, power)
-        assert distance_BK[0].tolist() == pytest.approx(expected[power], rel=1e-5)
+    # Sums of d m^2: 1 + 4/4; 16; 1/4. Of c m: 2 + .5; 2; 1. Of c m^2: 2 + .25; 4; .5.
+    assert masked_distance(squared_BD, mask_DK)[0].tolist() == [1.0, 8.0, 0.125]
+    assert masked_uncertainty(covariance_BD, mask_DK)[0].tolist() == [1.25, 1.0, 0.5]
+    assert masked_uncertainty(covariance_BD, mask_DK, "m2")[0].tolist() == [1.125, 2.0, 0.25]
 
 
 @pytest.mark.parametrize("power", ["m", "m2"])
-def test_masked_distance_is_eq_4(power):
+def test_distance_over_uncertainty_is_eq_4(power):
     squared_BD, mask_DK, _, first_BD, second_BD = case(5, 7, 3)
     # Eq. 4 before any algebra: masked difference, masked covariances, one pair of subspaces each.
     difference_BKD = squared_BD.sqrt()[:, None] * mask_DK.T[None]
@@ -57,38 +56,25 @@ def test_masked_distance_is_eq_4(power):
     first_BKD = first_BD[:, None] * trace_mask_KD[None]
     second_BKD = second_BD[:, None] * trace_mask_KD[None]
     expected_BK = 2 * difference_BKD.square().sum(-1) / (first_BKD.sum(-1) + second_BKD.sum(-1))
-    distance_BK = masked_distance(squared_BD, mask_DK, first_BD + second_BD, power, eps=0.0)
-    torch.testing.assert_close(distance_BK, expected_BK, rtol=1e-12, atol=0)
-
-
-def test_masked_distance_without_uncertainty_is_eq_2():
-    squared_BD, mask_DK, *_ = case(5, 7, 3)
-    difference_BKD = squared_BD.sqrt()[:, None] * mask_DK.T[None]
-    expected_BK = difference_BKD.square().mean(-1)
-    torch.testing.assert_close(
-        masked_distance(squared_BD, mask_DK), expected_BK, rtol=1e-12, atol=0
-    )
+    distance_BK = masked_distance(squared_BD, mask_DK)
+    uncertainty_BK = masked_uncertainty((first_BD + second_BD) / 2, mask_DK, power)
+    torch.testing.assert_close(distance_BK / uncertainty_BK, expected_BK, rtol=1e-12, atol=0)
 
 
 @given(scale=st.floats(0.05, 20.0))
 @settings(max_examples=20, deadline=None)
 def test_scale_of_a_mask(scale):
     # The first trap of Eq. 7: degree 1 in the mask as printed, degree 0 with the mask squared.
-    squared_BD, mask_DK, _, first_BD, second_BD = case()
-    total_BD = first_BD + second_BD
+    squared_BD, mask_DK, _, first_BD, _ = case()
+
+    def ratio_BK(mask_DK, power):
+        uncertainty_BK = masked_uncertainty(first_BD, mask_DK, power)
+        return masked_distance(squared_BD, mask_DK) / uncertainty_BK
+
     for power, degree in (("m", 1), ("m2", 0)):
-        scaled_BK = masked_distance(squared_BD, scale * mask_DK, total_BD, power, eps=0.0)
-        expected_BK = scale**degree * masked_distance(squared_BD, mask_DK, total_BD, power, eps=0.0)
-        torch.testing.assert_close(scaled_BK, expected_BK)
-
-
-def test_dead_mask_has_a_finite_gradient():
-    squared_BD, mask_DK, _, first_BD, second_BD = case()
-    mask_DK = torch.zeros_like(mask_DK).requires_grad_()
-    distance_BK = masked_distance(squared_BD, mask_DK, first_BD + second_BD)
-    distance_BK.sum().backward()
-    assert (distance_BK == 0).all()
-    assert torch.isfinite(mask_DK.grad).all()
+        torch.testing.assert_close(
+            ratio_BK(scale * mask_DK, power), scale**degree * ratio_BK(mask_DK, power)
+        )
 
 
 # --------------------------------------------------------------------------- subspace_mean
@@ -110,64 +96,47 @@ def test_subspace_mean_of_parts_is_that_of_the_whole(count):
     torch.testing.assert_close(sum(parts) / 2, subspace_mean(distance_BK, active_BK, count))
 
 
-# -------------------------------------------------------------------------- joint_distance
+# ---------------------------------------------------------------------------- intersection
 
 
-def test_joint_distance_by_hand():
-    squared_BD = torch.tensor([[1.0, 4.0, 9.0], [1.0, 4.0, 9.0], [1.0, 4.0, 9.0]]).double()
+def test_intersection_by_hand():
     mask_DK = torch.tensor([[1.0, 2.0], [2.0, 1.0], [3.0, 0.0]]).double()
     active_BK = torch.tensor([[True, False], [True, True], [False, False]])
-    # Weights 1, 4, 9; then 4, 4, 0 in the intersection; the third sample has no operator.
-    by_hand = [(1 + 16 + 81) / 14, (4 + 16) / 8, 0.0]
-    value = joint_distance(squared_BD, mask_DK, active_BK, eps=1e-12)
-    assert value.item() == pytest.approx(sum(by_hand) / 3, rel=1e-9)
-    covariance_BD = torch.tensor([[1.0, 2.0, 4.0]]).double().expand(3, 3)
-    by_hand = [2 * (1 + 16 + 81) / (1 + 8 + 36), 2 * (4 + 16) / (4 + 8), 0.0]
-    value = joint_distance(squared_BD, mask_DK, active_BK, covariance_BD, eps=1e-12)
-    assert value.item() == pytest.approx(sum(by_hand) / 3, rel=1e-9)
+    weight_BD = intersection(mask_DK, active_BK, eps=1e-12)
+    # Products 1, 4, 9; then 4, 4, 0 in the intersection; the third sample has no operator.
+    expected = [[1 / 14, 4 / 14, 9 / 14], [1 / 2, 1 / 2, 0.0], [1 / 3, 1 / 3, 1 / 3]]
+    torch.testing.assert_close(weight_BD, torch.tensor(expected).double())
 
 
 def test_one_operator_is_the_masked_distance():
-    squared_BD, mask_DK, _, first_BD, second_BD = case(6, 8, 3)
+    squared_BD, mask_DK, _, covariance_BD, _ = case(6, 8, 3)
     mask_DK = mask_DK / mask_DK.square().mean(dim=0).sqrt()  # L2 norm sqrt(D)
     column_B = torch.tensor([0, 1, 2, 2, 1, 0])
     active_BK = torch.nn.functional.one_hot(column_B, 3).bool()
-    total_BD = first_BD + second_BD
-    for covariance_BD in (None, total_BD):
-        joint = joint_distance(squared_BD, mask_DK, active_BK, covariance_BD, eps=0.0)
-        masked_BK = masked_distance(squared_BD, mask_DK, covariance_BD, "m2", eps=0.0)
-        torch.testing.assert_close(joint, masked_BK[active_BK].mean(), rtol=1e-12, atol=0)
+    weight_BD = intersection(mask_DK, active_BK, eps=0.0)
+    distance_B = masked_distance(squared_BD, mask_DK)[active_BK]
+    torch.testing.assert_close((weight_BD * squared_BD).sum(dim=1), distance_B)
+    uncertainty_B = masked_uncertainty(covariance_BD, mask_DK, "m2")[active_BK]
+    torch.testing.assert_close((weight_BD * covariance_BD).sum(dim=1), uncertainty_B)
 
 
 @given(seed=st.integers(0, 2**31), scale=st.floats(0.05, 20.0))
 @settings(max_examples=20, deadline=None)
-def test_joint_distance_does_not_see_the_scale_of_a_mask(seed, scale):
-    squared_BD, mask_DK, active_BK, first_BD, second_BD = case(seed=seed)
+def test_intersection_does_not_see_the_scale_of_a_mask(seed, scale):
+    _, mask_DK, active_BK, *_ = case(seed=seed)
     scale_K = torch.tensor([scale, 1.0, 1.0 / scale]).double()
-    for covariance_BD in (None, first_BD + second_BD):
-        torch.testing.assert_close(
-            joint_distance(squared_BD, mask_DK * scale_K, active_BK, covariance_BD, eps=0.0),
-            joint_distance(squared_BD, mask_DK, active_BK, covariance_BD, eps=0.0),
-        )
-
-
-def test_no_active_operator_costs_and_teaches_nothing():
-    squared_BD, mask_DK, active_BK, first_BD, second_BD = case()
-    mask_DK.requires_grad_()
-    none_BK = torch.zeros_like(active_BK)
-    for covariance_BD in (None, first_BD + second_BD):
-        value = joint_distance(squared_BD, mask_DK, none_BK, covariance_BD)
-        value.backward()
-        assert value.item() == 0.0
-        assert (mask_DK.grad == 0).all()
+    torch.testing.assert_close(
+        intersection(mask_DK * scale_K, active_BK, eps=0.0),
+        intersection(mask_DK, active_BK, eps=0.0),
+    )
 
 
 def test_many_operators_do_not_underflow():
     # 60 masks of 0.01 multiply to 10^-240; in float32 the plain product is 0 / 0.
     squared_BD = torch.tensor([[1.0, 3.0]])
     mask_DK = torch.full((2, 60), 0.01, requires_grad=True)
-    active_BK = torch.ones(1, 60, dtype=torch.bool)
-    value = joint_distance(squared_BD, mask_DK, active_BK)
+    weight_BD = intersection(mask_DK, torch.ones(1, 60, dtype=torch.bool))
+    value = (weight_BD * squared_BD).sum()
     value.backward()
     assert value.item() == pytest.approx(2.0, rel=1e-3)  # float32 of exponents near 500
     # d/dm of sum w d / sum w = w_j (d_j - mean) 2 / m_jk, half the weight each.
@@ -212,9 +181,8 @@ def test_gradients():
     check = torch.autograd.gradcheck
     assert check(masked_distance, (squared_BD, mask_DK))
     for power in ("m", "m2"):
-        assert check(masked_distance, (squared_BD, mask_DK, first_BD, power))
-    assert check(joint_distance, (squared_BD, mask_DK, active_BK))
-    assert check(joint_distance, (squared_BD, mask_DK, active_BK, first_BD))
+        assert check(masked_uncertainty, (first_BD, mask_DK, power))
+    assert check(intersection, (mask_DK, active_BK))
     assert check(symmetric_kl, (squared_BD, first_BD, second_BD))
     distance_BK = torch.rand(active_BK.shape, dtype=torch.float64, requires_grad=True)
     for count in ("active", "all"):
@@ -223,12 +191,10 @@ def test_gradients():
 
 def values(squared_BD, mask_DK, active_BK, first_BD, second_BD):
     """Every loss of this module once."""
-    total_BD = first_BD + second_BD
     return [
         masked_distance(squared_BD, mask_DK).sum(),
-        masked_distance(squared_BD, mask_DK, total_BD).sum(),
-        joint_distance(squared_BD, mask_DK, active_BK),
-        joint_distance(squared_BD, mask_DK, active_BK, total_BD),
+        masked_uncertainty(first_BD, mask_DK).sum(),
+        intersection(mask_DK, active_BK).square().sum(),
         symmetric_kl(squared_BD, first_BD, second_BD),
     ]
 
@@ -245,7 +211,6 @@ def test_half_precision_is_computed_in_float32():
     for dtype in (torch.bfloat16, torch.float16):
         halves = [x.to(dtype) if x.is_floating_point() else x for x in inputs]
         floats = [x.float() if x.is_floating_point() else x for x in halves]
-        halves[3], halves[4] = floats[3], floats[4]  # their sum would be rounded by the caller
         for value, expected in zip(values(*halves), values(*floats), strict=True):
             assert value.dtype == torch.float32
             torch.testing.assert_close(value, expected, rtol=1e-6, atol=0)
@@ -267,28 +232,29 @@ class LargestTensor(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("count", [5, 19])
-@pytest.mark.parametrize("loss", ["masked", "joint"])
+@pytest.mark.parametrize("loss", ["masked", "intersection"])
 def test_no_tensor_has_all_three_axes(count, loss):
     batch, dim = 64, 96
-    squared_BD, mask_DK, active_BK, first_BD, second_BD = case(batch, dim, count)
-    for x in (squared_BD, mask_DK, first_BD):
+    squared_BD, mask_DK, active_BK, covariance_BD, _ = case(batch, dim, count)
+    for x in (squared_BD, mask_DK, covariance_BD):
         x.requires_grad_()
     with LargestTensor() as largest:
-        total_BD = first_BD + second_BD
         if loss == "masked":
-            value = subspace_mean(masked_distance(squared_BD, mask_DK, total_BD), active_BK)
+            uncertainty_BK = masked_uncertainty(covariance_BD, mask_DK)
+            distance_BK = masked_distance(squared_BD, mask_DK) / uncertainty_BK
+            value = subspace_mean(distance_BK, active_BK)
         else:
-            value = joint_distance(squared_BD, mask_DK, active_BK, total_BD)
+            value = (intersection(mask_DK, active_BK) * squared_BD).sum()
         value.backward()
     assert mask_DK.grad is not None
     assert largest.numel == batch * dim  # the same for 5 and for 19 operators
 
 
 def test_shapes_are_quoted():
-    squared_BD, mask_DK, active_BK, first_BD, _ = case()
+    squared_BD, mask_DK, active_BK, *_ = case()
     with pytest.raises(ValueError, match=r"\(4, 6\) and \(3, 6\)"):
         masked_distance(squared_BD, mask_DK.T)
-    with pytest.raises(ValueError, match=r"shape \(4, 6\), got \(3, 6\)"):
-        masked_distance(squared_BD, mask_DK, first_BD[:3])
+    with pytest.raises(ValueError, match=r"\(6, 3\) and \(3, 4\)"):
+        intersection(mask_DK, active_BK.T)
     with pytest.raises(ValueError, match=r"\(4, 3\) and \(3, 3\)"):
         subspace_mean(torch.zeros(4, 3), active_BK[:3])

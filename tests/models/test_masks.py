@@ -54,7 +54,7 @@ def test_starts(start, inside, outside, spread_inside):
 def test_leave_one_out_start():
     logits_DK = Masks(D, K, start="leave_one_out").logits_DK.detach()
     low_DK = torch.zeros(D, K, dtype=torch.bool)
-    low_DK[D // 2 :] = blocks(D - D // 2, K).bool()
+    low_DK[3 * D // 4 :] = blocks(D - 3 * D // 4, K).bool()
     assert logits_DK[low_DK].mean().item() == pytest.approx(0.2, abs=0.01)
     assert logits_DK[~low_DK].mean().item() == pytest.approx(1.0, abs=0.01)
     assert logits_DK[low_DK].std().item() == pytest.approx(0.1, abs=0.01)
