@@ -283,7 +283,8 @@ class Mast(Method):
                 f"and the sparsity term both fall as the masks shrink; {remedy} or "
                 "--objective.normalize_masks l2."
             )
-        if self.config.uncertainty and metrics.get("stat/uncertainty", 1.0) > 20.0:
+        free = self.config.uncertainty and not self.mode.normalize_uncertainty
+        if free and metrics.get("stat/uncertainty", 1.0) > 20.0:
             yield (
                 f"uncertainty exploded: the mean predicted variance is "
                 f"{metrics['stat/uncertainty']:.0f}. Every distance is divided by it and nothing "

