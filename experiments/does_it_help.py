@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mast.augment import ScheduleConfig
 from mast.core.checkpoint import write_json
 from mast.core.run import RunFolder, provenance
 from mast.data import CanvasSet, DataConfig, open_canvas
@@ -62,6 +63,7 @@ class Variant:
         weights: Weights of invariance to sweep.
         gate_lr: Peak rate of masks and GeM powers; the recipe's if None.
         width: Reward of the mean mask entry, as a share of the weight of invariance.
+        schedule: How operators compose; the recipe's if None.
     """
 
     recipe: str | None
@@ -70,6 +72,7 @@ class Variant:
     weights: tuple[float, ...] = (5.0, 10.0, 25.0)
     gate_lr: float | None = None
     width: float = 0.0
+    schedule: ScheduleConfig | None = None
 
 
 # All variants use VICReg's average pooling, so that they differ in the objective alone.
@@ -108,6 +111,14 @@ VARIANTS: dict[str, Variant] = {
     "half_wide": Variant("mast5_small", HALF, gate_lr=LR, width=0.2),
     # Three quarters of the dimensions start in every subspace.
     "wide": Variant("mast5_small", LEAVE_ONE_OUT, gate_lr=LR, width=0.2),
+    # Every operator from the start, as in unstaged VICReg.
+    "wide_unstaged": Variant(
+        "mast5_small",
+        LEAVE_ONE_OUT,
+        gate_lr=LR,
+        width=0.2,
+        schedule=ScheduleConfig(staged=False),
+    ),
     "wide_sigma": Variant("mast5_small", LEAVE_ONE_OUT | SIGMA, gate_lr=LR, width=0.2),
 }
 
@@ -145,6 +156,7 @@ class Job:
             data=DataConfig(str(sets / "cifar10-10k")),
             size=SIZE,
             objective=objective,
+            schedule=variant.schedule or base.schedule,
             encoder=ENCODER,
             optimizer=replace(
                 base.optimizer,

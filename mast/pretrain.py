@@ -123,6 +123,12 @@ class PretrainConfig:
         for name in ("size", "epochs", "batch_size", "accumulate", "devices", "nodes", "log_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
+        schedule = self.schedule
+        if not 0.0 <= schedule.stage1 <= schedule.full <= 1.0:
+            raise UserError(
+                "expected 0 <= schedule.stage1 <= schedule.full <= 1, got "
+                f"stage1 {schedule.stage1:g} and full {schedule.full:g}"
+            )
 
     def folder(self) -> Path:
         """Where the run goes."""

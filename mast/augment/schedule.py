@@ -20,23 +20,26 @@ class ScheduleConfig:
         staged: Schedule the operators in two stages (MAST, section 3.2); otherwise every
             operator may act from the start, as in the usual augmentation of VICReg.
         stage1: Part of the run in which operators act one at a time.
+        full: Part of the run after which all operators act.
         subsets: Draw the operators for each sample, or once for a whole batch.
     """
 
     staged: bool = True
     stage1: float = 0.5
+    full: float = 1.0
     subsets: Literal["sample", "batch"] = "sample"
 
 
-def compose_count(progress: float, count: int, stage1: float = 0.5) -> int:
+def compose_count(progress: float, count: int, stage1: float = 0.5, full: float = 1.0) -> int:
     """How many operators are composed at this point of a run.
 
-    One at a time in stage 1, then linearly more up to all of them.
+    One at a time in stage 1, then linearly more up to all of them, which act from `full` on.
 
     Args:
         progress: Part of the run that is done, in [0, 1].
         count: Number of operators, K.
         stage1: Part of the run that stage 1 takes, in [0, 1].
+        full: Part of the run after which all operators act, in [stage1, 1].
 
     Returns:
         A whole number in [1, count].
@@ -48,12 +51,15 @@ def compose_count(progress: float, count: int, stage1: float = 0.5) -> int:
         raise ValueError(f"expected progress in [0, 1], got {progress}")
     if not 0.0 <= stage1 <= 1.0:
         raise ValueError(f"expected stage1 in [0, 1], got {stage1}")
+    if not stage1 <= full <= 1.0:
+        raise ValueError(f"expected full in [stage1, 1] = [{stage1}, 1], got {full}")
     if count < 1:
         raise ValueError(f"expected at least 1 operator, got count={count}")
     if progress < stage1 or stage1 == 1.0:
         return 1
-    inside = (progress - stage1) / (1 - stage1)
-    return round(1 + (count - 1) * inside)
+    if progress >= full:
+        return count
+    return round(1 + (count - 1) * (progress - stage1) / (full - stage1))
 
 
 def draw_subsets(
@@ -105,5 +111,5 @@ def draw_chosen(
     """
     if not config.staged:
         return None
-    compose = compose_count(progress, count, config.stage1)
+    compose = compose_count(progress, count, config.stage1, config.full)
     return draw_subsets(n, count, compose, generator, config.subsets)

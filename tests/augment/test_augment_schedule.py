@@ -32,6 +32,8 @@ def test_a_run_ends_with_all_operators(count, stage1):
 def test_count_follows_the_formula():
     assert [compose_count(p, 5) for p in (0, 0.49, 0.5, 0.6, 0.75, 0.9, 1)] == [1, 1, 1, 2, 3, 4, 5]
     assert compose_count(1.0, 5, stage1=1.0) == 1
+    early = [compose_count(p, 5, 0.1, 0.3) for p in (0.05, 0.15, 0.2, 0.3, 0.9)]
+    assert early == [1, 2, 3, 5, 5]
     assert compose_count(0.5, 15, stage1=0.0) == 8
 
 
@@ -71,6 +73,8 @@ def test_chosen_follows_the_configuration():
         ((-0.1, 5), "progress"),
         ((0.5, 0), "operator"),
         ((0.5, 5, 2.0), "stage1"),
+        ((0.5, 5, 0.5, 0.4), "full"),
+        ((0.5, 5, 0.5, 1.1), "full"),
     ],
 )
 def test_counts_out_of_range_are_refused(arguments, message):
