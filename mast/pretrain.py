@@ -298,6 +298,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
                 # ------------------------------------------------------------ log and stop
                 last_of_epoch = step % steps_per_epoch == 0
                 due = step % config.log_every == 0 or last_of_epoch
+                if due:
+                    output = fabric.all_reduce({k: v.detach() for k, v in output.items()})
                 if due or fabric.device.type == "cpu":
                     metrics = {name: value.item() for name, value in output.items()}
                     _stop_if_not_finite(metrics, step, run)
