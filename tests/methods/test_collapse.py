@@ -23,7 +23,7 @@ HEALTHY = {
 COLLAPSES = {
     "masks died": {"stat/mask_mean": 0.001},
     "uncertainty exploded": {"stat/uncertainty": 290.0},
-    "masks hide": {"stat/mask_cosine": 0.95},
+    "masks hide": {"stat/mask_cosine": 0.95, "stat/mask_active_share": 0.3},
     "variance collapse": {"stat/embedding_std": 0.1},
 }
 
