@@ -129,6 +129,8 @@ class PretrainConfig:
                 "expected 0 <= schedule.stage1 <= schedule.full <= 1, got "
                 f"stage1 {schedule.stage1:g} and full {schedule.full:g}"
             )
+        if not 0.0 <= schedule.leave_out <= 1.0:
+            raise UserError(f"expected schedule.leave_out in [0, 1], got {schedule.leave_out:g}")
 
     def folder(self) -> Path:
         """Where the run goes."""

@@ -203,6 +203,7 @@ def test_a_damaged_checkpoint_is_named(tiny: Configure) -> None:
         ({"views": "mast7"}, "Did you mean 'mast5'"),
         ({"epochs": 0}, "epochs must be at least 1"),
         ({"schedule": {"stage1": 0.6, "full": 0.5}}, "schedule.stage1 <= schedule.full"),
+        ({"schedule": {"leave_out": 1.5}}, "schedule.leave_out"),
         ({"encoder": {"name": "resnet81"}}, "Did you mean 'resnet18'"),
         ({"data": "nowhere"}, "no folder 'nowhere'"),
     ],

@@ -21,12 +21,15 @@ class ScheduleConfig:
             operator may act from the start, as in the usual augmentation of VICReg.
         stage1: Part of the run in which operators act one at a time.
         full: Part of the run after which all operators act.
+        leave_out: Share of the pairs, where all operators act, that lose one of them, drawn
+            uniformly: each invariance is then also seen in the absence of its operator.
         subsets: Draw the operators for each sample, or once for a whole batch.
     """
 
     staged: bool = True
     stage1: float = 0.5
     full: float = 1.0
+    leave_out: float = 0.0
     subsets: Literal["sample", "batch"] = "sample"
 
 
@@ -109,7 +112,12 @@ def draw_chosen(
     Returns:
         chosen_BK, or None where all operators may act.
     """
-    if not config.staged:
+    compose = compose_count(progress, count, config.stage1, config.full) if config.staged else count
+    if compose < count:
+        return draw_subsets(n, count, compose, generator, config.subsets)
+    if config.leave_out == 0.0 or count == 1:
         return None
-    compose = compose_count(progress, count, config.stage1, config.full)
-    return draw_subsets(n, count, compose, generator, config.subsets)
+    reduced_BK = draw_subsets(n, count, count - 1, generator, config.subsets)
+    rows = n if config.subsets == "sample" else 1
+    whole_B1 = torch.rand(rows, 1, generator=generator) >= config.leave_out
+    return reduced_BK | whole_B1

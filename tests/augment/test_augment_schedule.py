@@ -3,6 +3,8 @@
 Legend: B samples, K operators.
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -59,11 +61,27 @@ def test_chosen_follows_the_configuration():
     generator = torch.Generator()
     assert draw_chosen(ScheduleConfig(staged=False), 4, 5, 0.2, generator) is None
     early = draw_chosen(ScheduleConfig(), 4, 5, 0.2, generator)
-    late = draw_chosen(ScheduleConfig(), 4, 5, 1.0, generator)
     assert early is not None
     assert early.sum(dim=1).tolist() == [1] * 4
-    assert late is not None
-    assert late.all()
+    assert draw_chosen(ScheduleConfig(), 4, 5, 1.0, generator) is None
+
+
+def test_a_share_of_whole_compositions_loses_one_operator():
+    generator = torch.Generator().manual_seed(0)
+    config = ScheduleConfig(staged=False, leave_out=0.5)
+    chosen = draw_chosen(config, 20_000, 5, 0.2, generator)
+    assert chosen is not None
+    missing = (~chosen).float()
+    assert missing.sum(dim=1).max() == 1
+    # Each of the five is the one left out of a tenth of the pairs.
+    assert (missing.mean(dim=0) - 0.1).abs().max() < 0.01
+    assert draw_chosen(config, 4, 1, 0.2, generator) is None  # a lone operator stays
+    early = draw_chosen(replace(config, staged=True), 4, 5, 0.2, generator)
+    assert early is not None
+    assert early.sum(dim=1).tolist() == [1] * 4
+    per_batch = draw_chosen(replace(config, subsets="batch"), 64, 5, 0.2, generator)
+    assert per_batch is not None
+    assert (per_batch == per_batch[0]).all()
 
 
 @pytest.mark.parametrize(
