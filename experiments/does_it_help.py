@@ -61,7 +61,7 @@ class Variant:
         masked: Share of the weight of invariance that the masked distance gets; the plain
             distance gets the rest.
         weights: Weights of invariance to sweep.
-        gate_lr: Peak rate of masks and GeM powers; the recipe's if None.
+        gate_lr: Peak rate of the masks; the recipe's if None, 0 fixes them at their start.
         width: Reward of the mean mask entry, as a share of the weight of invariance.
         schedule: How operators compose; the recipe's if None.
     """
@@ -88,21 +88,22 @@ LEAVE_ONE_OUT = L2_SUM | {
     "composition": "product",
     "mask_start": "leave_one_out",
     "mask_common": 0.75,
-    "standardize": True,
+    "standardize": False,
 }
-HALF = LEAVE_ONE_OUT | {"mask_common": 0.5}
+STANDARDIZED = LEAVE_ONE_OUT | {"standardize": True, "mask_gradient": "distance"}
+HALF = STANDARDIZED | {"mask_common": 0.5}
 SIGMA: dict[str, Any] = {"uncertainty": True, "normalize_uncertainty": True}
+UNSTAGED = ScheduleConfig(staged=False)
+# All operators on half of the pairs, all but one on the other half.
+ALL_BUT_ONE = ScheduleConfig(staged=False, leave_out=0.5)
 
 VARIANTS: dict[str, Variant] = {
     "untrained": Variant(None, weights=(0.0,)),
     "vicreg5": Variant("vicreg5_small"),
     "vicreg5_staged": Variant("vicreg5_staged_small"),
+    "vicreg5_all_but_one": Variant("vicreg5_small", schedule=ALL_BUT_ONE),
     # As printed: the masks move with the rate of everything else.
     "mast5_literal": Variant("mast5_small", {"mode": "paper"}, weights=(25.0,), gate_lr=LR),
-    # Masks that keep their norm; the distances of the subspaces are added (Eq. 2).
-    "sum_plain": Variant("mast5_small", L2_SUM, masked=0.7),
-    # What a standardized distance does without any mask.
-    "plain_standardized": Variant("mast5_small", L2_SUM | {"standardize": True}, masked=0.0),
     # Half of the dimensions start in every subspace, the others in all but one; standardized
     # distance in the intersection of the active subspaces. The masks barely move.
     "half": Variant("mast5_small", HALF, gate_lr=1e-3),
@@ -110,16 +111,21 @@ VARIANTS: dict[str, Variant] = {
     # Wide masks are rewarded, so that they cannot concentrate and may move faster.
     "half_wide": Variant("mast5_small", HALF, gate_lr=LR, width=0.2),
     # Three quarters of the dimensions start in every subspace.
-    "wide": Variant("mast5_small", LEAVE_ONE_OUT, gate_lr=LR, width=0.2),
+    "wide": Variant("mast5_small", STANDARDIZED, gate_lr=LR, width=0.2),
+    "wide_sigma": Variant("mast5_small", STANDARDIZED | SIGMA, gate_lr=LR, width=0.2),
     # Every operator from the start, as in unstaged VICReg.
-    "wide_unstaged": Variant(
-        "mast5_small",
-        LEAVE_ONE_OUT,
-        gate_lr=LR,
-        width=0.2,
-        schedule=ScheduleConfig(staged=False),
+    "wide_unstaged": Variant("mast5_small", STANDARDIZED, gate_lr=LR, width=0.2, schedule=UNSTAGED),
+    # All but one operator, the distance as it is: masks that stay where they start, masks that
+    # compare operators within a dimension, the uncertainty with either, and alone.
+    "fixed": Variant("mast5_small", LEAVE_ONE_OUT, gate_lr=0.0, schedule=ALL_BUT_ONE),
+    "fixed_sigma": Variant("mast5_small", LEAVE_ONE_OUT | SIGMA, gate_lr=0.0, schedule=ALL_BUT_ONE),
+    "learned": Variant("mast5_small", LEAVE_ONE_OUT, gate_lr=1e-3, width=0.2, schedule=ALL_BUT_ONE),
+    "learned_sigma": Variant(
+        "mast5_small", LEAVE_ONE_OUT | SIGMA, gate_lr=1e-3, width=0.2, schedule=ALL_BUT_ONE
     ),
-    "wide_sigma": Variant("mast5_small", LEAVE_ONE_OUT | SIGMA, gate_lr=LR, width=0.2),
+    "sigma_only": Variant(
+        "mast5_small", LEAVE_ONE_OUT | SIGMA | {"masks": "none"}, schedule=ALL_BUT_ONE
+    ),
 }
 
 
@@ -161,7 +167,7 @@ class Job:
             optimizer=replace(
                 base.optimizer,
                 lr=LR,
-                gate_lr=variant.gate_lr or base.optimizer.gate_lr,
+                gate_lr=base.optimizer.gate_lr if variant.gate_lr is None else variant.gate_lr,
             ),
             epochs=EPOCHS,
             batch_size=BATCH,

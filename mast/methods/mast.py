@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.augment import Views
-from mast.core.collectives import gather, global_mean
+from mast.core.collectives import gather, global_mean, global_sum, processes
 from mast.losses import (
     covariance,
     intersection,
@@ -41,6 +41,7 @@ class Mode:
     count: Literal["active", "all"]
     mask_start: MaskStart
     normalize_masks: MaskNorm
+    mask_gradient: Literal["distance", "relative"]
     normalize_uncertainty: bool
     standardize: bool
 
@@ -59,6 +60,7 @@ MODES: dict[str, Mode] = {
         count="all",
         mask_start="block",
         normalize_masks="none",
+        mask_gradient="distance",
         normalize_uncertainty=False,
         standardize=False,
     ),
@@ -71,6 +73,7 @@ MODES: dict[str, Mode] = {
         count="active",
         mask_start="leave_one_out",
         normalize_masks="l2",
+        mask_gradient="relative",
         normalize_uncertainty=True,
         standardize=True,
     ),
@@ -103,6 +106,10 @@ class MastConfig:
         count: Divisor of the sum: the "active" operators of a sample, or "all" K.
         covariance_mask: Power of the mask on the covariance in "sum": "m" (Eq. 4) or "m2".
         normalize_masks: "none", "l2" or "mean"; see `Masks`.
+        mask_gradient: What the masks learn from: the "distance" itself, or differences
+            "relative" to each dimension's mean over the global batch. A mask then compares
+            operators within a dimension, and gains nothing by leaving the dimensions that are
+            hard for every operator; the network learns from the distance as before.
         normalize_uncertainty: Divide the uncertainty of a pair in a subspace by its mean over
             the global batch, and the covariance in KL by its mean over batch and dimensions, so
             that neither scale carries gradient.
@@ -130,6 +137,7 @@ class MastConfig:
     covariance_mask: Literal["m", "m2"] = "m"
     pairs: Literal["applied", "chosen"] = "applied"
     normalize_masks: MaskNorm | None = None
+    mask_gradient: Literal["distance", "relative"] | None = None
     normalize_uncertainty: bool | None = None
     standardize: bool | None = None
 
@@ -190,13 +198,9 @@ class Mast(Method):
             variance_D = (first_BD.var(dim=0) + second_BD.var(dim=0)) / 2
             squared_BD = squared_BD / (variance_D + 1e-4)
 
+        active_BK = self._active(views).to(squared_BD.device, non_blocking=True)
         terms = {
-            "masked": mode.masked_weight
-            * self._distance(
-                squared_BD,
-                covariance_BD,
-                self._active(views).to(squared_BD.device, non_blocking=True),
-            ),
+            "masked": mode.masked_weight * self._masked(squared_BD, covariance_BD, active_BK),
             "plain": mode.plain_weight * squared_BD.mean(),
             "sparsity": mode.sparsity_weight * self.masks().mean(),
             "variance": config.variance_weight * (variance(first_BD) + variance(second_BD)) / 2,
@@ -217,10 +221,22 @@ class Mast(Method):
             "stat/uncertainty_spread": trace_B.std(),
         }
 
-    def _distance(self, squared_BD: Tensor, covariance_BD: Tensor, active_BK: Tensor) -> Tensor:
+    def _masked(self, squared_BD: Tensor, covariance_BD: Tensor, active_BK: Tensor) -> Tensor:
+        """The masked distance, whose gradient reaches the masks as `mask_gradient` says."""
+        mask_DK = self.masks()
+        if self.mode.mask_gradient == "distance" or self.config.masks != "learned":
+            return self._distance(squared_BD, covariance_BD, mask_DK, active_BK)
+        loss = self._distance(squared_BD, covariance_BD, mask_DK.detach(), active_BK)
+        squared_BD, covariance_BD = squared_BD.detach(), covariance_BD.detach()
+        mean_D = global_sum(squared_BD.mean(dim=0)) / processes()
+        learned = self._distance(squared_BD / (mean_D + EPS), covariance_BD, mask_DK, active_BK)
+        return loss + learned - learned.detach()
+
+    def _distance(
+        self, squared_BD: Tensor, covariance_BD: Tensor, mask_DK: Tensor, active_BK: Tensor
+    ) -> Tensor:
         """The masked distance of the batch, a scalar; `covariance_BD` is a pair's mean."""
         config, mode = self.config, self.mode
-        mask_DK = self.masks()
         if config.masks == "none":
             # One subspace, the whole embedding, for every pair.
             mask_DK, active_BK = mask_DK[:, :1], torch.ones_like(active_BK[:, :1])
