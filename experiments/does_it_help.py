@@ -76,16 +76,13 @@ class Variant:
 
 
 # All variants use VICReg's average pooling, so that they differ in the objective alone.
-L2_SUM: dict[str, Any] = {
+LEAVE_ONE_OUT: dict[str, Any] = {
     "projector": ProjectorConfig(1024, 512, pool="average"),
     "uncertainty": False,
-    "composition": "sum",
+    "composition": "product",
     "normalize_masks": "l2",
     "kl_weight": 0.0,
     "sparsity_weight": 0.0,
-}
-LEAVE_ONE_OUT = L2_SUM | {
-    "composition": "product",
     "mask_start": "leave_one_out",
     "mask_common": 0.75,
     "standardize": False,
