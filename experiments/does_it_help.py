@@ -113,10 +113,19 @@ VARIANTS: dict[str, Variant] = {
     # Every operator from the start, as in unstaged VICReg.
     "wide_unstaged": Variant("mast5_small", STANDARDIZED, gate_lr=LR, width=0.2, schedule=UNSTAGED),
     # All but one operator, the distance as it is: masks that stay where they start, masks that
-    # compare operators within a dimension, the uncertainty with either, and alone.
+    # compare operators within a dimension, those beside a plain distance, the uncertainty with
+    # either, and alone.
     "fixed": Variant("mast5_small", LEAVE_ONE_OUT, gate_lr=0.0, schedule=ALL_BUT_ONE),
     "fixed_sigma": Variant("mast5_small", LEAVE_ONE_OUT | SIGMA, gate_lr=0.0, schedule=ALL_BUT_ONE),
     "learned": Variant("mast5_small", LEAVE_ONE_OUT, gate_lr=1e-3, width=0.2, schedule=ALL_BUT_ONE),
+    "learned_plain": Variant(
+        "mast5_small",
+        LEAVE_ONE_OUT,
+        masked=0.6,
+        gate_lr=1e-3,
+        width=0.2,
+        schedule=ALL_BUT_ONE,
+    ),
     "learned_sigma": Variant(
         "mast5_small", LEAVE_ONE_OUT | SIGMA, gate_lr=1e-3, width=0.2, schedule=ALL_BUT_ONE
     ),

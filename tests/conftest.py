@@ -1,6 +1,7 @@
 """Shared by all tests: one thread, a cache of their own, tiny images and a tiny configuration."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tiny import ENCODER
 
 import mast
-
-TINY_ENCODER = {
-    "name": "timm:resnet18",
-    "options": {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]},
-    "stem_stride": 2,
-}
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -66,7 +62,7 @@ def tiny(photos: Path, tmp_path: Path) -> Callable[..., mast.PretrainConfig]:
             "data": str(photos / "train"),
             "out": str(tmp_path / "run"),
             "size": 32,
-            "encoder": TINY_ENCODER,
+            "encoder": asdict(ENCODER),
             "objective": {**objective, **changes.pop("objective", {})},
             "epochs": 2,
             "batch_size": 16,

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from tiny import OPERATORS, SIZE, build_method
 from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from mast.augment import PRESETS, Pipeline, Record, Views
 from mast.augment.record import join
-from mast.methods import METHODS, Method
-from mast.models import Encoder, EncoderConfig, ProjectorConfig, synchronise_batchnorm
+from mast.methods import Method
+from mast.models import synchronise_batchnorm
 from mast.pretrain import PretrainConfig, _views
 
-PROCESSES, LOCAL, SIZE, STEPS = 2, 4, 32, 2
-OPERATORS = ("crop", "flip", "jitter")
+PROCESSES, LOCAL, STEPS = 2, 4, 2
 BEFORE = {"pool": "before"}
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "guarded before": ("mast", BEFORE, {"mode": "guarded"}),
@@ -40,27 +40,11 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         BEFORE,
         {"standardize": True, "normalize_uncertainty": False, "kl_weight": 5.0},
     ),
+    "masks learn from the distance": ("mast", BEFORE, {"mask_gradient": "distance"}),
     "without uncertainty": ("mast", BEFORE, {"uncertainty": False}),
     "handcrafted": ("mast", {"pool": "average"}, {"masks": "handcrafted"}),
     "vicreg": ("vicreg", {}, {}),
 }
-
-
-def build(case: str) -> Method:
-    """The method of a case with the same weights in every process."""
-    name, projector, options = CASES[case]
-    torch.manual_seed(0)
-    encoder = Encoder(
-        EncoderConfig(
-            "timm:resnet18",
-            {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]},
-            stem_stride=2,
-        ),
-        SIZE,
-    )
-    entry = METHODS[name]
-    config = entry.config(projector=ProjectorConfig(hidden=32, dim=24, **projector), **options)
-    return entry.method(config, encoder, OPERATORS, 0).train()  # type: ignore[arg-type]
 
 
 def global_views() -> Views:
@@ -108,8 +92,8 @@ def work(rank: int, folder: str) -> None:
     )
     views = part_of(global_views(), rank)
     results = {}
-    for case in CASES:
-        plain = build(case)
+    for case, arguments in CASES.items():
+        plain = build_method(*arguments)
         synchronise_batchnorm(plain, torch.device("cpu"))
         results[case] = run(DistributedDataParallel(plain), plain, views)
     torch.save(results, Path(folder) / f"{rank}.pt")
@@ -128,7 +112,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def test_two_processes_equal_one_on_the_global_batch(
     case: str, ranks: list[dict[str, Any]]
 ) -> None:
-    plain = build(case)
+    plain = build_method(*CASES[case])
     expected = run(plain, plain, global_views())
     results = [rank[case] for rank in ranks]
     loss = torch.stack([result["loss"] for result in results]).mean()

@@ -7,25 +7,20 @@ from typing import Any
 
 import pytest
 import torch
+from tiny import DIM, OPERATORS, SIZE, build_method
 from torch import Tensor
 
 from mast.augment import Record, Views
-from mast.methods import Mast, MastConfig
-from mast.models import Encoder, EncoderConfig, ProjectorConfig
+from mast.methods import Mast
 
-B, D, SIZE = 8, 24, 32
-OPERATORS = ("crop", "flip", "jitter")
-TINY = EncoderConfig(
-    "timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]}, stem_stride=2
-)
+B = 8
 
 
 def build(**options: Any) -> Mast:
     """In training mode, so that each view is normalised by its own batch."""
-    torch.manual_seed(0)
-    projector = ProjectorConfig(hidden=32, dim=D, pool="before")
-    config = MastConfig(projector=projector, **options)
-    return Mast(config, Encoder(TINY, SIZE), OPERATORS)
+    method = build_method("mast", {}, options)
+    assert isinstance(method, Mast)
+    return method
 
 
 def views(seed: int = 0) -> Views:
@@ -46,7 +41,7 @@ def vicreg_terms(first_BD: Tensor, second_BD: Tensor) -> dict[str, float]:
     for z_BD in (first_BD, second_BD):
         covariance_DD = torch.cov(z_BD.T)
         spread += (1 - (covariance_DD.diagonal() + 1e-4).sqrt()).clamp(min=0).mean().item() / 2
-        cross += (covariance_DD - covariance_DD.diagonal().diag()).square().sum().item() / D
+        cross += (covariance_DD - covariance_DD.diagonal().diag()).square().sum().item() / DIM
     return {"variance": 25 * spread, "covariance": cross}
 
 
@@ -112,6 +107,45 @@ def test_guarded_mode_is_its_formula() -> None:
     assert output["loss"].item() == pytest.approx(sum(expected.values()), rel=1e-4)
 
 
+def test_relative_masks_compare_operators_within_a_dimension() -> None:
+    """The network's gradient is that of fixed masks; the masks' is of relative differences."""
+    batch = views()
+    gradients = {}
+    for kind in ("distance", "relative"):
+        method = build(mask_gradient=kind, uncertainty=False, standardize=False, sparsity_weight=0)
+        output = method(batch)
+        output["loss"].backward()
+        gradients[kind] = {
+            "value": output["term/masked"],
+            "network": [p.grad for p in method.encoder.parameters()],
+            "masks": method.masks.logits_DK.grad,
+        }
+    torch.testing.assert_close(gradients["distance"]["value"], gradients["relative"]["value"])
+    for one, other in zip(*(gradients[kind]["network"] for kind in gradients), strict=True):
+        torch.testing.assert_close(one, other)
+
+    with torch.no_grad():
+        first_BD, second_BD = (
+            method.projector(method.encoder.encode(images)).mean_BD.double()
+            for images in batch.images
+        )
+        squared_BD = (first_BD - second_BD).square()
+        relative_BD = squared_BD / squared_BD.mean(dim=0)
+    logits_DK = method.masks.logits_DK.detach().double().requires_grad_()
+    masks_DK = logits_DK.clamp(min=0)
+    masks_DK = masks_DK / masks_DK.square().mean(dim=0).sqrt()
+    total = torch.zeros((), dtype=torch.float64)
+    for i, active_K in enumerate(batch.active_BK):
+        if active_K.any():
+            weight_D = masks_DK[:, active_K].square().prod(dim=1)
+            total = total + (weight_D * relative_BD[i]).sum() / weight_D.sum()
+    (expected_DK,) = torch.autograd.grad(10 * total / B, logits_DK)
+    torch.testing.assert_close(
+        gradients["relative"]["masks"].double(), expected_DK, rtol=2e-3, atol=2e-5
+    )
+    assert not torch.allclose(gradients["distance"]["masks"].double(), expected_DK, atol=2e-3)
+
+
 @torch.no_grad()
 def test_no_masks_is_one_term_for_every_pair() -> None:
     # Table 6, "uncertainty only": 25 * 2 |difference|^2 / (tr + tr'), whatever was applied.
@@ -121,7 +155,7 @@ def test_no_masks_is_one_term_for_every_pair() -> None:
         method.projector(method.encoder.encode(images)) for images in batch.images
     )
     trace_B = (first_cov_BD + second_cov_BD).sum(1)
-    expected_B = 2 * (first_BD - second_BD).square().sum(1) / (trace_B / trace_B.mean() * 2 * D)
+    expected_B = 2 * (first_BD - second_BD).square().sum(1) / (trace_B / trace_B.mean() * 2 * DIM)
     assert method(batch)["term/masked"].item() == pytest.approx(
         10 * expected_B.mean().item(), rel=1e-4
     )

@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 import torch
+from tiny import DIM, OPERATORS, SIZE, build_method
 from torch import Tensor
 
 from mast.augment import Record, Views
 from mast.core.checkpoint import load_checkpoint, save_checkpoint
 from mast.core.optim import OptimizerConfig, make_optimizer
-from mast.methods import METHODS, MaskedEnsemble, Mast, MastConfig, Method, VICReg
+from mast.methods import MaskedEnsemble, Mast, MastConfig, Method, VICReg
 from mast.methods.mast import MODES
-from mast.models import Encoder, EncoderConfig, ProjectorConfig
 
-OPERATORS = ("crop", "flip", "jitter")
-BATCH, SIZE, DIM = 8, 32, 24
+BATCH = 8
 VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "guarded": ("mast", {}, {}),
     "paper": ("mast", {"positivity": "paper"}, {"mode": "paper"}),
@@ -41,20 +40,8 @@ OPTIMIZERS = {
 
 
 def build(variant: str, seed: int = 0) -> Method:
-    """A variant over a tiny encoder, in training mode."""
-    name, projector, options = VARIANTS[variant]
-    torch.manual_seed(seed)
-    encoder = Encoder(
-        EncoderConfig(
-            "timm:resnet18",
-            {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]},
-            stem_stride=2,
-        ),
-        SIZE,
-    )
-    sizes = ProjectorConfig(**{"hidden": 32, "dim": DIM, "pool": "before", **projector})
-    entry = METHODS[name]
-    return entry.method(entry.config(projector=sizes, **options), encoder, OPERATORS, seed).train()  # type: ignore[arg-type]
+    """A variant over the tiny encoder."""
+    return build_method(*VARIANTS[variant], seed)
 
 
 def make_views(seed: int) -> Views:
