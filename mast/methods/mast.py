@@ -109,7 +109,8 @@ class MastConfig:
         mask_gradient: What the masks learn from: the "distance" itself, or differences
             "relative" to each dimension's mean over the global batch. A mask then compares
             operators within a dimension, and gains nothing by leaving the dimensions that are
-            hard for every operator; the network learns from the distance as before.
+            hard for every operator, nor by what the uncertainty says; the network learns from
+            the distance as before.
         normalize_uncertainty: Divide the uncertainty of a pair in a subspace by its mean over
             the global batch, and the covariance in KL by its mean over batch and dimensions, so
             that neither scale carries gradient.
@@ -224,18 +225,19 @@ class Mast(Method):
     def _masked(self, squared_BD: Tensor, covariance_BD: Tensor, active_BK: Tensor) -> Tensor:
         """The masked distance, whose gradient reaches the masks as `mask_gradient` says."""
         mask_DK = self.masks()
+        uncertain_BD = covariance_BD if self.config.uncertainty else None
         if self.mode.mask_gradient == "distance" or self.config.masks != "learned":
-            return self._distance(squared_BD, covariance_BD, mask_DK, active_BK)
-        loss = self._distance(squared_BD, covariance_BD, mask_DK.detach(), active_BK)
-        squared_BD, covariance_BD = squared_BD.detach(), covariance_BD.detach()
-        mean_D = global_sum(squared_BD.mean(dim=0)) / processes()
-        learned = self._distance(squared_BD / (mean_D + EPS), covariance_BD, mask_DK, active_BK)
+            return self._distance(squared_BD, uncertain_BD, mask_DK, active_BK)
+        loss = self._distance(squared_BD, uncertain_BD, mask_DK.detach(), active_BK)
+        mean_D = global_sum(squared_BD.detach().mean(dim=0)) / processes()
+        relative_BD = squared_BD.detach() / (mean_D + EPS)
+        learned = self._distance(relative_BD, None, mask_DK, active_BK)
         return loss + learned - learned.detach()
 
     def _distance(
-        self, squared_BD: Tensor, covariance_BD: Tensor, mask_DK: Tensor, active_BK: Tensor
+        self, squared_BD: Tensor, covariance_BD: Tensor | None, mask_DK: Tensor, active_BK: Tensor
     ) -> Tensor:
-        """The masked distance of the batch, a scalar; `covariance_BD` is a pair's mean."""
+        """The masked distance of the batch, a scalar, over the uncertainty unless that is None."""
         config, mode = self.config, self.mode
         if config.masks == "none":
             # One subspace, the whole embedding, for every pair.
@@ -244,14 +246,14 @@ class Mast(Method):
             # One subspace a pair, the intersection of those of its operators.
             weight_BD = intersection(mask_DK, active_BK)
             active_BK = active_BK.any(dim=1, keepdim=True)
-            distance_BK, uncertainty_BK = (
-                (weight_BD * value_BD).sum(dim=1, keepdim=True)
-                for value_BD in (squared_BD, covariance_BD)
-            )
+            distance_BK = (weight_BD * squared_BD).sum(dim=1, keepdim=True)
         else:
             distance_BK = masked_distance(squared_BD, mask_DK)
-            uncertainty_BK = masked_uncertainty(covariance_BD, mask_DK, config.covariance_mask)
-        if config.uncertainty:
+        if covariance_BD is not None:
+            if mode.composition == "product":
+                uncertainty_BK = (weight_BD * covariance_BD).sum(dim=1, keepdim=True)
+            else:
+                uncertainty_BK = masked_uncertainty(covariance_BD, mask_DK, config.covariance_mask)
             if mode.normalize_uncertainty:
                 active_share = global_mean(active_BK.to(uncertainty_BK.dtype))
                 total = global_mean(uncertainty_BK * active_BK)
