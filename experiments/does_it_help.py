@@ -123,6 +123,9 @@ VARIANTS: dict[str, Variant] = {
     "fixed": Variant("mast5_small", LEAVE_ONE_OUT, gate_lr=0.0, schedule=ALL_BUT_ONE),
     "fixed_sigma": Variant("mast5_small", LEAVE_ONE_OUT | SIGMA, gate_lr=0.0, schedule=ALL_BUT_ONE),
     "learned": Variant("mast5_small", LEAVE_ONE_OUT, gate_lr=1e-3, width=0.2, schedule=ALL_BUT_ONE),
+    "learned_slow": Variant(
+        "mast5_small", LEAVE_ONE_OUT, gate_lr=3e-4, width=0.2, schedule=ALL_BUT_ONE
+    ),
     "learned_plain": Variant(
         "mast5_small",
         LEAVE_ONE_OUT,
