@@ -126,6 +126,9 @@ VARIANTS: dict[str, Variant] = {
     "learned_slow": Variant(
         "mast5_small", LEAVE_ONE_OUT, gate_lr=3e-4, width=0.2, schedule=ALL_BUT_ONE
     ),
+    "learned_slow_sigma": Variant(
+        "mast5_small", LEAVE_ONE_OUT | SIGMA, gate_lr=3e-4, width=0.2, schedule=ALL_BUT_ONE
+    ),
     "learned_plain": Variant(
         "mast5_small",
         LEAVE_ONE_OUT,
