@@ -40,7 +40,12 @@ def read(folder: Path) -> Groups:
 def cell(values: list[float]) -> str:
     """Mean, and the standard deviation over seeds where there are several."""
     mean = statistics.fmean(values)
-    return f"{mean:.1f}" if len(values) == 1 else f"{mean:.1f} ± {statistics.stdev(values):.1f}"
+    return f"{mean:.1f}" if len(values) == 1 else f"{mean:.1f} ± {spread(values):.1f}"
+
+
+def spread(values: list[float]) -> float:
+    """Standard deviation over seeds; 0 for a single one."""
+    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def mean_of_tasks(result: dict[str, Any]) -> float:
@@ -93,7 +98,7 @@ def verdict(validation: Groups, test: Groups) -> str:
             [measure(by_seed[0][seed]) - measure(by_seed[1][seed]) for seed in by_seed[0]]
             for measure in measures
         ]
-        cells = [f"{statistics.fmean(g):+.1f} ± {statistics.stdev(g):.1f}" for g in gains]
+        cells = [f"{statistics.fmean(g):+.1f} ± {spread(g):.1f}" for g in gains]
         rows.append(f"| {reference} at {theirs[1]:g} | {' | '.join(cells)} |")
     return (
         f"Best on validation: `{ours[0]}` at weight {ours[1]:g}. Its difference on the test sets "
@@ -123,8 +128,8 @@ def draw_fronts(validation: Groups, test: Groups, path: Path) -> None:
                 other = [value_of(result) for result in results]
                 x.append(statistics.fmean(objects))
                 y.append(statistics.fmean(other))
-                x_spread.append(statistics.stdev(objects))
-                y_spread.append(statistics.stdev(other))
+                x_spread.append(spread(objects))
+                y_spread.append(spread(other))
                 axis.annotate(f"{weight:g}", (x[-1], y[-1]), (4, 4), textcoords="offset points")
             axis.errorbar(x, y, y_spread, x_spread, marker="o", capsize=2, label=variant)
         axis.set_xlabel("objects (linear, %)")
@@ -132,6 +137,20 @@ def draw_fronts(validation: Groups, test: Groups, path: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False)
     write_atomically(path, lambda partial: figure.savefig(partial, format="svg"))
+
+
+def summary() -> str:
+    """The verdict, for the README; empty until there are test scores."""
+    validation, test = scored()
+    if not test:
+        return ""
+    return f"### Does it help? CIFAR-10, 10,000 images, 12 epochs\n\n{verdict(validation, test)}"
+
+
+def scored() -> tuple[Groups, Groups]:
+    """Results on validation and on test sets."""
+    folder = HERE / "results" / "does_it_help"
+    return read(folder / "validation"), read(folder / "test")
 
 
 def does_it_help() -> str:
@@ -142,7 +161,7 @@ def does_it_help() -> str:
         "Linear accuracy in percent (L-BFGS probe, penalty chosen on a tenth of its training "
         "set), `objects kNN` by weighted kNN; `weight` is the weight of invariance.",
     ]
-    validation, test = (read(HERE / "results" / "does_it_help" / x) for x in ("validation", "test"))
+    validation, test = scored()
     if test:
         draw_fronts(validation, test, ROOT / "docs" / "images" / "fronts.svg")
         text += [
@@ -168,10 +187,7 @@ def does_it_help() -> str:
 
 def photos() -> str:
     """Flowers-17, from the run folder's own files as `flowers.py` kept them."""
-    file = HERE / "results" / "flowers17.json"
-    if not file.is_file():
-        return ""
-    result = json.loads(file.read_text())
+    result = json.loads((HERE / "results" / "flowers17.json").read_text())
     lines = ["| encoder | protocol | test top-1 | 95 % interval |", "|---|---|---|---|"]
     for name, protocols in result["encoders"].items():
         for protocol, values in protocols.items():
@@ -207,7 +223,7 @@ def step() -> str:
 
 
 def main() -> None:
-    sections = [section for section in (photos(), step()) if section]
+    sections = [photos(), step()]
     head = "# Results\n\nWritten by `experiments/write_results.py` from result files.\n\n"
     body = "\n\n".join([does_it_help(), *sections])
     write_text(ROOT / "docs" / "results.md", head + body + "\n")
@@ -215,7 +231,7 @@ def main() -> None:
     readme = ROOT / "README.md"
     before, rest = readme.read_text().split("<!-- results -->")
     after = rest.split("<!-- /results -->")[1]
-    shown = "\n\n".join(sections)
+    shown = "\n\n".join(section for section in (summary(), *sections) if section)
     write_text(readme, f"{before}<!-- results -->\n{shown}\n<!-- /results -->{after}")
 
 
