@@ -26,8 +26,8 @@ from mast.pretrain import PretrainConfig, _views
 PROCESSES, LOCAL, STEPS = 2, 4, 2
 BEFORE = {"pool": "before"}
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "guarded before": ("mast", BEFORE, {"mode": "guarded"}),
-    "guarded after": ("mast", {"pool": "after"}, {"mode": "guarded"}),
+    "guarded before": ("mast", BEFORE, {}),
+    "guarded after": ("mast", {"pool": "after"}, {"uncertainty": True}),
     "paper before": ("mast", {**BEFORE, "positivity": "paper"}, {"mode": "paper"}),
     "paper after": ("mast", {"pool": "after", "positivity": "paper"}, {"mode": "paper"}),
     "paper with normalised uncertainty": (
@@ -38,10 +38,15 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "standardize": (
         "mast",
         BEFORE,
-        {"standardize": True, "normalize_uncertainty": False, "kl_weight": 5.0},
+        {
+            "uncertainty": True,
+            "standardize": True,
+            "normalize_uncertainty": False,
+            "kl_weight": 5.0,
+        },
     ),
     "masks learn from the distance": ("mast", BEFORE, {"mask_gradient": "distance"}),
-    "without uncertainty": ("mast", BEFORE, {"uncertainty": False}),
+    "paper without uncertainty": ("mast", BEFORE, {"mode": "paper", "uncertainty": False}),
     "handcrafted": ("mast", {"pool": "average"}, {"masks": "handcrafted"}),
     "vicreg": ("vicreg", {}, {}),
 }

@@ -42,6 +42,7 @@ class Mode:
     mask_start: MaskStart
     normalize_masks: MaskNorm
     mask_gradient: Literal["distance", "relative"]
+    uncertainty: bool
     normalize_uncertainty: bool
     standardize: bool
 
@@ -61,6 +62,7 @@ MODES: dict[str, Mode] = {
         mask_start="block",
         normalize_masks="none",
         mask_gradient="distance",
+        uncertainty=True,
         normalize_uncertainty=False,
         standardize=False,
     ),
@@ -74,6 +76,7 @@ MODES: dict[str, Mode] = {
         mask_start="leave_one_out",
         normalize_masks="l2",
         mask_gradient="relative",
+        uncertainty=False,
         normalize_uncertainty=True,
         standardize=False,
     ),
@@ -123,7 +126,7 @@ class MastConfig:
 
     mode: Literal["guarded", "paper"] = "guarded"
     projector: ProjectorConfig = field(default_factory=ProjectorConfig)
-    uncertainty: bool = True
+    uncertainty: bool | None = None
     masks: MaskKind = "learned"
     mask_start: MaskStart | None = None
     mask_common: float = 0.75
@@ -171,7 +174,7 @@ class Mast(Method):
         self.operators = operators
         self.encoder = encoder
         self.projector = GaussianProjector(encoder.dim, config.projector)
-        if not config.uncertainty:
+        if not mode.uncertainty:
             # Data-parallel training waits for the gradient of every parameter that asks for one.
             self.projector.covariance_head.requires_grad_(False)
             if config.projector.pool != "average":
@@ -207,7 +210,7 @@ class Mast(Method):
             "variance": config.variance_weight * (variance(first_BD) + variance(second_BD)) / 2,
             "covariance": config.covariance_weight * (covariance(first_BD) + covariance(second_BD)),
         }
-        if config.uncertainty:
+        if mode.uncertainty:
             scale = global_mean(covariance_BD) if mode.normalize_uncertainty else 1.0
             terms["kl"] = mode.kl_weight * symmetric_kl(
                 squared_BD, first.covariance_BD / scale, second.covariance_BD / scale
@@ -225,7 +228,7 @@ class Mast(Method):
     def _masked(self, squared_BD: Tensor, covariance_BD: Tensor, active_BK: Tensor) -> Tensor:
         """The masked distance, whose gradient reaches the masks as `mask_gradient` says."""
         mask_DK = self.masks()
-        uncertain_BD = covariance_BD if self.config.uncertainty else None
+        uncertain_BD = covariance_BD if self.mode.uncertainty else None
         if self.mode.mask_gradient == "distance" or self.config.masks != "learned":
             return self._distance(squared_BD, uncertain_BD, mask_DK, active_BK)
         loss = self._distance(squared_BD, uncertain_BD, mask_DK.detach(), active_BK)
@@ -301,7 +304,7 @@ class Mast(Method):
                 f"and the sparsity term both fall as the masks shrink; {remedy} or "
                 "--objective.normalize_masks l2."
             )
-        free = self.config.uncertainty and not self.mode.normalize_uncertainty
+        free = self.mode.uncertainty and not self.mode.normalize_uncertainty
         if free and metrics.get("stat/uncertainty", 1.0) > 20.0:
             yield (
                 f"uncertainty exploded: the mean predicted variance is "

@@ -110,7 +110,7 @@ def test_paper_mode_collapses_as_documented() -> None:
 
 def test_guarded_mode_keeps_masks_and_uncertainty() -> None:
     """Each operator disturbs a third of the features; its mask keeps the other two thirds."""
-    method = build("guarded")
+    method = build("guarded", uncertainty=True)
     start, end = train(method)
     torch.testing.assert_close(method.masks().square().mean(dim=0), torch.ones(len(OPERATORS)))
     assert end["stat/mask_active_share"] == pytest.approx(2 / 3, abs=0.15)
