@@ -37,20 +37,19 @@ def show_operators(size: int = 224) -> Table:
 
 def show_recipes() -> Table:
     """All recipes with what they train."""
-    table = Table(title="recipes")
-    for column in ("recipe", "views", "encoder", "px", "epochs"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("summary")
+    table = Table(title="recipes", show_lines=True)
+    table.add_column("recipe", no_wrap=True)
+    table.add_column("what it trains")
     for name, make in RECIPES.items():
         config = make()
-        summary = (FULL[name.removesuffix("_small")].__doc__ or "").partition("\n")[0]
+        full = name.removesuffix("_small")
+        summary = (FULL[full].__doc__ or "").partition("\n")[0]
+        stages = "two stages" if config.schedule.staged else "all operators from the start"
         table.add_row(
             name,
-            config.views + (" staged" if config.schedule.staged else ""),
-            config.encoder.name,
-            str(config.size),
-            str(config.epochs),
-            summary if name in FULL else "the same, small",
+            f"{summary if name == full else f'{full} for small images and budgets.'}\n"
+            f"[dim]{config.encoder.name}, {config.size} px, {config.epochs} epochs, batch "
+            f"{config.batch_size}, views {config.views}, {stages}",
         )
     return table
 
@@ -60,7 +59,7 @@ def show_config(config: PretrainConfig) -> str:
     values = plain(config)
     resolved = getattr(config.objective, "resolved", None)
     if resolved is not None:
-        values["objective"] = plain(resolved())
+        values["objective"] |= plain(resolved())
     return yaml.safe_dump(values, sort_keys=False)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ import mast
 from mast.cli import COMMANDS, main
 from mast.core.errors import UserError
 from mast.models import Encoder, EncoderConfig, save_encoder
-from mast.recipes import FULL, RECIPES, read_config
+from mast.recipes import FULL, RECIPES, configure, read_config
 
 Configure = Callable[..., mast.PretrainConfig]
 
@@ -200,10 +201,15 @@ def test_show(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["show", "recipes"]) == 0
     assert "vicreg5_staged" in capsys.readouterr().out
     assert main(["show", "config", "--recipe", "mast15_small", "--seed", "7"]) == 0
-    shown = yaml.safe_load(capsys.readouterr().out)
-    assert shown["views"] == "mast15"
-    assert shown["seed"] == 7
-    assert shown["objective"]["masked_weight"] > 0
+    text = capsys.readouterr().out
+    assert yaml.safe_load(text)["objective"]["masked_weight"] > 0
+    shown = tmp_path / "shown.yaml"
+    shown.write_text(text)
+    expected = configure("mast15_small", seed=7)
+    given, wanted = read_config(shown).objective, expected.objective
+    assert given.resolved() == wanted.resolved()
+    assert replace(read_config(shown), objective=wanted) == expected
+    assert given.projector == wanted.projector
     out = tmp_path / "views.png"
     words = ["show", "views", "--data", str(photos / "train"), "--recipe", "mast15_small"]
     assert main([*words, "--out", str(out), "--images", "2"]) == 0
