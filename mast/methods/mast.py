@@ -163,7 +163,7 @@ class Mast(Method):
         seed: Seed of the masks' start.
     """
 
-    gates = ("masks.logits_DK", "mean_pool.power", "covariance_pool.power")
+    gates = ("masks.logits_DK", "pools.mean.power", "pools.covariance.power")
 
     def __init__(
         self, config: MastConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
@@ -173,12 +173,7 @@ class Mast(Method):
         self.mode = mode = config.resolved()
         self.operators = operators
         self.encoder = encoder
-        self.projector = GaussianProjector(encoder.dim, config.projector)
-        if not mode.uncertainty:
-            # Data-parallel training waits for the gradient of every parameter that asks for one.
-            self.projector.covariance_head.requires_grad_(False)
-            if config.projector.pool != "average":
-                self.projector.covariance_pool.requires_grad_(False)
+        self.projector = GaussianProjector(encoder.dim, config.projector, mode.uncertainty)
         self.masks = Masks(
             config.projector.dim,
             len(operators),
@@ -197,41 +192,47 @@ class Mast(Method):
         squared_BD = (first.mean_BD - second.mean_BD).square()
         plain = squared_BD.mean()
 
-        covariance_BD = (first.covariance_BD + second.covariance_BD) / 2
         if mode.standardize:
             variance_D = (first_BD.var(dim=0) + second_BD.var(dim=0)) / 2
             squared_BD = squared_BD / (variance_D + 1e-4)
 
+        terms, statistics = {}, {}
+        covariance_BD = None
+        if first.covariance_BD is not None and second.covariance_BD is not None:
+            covariance_BD = (first.covariance_BD + second.covariance_BD) / 2
+            trace_B = covariance_BD.detach().mean(dim=1)
+            statistics = {
+                "stat/uncertainty": trace_B.mean(),
+                "stat/uncertainty_spread": trace_B.std(),
+            }
+            scale = global_mean(covariance_BD) if mode.normalize_uncertainty else 1.0
+            terms["kl"] = mode.kl_weight * symmetric_kl(
+                squared_BD, first.covariance_BD / scale, second.covariance_BD / scale
+            )
         active_BK = self._active(views).to(squared_BD.device, non_blocking=True)
-        terms = {
+        terms |= {
             "masked": mode.masked_weight * self._masked(squared_BD, covariance_BD, active_BK),
             "plain": mode.plain_weight * squared_BD.mean(),
             "sparsity": mode.sparsity_weight * self.masks().mean(),
             "variance": config.variance_weight * (variance(first_BD) + variance(second_BD)) / 2,
             "covariance": config.covariance_weight * (covariance(first_BD) + covariance(second_BD)),
         }
-        if mode.uncertainty:
-            scale = global_mean(covariance_BD) if mode.normalize_uncertainty else 1.0
-            terms["kl"] = mode.kl_weight * symmetric_kl(
-                squared_BD, first.covariance_BD / scale, second.covariance_BD / scale
-            )
-        trace_B = covariance_BD.detach().mean(dim=1)
         return {
             "loss": sum(terms.values(), plain.new_zeros(())),
             **{f"term/{name}": value.detach() for name, value in terms.items()},
             "stat/unmasked_distance": plain.detach(),
             "stat/embedding_std": first_BD.detach().std(dim=0).mean(),
-            "stat/uncertainty": trace_B.mean(),
-            "stat/uncertainty_spread": trace_B.std(),
+            **statistics,
         }
 
-    def _masked(self, squared_BD: Tensor, covariance_BD: Tensor, active_BK: Tensor) -> Tensor:
+    def _masked(
+        self, squared_BD: Tensor, covariance_BD: Tensor | None, active_BK: Tensor
+    ) -> Tensor:
         """The masked distance, whose gradient reaches the masks as `mask_gradient` says."""
         mask_DK = self.masks()
-        uncertain_BD = covariance_BD if self.mode.uncertainty else None
         if self.mode.mask_gradient == "distance" or self.config.masks != "learned":
-            return self._distance(squared_BD, uncertain_BD, mask_DK, active_BK)
-        loss = self._distance(squared_BD, uncertain_BD, mask_DK.detach(), active_BK)
+            return self._distance(squared_BD, covariance_BD, mask_DK, active_BK)
+        loss = self._distance(squared_BD, covariance_BD, mask_DK.detach(), active_BK)
         mean_D = global_sum(squared_BD.detach().mean(dim=0)) / processes()
         relative_BD = squared_BD.detach() / (mean_D + EPS)
         learned = self._distance(relative_BD, None, mask_DK, active_BK)
@@ -281,17 +282,13 @@ class Mast(Method):
     def statistics(self) -> dict[str, float]:
         """Mean, zero share, pairwise cosine and active share of the masks; GeM powers."""
         masks = self.masks.statistics()
-        powers = {
-            f"stat/gem_{name}": getattr(self.projector, f"{name}_pool").power.item()
-            for name in ("mean", "covariance")
-            if hasattr(self.projector, f"{name}_pool")
-        }
+        powers = self.projector.powers()
         return {
             "stat/mask_mean": masks.mean,
             "stat/mask_zero": masks.zero,
             "stat/mask_cosine": masks.cosine,
             "stat/mask_active_share": masks.active_share,
-            **powers,
+            **{f"stat/gem_{name}": power for name, power in powers.items()},
         }
 
     def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:

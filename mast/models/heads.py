@@ -36,10 +36,13 @@ class ProjectorConfig:
 
 
 class Gaussian(NamedTuple):
-    """A batch of Gaussian embeddings: mean (B, D) and covariance diagonal (B, D), float32."""
+    """A batch of Gaussian embeddings: mean (B, D) and covariance diagonal (B, D), float32.
+
+    The covariance is None where the projector has no head for it.
+    """
 
     mean_BD: Tensor
-    covariance_BD: Tensor
+    covariance_BD: Tensor | None
 
 
 class GeM(nn.Module):
@@ -97,30 +100,34 @@ class GaussianProjector(nn.Module):
     Args:
         features: C, the encoder's feature dimensions.
         config: Sizes and options.
+        uncertain: Whether it predicts a covariance beside the mean.
 
     Reference:
         MAST, sections 3.1 and A; `pool` decides what the paper leaves open.
     """
 
-    def __init__(self, features: int, config: ProjectorConfig) -> None:
+    def __init__(self, features: int, config: ProjectorConfig, uncertain: bool = True) -> None:
         super().__init__()
         self.pool = config.pool
         self.positivity = config.positivity
         self.trunk = _trunk(features, config.hidden)
         self.mean_head = nn.Linear(config.hidden, config.dim, bias=False)
-        self.covariance_head = nn.Linear(config.hidden, config.dim)
-        # Covariances start around 1 (1 +- 0.4 at any width), so that the first distances have
-        # the scale of VICReg's.
-        nn.init.ones_(self.covariance_head.bias)
-        if config.pool != "average":
-            self.mean_pool = GeM()
-            self.covariance_pool = GeM()
+        self.covariance_head = nn.Linear(config.hidden, config.dim) if uncertain else None
+        if self.covariance_head is not None:
+            # Covariances start around 1 (1 +- 0.4 at any width), so that the first distances
+            # have the scale of VICReg's.
+            nn.init.ones_(self.covariance_head.bias)
+        names = ("mean", "covariance") if uncertain else ("mean",)
+        self.pools = nn.ModuleDict({} if config.pool == "average" else {n: GeM() for n in names})
+        self.heads = len(names)
 
     def forward(self, encoding: Encoding) -> Gaussian:
         """Map an encoding to a Gaussian of D dimensions, in float32."""
-        mean_BH, covariance_BH = self._pooled(encoding)
+        mean_BH, *covariance_BH = self._pooled(encoding)
         mean_BD = self.mean_head(mean_BH).float()
-        raw_BD = self.covariance_head(covariance_BH).float()
+        if self.covariance_head is None:
+            return Gaussian(mean_BD, None)
+        raw_BD = self.covariance_head(covariance_BH[0]).float()
         if self.positivity == "relu":
             covariance_BD = raw_BD.relu() + 0.1
         elif self.positivity == "softplus":
@@ -129,19 +136,23 @@ class GaussianProjector(nn.Module):
             covariance_BD = raw_BD.relu() + 1e-6
         return Gaussian(mean_BD, covariance_BD)
 
-    def _pooled(self, encoding: Encoding) -> tuple[Tensor, Tensor]:
-        """The inputs of the mean head and of the covariance head, both (B, H)."""
+    def powers(self) -> dict[str, float]:
+        """The power of each head's GeM, by the head's name; empty without GeM."""
+        return {
+            name: pool.power.item() for name, pool in self.pools.items() if isinstance(pool, GeM)
+        }
+
+    def _pooled(self, encoding: Encoding) -> list[Tensor]:
+        """The inputs of the mean head and, if there is one, of the covariance head, (B, H) each."""
         if self.pool == "average":
-            hidden_BH = self.trunk(encoding.representation_BC)
-            return hidden_BH, hidden_BH
+            return [self.trunk(encoding.representation_BC)] * self.heads
         features_BLC = encoding.features_BLC
         if self.pool == "before":
-            pooled = torch.cat([self.mean_pool(features_BLC), self.covariance_pool(features_BLC)])
-            mean_BH, covariance_BH = self.trunk(pooled).chunk(2)
-            return mean_BH, covariance_BH
+            pooled = torch.cat([pool(features_BLC) for pool in self.pools.values()])
+            return list(self.trunk(pooled).chunk(self.heads))
         batch, locations, _ = features_BLC.shape
         hidden_BLH = self.trunk(features_BLC.flatten(0, 1)).unflatten(0, (batch, locations))
-        return self.mean_pool(hidden_BLH), self.covariance_pool(hidden_BLH)
+        return [pool(hidden_BLH) for pool in self.pools.values()]
 
 
 def _trunk(features: int, hidden: int) -> nn.Sequential:

@@ -82,10 +82,8 @@ def test_paper_mode_is_eq_7() -> None:
 def test_guarded_mode_is_its_formula(options: dict[str, bool]) -> None:
     method = build(**options)
     batch = views()
-    (first_BD, first_cov_BD), (second_BD, second_cov_BD) = (
-        [x.double() for x in method.projector(method.encoder.encode(images))]
-        for images in batch.images
-    )
+    first, second = (method.projector(method.encoder.encode(images)) for images in batch.images)
+    first_BD, second_BD = first.mean_BD.double(), second.mean_BD.double()
     squared_BD = (first_BD - second_BD).square()
     if "standardize" in options:
         squared_BD /= (first_BD.var(dim=0) + second_BD.var(dim=0)) / 2 + 1e-4
@@ -97,10 +95,12 @@ def test_guarded_mode_is_its_formula(options: dict[str, bool]) -> None:
             weight_D = masks_DK[:, active_K].square().prod(dim=1)
             weight_D /= weight_D.sum()
             distances.append((weight_D * squared_BD[i]).sum())
-            uncertainties.append((weight_D * (first_cov_BD[i] + second_cov_BD[i])).sum() / 2)
+            if "uncertainty" in options:
+                both_D = first.covariance_BD[i].double() + second.covariance_BD[i].double()
+                uncertainties.append((weight_D * both_D).sum() / 2)
+            else:
+                uncertainties.append(torch.ones((), dtype=torch.float64))
     relative = torch.stack(uncertainties) / torch.stack(uncertainties).mean()
-    if "uncertainty" not in options:
-        relative = torch.ones_like(relative)
     masked = (torch.stack(distances) / relative).sum().item() / B
     expected = vicreg_terms(first_BD, second_BD)
     expected |= {"masked": 25 * masked, "sparsity": -5 * masks_DK.mean().item()}

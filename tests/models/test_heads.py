@@ -75,9 +75,20 @@ def test_pools(pool):
     gaussian = head(encoding())
     assert gaussian.mean_BD.shape == gaussian.covariance_BD.shape == (B, D)
     powers = {name for name, _ in head.named_parameters() if name.endswith("power")}
-    expected = {"mean_pool.power", "covariance_pool.power"} if pool != "average" else set()
+    expected = {"pools.mean.power", "pools.covariance.power"} if pool != "average" else set()
     assert powers == expected
     (gaussian.mean_BD.square().sum() + gaussian.covariance_BD.square().sum()).backward()
+    assert all(parameter.grad is not None for parameter in head.parameters())
+
+
+@pytest.mark.parametrize("pool", ["after", "before", "average"])
+def test_without_uncertainty_there_is_no_covariance(pool):
+    head = GaussianProjector(C, ProjectorConfig(8, D, pool=pool), uncertain=False)
+    gaussian = head(encoding())
+    assert gaussian.covariance_BD is None
+    assert not any("covariance" in name for name, _ in head.named_parameters())
+    assert list(head.powers()) == ([] if pool == "average" else ["mean"])
+    gaussian.mean_BD.sum().backward()
     assert all(parameter.grad is not None for parameter in head.parameters())
 
 
@@ -85,8 +96,8 @@ def test_pool_before_and_after_are_what_they_say():
     x = encoding()
     before, after = projector(pool="before").eval(), projector(pool="after").eval()
     with torch.no_grad():
-        before.mean_pool.power.fill_(2.0)
-        after.mean_pool.power.fill_(2.0)
+        before.pools["mean"].power.fill_(2.0)
+        after.pools["mean"].power.fill_(2.0)
         expected_BD = before.mean_head(before.trunk(x.features_BLC.square().mean(1).sqrt()))
         torch.testing.assert_close(before(x).mean_BD, expected_BD)
         hidden_BLH = torch.stack([after.trunk(x.features_BLC[:, i]) for i in range(L)], dim=1)
@@ -99,7 +110,7 @@ def test_pools_of_the_two_heads_are_separate():
         head = projector(pool=pool).eval()
         mean_BD, covariance_BD = head(encoding())
         with torch.no_grad():
-            head.covariance_pool.power.fill_(9.0)
+            head.pools["covariance"].power.fill_(9.0)
         changed = head(encoding())
         assert torch.equal(changed.mean_BD, mean_BD)
         assert not torch.equal(changed.covariance_BD, covariance_BD)
