@@ -66,7 +66,7 @@ class Variant:
         masked: Share of the weight of invariance that the masked distance gets; the plain
             distance gets the rest.
         weights: Weights of invariance to sweep.
-        gate_lr: Peak rate of the masks; the recipe's if None, 0 fixes them at their start.
+        gate_lr: Peak rate of the masks; 0 fixes them at their start.
         width: Reward of the mean mask entry, as a share of the weight of invariance.
         schedule: How operators compose; in the paper's two stages if not given.
     """
@@ -75,7 +75,7 @@ class Variant:
     objective: dict[str, Any] = field(default_factory=dict)
     masked: float = 1.0
     weights: tuple[float, ...] = (5.0, 10.0, 25.0)
-    gate_lr: float | None = None
+    gate_lr: float = 1e-3
     width: float = 0.0
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
 
@@ -181,11 +181,7 @@ class Job:
             objective=objective,
             schedule=variant.schedule,
             encoder=ENCODER,
-            optimizer=replace(
-                base.optimizer,
-                lr=LR,
-                gate_lr=base.optimizer.gate_lr if variant.gate_lr is None else variant.gate_lr,
-            ),
+            optimizer=replace(base.optimizer, lr=LR, gate_lr=variant.gate_lr),
             epochs=EPOCHS,
             batch_size=BATCH,
             seed=self.seed,
