@@ -147,7 +147,8 @@ def _small(config: PretrainConfig) -> PretrainConfig:
     projector = ProjectorConfig(hidden=1024, dim=512, pool="before")
     objective, schedule = replace(config.objective, projector=projector), config.schedule
     if isinstance(objective, MastConfig):
-        objective = replace(objective, uncertainty=objective.masks == "none")
+        # None: as the mode says, so that `--objective.mode paper` is still Eq. 7.
+        objective = replace(objective, uncertainty=True if objective.masks == "none" else None)
         schedule = ScheduleConfig(staged=False, leave_out=0.5)
     return replace(
         config,

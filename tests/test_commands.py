@@ -18,6 +18,8 @@ from torch import nn
 import mast
 from mast.cli import COMMANDS, main
 from mast.core.errors import UserError
+from mast.methods import MastConfig
+from mast.methods.mast import MODES
 from mast.models import Encoder, EncoderConfig, save_encoder
 from mast.recipes import FULL, RECIPES, configure, read_config
 
@@ -104,6 +106,13 @@ def test_imagenet_recipes_are_the_papers() -> None:
         assert (config.optimizer.name, config.optimizer.weight_decay) == ("lars", 1e-6)
         assert config.encoder.name == "resnet50"
         assert config.objective.projector.hidden == 8192
+
+
+@pytest.mark.parametrize("name", ["mast5", "mast5_small"])
+def test_paper_mode_of_a_recipe_is_the_papers(name: str) -> None:
+    objective = configure(name, objective={"mode": "paper"}).objective
+    assert isinstance(objective, MastConfig)
+    assert objective.resolved() == MODES["paper"]
 
 
 # ----------------------------------------------------------------------- evaluate, embed
