@@ -105,7 +105,9 @@ VARIANTS: dict[str, Variant] = {
     "vicreg5_staged": Variant("vicreg5_small"),
     "vicreg5_all_but_one": Variant("vicreg5_small", schedule=ALL_BUT_ONE),
     # As printed: the masks move with the rate of everything else.
-    "mast5_literal": Variant("mast5_small", {"mode": "paper"}, weights=(25.0,), gate_lr=LR),
+    "mast5_literal": Variant(
+        "mast5_small", {"mode": "paper", "uncertainty": True}, weights=(25.0,), gate_lr=LR
+    ),
     # Half of the dimensions start in every subspace, the others in all but one; standardized
     # distance in the intersection of the active subspaces. The masks barely move.
     "half": Variant("mast5_small", HALF, gate_lr=1e-3),
