@@ -120,8 +120,8 @@ VARIANTS: dict[str, Variant] = {
     # Every operator from the start, as in unstaged VICReg.
     "wide_unstaged": Variant("mast5_small", STANDARDIZED, gate_lr=LR, width=0.2, schedule=UNSTAGED),
     # All but one operator, the distance as it is: masks that stay where they start, masks that
-    # compare operators within a dimension, those beside a plain distance, the uncertainty with
-    # either, and alone.
+    # compare operators within a dimension, those beside a plain distance, and the uncertainty
+    # with either.
     "fixed": Variant("mast5_small", LEAVE_ONE_OUT, gate_lr=0.0, schedule=ALL_BUT_ONE),
     "fixed_sigma": Variant("mast5_small", LEAVE_ONE_OUT | SIGMA, gate_lr=0.0, schedule=ALL_BUT_ONE),
     "learned": Variant("mast5_small", LEAVE_ONE_OUT, gate_lr=1e-3, width=0.2, schedule=ALL_BUT_ONE),
@@ -141,9 +141,6 @@ VARIANTS: dict[str, Variant] = {
     ),
     "learned_sigma": Variant(
         "mast5_small", LEAVE_ONE_OUT | SIGMA, gate_lr=1e-3, width=0.2, schedule=ALL_BUT_ONE
-    ),
-    "sigma_only": Variant(
-        "mast5_small", LEAVE_ONE_OUT | SIGMA | {"masks": "none"}, schedule=ALL_BUT_ONE
     ),
 }
 
