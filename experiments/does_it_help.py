@@ -54,6 +54,8 @@ ENCODER = EncoderConfig(
 UNSTAGED = ScheduleConfig(staged=False)
 # All operators on half of the pairs, all but one on the other half.
 ALL_BUT_ONE = ScheduleConfig(staged=False, leave_out=0.5)
+# All operators on half of the pairs, one to four of the five on the other half.
+SOME = ScheduleConfig(staged=False, leave_out=0.5, leave_out_count="any")
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ VARIANTS: dict[str, Variant] = {
     "vicreg5": Variant("vicreg5_small", schedule=UNSTAGED),
     "vicreg5_staged": Variant("vicreg5_small"),
     "vicreg5_all_but_one": Variant("vicreg5_small", schedule=ALL_BUT_ONE),
+    "vicreg5_some": Variant("vicreg5_small", schedule=SOME),
     # As printed: the masks move with the rate of everything else.
     "mast5_literal": Variant(
         "mast5_small", {"mode": "paper", "uncertainty": True}, weights=(25.0,), gate_lr=LR
@@ -128,6 +131,7 @@ VARIANTS: dict[str, Variant] = {
     "learned_slow": Variant(
         "mast5_small", LEAVE_ONE_OUT, gate_lr=3e-4, width=0.2, schedule=ALL_BUT_ONE
     ),
+    "learned_some": Variant("mast5_small", LEAVE_ONE_OUT, gate_lr=3e-4, width=0.2, schedule=SOME),
     "learned_slow_sigma": Variant(
         "mast5_small", LEAVE_ONE_OUT | SIGMA, gate_lr=3e-4, width=0.2, schedule=ALL_BUT_ONE
     ),

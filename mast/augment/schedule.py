@@ -21,8 +21,9 @@ class ScheduleConfig:
             operator may act from the start, as in the usual augmentation of VICReg.
         stage1: Part of the run in which operators act one at a time.
         full: Part of the run after which all operators act.
-        leave_out: Share of the pairs, where all operators act, that lose one of them, drawn
+        leave_out: Share of the pairs, where all operators act, that lose some of them, drawn
             uniformly: each invariance is then also seen in the absence of its operator.
+        leave_out_count: How many such a pair loses: "one", or "any" number from 1 to K - 1.
         subsets: Draw the operators for each sample, or once for a whole batch.
     """
 
@@ -30,6 +31,7 @@ class ScheduleConfig:
     stage1: float = 0.5
     full: float = 1.0
     leave_out: float = 0.0
+    leave_out_count: Literal["one", "any"] = "one"
     subsets: Literal["sample", "batch"] = "sample"
 
 
@@ -93,8 +95,7 @@ def draw_subsets(
     if per not in ("sample", "batch"):
         raise unknown("subset unit", per, ("sample", "batch"))
     rows = n if per == "sample" else 1
-    rank_BK = torch.rand(rows, count, generator=generator).argsort(1).argsort(1)
-    return (rank_BK < compose).expand(n, count).contiguous()
+    return (_ranks(rows, count, generator) < compose).expand(n, count).contiguous()
 
 
 def draw_chosen(
@@ -117,7 +118,16 @@ def draw_chosen(
         return draw_subsets(n, count, compose, generator, config.subsets)
     if config.leave_out == 0.0 or count == 1:
         return None
-    reduced_BK = draw_subsets(n, count, count - 1, generator, config.subsets)
     rows = n if config.subsets == "sample" else 1
+    left_out_B1 = torch.ones(rows, 1, dtype=torch.int64)
+    if config.leave_out_count == "any":
+        left_out_B1 = torch.randint(1, count, (rows, 1), generator=generator)
+    rank_BK = _ranks(rows, count, generator)
     whole_B1 = torch.rand(rows, 1, generator=generator) >= config.leave_out
-    return reduced_BK | whole_B1
+    chosen_BK = (rank_BK < count - left_out_B1) | whole_B1
+    return chosen_BK.expand(n, count).contiguous()
+
+
+def _ranks(rows: int, count: int, generator: torch.Generator) -> Tensor:
+    """A random permutation of 0 to count - 1 in every row."""
+    return torch.rand(rows, count, generator=generator).argsort(1).argsort(1)

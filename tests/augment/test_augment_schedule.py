@@ -66,7 +66,7 @@ def test_chosen_follows_the_configuration():
     assert draw_chosen(ScheduleConfig(), 4, 5, 1.0, generator) is None
 
 
-def test_a_share_of_whole_compositions_loses_one_operator():
+def test_a_share_of_whole_compositions_loses_operators():
     generator = torch.Generator().manual_seed(0)
     config = ScheduleConfig(staged=False, leave_out=0.5)
     chosen = draw_chosen(config, 20_000, 5, 0.2, generator)
@@ -82,6 +82,13 @@ def test_a_share_of_whole_compositions_loses_one_operator():
     per_batch = draw_chosen(replace(config, subsets="batch"), 64, 5, 0.2, generator)
     assert per_batch is not None
     assert (per_batch == per_batch[0]).all()
+    config = replace(config, leave_out=1.0, leave_out_count="any")
+    chosen = draw_chosen(config, 20_000, 5, 0.2, generator)
+    assert chosen is not None
+    # One to four operators act, each number as often, and each operator in half of the pairs.
+    shares = chosen.sum(dim=1).bincount(minlength=6) / len(chosen)
+    assert (shares - torch.tensor([0, 0.25, 0.25, 0.25, 0.25, 0])).abs().max() < 0.01
+    assert (chosen.float().mean(dim=0) - 0.5).abs().max() < 0.02
 
 
 @pytest.mark.parametrize(
