@@ -143,9 +143,9 @@ def _small(config: PretrainConfig) -> PretrainConfig:
 
     Each method is the combination that did best at small budgets (docs/results.md). MAST: all
     operators act from the start, one is left out of half of the pairs, and masks do without the
-    uncertainty. VICReg with all operators: a weight of invariance of 10.
+    uncertainty and the projector without GeM. VICReg with all operators: a weight of 10.
     """
-    projector = ProjectorConfig(hidden=1024, dim=512, pool="before")
+    projector = ProjectorConfig(hidden=1024, dim=512, pool="average")
     objective, schedule = replace(config.objective, projector=projector), config.schedule
     if isinstance(objective, MastConfig):
         # None: as the mode says, so that `--objective.mode paper` is still Eq. 7.

@@ -67,10 +67,10 @@ MODES: dict[str, Mode] = {
         standardize=False,
     ),
     "guarded": Mode(
-        masked_weight=25.0,
+        masked_weight=10.0,
         plain_weight=0.0,
         kl_weight=0.0,
-        sparsity_weight=-5.0,
+        sparsity_weight=-2.0,
         composition="product",
         count="active",
         mask_start="leave_one_out",
