@@ -199,6 +199,17 @@ class ColorJitter(Operator):
         values = {f"{name}_B": value for name, value in parameters.items()}
         return jitter(images_BCHW.float(), **values).to(images_BCHW.dtype)
 
+    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+        from mast.augment import compiled
+
+        names = ("brightness", "contrast", "saturation")
+        factor_N3 = torch.stack([parameters[name].float() for name in names], dim=1)
+        order_N4 = torch.tensor(ORDERS)[parameters["order"]]
+        compiled.jitter(
+            images_BCHW.numpy(), index_N.numpy(), factor_N3.numpy(),
+            parameters["hue"].float().numpy(), order_N4.numpy(),
+        )  # fmt: skip
+
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
         brightness, contrast, saturation, hue = (
@@ -220,6 +231,11 @@ class Grayscale(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return gray(images_BCHW.float()).to(images_BCHW.dtype).repeat(1, 3, 1, 1)
 
+    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+        from mast.augment import compiled
+
+        compiled.grayscale(images_BCHW.numpy(), index_N.numpy())
+
 
 @dataclass(frozen=True)
 class Invert(Operator):
@@ -233,6 +249,11 @@ class Invert(Operator):
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return 1 - images_BCHW
+
+    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+        from mast.augment import compiled
+
+        compiled.invert(images_BCHW.numpy(), index_N.numpy())
 
 
 @dataclass(frozen=True)
@@ -255,6 +276,12 @@ class Solarize(Operator):
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return solarize(images_BCHW.float(), parameters["threshold"]).to(images_BCHW.dtype)
+
+    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+        from mast.augment import compiled
+
+        threshold_N = parameters["threshold"].float()
+        compiled.solarize(images_BCHW.numpy(), index_N.numpy(), threshold_N.numpy())
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -282,6 +309,12 @@ class Posterize(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return posterize(images_BCHW.float(), parameters["bits"]).to(images_BCHW.dtype)
 
+    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+        from mast.augment import compiled
+
+        step_N = torch.exp2(8.0 - parameters["bits"])
+        compiled.posterize(images_BCHW.numpy(), index_N.numpy(), step_N.numpy())
+
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
         return f"posterize {int(parameters['bits'])} bits"
@@ -299,3 +332,8 @@ class Equalize(Operator):
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return equalize(images_BCHW.float()).to(images_BCHW.dtype)
+
+    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+        from mast.augment import compiled
+
+        compiled.equalize(images_BCHW.numpy(), index_N.numpy())

@@ -188,6 +188,12 @@ class GaussianBlur(Operator):
         blurred = gaussian_blur(images_BCHW.float(), parameters["sigma"], self.taps)
         return blurred.to(images_BCHW.dtype)
 
+    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+        from mast.augment import compiled
+
+        sigma_N = parameters["sigma"].float()
+        compiled.gaussian_blur(images_BCHW.numpy(), index_N.numpy(), sigma_N.numpy(), self.taps)
+
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
         return f"blur σ {parameters['sigma'].item():.1f}"
@@ -214,6 +220,12 @@ class Sharpness(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return sharpen(images_BCHW.float(), parameters["factor"]).to(images_BCHW.dtype)
 
+    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+        from mast.augment import compiled
+
+        factor_N = parameters["factor"].float()
+        compiled.sharpen(images_BCHW.numpy(), index_N.numpy(), factor_N.numpy())
+
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
         return f"sharpness {parameters['factor'].item():.1f}"
@@ -239,6 +251,12 @@ class Sobel(Operator):
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return blend_edges(images_BCHW.float(), parameters["blend"]).to(images_BCHW.dtype)
+
+    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+        from mast.augment import compiled
+
+        blend_N = parameters["blend"].float()
+        compiled.blend_edges(images_BCHW.numpy(), index_N.numpy(), blend_N.numpy())
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -270,6 +288,12 @@ class Cutout(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         covered = cut_out(images_BCHW.float(), parameters["side"], parameters["x"], parameters["y"])
         return covered.to(images_BCHW.dtype)
+
+    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+        from mast.augment import compiled
+
+        side_N, x_N, y_N = (parameters[name].float().numpy() for name in ("side", "x", "y"))
+        compiled.cut_out(images_BCHW.numpy(), index_N.numpy(), side_N, x_N, y_N)
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -307,6 +331,12 @@ class MotionBlur(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         kernels_BTT = motion_kernels(parameters["taps"], parameters["angle"], self.taps_range[1])
         return filter_each(images_BCHW.float(), kernels_BTT).to(images_BCHW.dtype)
+
+    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+        from mast.augment import compiled
+
+        kernels_NTT = motion_kernels(parameters["taps"], parameters["angle"], self.taps_range[1])
+        compiled.motion_blur(images_BCHW.numpy(), index_N.numpy(), kernels_NTT.numpy())
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:

@@ -78,6 +78,16 @@ class Operator(ABC):
             New images of the same shape and dtype, in [0, 1].
         """
 
+    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+        """Transform some samples of a batch in place, by a compiled kernel where there is one.
+
+        Args:
+            images_BCHW: RGB images in [0, 1], float32, contiguous, on the CPU.
+            index_N: The samples.
+            parameters: Those of these N samples.
+        """
+        images_BCHW[index_N] = self.apply(images_BCHW[index_N], parameters)
+
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
         """Name one sample's magnitudes in a few characters, for a figure."""

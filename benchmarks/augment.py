@@ -1,0 +1,76 @@
+"""Views from images in memory, beside other libraries.
+
+    python benchmarks/augment.py [--images 64] [--rounds 5] [--device cpu] [--threads 1]
+
+Generated images of `factors`, drawn at the size of the canvas; every entry makes one float32 view
+of each image (ours makes two and is halved), all entries in turn, and the table has milliseconds
+a view.
+"""
+
+import argparse
+
+import numpy as np
+import peers
+import torch
+from measure import Work, alternate, report
+from PIL import Image
+from torch import Tensor
+
+from mast.augment import PRESETS, Pipeline
+from mast.data.factors import Factors
+
+CASES = (("mast5", 256, 224), ("mast15", 256, 224), ("mast19", 256, 224), ("mast5", 72, 64))
+
+
+def entries(
+    preset: str, canvas_BHWC: Tensor, size: int, device: torch.device
+) -> dict[str, peers.Augment]:
+    """Everything that is compared on one case; on a GPU, what runs there."""
+    count = len(canvas_BHWC)
+    aspect_B = torch.ones(count, device=device)
+    pipeline = Pipeline(PRESETS[preset], size)
+    generator = torch.Generator().manual_seed(0)
+    canvas_BHWC = canvas_BHWC.to(device)
+    planes_BCHW = canvas_BHWC.permute(0, 3, 1, 2).contiguous()
+    work: dict[str, peers.Augment] = {
+        "mast": lambda: pipeline.views(canvas_BHWC, aspect_B, pipeline.draw(count, generator)),
+        "kornia": peers.kornia(preset, size, planes_BCHW),
+    }
+    if device.type == "cuda":
+        return work
+    arrays = canvas_BHWC.numpy()
+    images = [Image.fromarray(array) for array in arrays]
+    work["torchvision, PIL"] = peers.torchvision_pil(preset, size, images)
+    if preset == "mast5":
+        work["torchvision, PIL, box blur"] = peers.torchvision_pil_fast_blur(preset, size, images)
+        work["torchvision, tensors"] = peers.torchvision_tensor(preset, size, planes_BCHW)
+        work["albumentationsx"] = peers.albumentationsx(preset, size, np.ascontiguousarray(arrays))
+    return work
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    tables = {}
+    for preset, side, size in CASES:
+        source = Factors("train", options.images, side)
+        pixels = np.stack([np.asarray(source.open(index)) for index in range(options.images)])
+        work: Work = entries(preset, torch.from_numpy(pixels), size, device)
+        timed = alternate(work, options.rounds, device)
+        views = {name: options.images * (2 if name == "mast" else 1) for name in work}
+        tables[f"{preset}, {side} to {size} pixels"] = {
+            name: {key: value / views[name] for key, value in seconds.items()}
+            for name, seconds in timed.items()
+        }
+    report("augment", device, vars(options), tables, "ms a view", "mast")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""How every benchmark measures: alternating rounds in one process, medians, a result file."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.table import Table
+
+from mast.core.checkpoint import write_json
+from mast.core.display import console
+from mast.core.run import provenance
+
+RESULTS = Path(__file__).parent / "results"
+
+Work = Mapping[str, Callable[[], object]]
+
+
+def alternate(work: Work, rounds: int, device: torch.device) -> dict[str, dict[str, float]]:
+    """Time every entry once a round, so that a slow minute of the machine hits all alike.
+
+    Args:
+        work: What to time, by name.
+        rounds: Rounds that count; one before them warms up.
+        device: Waited for after every call.
+
+    Returns:
+        Median, smallest and largest seconds of each entry.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in work}
+    for round_number in range(rounds + 1):
+        for name, run in work.items():
+            started = time.perf_counter()
+            run()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            if round_number:
+                seconds[name].append(time.perf_counter() - started)
+    return {
+        name: {"median": statistics.median(values), "min": min(values), "max": max(values)}
+        for name, values in seconds.items()
+    }
+
+
+def report(
+    area: str,
+    device: torch.device,
+    setting: dict[str, Any],
+    tables: Mapping[str, dict[str, dict[str, float]]],
+    unit: str,
+    reference: str,
+) -> None:
+    """Print the tables and write `results/<area>-<device>.json`.
+
+    Args:
+        area: What was measured.
+        device: Where.
+        setting: Shapes, threads, rounds.
+        tables: For every case, the seconds of every entry, as from `alternate`.
+        unit: What one value stands for, such as "ms a view"; seconds are printed in milliseconds.
+        reference: The entry that ratios are taken to: how many times its time an entry needs.
+    """
+    for case, entries in tables.items():
+        table = Table(title=f"{area}: {case} ({unit})", title_justify="left")
+        for column in ("", "median", "smallest", "largest", f"times {reference}"):
+            table.add_column(column, justify="left" if column == "" else "right")
+        for name, seconds in entries.items():
+            numbers = (f"{1e3 * seconds[key]:.3f}" for key in ("median", "min", "max"))
+            ratio = seconds["median"] / entries[reference]["median"]
+            table.add_row(name, *numbers, f"{ratio:.2f}")
+        console.print(table)
+    result = {
+        "setting": setting,
+        "unit": f"seconds; printed as {unit}",
+        "reference": reference,
+        "cases": {
+            case: {
+                name: seconds | {"ratio": seconds["median"] / entries[reference]["median"]}
+                for name, seconds in entries.items()
+            }
+            for case, entries in tables.items()
+        },
+        "provenance": provenance(),
+    }
+    write_json(RESULTS / f"{area}-{device.type}.json", result)
