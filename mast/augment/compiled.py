@@ -46,6 +46,12 @@ def _set_scaled(out, row, weight):
 
 
 @kernel
+def _set_clipped(out, row):
+    for i in range(out.shape[0]):
+        out[i] = _clip(row[i])
+
+
+@kernel
 def _add_scaled(out, row, weight):
     for i in range(out.shape[0]):
         out[i] += weight * row[i]
@@ -440,9 +446,7 @@ def gaussian_blur(images_BCHW, index_N, sigma_N, taps):
                     after = padded[radius + t : radius + t + size]
                     _add_pair(blurred[y], before, after, weights_T[t])
             for y in range(size):
-                source, target = blurred[y], plane[y]
-                for x in range(size):
-                    target[x] = _clip(source[x])
+                _set_clipped(plane[y], blurred[y])
 
 
 @kernel
@@ -518,9 +522,7 @@ def motion_blur(images_BCHW, index_N, kernels_NTT):
                     for u in range(side):
                         if kernels_NTT[n, v, u] != 0:
                             _add_scaled(row, padded[y + v, u : u + width], kernels_NTT[n, v, u])
-                target = plane[y]
-                for x in range(width):
-                    target[x] = _clip(row[x])
+                _set_clipped(plane[y], row)
 
 
 @kernel

@@ -29,7 +29,7 @@ class Pipeline:
         preset: Operators and what each view overrides.
         size: Side of the views in pixels.
         compiled: Whether to use compiled kernels on the CPU; by default where Numba is installed.
-            Views agree to 1e-4 either way.
+            Views agree to 1e-4 either way, but for values within rounding of a threshold.
 
     Raises:
         ValueError: An operator, or a field of one, does not exist.

@@ -186,10 +186,11 @@ def render_compiled(canvas_BHWC: Tensor, warp: Warp, size: int) -> Tensor:
         canvas_BHWC.numpy(), straight.numpy(), boxes_B4.numpy(), warp.bounded_B.numpy(),
         images.numpy(),
     )  # fmt: skip
-    compiled.warp_affine(
-        canvas_BHWC.numpy(), turned.numpy(), warp.matrices_B33.contiguous().numpy(),
-        warp.extent_B2.contiguous().numpy(), images.numpy(),
-    )  # fmt: skip
+    if len(turned):  # else its kernel would be compiled for nothing
+        compiled.warp_affine(
+            canvas_BHWC.numpy(), turned.numpy(), warp.matrices_B33.contiguous().numpy(),
+            warp.extent_B2.contiguous().numpy(), images.numpy(),
+        )  # fmt: skip
     return images
 
 

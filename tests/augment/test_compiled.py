@@ -34,17 +34,13 @@ def test_a_kernel_equals_its_reference(name, size):
     actual = images.clone()
     operator.apply_compiled(actual, index, parameters)
     different = (actual - expected).abs() > TOLERANCE
-    assert different.float().mean() < (1e-3 if name in STEPPED else 1e-12)
+    assert different.float().mean() <= (1e-3 if name in STEPPED else 0)
     assert torch.equal(actual[[1, 4]], images[[1, 4]])  # those that did not draw it
 
 
 @pytest.mark.parametrize(("side", "size"), [(32, 32), (40, 64), (72, 24), (128, 16)])
 def test_views_equal_the_reference(side, size):
-    names = [
-        name
-        for name in PRESETS["mast19"].operators
-        if name not in STEPPED | {"sharpness", "motion_blur", "gaussian_blur"}
-    ]
+    names = [name for name in PRESETS["mast19"].operators if name not in STEPPED]
     preset = type(PRESETS["mast19"])(tuple(names))
     reference = Pipeline(preset, size, compiled=False)
     compiled = Pipeline(preset, size, compiled=True)
