@@ -31,7 +31,7 @@ HELP = """usage: mast COMMAND [options]
   demo       pretrain on generated images and compare with VICReg (five minutes on a laptop)
   pretrain   pretrain an encoder on a folder of images; the same command continues a killed run
   evaluate   measure an encoder by kNN and linear probes on labelled images
-  embed      write the representations of a folder of images to .npz and .parquet
+  embed      write the representations of a folder of images to .npz or .parquet
   export     write an encoder as a timm or torchvision state dict
   show       operators | recipes | config | views
 
@@ -98,8 +98,7 @@ def _evaluate(words: list[str]) -> None:
 
 def _embed(words: list[str]) -> None:
     arguments = _arguments(transfer.embed, "mast embed", words, positional="encoder")
-    for path in transfer.embed(**arguments):
-        output.print(str(path), highlight=False)
+    output.print(str(transfer.embed(**arguments)), highlight=False)
 
 
 def _export(words: list[str]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mast.augment import PRESETS, Pipeline, ScheduleConfig, Views, draw_chosen
 from mast.core.checkpoint import load_checkpoint, save_checkpoint
@@ -204,6 +205,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         )
     total_steps = steps_per_epoch * config.epochs
     pipeline = Pipeline(PRESETS[config.views], config.size)
+    images = pipeline.buffer(part_size, fabric.device)
 
     # -------------------------------------------------------------------- folder and its log
     if chief:
@@ -286,7 +288,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
                 set_learning_rate(optimizer, share)
                 optimizer.zero_grad(set_to_none=True)
                 for part in range(config.accumulate):
-                    views = _views(config, pipeline, next(batches), step, part, total_steps, fabric)
+                    batch = next(batches)
+                    views = _views(config, pipeline, batch, step, part, total_steps, fabric, images)
                     last_part = part == config.accumulate - 1
                     with fabric.no_backward_sync(method, enabled=not last_part):
                         output = method(views)
@@ -365,8 +368,12 @@ def _views(
     part: int,
     total_steps: int,
     fabric: "Fabric",
+    images: Tensor,
 ) -> Views:
-    """Two views of this process's images. Decisions are drawn for the global batch and sliced."""
+    """Two views of this process's images, drawn into `images`.
+
+    Decisions are drawn for the global batch and sliced.
+    """
     local = len(batch.canvas_BHWC)
     everyone, start = local * fabric.world_size, local * fabric.global_rank
     generator = torch.Generator().manual_seed(draw_seed(config.seed, step, part))
@@ -376,7 +383,7 @@ def _views(
     records = pipeline.draw(everyone, generator, chosen_BK)
     first, second = (record[start : start + local] for record in records)
     canvas_BHWC, aspect_B = fabric.to_device((batch.canvas_BHWC, batch.aspect_B))
-    views = pipeline.views(canvas_BHWC, aspect_B, (first, second))
+    views = pipeline.views(canvas_BHWC, aspect_B, (first, second), out=images)
     if chosen_BK is None:
         return views
     return replace(views, chosen_BK=chosen_BK[start : start + local])

@@ -1,6 +1,7 @@
 """Using a trained encoder: evaluate it on labelled images, embed images with it."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -136,37 +137,38 @@ def embed(
     size: int | None = None,
     representation: Representation = "encoder",
     device: Literal["auto", "cpu", "cuda"] = "auto",
-) -> list[Path]:
+) -> Path:
     """Write the representation of every image of a set.
 
     Args:
         encoder: A run folder, or an `encoder.safetensors`.
         data: The images; labels are not needed, and are written where there are some.
-        out: A file ending in .npz or .parquet; `<set>.npz` and `<set>.parquet` in the current
-            folder if not given.
+        out: A file ending in .npz or .parquet (which needs the extra of that name); `<set>.npz`
+            in the current folder if not given.
         size: Side of the views in pixels; that of pretraining if not given.
         representation: "encoder" or "ensemble".
         device: auto, cpu or cuda.
 
     Returns:
-        The files. An .npz holds `features` (N, D) float32, `identifiers` (N,) and one (N,)
+        The file. An .npz holds `features` (N, D) float32, `identifiers` (N,) and one (N,)
         array of class indices a target; a .parquet has one row an image with the same columns.
 
     Raises:
         UserError: No encoder or images there, or a file of another kind.
     """
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
-    if out is not None and out.suffix not in writers:
+    if out is None:
+        out = Path(Path(data).name.replace(":", "-").replace("@", "-") + ".npz")
+    if out.suffix not in writers:
         raise UserError(f"out must end in .npz or .parquet, got {out}")
+    if out.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
     module, pretrained_size = load(encoder, representation)
     size = size or pretrained_size
     canvases = open_canvas(DataConfig(data), size)
     features_ND = extract(module, canvases, size, device=_device(device)).numpy()
-    name = Path(data).name.replace(":", "-").replace("@", "-")
-    targets = [out] if out is not None else [Path(name + suffix) for suffix in writers]
-    for path in targets:
-        writers[path.suffix](path, features_ND, canvases)
-    return targets
+    writers[out.suffix](out, features_ND, canvases)
+    return out
 
 
 def _write_npz(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> None:

@@ -13,7 +13,7 @@ def test_import_is_light() -> None:
         "import sys, torch, time; started = time.perf_counter(); import mast; "
         "seconds = time.perf_counter() - started; "
         "heavy = {'timm', 'torchvision', 'lightning_fabric', 'sklearn', 'matplotlib', 'datasets', "
-        "'tensorboard', 'pyarrow'} & set(sys.modules); "
+        "'tensorboard', 'pyarrow', 'numba'} & set(sys.modules); "
         "assert not heavy, heavy; assert seconds < 3.0, seconds"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -22,7 +22,7 @@ def test_import_is_light() -> None:
 def test_at_most_thirteen_dependencies() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert len(project["dependencies"]) <= 13
-    extras = {"test", "docs", "hf", "onnx", "detection", "wandb"}
+    extras = {"test", "docs", "hf", "onnx", "detection", "wandb", "parquet"}
     assert extras <= project["optional-dependencies"].keys()
 
 

@@ -145,8 +145,8 @@ def test_evaluate_names_missing_parts(run: Path, photos: Path) -> None:
 
 def test_embed_writes_both_kinds(run: Path, photos: Path, tmp_path: Path) -> None:
     encoder = mast.load_encoder(run)
-    (npz,) = mast.embed(run, str(photos / "test"), tmp_path / "features.npz")
-    (parquet,) = mast.embed(run, str(photos / "test"), tmp_path / "features.parquet")
+    npz = mast.embed(run, str(photos / "test"), tmp_path / "features.npz")
+    parquet = mast.embed(run, str(photos / "test"), tmp_path / "features.parquet")
     with np.load(npz) as arrays:
         features_ND = arrays["features"]
         assert features_ND.shape == (24, encoder.dim)

@@ -155,7 +155,8 @@ def test_augmentation_sliced_by_process_equals_the_whole(preset: str) -> None:
         local = count // processes
         mine = slice(rank * local, (rank + 1) * local)
         batch = SimpleNamespace(canvas_BHWC=canvas[mine], aspect_B=aspect[mine])
-        return _views(config, pipeline, batch, 7, 0, 10, fabric)
+        images = pipeline.buffer(local, torch.device("cpu"))
+        return _views(config, pipeline, batch, 7, 0, 10, fabric, images)
 
     whole = draw(0, 1)
     parts = [draw(rank, PROCESSES) for rank in range(PROCESSES)]

@@ -4,7 +4,6 @@ Legend: B samples, C channels, H and W pixels, N numbers of a field. Images are 
 kernel clips to it.
 """
 
-import functools
 from dataclasses import dataclass
 from math import pi
 from typing import ClassVar
@@ -46,14 +45,6 @@ def normal_field(seed_B: Tensor, count: int) -> Tensor:
     return torch.cat([angle.cos().mul_(radius), angle.sin().mul_(radius)], dim=1)[:, :count]
 
 
-@functools.cache
-def box_muller_tables() -> tuple[Tensor, Tensor, Tensor]:
-    """Radii, cosines and sines, each (65536,), of all that `normal_field` can meet."""
-    bits = torch.arange(2**16, dtype=torch.float32)
-    angle = bits.mul(2 * pi * 2**-16)
-    return (bits + 1).mul_(2**-16).log_().mul_(-2).sqrt_(), angle.cos(), angle.sin()
-
-
 def add_noise(images_BCHW: Tensor, std_B: Tensor, seed_B: Tensor) -> Tensor:
     """Add Gaussian noise of each sample's standard deviation and seed, clipped."""
     seed_B = seed_B.to(images_BCHW.device, non_blocking=True)
@@ -89,10 +80,9 @@ class GaussianNoise(Operator):
     def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
         from mast.augment import compiled
 
-        tables = (table_T.numpy() for table_T in box_muller_tables())
         compiled.add_noise(
             images_BCHW.numpy(), index_N.numpy(), parameters["std"].float().numpy(),
-            parameters["seed"].numpy(), *tables,
+            parameters["seed"].numpy(),
         )  # fmt: skip
 
     @classmethod

@@ -5,7 +5,6 @@ Legend: B samples, K operators, C channels, H and W pixels. Images are in [0, 1]
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -14,11 +13,11 @@ from mast.augment.geometry import GeometricOperator, compose
 from mast.augment.operator import Operator
 from mast.augment.presets import Overrides, Preset
 from mast.augment.record import Record, Views, join
-from mast.augment.warp import render, render_compiled
+from mast.augment.warp import Warp, render, render_compiled
 from mast.core.errors import UserError, unknown
 
-# numbers a compiled kernel's thread treats at a time, and reads again from its cache
-COMPILED_PART_VALUES = 400_000
+# numbers a thread treats at a time by compiled kernels: a few images cost Python, many the cache
+COMPILED_PART_VALUES = 2_400_000
 PART_VALUES = 1_600_000  # numbers a CPU treats at a time: best of 0.1 to 100 million, by a fifth
 
 
@@ -28,16 +27,16 @@ class Pipeline:
     Args:
         preset: Operators and what each view overrides.
         size: Side of the views in pixels.
-        compiled: Whether to use compiled kernels on the CPU; by default where Numba is installed.
-            Views agree to 1e-4 either way, but for values within rounding of a threshold.
+        compiled: Whether to use compiled kernels on the CPU. Views agree to 1e-4 either way, but
+            for values within rounding of a threshold.
 
     Raises:
         ValueError: An operator, or a field of one, does not exist.
     """
 
-    def __init__(self, preset: Preset, size: int, compiled: bool | None = None) -> None:
+    def __init__(self, preset: Preset, size: int, compiled: bool = True) -> None:
         self.preset = preset
-        self.compiled = find_spec("numba") is not None if compiled is None else compiled
+        self.compiled = compiled
         self.size = size
         self.names = preset.operators
         self.operators = (
@@ -98,67 +97,9 @@ class Pipeline:
         Returns:
             images_BCHW on the device of the canvas.
         """
-        if not len(canvas_BHWC) == len(aspect_B) == len(record):
-            raise UserError(
-                f"expected as many canvases, aspects and records, got {len(canvas_BHWC)}, "
-                f"{len(aspect_B)} and {len(record)}"
-            )
-        shape = (len(record), canvas_BHWC.shape[3], self.size, self.size)
-        if self.compiled and canvas_BHWC.device.type == "cpu":
-            return self._apply_compiled(canvas_BHWC.contiguous(), aspect_B, record, view, dtype)
+        shape = (len(record), 3, self.size, self.size)
         images = torch.empty(shape, dtype=dtype, device=canvas_BHWC.device)
-        # on a CPU the temporaries of a part are reused memory; a GPU wants the whole batch
-        part = len(record)
-        if images.device.type == "cpu":
-            part = PART_VALUES // (shape[1] * self.size**2)
-        for start in range(0, len(record), max(part, 1)):
-            some = slice(start, start + max(part, 1))
-            images[some] = self._apply(canvas_BHWC[some], aspect_B[some], record[some], view)
-        return images
-
-    def _apply(self, canvas_BHWC: Tensor, aspect_B: Tensor, record: Record, view: int) -> Tensor:
-        warp = compose(
-            self._geometry[view],
-            record,
-            aspect_B.to(canvas_BHWC.device, torch.float32, non_blocking=True),
-        )
-        images = render(canvas_BHWC, warp, self.size)
-        for operator in self._rest[view]:
-            images = _apply_where(operator, images, record)
-        return images
-
-    def _apply_compiled(
-        self,
-        canvas_BHWC: Tensor,
-        aspect_B: Tensor,
-        record: Record,
-        view: int,
-        dtype: torch.dtype,
-    ) -> Tensor:
-        """Compiled kernels on parts of the batch that fit a core's cache, one thread a core."""
-        count, threads = len(record), torch.get_num_threads()
-        images = torch.empty(count, canvas_BHWC.shape[3], self.size, self.size, dtype=dtype)
-        warp = compose(self._geometry[view], record, aspect_B.float())
-        part = max(1, min(COMPILED_PART_VALUES // images[0].numel(), -(-count // threads)))
-
-        def treat(start: int) -> None:
-            some = slice(start, start + part)
-            views = render_compiled(canvas_BHWC[some], warp[some], self.size)
-            for operator in self._rest[view]:
-                index = record.applied(operator.name)[some].nonzero()[:, 0]
-                if len(index):
-                    drawn = record.parameters[operator.name]
-                    parameters = {key: values[some][index] for key, values in drawn.items()}
-                    operator.apply_compiled(views, index, parameters)
-            images[some] = views
-
-        starts = range(0, count, part)
-        if threads == 1 or len(starts) == 1:
-            for start in starts:
-                treat(start)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(treat, starts))
+        self._fill(images, canvas_BHWC, aspect_B, record, view)
         return images
 
     def views(
@@ -167,6 +108,7 @@ class Pipeline:
         aspect_B: Tensor,
         records: tuple[Record, Record],
         dtype: torch.dtype = torch.float32,
+        out: Tensor | None = None,
     ) -> Views:
         """Draw the pixels of both views.
 
@@ -175,23 +117,93 @@ class Pipeline:
             aspect_B: Width / height of the original images.
             records: What `draw` returned, or a slice of it.
             dtype: float32 or bfloat16.
+            out: Where both views go, one after the other, as from `buffer`; new by default.
 
         Returns:
             Both views and their records.
         """
-        if self._views_agree:
-            images = self.apply(
-                torch.cat([canvas_BHWC, canvas_BHWC]),
-                torch.cat([aspect_B, aspect_B]),
-                join(records),
-                view=0,
-                dtype=dtype,
+        count = len(canvas_BHWC)
+        images = self.buffer(count, canvas_BHWC.device, dtype) if out is None else out
+        if images.shape != (2 * count, 3, self.size, self.size):
+            raise UserError(
+                f"expected out of shape {(2 * count, 3, self.size, self.size)}, "
+                f"got {tuple(images.shape)}"
             )
-            first, second = images.chunk(2)
+        first, second = images[:count], images[count:]
+        if self._views_agree and not self._runs_compiled(canvas_BHWC):
+            canvas_BHWC, aspect_B = (torch.cat([x, x]) for x in (canvas_BHWC, aspect_B))
+            self._fill(images, canvas_BHWC, aspect_B, join(records), view=0)
         else:
-            first = self.apply(canvas_BHWC, aspect_B, records[0], 0, dtype)
-            second = self.apply(canvas_BHWC, aspect_B, records[1], 1, dtype)
+            self._fill(first, canvas_BHWC, aspect_B, records[0], view=0)
+            self._fill(second, canvas_BHWC, aspect_B, records[1], view=1)
         return Views((first, second), records)
+
+    def buffer(self, n: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Memory for both views of `n` images, (2 n, C, H, W).
+
+        A loop that draws every batch into one buffer spares a CPU the first touch of fresh
+        memory, which takes longer than the crops do.
+        """
+        return torch.empty(2 * n, 3, self.size, self.size, dtype=dtype, device=device)
+
+    def _runs_compiled(self, canvas_BHWC: Tensor) -> bool:
+        return self.compiled and canvas_BHWC.device.type == "cpu" and canvas_BHWC.shape[1] > 1
+
+    def _fill(
+        self, images: Tensor, canvas_BHWC: Tensor, aspect_B: Tensor, record: Record, view: int
+    ) -> None:
+        """Draw one view, in parts on a CPU, whose caches they fit; a GPU wants all at once."""
+        count = len(record)
+        if not len(canvas_BHWC) == len(aspect_B) == count:
+            raise UserError(
+                f"expected as many canvases, aspects and records, got {len(canvas_BHWC)}, "
+                f"{len(aspect_B)} and {count}"
+            )
+        aspect_B = aspect_B.to(canvas_BHWC.device, torch.float32, non_blocking=True)
+        warp = compose(self._geometry[view], record, aspect_B)
+        values = images[:1].numel()
+        if self._runs_compiled(canvas_BHWC):
+            canvas_BHWC = canvas_BHWC.contiguous()
+            threads = torch.get_num_threads()
+            part = min(COMPILED_PART_VALUES // values, -(-count // threads))
+            treat = self._treat_compiled
+        else:
+            threads = 1
+            part = PART_VALUES // values if images.device.type == "cpu" else count
+            treat = self._treat
+        parts = [slice(start, start + max(part, 1)) for start in range(0, count, max(part, 1))]
+
+        def run(some: slice) -> None:
+            treat(images[some], canvas_BHWC[some], warp[some], record[some], view)
+
+        if threads == 1 or len(parts) == 1:
+            for some in parts:
+                run(some)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(run, parts))
+
+    def _treat(
+        self, out: Tensor, canvas_BHWC: Tensor, warp: Warp, record: Record, view: int
+    ) -> None:
+        images = render(canvas_BHWC, warp, self.size)
+        for operator in self._rest[view]:
+            images = _apply_where(operator, images, record)
+        out.copy_(images)
+
+    def _treat_compiled(
+        self, out: Tensor, canvas_BHWC: Tensor, warp: Warp, record: Record, view: int
+    ) -> None:
+        images = out if out.dtype == torch.float32 else torch.empty_like(out, dtype=torch.float32)
+        render_compiled(canvas_BHWC, warp, images)
+        for operator in self._rest[view]:
+            index = record.applied(operator.name).nonzero()[:, 0]
+            if len(index):
+                drawn = record.parameters[operator.name]
+                parameters = {key: values[index] for key, values in drawn.items()}
+                operator.apply_compiled(images, index, parameters)
+        if out.dtype != torch.float32:
+            out.copy_(images)
 
     @property
     def _views_agree(self) -> bool:

@@ -165,33 +165,29 @@ def render(canvas_BHWC: Tensor, warp: Warp, size: int) -> Tensor:
     return images
 
 
-def render_compiled(canvas_BHWC: Tensor, warp: Warp, size: int) -> Tensor:
+def render_compiled(canvas_BHWC: Tensor, warp: Warp, images_BCHW: Tensor) -> None:
     """As `render`, by compiled kernels that read only what a view shows; on the CPU.
 
     Args:
-        canvas_BHWC: uint8 square canvases, contiguous.
+        canvas_BHWC: uint8 square canvases of two pixels or more, contiguous.
         warp: The samples' matrices.
-        size: Side of the view in pixels.
-
-    Returns:
-        images_BCHW: Float32 in [0, 1].
+        images_BCHW: Where the views go, contiguous float32.
     """
     from mast.augment import compiled
 
-    images = torch.empty(len(canvas_BHWC), canvas_BHWC.shape[3], size, size)
     straight, turned = warp.aligned_B.nonzero()[:, 0], (~warp.aligned_B).nonzero()[:, 0]
-    # scale and offset along x, then along y
-    boxes_B4 = warp.matrices_B33[:, [0, 0, 1, 1], [0, 2, 1, 2]].contiguous()
-    compiled.resize_boxes(
-        canvas_BHWC.numpy(), straight.numpy(), boxes_B4.numpy(), warp.bounded_B.numpy(),
-        images.numpy(),
-    )  # fmt: skip
-    if len(turned):  # else its kernel would be compiled for nothing
+    if len(straight):
+        # scale and offset along x, then along y
+        boxes_B4 = warp.matrices_B33[:, [0, 0, 1, 1], [0, 2, 1, 2]].contiguous()
+        compiled.resize_boxes(
+            canvas_BHWC.numpy(), straight.numpy(), boxes_B4.numpy(), warp.bounded_B.numpy(),
+            images_BCHW.numpy(),
+        )  # fmt: skip
+    if len(turned):
         compiled.warp_affine(
             canvas_BHWC.numpy(), turned.numpy(), warp.matrices_B33.contiguous().numpy(),
-            warp.extent_B2.contiguous().numpy(), images.numpy(),
+            warp.extent_B2.contiguous().numpy(), images_BCHW.numpy(),
         )  # fmt: skip
-    return images
 
 
 def separable(images_BCHW: Tensor, along_y_BVH: Tensor, along_x_BVW: Tensor) -> Tensor:

@@ -76,3 +76,19 @@ def test_uninitialised_memory_never_shows():
         records = pipeline.draw(8, torch.Generator().manual_seed(seed))
         for images in pipeline.views(canvas, aspect, records).images:
             assert ((images >= 0) & (images <= 1)).all()
+
+
+def test_a_buffer_changes_nothing():
+    pipeline = Pipeline(PRESETS["vicreg"], 24)
+    canvas, aspect = canvases(5, 30), torch.ones(5)
+    records = pipeline.draw(5, torch.Generator().manual_seed(0))
+    buffer = pipeline.buffer(5, torch.device("cpu")).fill_(torch.nan)
+    new, reused = (
+        pipeline.views(canvas, aspect, records),
+        pipeline.views(canvas, aspect, records, out=buffer),
+    )
+    assert reused.images[1].untyped_storage().data_ptr() == buffer.untyped_storage().data_ptr()
+    for first, second in zip(new.images, reused.images, strict=True):
+        assert torch.equal(first, second)
+    with pytest.raises(ValueError, match=r"out of shape \(8, 3, 24, 24\)"):
+        pipeline.views(canvas[:4], aspect[:4], tuple(record[:4] for record in records), out=buffer)

@@ -1,0 +1,82 @@
+"""What the kernels are made of: loops that vectorise, over stretches of flat arrays.
+
+A stretch is an array, where it starts, and how many numbers it has. Slices would read better, but
+each is a counted reference, which costs more than a row of pixels does.
+
+Numba keeps a compiled kernel until the file changes that defines it. After a change here delete
+the `__pycache__` of this folder, or the kernels of the other files keep what they were built from.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+# Sums may be reordered and fused, which vectorising needs; NaN and infinity keep their meaning.
+_FAST = {"contract", "reassoc", "nsz", "arcp"}
+
+ZERO, ONE, HALF = np.float32(0), np.float32(1), np.float32(0.5)
+RED, GREEN, BLUE = np.float32(0.2989), np.float32(0.587), np.float32(0.114)
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile when first called."""
+    return njit(fastmath=_FAST, nogil=True, cache=True, error_model="numpy")(function)
+
+
+@kernel
+def at(start, i):
+    """Unsigned, or every turn of a loop would ask whether the index counts from the end."""
+    return np.uint64(start) + np.uint64(i)
+
+
+@kernel
+def clip(value):
+    return min(max(value, ZERO), ONE)
+
+
+@kernel
+def copy(count, out, to, source, start):
+    for i in range(count):
+        out[at(to, i)] = source[at(start, i)]
+
+
+@kernel
+def copy_clipped(count, out, to, source, start):
+    for i in range(count):
+        out[at(to, i)] = clip(source[at(start, i)])
+
+
+@kernel
+def set_scaled(count, out, to, source, start, weight):
+    for i in range(count):
+        out[at(to, i)] = weight * np.float32(source[at(start, i)])
+
+
+@kernel
+def add_scaled(count, out, to, source, start, weight):
+    for i in range(count):
+        out[at(to, i)] += weight * np.float32(source[at(start, i)])
+
+
+@kernel
+def add_pair(count, out, to, source, first, second, weight):
+    for i in range(count):
+        out[at(to, i)] += weight * (source[at(first, i)] + source[at(second, i)])
+
+
+@kernel
+def mirror_ends(line, radius, count):
+    """Surround `count` values with `radius` mirrored ones on either side, the outermost once."""
+    last = radius + count - 1
+    for t in range(1, radius + 1):
+        line[radius - t] = line[radius + t]
+        line[last + t] = line[last - t]
+
+
+@kernel
+def mirrored(position, size):
+    """Where a position outside [0, size) lands."""
+    position = abs(position)
+    return position if position < size else 2 * (size - 1) - position
