@@ -21,6 +21,8 @@ Work = Mapping[str, Callable[[], object]]
 def alternate(work: Work, rounds: int, device: torch.device) -> dict[str, dict[str, float]]:
     """Time every entry once a round, so that a slow minute of the machine hits all alike.
 
+    Each round begins with another entry, as what ran before may leave traces.
+
     Args:
         work: What to time, by name.
         rounds: Rounds that count; one before them warms up.
@@ -30,10 +32,11 @@ def alternate(work: Work, rounds: int, device: torch.device) -> dict[str, dict[s
         Median, smallest and largest seconds of each entry.
     """
     seconds: dict[str, list[float]] = {name: [] for name in work}
+    names = list(work)
     for round_number in range(rounds + 1):
-        for name, run in work.items():
+        for name in names[round_number % len(names) :] + names[: round_number % len(names)]:
             started = time.perf_counter()
-            run()
+            work[name]()
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
             if round_number:
@@ -51,6 +54,7 @@ def report(
     tables: Mapping[str, dict[str, dict[str, float]]],
     unit: str,
     reference: str,
+    **more: Any,
 ) -> None:
     """Print the tables and write `results/<area>-<device>.json`.
 
@@ -61,6 +65,7 @@ def report(
         tables: For every case, the seconds of every entry, as from `alternate`.
         unit: What one value stands for, such as "ms a view"; seconds are printed in milliseconds.
         reference: The entry that ratios are taken to: how many times its time an entry needs.
+        more: What else was measured, by name; printed and written as it is.
     """
     for case, entries in tables.items():
         table = Table(title=f"{area}: {case} ({unit})", title_justify="left")
@@ -71,6 +76,8 @@ def report(
             ratio = seconds["median"] / entries[reference]["median"]
             table.add_row(name, *numbers, f"{ratio:.2f}")
         console.print(table)
+    for name, values in more.items():
+        console.print(name, values)
     result = {
         "setting": setting,
         "unit": f"seconds; printed as {unit}",
@@ -82,6 +89,7 @@ def report(
             }
             for case, entries in tables.items()
         },
+        **more,
         "provenance": provenance(),
     }
     write_json(RESULTS / f"{area}-{device.type}.json", result)

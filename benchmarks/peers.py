@@ -5,21 +5,26 @@ lacks an operator, the entry says what stands for it.
 """
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image, ImageFilter
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 from mast.augment import PRESETS
 from mast.augment.filters import odd
+from mast.models.encoders import IMAGENET_MEAN, IMAGENET_STD
 
 # One view of every image; the images are what the library likes best.
 Augment = Callable[[], object]
 
 
-def torchvision_pil(preset: str, size: int, images: list[Image.Image]) -> Augment:
+def torchvision_pil(preset: str, size: int, images: list[Image.Image], out: Tensor) -> Augment:
     """`torchvision.transforms.v2` on PIL images, one at a time, to a float32 batch."""
     steps = [_TORCHVISION[name](size) for name in PRESETS[preset].operators]
     transform = v2.Compose([*steps, v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
@@ -27,10 +32,12 @@ def torchvision_pil(preset: str, size: int, images: list[Image.Image]) -> Augmen
         transform.transforms.append(v2.RandomApply([v2.GaussianNoise(sigma=0.05)], p=0.5))
     if "cutout" in PRESETS[preset].operators:
         transform.transforms.append(v2.RandomErasing(p=0.5, scale=(0.0, 0.25), ratio=(1.0, 1.0)))
-    return lambda: torch.stack([transform(image) for image in images])
+    return lambda: torch.stack([transform(image) for image in images], out=out)
 
 
-def torchvision_pil_fast_blur(preset: str, size: int, images: list[Image.Image]) -> Augment:
+def torchvision_pil_fast_blur(
+    preset: str, size: int, images: list[Image.Image], out: Tensor
+) -> Augment:
     """As `torchvision_pil`, blurred by Pillow as in VICReg's code: box filters, no Gaussian."""
     steps = [
         v2.RandomApply([_PillowBlur(size)], p=0.5) if name == "gaussian_blur" else
@@ -38,14 +45,14 @@ def torchvision_pil_fast_blur(preset: str, size: int, images: list[Image.Image])
         for name in PRESETS[preset].operators
     ]  # fmt: skip
     transform = v2.Compose([*steps, v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
-    return lambda: torch.stack([transform(image) for image in images])
+    return lambda: torch.stack([transform(image) for image in images], out=out)
 
 
-def torchvision_tensor(preset: str, size: int, images_BCHW: Tensor) -> Augment:
+def torchvision_tensor(preset: str, size: int, images_BCHW: Tensor, out: Tensor) -> Augment:
     """`torchvision.transforms.v2` on uint8 tensors, one at a time, to a float32 batch."""
     steps = [_TORCHVISION[name](size) for name in PRESETS[preset].operators]
     transform = v2.Compose([*steps, v2.ToDtype(torch.float32, scale=True)])
-    return lambda: torch.stack([transform(image) for image in images_BCHW])
+    return lambda: torch.stack([transform(image) for image in images_BCHW], out=out)
 
 
 def kornia(preset: str, size: int, images_BCHW: Tensor) -> Augment:
@@ -87,7 +94,7 @@ def kornia(preset: str, size: int, images_BCHW: Tensor) -> Augment:
     return run
 
 
-def albumentationsx(preset: str, size: int, images_BHWC: np.ndarray) -> Augment:
+def albumentationsx(preset: str, size: int, images_BHWC: np.ndarray, out: Tensor) -> Augment:
     """AlbumentationsX on uint8 arrays, one at a time, to a float32 batch; MAST-5 only."""
     import albumentations as a
 
@@ -105,7 +112,7 @@ def albumentationsx(preset: str, size: int, images_BHWC: np.ndarray) -> Augment:
             a.ToTensorV2(),
         ]
     )
-    return lambda: torch.stack([transform(image=image)["image"] for image in images_BHWC])
+    return lambda: torch.stack([transform(image=image)["image"] for image in images_BHWC], out=out)
 
 
 def _scale(size: int) -> tuple[float, float]:
@@ -197,3 +204,30 @@ _TORCHVISION: dict[str, Callable[[int], v2.Transform]] = {
     "posterize": lambda size: v2.RandomPosterize(6, 0.2),
     "motion_blur": _apply(lambda size: _PillowMotionBlur(), 0.5),
 }
+
+
+class TwoViews:
+    """Two draws of one transform, as every peer's README shows."""
+
+    def __init__(self, transform: Callable[[Image.Image], Tensor]) -> None:
+        self.transform = transform
+
+    def __call__(self, image: Image.Image) -> tuple[Tensor, Tensor]:
+        return self.transform(image), self.transform(image)
+
+
+def image_folder(
+    folder: Path, preset: str, size: int, batch: int, workers: int
+) -> DataLoader[list[Any]]:
+    """`ImageFolder`, torchvision transforms on PIL images, normalised, in a `DataLoader`."""
+    steps = [_TORCHVISION[name](size) for name in PRESETS[preset].operators]
+    to_float = [v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)]
+    normalize = v2.Normalize(IMAGENET_MEAN, IMAGENET_STD)
+    transform = TwoViews(v2.Compose([*steps, *to_float, normalize]))
+    return DataLoader(
+        ImageFolder(str(folder), transform),
+        batch_size=batch,
+        shuffle=True,
+        drop_last=True,
+        num_workers=workers,
+    )

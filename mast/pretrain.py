@@ -16,6 +16,7 @@ from mast.augment import PRESETS, Pipeline, ScheduleConfig, Views, draw_chosen
 from mast.core.checkpoint import load_checkpoint, save_checkpoint
 from mast.core.display import TrainingDisplay
 from mast.core.errors import UserError, unknown
+from mast.core.memory import keep_freed_memory
 from mast.core.optim import (
     OptimizerConfig,
     learning_rate,
@@ -160,7 +161,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
 
     A run that was killed continues from its last checkpoint, also in the middle of an epoch,
     and on CPU ends with the weights, bit for bit, of a run that was not. A complete run is
-    left alone.
+    left alone. On a CPU the process keeps the memory that it frees (`keep_freed_memory`).
 
     Args:
         config: The run; `mast.recipes` has complete ones.
@@ -179,6 +180,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         torch.set_num_threads(config.threads)
     fabric = _fabric(config, run)
     fabric.launch()
+    if fabric.device.type == "cpu":
+        keep_freed_memory()
     chief = fabric.is_global_zero
     processes = fabric.world_size
     part_size, remainder = divmod(config.batch_size, config.accumulate * processes)

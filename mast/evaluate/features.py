@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from mast.augment import center_views
 from mast.core.display import track
 from mast.core.errors import UserError
+from mast.core.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from mast.data.canvas import CanvasSet
@@ -100,6 +101,8 @@ def extract(
     if len(canvas_set) == 0:
         raise UserError(f"the set {canvas_set.name!r} has no images. Give one with images.")
     device = place(encoder, device)
+    if device.type == "cpu":
+        keep_freed_memory()
     features_ND = torch.empty(0)
     starts = range(0, len(canvas_set), batch_size)
     with evaluating(encoder), torch.inference_mode():

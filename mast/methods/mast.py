@@ -22,7 +22,7 @@ from mast.losses import (
     variance,
 )
 from mast.methods.base import Method, variance_collapse
-from mast.models import Encoder, GaussianProjector, GeM, Masks, ProjectorConfig
+from mast.models import Encoder, Gaussian, GaussianProjector, GeM, Masks, ProjectorConfig
 from mast.models.masks import MaskKind, MaskNorm, MaskStart
 
 
@@ -185,9 +185,22 @@ class Mast(Method):
         )
 
     def forward(self, views: Views) -> dict[str, Tensor]:
-        """See `Method.forward`; one term for each addend of Eq. 7, and "plain"."""
-        config, mode = self.config, self.mode
+        """See `Method.forward`; the terms are those of `objective`."""
         first, second = (self.projector(self.encoder.encode(images)) for images in views.images)
+        return self.objective(first, second, self._active(views))
+
+    def objective(self, first: Gaussian, second: Gaussian, active_BK: Tensor) -> dict[str, Tensor]:
+        """The loss of two Gaussian embeddings.
+
+        Args:
+            first: Mean and covariance of the first view, (B, D) each; the covariance may be None.
+            second: Likewise, of the second view.
+            active_BK: Which subspaces each pair trains, boolean, shape (B, K).
+
+        Returns:
+            As `Method.forward`; one term for each addend of Eq. 7, and "plain".
+        """
+        config, mode = self.config, self.mode
         first_BD, second_BD = gather(first.mean_BD), gather(second.mean_BD)  # B_global
         squared_BD = (first.mean_BD - second.mean_BD).square()
         plain = squared_BD.mean()
@@ -209,7 +222,7 @@ class Mast(Method):
             terms["kl"] = mode.kl_weight * symmetric_kl(
                 squared_BD, first.covariance_BD / scale, second.covariance_BD / scale
             )
-        active_BK = self._active(views).to(squared_BD.device, non_blocking=True)
+        active_BK = active_BK.to(squared_BD.device, non_blocking=True)
         terms |= {
             "masked": mode.masked_weight * self._masked(squared_BD, covariance_BD, active_BK),
             "plain": mode.plain_weight * squared_BD.mean(),

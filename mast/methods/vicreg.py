@@ -48,10 +48,15 @@ class VICReg(Method):
         self.projector = MLPProjector(encoder.dim, config.projector)
 
     def forward(self, views: Views) -> dict[str, Tensor]:
-        """See `Method.forward`; terms "invariance", "variance" and "covariance"."""
+        """See `Method.forward`; the terms are those of `objective`."""
         first_BD, second_BD = (
-            gather(self.projector(self.encoder.encode(images))) for images in views.images
+            self.projector(self.encoder.encode(images)) for images in views.images
         )
+        return self.objective(first_BD, second_BD)
+
+    def objective(self, first_BD: Tensor, second_BD: Tensor) -> dict[str, Tensor]:
+        """The loss of the embeddings of two views; "invariance", "variance" and "covariance"."""
+        first_BD, second_BD = gather(first_BD), gather(second_BD)
         config = self.config
         distance = invariance(first_BD, second_BD)
         terms = {

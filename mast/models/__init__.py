@@ -1,7 +1,7 @@
 """Encoders, projectors and masks."""
 
 from mast.models.encoders import Encoder, EncoderConfig, Encoding, load_encoder, save_encoder
-from mast.models.heads import GaussianProjector, GeM, MLPProjector, ProjectorConfig
+from mast.models.heads import Gaussian, GaussianProjector, GeM, MLPProjector, ProjectorConfig
 from mast.models.masks import Masks
 from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
 
@@ -9,6 +9,7 @@ __all__ = [
     "Encoder",
     "EncoderConfig",
     "Encoding",
+    "Gaussian",
     "GaussianProjector",
     "GeM",
     "MLPProjector",

@@ -1,0 +1,11 @@
+# Measured beside other libraries, on a CPU in under ten minutes; `make bench DEVICE=cuda` on a GPU.
+DEVICE ?= cpu
+
+.PHONY: bench
+bench:
+	pip install -q -e '.[bench]'
+	python benchmarks/augment.py --device $(DEVICE)
+	python benchmarks/loss.py --device $(DEVICE)
+	$(if $(filter cpu,$(DEVICE)),python benchmarks/data.py)
+	python benchmarks/train.py --device $(DEVICE)
+	python benchmarks/write_performance.py

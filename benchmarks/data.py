@@ -1,0 +1,90 @@
+"""From a folder of JPEGs to normalised pairs of views, beside the recipe of the READMEs.
+
+    python benchmarks/data.py [--images 512] [--batch 128] [--rounds 3] [--threads 1]
+
+An entry is one whole epoch after the first: ours reads canvases that the first epoch cached, the
+recipe (`ImageFolder`, `DataLoader` without workers, torchvision on PIL images) decodes again. The
+folder has generated images of `factors`, 256 pixels, as JPEGs of quality 90. Where the system can do
+that, the process is bound to as many cores as it has threads: reading ahead is counted too.
+"""
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+
+import peers
+import torch
+from measure import alternate, report
+from torch import Tensor
+
+from mast.augment import PRESETS, Pipeline
+from mast.data import DataConfig, Loader, open_canvas
+from mast.data.factors import Factors
+from mast.models.encoders import IMAGENET_MEAN, IMAGENET_STD
+
+
+def write_folder(folder: Path, images: int, side: int) -> Path:
+    """A class of JPEGs below `folder`."""
+    (folder / "any").mkdir(parents=True)
+    source = Factors("train", images, side)
+    for index in range(images):
+        source.open(index).save(folder / "any" / f"{index:05d}.jpg", quality=90)
+    return folder
+
+
+class Ours:
+    """Epochs of normalised pairs from the canvas cache."""
+
+    def __init__(self, folder: Path, cache: Path, size: int, batch: int, preset: str) -> None:
+        data = DataConfig(str(folder), cache=cache)
+        self.loader = Loader(open_canvas(data, size), batch, seed=0)
+        self.pipeline = Pipeline(PRESETS[preset], size)
+        self.buffer = self.pipeline.buffer(batch, torch.device("cpu"))
+        self.generator = torch.Generator().manual_seed(0)
+        self.mean_C11 = torch.tensor(IMAGENET_MEAN)[:, None, None]
+        self.std_C11 = torch.tensor(IMAGENET_STD)[:, None, None]
+
+    def epoch(self) -> Tensor:
+        """Run through one epoch; returns the last pairs."""
+        for batch in self.loader.epoch(0):
+            records = self.pipeline.draw(len(batch.canvas_BHWC), self.generator)
+            self.pipeline.views(batch.canvas_BHWC, batch.aspect_B, records, out=self.buffer)
+            self.buffer.sub_(self.mean_C11).div_(self.std_C11)
+        return self.buffer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, default=512)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = write_folder(Path(scratch) / "photos", options.images, 256)
+        tables = {}
+        for size in (64, 224):
+            ours = Ours(folder, Path(scratch) / "cache", size, options.batch, "mast5")
+            recipe = peers.image_folder(folder, "mast5", size, options.batch, workers=0)
+
+            def read(loader=recipe) -> None:
+                for _ in loader:
+                    pass
+
+            work = {"mast": ours.epoch, "ImageFolder, torchvision": read}
+            timed = alternate(work, options.rounds, torch.device("cpu"))
+            count = options.images - options.images % options.batch
+            tables[f"mast5, pairs of {size} pixels from JPEGs of 256"] = {
+                name: {key: value / count for key, value in seconds.items()}
+                for name, seconds in timed.items()
+            }
+        report("data", torch.device("cpu"), vars(options), tables, "ms a pair", "mast")
+
+
+if __name__ == "__main__":
+    main()

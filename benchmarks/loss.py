@@ -1,0 +1,127 @@
+"""The objectives beside VICReg's loss elsewhere: time, and memory as a function of K.
+
+    python benchmarks/loss.py [--batch 256] [--dim 1024] [--rounds 20] [--threads 2] [--device cpu]
+
+Forward and backward from embeddings that are there already, down to the gradients of means,
+covariances and masks. Peers: `VICRegLoss` of lightly, and the published formula written out in
+PyTorch. Memory is the most that one forward and backward holds at a time beyond its inputs.
+"""
+
+import argparse
+from collections.abc import Callable
+
+import torch
+from counted import Counted
+from lightly.loss import VICRegLoss
+from measure import alternate, report
+from torch import Tensor
+from torch.nn import functional
+
+from mast.augment import PRESETS
+from mast.methods import Mast, MastConfig, VICReg, VICRegConfig
+from mast.models import Encoder, EncoderConfig, Gaussian, ProjectorConfig
+
+Loss = Callable[[], Tensor]
+OBJECTIVES = {
+    "mast": MastConfig(),
+    "mast, with uncertainty": MastConfig(uncertainty=True, kl_weight=25.0),
+    "mast, Eq. 7 as printed": MastConfig(mode="paper"),
+}
+
+
+def published_vicreg(first_BD: Tensor, second_BD: Tensor) -> Tensor:
+    """VICReg's loss as its code has it, with the D x D covariance."""
+    count, dim = first_BD.shape
+    loss = 25 * functional.mse_loss(first_BD, second_BD)
+    for embedding_BD in (first_BD, second_BD):
+        centred_BD = embedding_BD - embedding_BD.mean(dim=0)
+        deviation_D = (centred_BD.var(dim=0) + 1e-4).sqrt()
+        covariance_DD = centred_BD.T @ centred_BD / (count - 1)
+        off_diagonal = covariance_DD.flatten()[:-1].view(dim - 1, dim + 1)[:, 1:]
+        loss = loss + 25 * functional.relu(1 - deviation_D).mean() / 2
+        loss = loss + off_diagonal.square().sum() / dim
+    return loss
+
+
+def objective(config: MastConfig, inputs: list[Tensor], operators: tuple[str, ...]) -> Loss:
+    """Our objective of given embeddings, for the operators' masks."""
+    first_BD, second_BD, first_covariance_BD, second_covariance_BD = inputs
+    count, dim = first_BD.shape
+    config = MastConfig(**{**vars(config), "projector": ProjectorConfig(hidden=8, dim=dim)})
+    method = Mast(config, Encoder(EncoderConfig("resnet18"), 64), operators).to(first_BD.device)
+    uncertain = method.mode.uncertainty
+    first = Gaussian(first_BD, first_covariance_BD if uncertain else None)
+    second = Gaussian(second_BD, second_covariance_BD if uncertain else None)
+    active_BK = torch.rand(count, len(operators)) < 0.5
+    return lambda: method.objective(first, second, active_BK)["loss"]
+
+
+def vicreg(inputs: list[Tensor]) -> Loss:
+    """Our VICReg of given embeddings."""
+    config = VICRegConfig(projector=ProjectorConfig(hidden=8, dim=inputs[0].shape[1]))
+    method = VICReg(config, Encoder(EncoderConfig("resnet18"), 64), ())
+    return lambda: method.objective(inputs[0], inputs[1])["loss"]
+
+
+def embeddings(batch: int, dim: int, device: torch.device) -> list[Tensor]:
+    """Two means and two covariances, leaves of a graph."""
+    means = [torch.randn(batch, dim, device=device) for _ in range(2)]
+    covariances = [torch.rand(batch, dim, device=device) + 0.5 for _ in range(2)]
+    return [tensor.requires_grad_() for tensor in means + covariances]
+
+
+def peak_bytes(loss: Loss) -> int:
+    """The most that a forward and backward hold beyond what was there."""
+    with Counted() as counted:
+        loss().backward()
+    return counted.peak
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--dim", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    inputs = embeddings(options.batch, options.dim, device)
+    lightly = VICRegLoss()
+    operators = PRESETS["mast15"].operators
+    losses: dict[str, Loss] = {
+        "lightly VICRegLoss": lambda: lightly(inputs[0], inputs[1]),
+        "VICReg as published": lambda: published_vicreg(inputs[0], inputs[1]),
+        "vicreg": vicreg(inputs),
+        **{name: objective(config, inputs, operators) for name, config in OBJECTIVES.items()},
+    }
+
+    def backward(loss: Loss) -> Callable[[], None]:
+        def run() -> None:
+            for tensor in inputs:
+                tensor.grad = None
+            loss().backward()
+
+        return run
+
+    work = {name: backward(loss) for name, loss in losses.items()}
+    timed = alternate(work, options.rounds, device)
+    memory = {
+        name: {
+            f"K={len(PRESETS[preset].operators)}": peak_bytes(
+                objective(config, inputs, PRESETS[preset].operators)
+            )
+            for preset in ("mast5", "mast15", "mast19")
+        }
+        for name, config in OBJECTIVES.items()
+    }
+    memory["lightly VICRegLoss"] = {"any K": peak_bytes(losses["lightly VICRegLoss"])}
+    case = f"n={options.batch}, d={options.dim}, K=15"
+    setting = vars(options)
+    report("loss", device, setting, {case: timed}, "ms", "lightly VICRegLoss", peak_bytes=memory)
+
+
+if __name__ == "__main__":
+    main()
