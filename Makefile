@@ -6,6 +6,6 @@ bench:
 	pip install -q -e '.[bench]'
 	python benchmarks/augment.py --device $(DEVICE)
 	python benchmarks/loss.py --device $(DEVICE)
-	$(if $(filter cpu,$(DEVICE)),python benchmarks/data.py)
+	python benchmarks/data.py --device $(DEVICE)
 	python benchmarks/train.py --device $(DEVICE)
 	python benchmarks/write_performance.py

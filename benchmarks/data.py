@@ -1,11 +1,12 @@
 """From a folder of JPEGs to normalised pairs of views, beside the recipe of the READMEs.
 
-    python benchmarks/data.py [--images 512] [--batch 128] [--rounds 3] [--threads 1]
+    python benchmarks/data.py [--images 512] [--batch 128] [--rounds 3] [--threads 1] [--device cpu]
 
 An entry is one whole epoch after the first: ours reads canvases that the first epoch cached, the
 recipe (`ImageFolder`, `DataLoader` without workers, torchvision on PIL images) decodes again. The
-folder has generated images of `factors`, 256 pixels, as JPEGs of quality 90. Where the system can do
-that, the process is bound to as many cores as it has threads: reading ahead is counted too.
+folder has generated images of `factors`, 256 pixels, as JPEGs of quality 90. Where the system can
+do that, the process is bound to as many cores as it has threads: reading ahead is counted too. On a
+GPU, our views are drawn there and the recipe's are copied there.
 """
 
 import argparse
@@ -36,20 +37,25 @@ def write_folder(folder: Path, images: int, side: int) -> Path:
 class Ours:
     """Epochs of normalised pairs from the canvas cache."""
 
-    def __init__(self, folder: Path, cache: Path, size: int, batch: int, preset: str) -> None:
+    def __init__(
+        self, folder: Path, cache: Path, size: int, batch: int, preset: str, device: torch.device
+    ) -> None:
+        self.device = device
         data = DataConfig(str(folder), cache=cache)
         self.loader = Loader(open_canvas(data, size), batch, seed=0)
         self.pipeline = Pipeline(PRESETS[preset], size)
-        self.buffer = self.pipeline.buffer(batch, torch.device("cpu"))
+        self.buffer = self.pipeline.buffer(batch, device)
         self.generator = torch.Generator().manual_seed(0)
-        self.mean_C11 = torch.tensor(IMAGENET_MEAN)[:, None, None]
-        self.std_C11 = torch.tensor(IMAGENET_STD)[:, None, None]
+        self.mean_C11 = torch.tensor(IMAGENET_MEAN, device=device)[:, None, None]
+        self.std_C11 = torch.tensor(IMAGENET_STD, device=device)[:, None, None]
 
     def epoch(self) -> Tensor:
         """Run through one epoch; returns the last pairs."""
         for batch in self.loader.epoch(0):
             records = self.pipeline.draw(len(batch.canvas_BHWC), self.generator)
-            self.pipeline.views(batch.canvas_BHWC, batch.aspect_B, records, out=self.buffer)
+            canvas_BHWC = batch.canvas_BHWC.to(self.device, non_blocking=True)
+            aspect_B = batch.aspect_B.to(self.device, non_blocking=True)
+            self.pipeline.views(canvas_BHWC, aspect_B, records, out=self.buffer)
             self.buffer.sub_(self.mean_C11).div_(self.std_C11)
         return self.buffer
 
@@ -60,7 +66,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
+    device = torch.device(options.device)
     torch.set_num_threads(options.threads)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
@@ -69,21 +77,21 @@ def main() -> None:
         folder = write_folder(Path(scratch) / "photos", options.images, 256)
         tables = {}
         for size in (64, 224):
-            ours = Ours(folder, Path(scratch) / "cache", size, options.batch, "mast5")
+            ours = Ours(folder, Path(scratch) / "cache", size, options.batch, "mast5", device)
             recipe = peers.image_folder(folder, "mast5", size, options.batch, workers=0)
 
             def read(loader=recipe) -> None:
-                for _ in loader:
-                    pass
+                for (first, second), _ in loader:
+                    first.to(device), second.to(device)
 
             work = {"mast": ours.epoch, "ImageFolder, torchvision": read}
-            timed = alternate(work, options.rounds, torch.device("cpu"))
+            timed = alternate(work, options.rounds, device)
             count = options.images - options.images % options.batch
             tables[f"mast5, pairs of {size} pixels from JPEGs of 256"] = {
                 name: {key: value / count for key, value in seconds.items()}
                 for name, seconds in timed.items()
             }
-        report("data", torch.device("cpu"), vars(options), tables, "ms a pair", "mast")
+        report("data", device, vars(options), tables, "ms a pair", "mast")
 
 
 if __name__ == "__main__":

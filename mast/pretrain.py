@@ -75,7 +75,7 @@ class PretrainConfig:
         nodes: Nodes (torchrun overrides it).
         threads: CPU threads of a process; PyTorch's choice if not given.
         precision: auto (bf16-mixed on CUDA, 32-true elsewhere), 32-true or bf16-mixed.
-        compile: Compile the encoder with torch.compile.
+        compile: Compile the encoder and the objective with torch.compile.
         channels_last: Keep images and feature maps in channels-last memory.
         score_every: Epochs between online scores; a tenth of the run if not given.
         log_every: Steps between lines of metrics.jsonl.
@@ -238,7 +238,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     if config.channels_last:
         plain_method.encoder.to(memory_format=torch.channels_last)
     if config.compile:
-        plain_method.encoder.model.compile()
+        plain_method.compile_parts()
     optimizer = make_optimizer(plain_method.parameter_groups(), config.optimizer, config.batch_size)
     warmup = warmup_share(config.optimizer, config.epochs)
 

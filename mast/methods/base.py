@@ -7,9 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from mast.augment import Views
+from mast.core.collectives import processes
 from mast.models import Encoder
 
 
@@ -35,6 +37,20 @@ class Method(nn.Module, ABC):
             "loss" (to be minimised), "term/<name>" (its weighted addends, which sum to the
             loss) and "stat/<name>" (detached, for the log).
         """
+
+    @abstractmethod
+    def objective(self, *embeddings: Any) -> dict[str, Tensor]:
+        """The loss of embeddings that are there already; what `forward` returns."""
+
+    def compile_parts(self) -> None:
+        """Compile the encoder and, in a single process, the objective with `torch.compile`.
+
+        The objective is many small operators; compiled they become a few passes over the
+        embeddings. Collectives in the middle of it, as several processes need, are left alone.
+        """
+        self.encoder.model.compile()
+        if processes() == 1:
+            self.objective = torch.compile(self.objective)  # type: ignore[method-assign]
 
     def after_step(self) -> None:
         """Called after every optimizer step: projections, moving averages."""

@@ -1,5 +1,6 @@
 """Every method, in every variant, keeps the contract of `Method`."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -199,3 +200,19 @@ def test_statistics_are_numbers_for_the_log() -> None:
         for name, value in build(variant).statistics().items():
             assert name.startswith("stat/")
             assert isinstance(value, float)
+
+
+@pytest.mark.skipif(not shutil.which("c++"), reason="torch.compile needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore")  # what the compiler looks at warns
+def test_compiled_parts_change_nothing() -> None:
+    eager, compiled = build("guarded"), build("guarded")
+    compiled.compile_parts()
+    losses = [method(make_views(0))["loss"] for method in (eager, compiled)]
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=1e-6)
+    for loss in losses:
+        loss.backward()
+    for (name, parameter), other in zip(
+        eager.named_parameters(), compiled.parameters(), strict=True
+    ):
+        torch.testing.assert_close(other.grad, parameter.grad, rtol=1e-3, atol=1e-4, msg=name)
+    assert eager.state_dict().keys() == compiled.state_dict().keys()

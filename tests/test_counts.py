@@ -1,0 +1,128 @@
+"""Counts that stand for speed and do not depend on the machine: calls, bytes, synchronisations.
+
+A change that adds work moves them; one that is worth it moves the bound here too.
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import pytest
+import torch
+from counted import Counted
+from torch import Tensor
+
+from mast.augment import PRESETS, Pipeline, compiled
+from mast.methods import Mast, MastConfig, VICReg, VICRegConfig
+from mast.models import Encoder, EncoderConfig, Gaussian, ProjectorConfig
+
+SIZE, COUNT = 24, 64
+
+
+def drawn(preset: str, device: str = "cpu", use_compiled: bool = True) -> tuple[Pipeline, tuple]:
+    pipeline = Pipeline(PRESETS[preset], SIZE, compiled=use_compiled)
+    canvas_BHWC = torch.zeros(COUNT, 32, 32, 3, dtype=torch.uint8, device=device)
+    records = pipeline.draw(COUNT, torch.Generator().manual_seed(0))
+    return pipeline, (canvas_BHWC, torch.ones(COUNT, device=device), records)
+
+
+@pytest.mark.parametrize(("preset", "kernels"), [("mast5", 4), ("mast15", 10), ("mast19", 14)])
+def test_a_view_is_one_kernel_an_operator(
+    preset: str, kernels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def counting(name: str, kernel: Callable[..., None]) -> Callable[..., None]:
+        return lambda *arguments: (calls.append(name), kernel(*arguments))[1]
+
+    for name in compiled.__all__:
+        monkeypatch.setattr(compiled, name, counting(name, getattr(compiled, name)))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        pipeline, batch = drawn(preset)
+        pipeline.views(*batch)
+    finally:
+        torch.set_num_threads(threads)
+    assert len(calls) == 2 * len(set(calls)) == 2 * kernels  # geometry is one of two warps
+
+
+@pytest.mark.parametrize(("preset", "calls"), [("mast5", 430), ("mast15", 710), ("mast19", 800)])
+def test_operator_calls_of_the_reference_path(preset: str, calls: int) -> None:
+    pipeline, batch = drawn(preset, use_compiled=False)
+    with Counted() as counted:
+        pipeline.views(*batch)
+    assert counted.calls.total() <= calls
+
+
+def objective(
+    config: MastConfig | VICRegConfig, operators: int, batch: int, dim: int
+) -> Callable[[], Tensor]:
+    """The loss of given embeddings."""
+    torch.manual_seed(0)
+    config.projector = ProjectorConfig(hidden=8, dim=dim)
+    names = PRESETS["mast19"].operators[:operators]
+    encoder = Encoder(EncoderConfig("timm:resnet18", {"channels": [8, 8, 8, 8]}), SIZE)
+    means = [torch.randn(batch, dim, requires_grad=True) for _ in range(2)]
+    covariances = [(torch.rand(batch, dim) + 0.5).requires_grad_() for _ in range(2)]
+    active_BK = torch.rand(batch, operators) < 0.5
+
+    if isinstance(config, VICRegConfig):
+        vicreg = VICReg(config, encoder, names)
+        return lambda: vicreg.objective(*means)["loss"]
+    method = Mast(config, encoder, names)
+    uncertain = method.mode.uncertainty
+    pair = [Gaussian(m, c if uncertain else None) for m, c in zip(means, covariances, strict=True)]
+    return lambda: method.objective(*pair, active_BK)["loss"]
+
+
+CONFIGS = {
+    "guarded": MastConfig(),
+    "paper": MastConfig(mode="paper"),
+    "uncertain": MastConfig(uncertainty=True, kl_weight=25.0),
+    "vicreg": VICRegConfig(),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "calls"), [("guarded", 235), ("paper", 215), ("uncertain", 325), ("vicreg", 125)]
+)
+def test_operator_calls_of_the_objective(name: str, calls: int) -> None:
+    loss = objective(CONFIGS[name], 15, batch=16, dim=32)
+    with Counted() as counted:
+        loss().backward()
+    assert counted.calls.total() <= calls
+
+
+@pytest.mark.parametrize("name", ["guarded", "paper", "uncertain"])
+def test_memory_of_the_objective_does_not_grow_with_k(name: str) -> None:
+    peaks = {}
+    for count in (5, 19):
+        loss = objective(CONFIGS[name], count, batch=64, dim=512)
+        with Counted() as counted:
+            loss().backward()
+        peaks[count] = counted.peak
+    assert peaks[19] <= 1.1 * peaks[5]
+    assert peaks[19] <= 20 * 64 * 512 * 4  # embeddings; one for every subspace would be 38 more
+
+
+@pytest.mark.parametrize("preset", ["mast5", "mast15", "mast19", "vicreg"])
+def test_views_never_wait_for_the_device(preset: str) -> None:
+    # A tensor on "meta" has no values: to read one on the host, which waits on a GPU, is an error.
+    pipeline, batch = drawn(preset, "meta")
+    views = pipeline.views(*batch)
+    assert views.images[0].shape == (COUNT, 3, SIZE, SIZE)
+    with pytest.raises(RuntimeError):
+        views.images[0].max().item()
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_a_step_never_waits_for_the_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # "meta" has none
+    config = CONFIGS[name]
+    config.projector = ProjectorConfig(hidden=8, dim=32)
+    pipeline, batch = drawn("mast19", "meta")
+    encoder = Encoder(EncoderConfig("timm:resnet18", {"channels": [8, 8, 8, 8]}), SIZE)
+    method = (VICReg if name == "vicreg" else Mast)(config, encoder, pipeline.names).to("meta")
+    method(pipeline.views(*batch))["loss"].backward()
+    method.after_step()
+    assert all(p.grad is not None for p in method.encoder.parameters())
