@@ -1,6 +1,6 @@
 """From a folder of JPEGs to normalised pairs of views, beside the recipe of the READMEs.
 
-    python benchmarks/data.py [--images 512] [--batch 128] [--rounds 3] [--threads 1] [--device cpu]
+    python benchmarks/data.py [--images 256] [--batch 128] [--rounds 3] [--threads 1] [--device cpu]
 
 An entry is one whole epoch after the first: ours reads canvases that the first epoch cached, the
 recipe (`ImageFolder`, `DataLoader` without workers, torchvision on PIL images) decodes again. The
@@ -62,7 +62,7 @@ class Ours:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=512)
+    parser.add_argument("--images", type=int, default=256)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)

@@ -3,6 +3,8 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from mast.core.display import console
 from mast.core.run import provenance
 
 RESULTS = Path(__file__).parent / "results"
+PEERS = ("kornia", "lightly", "albumentationsx")
 
 Work = Mapping[str, Callable[[], object]]
 
@@ -90,6 +93,14 @@ def report(
             for case, entries in tables.items()
         },
         **more,
-        "provenance": provenance(),
+        "provenance": provenance() | {"peers": _peer_versions()},
     }
     write_json(RESULTS / f"{area}-{device.type}.json", result)
+
+
+def _peer_versions() -> dict[str, str]:
+    installed = {}
+    for name in PEERS:
+        with suppress(PackageNotFoundError):
+            installed[name] = version(name)
+    return installed

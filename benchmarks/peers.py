@@ -230,4 +230,5 @@ def image_folder(
         shuffle=True,
         drop_last=True,
         num_workers=workers,
+        persistent_workers=workers > 0,
     )

@@ -2,13 +2,13 @@
 
     python benchmarks/train.py [--steps 1] [--batch 256] [--size 64] [--rounds 3] [--device cpu]
 
-Every entry does as many steps as the others, with two views of every image: the encoder's forward
-and backward alone, on views that are there already; whole steps of `mast5_small` (views, encoder,
-projector, objective, optimizer) from canvases in memory; its training from a folder of JPEGs of 256
-pixels, an epoch after the first; and the same model, objective and optimizer fed by `ImageFolder`,
-torchvision and a `DataLoader` without workers and with as many as there are threads. On a CPU the
-encoder alone is timed a second time, before the process was told to keep freed memory, as
-`mast pretrain` does: that is what it costs elsewhere.
+Seconds of a step, with two views of every image: the encoder's forward and backward alone, on views
+that are there already; whole steps of `mast5_small` (views, encoder, projector, objective,
+optimizer) from canvases in memory; its training from a folder of JPEGs of 256 pixels, an epoch
+after the first; and the same model, objective and optimizer fed by `ImageFolder`, torchvision and a
+`DataLoader` without workers and with as many as there are threads. On a CPU the encoder alone is
+timed once more, before the process was told to keep freed memory as `mast pretrain` does: that is
+what it costs elsewhere.
 """
 
 import argparse
@@ -30,6 +30,8 @@ from mast.pretrain import PretrainConfig, build_method
 from mast.recipes import configure
 
 Run = Callable[[], None]
+# In the folder: a worker makes a whole batch, and with one batch all but one would idle.
+BATCHES = 2
 
 
 class Training:
@@ -55,19 +57,19 @@ class Training:
             loss.backward()
             self.optimizer.step()
 
-    def from_memory(self, steps: int) -> Run:
-        """Steps from canvases that are on the device."""
-        canvases = open_canvas("factors@train:4096", self.pipeline.size)
+    def pairs_from_memory(self, steps: int) -> Iterator[Views]:
+        """Views of canvases that are on the device."""
+        canvases = open_canvas(f"factors@train:{self.batch_size}", self.pipeline.size)
         canvas_BHWC, aspect_B = (
             tensor.to(self.device) for tensor in canvases.batch(range(self.batch_size))
         )
+        for _ in range(steps):
+            records = self.pipeline.draw(self.batch_size, self.generator)
+            yield self.pipeline.views(canvas_BHWC, aspect_B, records, out=self.buffer)
 
-        def pairs() -> Iterator[Views]:
-            for _ in range(steps):
-                records = self.pipeline.draw(self.batch_size, self.generator)
-                yield self.pipeline.views(canvas_BHWC, aspect_B, records, out=self.buffer)
-
-        return lambda: self.run(pairs())
+    def from_memory(self, steps: int) -> Run:
+        """Steps from canvases in memory."""
+        return lambda: self.run(self.pairs_from_memory(steps))
 
     def from_folder(self, folder: Path, cache: Path) -> Run:
         """An epoch from canvases that the first one cached."""
@@ -97,15 +99,17 @@ class Training:
         return lambda: self.run(pairs())
 
     def encoder_alone(self, steps: int) -> Run:
-        """Forward and backward on views that are there."""
-        encoder, views = self.method.encoder, torch.rand_like(self.buffer).chunk(2)
+        """Forward, and backward from random gradients, on views that are there."""
+        encoder = self.method.encoder
+        views = [images.clone() for images in next(self.pairs_from_memory(1)).images]
+        gradient_BC = torch.randn(self.batch_size, encoder.dim, device=self.device)
 
         def run() -> None:
             for _ in range(steps):
                 encoder.zero_grad(set_to_none=True)
                 with torch.autocast(self.device.type, torch.bfloat16, self.device.type == "cuda"):
-                    loss = sum(encoder(images).float().sum() for images in views)
-                loss.backward()
+                    outputs = [encoder(images).float() for images in views]
+                torch.autograd.backward(outputs, [gradient_BC, gradient_BC])
 
         return run
 
@@ -124,29 +128,37 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     shared = {"encoder": {"name": options.encoder}, "size": options.size}
-    config = configure("mast5_small", batch_size=options.batch, **shared)
-    training = Training(config, device)
+    training = Training(configure("mast5_small", batch_size=options.batch, **shared), device)
+    steps = options.steps
     with tempfile.TemporaryDirectory() as scratch:
-        folder = write_folder(Path(scratch) / "photos", options.steps * options.batch, 256)
+        folder = write_folder(Path(scratch) / "photos", BATCHES * options.batch, 256)
         before = {}
         if device.type == "cpu":
-            alone = training.encoder_alone(options.steps)
-            before = alternate({"encoder alone, memory not kept": alone}, options.rounds, device)
+            alone = {"encoder alone, memory not kept": training.encoder_alone(steps)}
+            before = per_step(alternate(alone, options.rounds, device), steps)
             keep_freed_memory()
-        work = {
-            "encoder alone": training.encoder_alone(options.steps),
-            "mast5_small, from memory": training.from_memory(options.steps),
+        memory = {
+            "encoder alone": training.encoder_alone(steps),
+            "mast5_small, from memory": training.from_memory(steps),
+        }
+        files = {
             "mast5_small, from a folder": training.from_folder(folder, Path(scratch) / "cache"),
             "ImageFolder, no workers": training.from_recipe(folder, 0),
             "ImageFolder, workers": training.from_recipe(folder, options.threads),
         }
-        timed = alternate(work, options.rounds, device) | before
-    per_step = {
-        name: {key: value / options.steps for key, value in seconds.items()}
+        timed = alternate(memory | files, options.rounds, device)
+    table = per_step({name: timed[name] for name in memory}, steps)
+    table |= per_step({name: timed[name] for name in files}, BATCHES) | before
+    case = f"{options.encoder}, {options.size} pixels, batch {options.batch}"
+    report("train", device, vars(options), {case: table}, "ms a step", "encoder alone")
+
+
+def per_step(timed: dict[str, dict[str, float]], steps: int) -> dict[str, dict[str, float]]:
+    """Seconds of one step where each was measured over several."""
+    return {
+        name: {key: value / steps for key, value in seconds.items()}
         for name, seconds in timed.items()
     }
-    case = f"{options.encoder}, {options.size} pixels, batch {options.batch}"
-    report("train", device, vars(options), {case: per_step}, "ms a step", "encoder alone")
 
 
 if __name__ == "__main__":

@@ -203,27 +203,8 @@ def photos() -> str:
     )
 
 
-def step() -> str:
-    """What a step costs, from benchmarks/results."""
-    file = ROOT / "benchmarks" / "results" / "step-cpu.json"
-    result = json.loads(file.read_text())
-    setting = result["setting"]
-    lines = ["| step of | seconds (min to max) | over the encoder alone |", "|---|---|---|"]
-    for name, value in result["seconds"].items():
-        ratio = result["ratio_to_encoder"].get(name, 1.0)
-        lines.append(
-            f"| {name} | {value['median']:.2f} ({value['min']:.2f} to {value['max']:.2f}) "
-            f"| {ratio:.2f} x |"
-        )
-    return (
-        f"### What a step costs: {setting['encoder']}, {setting['size']} pixels, batch "
-        f"{setting['batch']}\n\n`python benchmarks/step.py`, {result['provenance']['processor']}, "
-        f"{result['provenance']['threads']} threads.\n\n" + "\n".join(lines)
-    )
-
-
 def main() -> None:
-    sections = [photos(), step()]
+    sections = [photos()]
     head = "# Results\n\nWritten by `experiments/write_results.py` from result files.\n\n"
     body = "\n\n".join([does_it_help(), *sections])
     write_text(ROOT / "docs" / "results.md", head + body + "\n")

@@ -44,6 +44,8 @@ OPERATIONAL = (
     "checkpoint_minutes",
     "wandb",
     "data.cache",
+    "data.cache_limit_gb",
+    "data.resident_gb",
     "data.workers",
     "data.download",
     "data.root",
@@ -199,6 +201,9 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         seed=config.seed,
         rank=fabric.global_rank,
         world_size=processes,
+        resident=canvases.resident(fabric.device, config.data.resident_gb)
+        if fabric.device.type == "cuda"
+        else None,
     )
     parts_per_epoch = loader.steps_per_epoch - loader.steps_per_epoch % config.accumulate
     steps_per_epoch = parts_per_epoch // config.accumulate

@@ -26,7 +26,16 @@ import yaml
 from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError
 
-PACKAGES = ("mast-ssl", "torch", "torchvision", "timm", "lightning-fabric", "numpy", "pillow")
+PACKAGES = (
+    "mast-ssl",
+    "torch",
+    "torchvision",
+    "timm",
+    "lightning-fabric",
+    "numpy",
+    "numba",
+    "pillow",
+)
 
 
 class RunFolder:

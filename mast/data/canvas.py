@@ -23,6 +23,8 @@ from mast.data import cache
 from mast.data.decoded import Decoded
 from mast.data.sources import default_cache, open_source
 
+_COPIED = 4096  # canvases that go to a device at a time
+
 
 @dataclass
 class DataConfig:
@@ -37,6 +39,8 @@ class DataConfig:
         cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` if not
             given.
         cache_limit_gb: Size in GB over which a set is not cached but decoded for every batch.
+        resident_gb: Size in GB up to which a cached set is copied whole into the memory of every
+            GPU, where its batches are then gathered; 0 for never.
         max_broken: Share of the files that may be broken; they are named, counted and skipped.
         workers: Threads that decode; as many as there are cores if not given.
         download: Whether a torchvision or Hugging Face set may be downloaded.
@@ -47,6 +51,7 @@ class DataConfig:
     canvas: int | None = None
     cache: Path | None = None
     cache_limit_gb: float = 32.0
+    resident_gb: float = 2.0
     max_broken: float = 0.01
     workers: int | None = None
     download: bool = False
@@ -78,6 +83,25 @@ def canvas_size(view_size: int) -> int:
 
 @final
 @dataclass(frozen=True)
+class ResidentSet:
+    """The canvases of a set in the memory of one device.
+
+    Attributes:
+        images: (N, S, S, 3) uint8.
+        aspect_N: (N,) float32, width / height of the original.
+    """
+
+    images: Tensor
+    aspect_N: Tensor
+
+    def batch(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Gathers canvases there; as `CanvasSet.batch`."""
+        there = torch.from_numpy(indices).to(self.images.device, non_blocking=True)
+        return self.images.index_select(0, there), self.aspect_N.index_select(0, there)
+
+
+@final
+@dataclass(frozen=True)
 class CanvasSet:
     """A set of canvases with what is known of each.
 
@@ -103,6 +127,24 @@ class CanvasSet:
 
     def __len__(self) -> int:
         return len(self.identifiers)
+
+    def resident(self, device: torch.device, limit_gb: float) -> "ResidentSet | None":
+        """The canvases in a device's memory.
+
+        Args:
+            device: Where to.
+            limit_gb: The most they may take.
+
+        Returns:
+            None where they would take more, or are decoded when they are asked for.
+        """
+        if isinstance(self.images, Decoded) or self.images.nbytes > limit_gb * 1e9:
+            return None
+        images = torch.empty(self.images.shape, dtype=torch.uint8, device=device)
+        for start in range(0, len(self), _COPIED):
+            stop = min(start + _COPIED, len(self))
+            images[start:stop] = self.batch(range(start, stop))[0].to(device)
+        return ResidentSet(images, torch.from_numpy(self.aspect_N).to(device))
 
     def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> "CanvasSet":
         """The set of some of the images, in the order given, copied into memory.

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.data.canvas import CanvasSet
+from mast.data.canvas import CanvasSet, ResidentSet
 
 _AHEAD = 2  # batches that wait, prepared
 
@@ -25,8 +25,8 @@ class Batch:
     """The canvases of one step.
 
     Attributes:
-        canvas_BHWC: uint8, pinned where there is a GPU.
-        aspect_B: float32, width / height of the originals.
+        canvas_BHWC: uint8, pinned where there is a GPU, or on the device of a resident set.
+        aspect_B: float32, width / height of the originals; likewise.
         index_B: int64, their indices in the set.
     """
 
@@ -49,6 +49,7 @@ class Loader:
         rank: This process, from 0.
         world_size: Number of processes.
         drop_last: Whether to leave out what does not fill a batch at the end of an epoch.
+        resident: The same canvases on the device that wants the batches, if they are there.
 
     Raises:
         UserError: If the set is smaller than one batch or the ranks cannot share it equally.
@@ -63,6 +64,7 @@ class Loader:
         rank: int = 0,
         world_size: int = 1,
         drop_last: bool = True,
+        resident: ResidentSet | None = None,
     ) -> None:
         assert 0 <= rank < world_size, (rank, world_size)
         if batch_size < 1 or batch_size % world_size:
@@ -80,6 +82,7 @@ class Loader:
         self.seed = seed
         self.rank = rank
         self.world_size = world_size
+        self.resident = resident
         whole, rest = divmod(len(canvas_set), batch_size)
         self.steps_per_epoch = whole if drop_last or not rest else whole + 1
 
@@ -147,6 +150,8 @@ class Loader:
         return batch[first:last]
 
     def _batch(self, index_B: np.ndarray) -> Batch:
+        if self.resident is not None:
+            return Batch(*self.resident.batch(index_B), torch.from_numpy(index_B))
         canvas_BHWC, aspect_B = self.canvas_set.batch(index_B)
         if torch.cuda.is_available():
             canvas_BHWC, aspect_B = canvas_BHWC.pin_memory(), aspect_B.pin_memory()

@@ -77,6 +77,17 @@ def test_batch_holds_what_its_indices_say():
         np.testing.assert_array_equal(batch.index_B, loader.indices(0, step))
 
 
+def test_a_resident_set_gives_the_same_batches():
+    canvases = numbered(40)
+    assert canvases.resident(torch.device("cpu"), limit_gb=479e-9) is None
+    resident = canvases.resident(torch.device("cpu"), limit_gb=480e-9)
+    loaders = Loader(canvases, 8, 0), Loader(canvases, 8, 0, resident=resident)
+    for mapped, gathered in zip(*(loader.epoch(3) for loader in loaders), strict=True):
+        assert torch.equal(gathered.canvas_BHWC, mapped.canvas_BHWC)
+        assert torch.equal(gathered.aspect_B, mapped.aspect_B)
+        assert torch.equal(gathered.index_B, mapped.index_B)
+
+
 def test_resumed_epoch_is_the_tail():
     loader = Loader(numbered(64), 8, 1)
     whole = indices(loader, 4)

@@ -1,0 +1,86 @@
+"""Every operator alone: the PyTorch kernel, the compiled one, and what memory alone would take.
+
+    python benchmarks/operators.py [--images 16] [--size 224] [--rounds 7] [--threads 1]
+
+Milliseconds an image, for images that all draw the operator with parameters of their own. The two
+warps are those of a crop of a canvas of 8/7 of the size, upright and turned. "copy" reads and
+writes every image once, which nothing that changes all pixels can beat by much.
+"""
+
+import argparse
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from measure import alternate, report
+from torch import Tensor
+
+from mast.augment import OPERATORS, Pipeline, Preset
+from mast.augment.geometry import GeometricOperator
+from mast.data.factors import Factors
+
+Work = dict[str, Callable[[], object]]
+GEOMETRY = {
+    "crop": ("random_resized_crop", "horizontal_flip"),
+    "crop, turned": ("random_resized_crop", "rotate"),
+}
+
+
+def pair(name: str, images_BCHW: Tensor) -> Work:
+    """An operator's two kernels on a batch, with parameters drawn once."""
+    count, size = len(images_BCHW), images_BCHW.shape[3]
+    operator = OPERATORS[name](size)
+    parameters = operator.sample(count, torch.Generator().manual_seed(0))
+    index = torch.arange(count)
+    scratch = images_BCHW.clone()
+    return {
+        "PyTorch": lambda: operator.apply(images_BCHW, parameters),
+        "compiled": lambda: operator.apply_compiled(scratch, index, parameters),
+        "copy": lambda: scratch.copy_(images_BCHW),
+    }
+
+
+def warps(names: tuple[str, ...], canvas_BHWC: Tensor, size: int) -> Work:
+    """The two renderings of a geometry that every sample draws."""
+    count = len(canvas_BHWC)
+    always = {name: {"probability": 1.0} for name in names}
+    both = [Pipeline(Preset(names, (always, always)), size, compiled=c) for c in (False, True)]
+    record, _ = both[0].draw(count, torch.Generator().manual_seed(0))
+    aspect_B = torch.ones(count)
+    source = canvas_BHWC.float()
+    return {
+        "PyTorch": lambda: both[0].apply(canvas_BHWC, aspect_B, record, view=0),
+        "compiled": lambda: both[1].apply(canvas_BHWC, aspect_B, record, view=0),
+        "copy": source.clone,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, default=16)
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    side = options.size * 8 // 7
+    source = Factors("train", options.images, side)
+    canvas = torch.from_numpy(np.stack([np.asarray(source.open(i)) for i in range(options.images)]))
+    images = canvas[:, : options.size, : options.size].permute(0, 3, 1, 2).contiguous() / 255
+    work = {case: warps(names, canvas, options.size) for case, names in GEOMETRY.items()}
+    for name, operator in OPERATORS.items():
+        if not issubclass(operator, GeometricOperator):
+            work[name] = pair(name, images)
+    device = torch.device("cpu")
+    tables = {}
+    for case, entries in work.items():
+        timed = alternate(entries, options.rounds, device)
+        tables[case] = {
+            name: {key: value / options.images for key, value in seconds.items()}
+            for name, seconds in timed.items()
+        }
+    report("operators", device, vars(options), tables, "ms an image", "compiled")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Write the tables of docs/performance.md and the README from the benchmarks' result files.
+
+    python benchmarks/write_performance.py
+
+The text around the tables is written by hand; a table stands between `<!-- NAME -->` and
+`<!-- /NAME -->`.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from measure import RESULTS
+
+from mast.core.checkpoint import write_text
+
+ROOT = RESULTS.parent.parent
+MAST5, MAST15, MAST19 = (f"mast{k}, 256 to 224 pixels" for k in (5, 15, 19))
+SMALL = "mast5, 72 to 64 pixels"
+PAIRS = "mast5, pairs of 64 pixels from JPEGs of 256"
+# (what, area, case, numerator, denominator, "at least" or "at most", target)
+TARGETS = (
+    ("MAST-5 views, 256 to 224, over torchvision on PIL images", "augment", MAST5,
+     "torchvision, PIL", "mast", ">=", 12.0),
+    ("… over kornia", "augment", MAST5, "kornia", "mast", ">=", 5.0),
+    ("… over AlbumentationsX", "augment", MAST5, "albumentationsx", "mast", ">=", 4.0),
+    ("MAST-15 views, 256 to 224, over torchvision on PIL images", "augment", MAST15,
+     "torchvision, PIL", "mast", ">=", 8.0),
+    ("… over kornia", "augment", MAST15, "kornia", "mast", ">=", 4.0),
+    ("MAST-19 views, 256 to 224, over torchvision on PIL images", "augment", MAST19,
+     "torchvision, PIL", "mast", ">=", 8.0),
+    ("… over kornia", "augment", MAST19, "kornia", "mast", ">=", 4.0),
+    ("MAST-5 views, 72 to 64, over torchvision on PIL images", "augment", SMALL,
+     "torchvision, PIL", "mast", ">=", 8.0),
+    ("… over kornia", "augment", SMALL, "kornia", "mast", ">=", 4.0),
+    ("whole step over the encoder alone", "train", None, "mast5_small, from memory",
+     "encoder alone", "<=", 1.2),
+    ("training from a folder over the encoder alone", "train", None,
+     "mast5_small, from a folder", "encoder alone", "<=", 1.25),
+    ("objective, n=256, d=1024, K=15, over lightly's VICRegLoss", "loss", None, "mast",
+     "lightly VICRegLoss", "<=", 1.3),
+    ("… Eq. 7 as printed", "loss", None, "mast, Eq. 7 as printed", "lightly VICRegLoss", "<=", 1.3),
+    ("pairs of 64 pixels from a folder, over ImageFolder and torchvision", "data", PAIRS,
+     "ImageFolder, torchvision", "mast", ">=", 10.0),
+)  # fmt: skip
+
+
+def read(area: str, device: str = "cpu") -> dict[str, Any]:
+    """A result file."""
+    return json.loads((RESULTS / f"{area}-{device}.json").read_text())
+
+
+def targets() -> str:
+    """Every target beside what was measured."""
+    lines = ["| what | target | measured |", "|---|---|---|"]
+    for what, area, case, numerator, denominator, sense, target in TARGETS:
+        cases = read(area)["cases"]
+        entries = cases[case] if case else next(iter(cases.values()))
+        ratio = entries[numerator]["median"] / entries[denominator]["median"]
+        met = ratio >= target if sense == ">=" else ratio <= target
+        sign = "≥" if sense == ">=" else "≤"
+        measured = f"{ratio:.2f}×" if ratio < 10 else f"{ratio:.1f}×"
+        lines.append(f"| {what} | {sign} {target:g}× | {measured}{'' if met else ' (missed)'} |")
+    for name, peaks in read("loss")["peak_bytes"].items():
+        if "K=19" in peaks:
+            ratio = peaks["K=19"] / peaks["K=5"]
+            what = f"memory of the objective at K=19 over K=5: {name}"
+            lines.append(f"| {what} | ≤ 1.1× | {ratio:.3f}× |")
+    return "\n".join(lines)
+
+
+def times(area: str) -> str:
+    """Milliseconds of every entry of an area, a table a case."""
+    result = read(area)
+    parts = []
+    for case, entries in result["cases"].items():
+        unit = result["unit"].removeprefix("seconds; printed as ")
+        lines = [f"{case}, {unit}:\n", f"| | median | min to max | over {result['reference']} |"]
+        lines.append("|---|---|---|---|")
+        for name, seconds in entries.items():
+            low, median, high = (1e3 * seconds[key] for key in ("min", "median", "max"))
+            digits = 3 if median < 10 else 1 if median < 1000 else 0
+            lines.append(
+                f"| {name} | {median:.{digits}f} | {low:.{digits}f} to {high:.{digits}f} "
+                f"| {seconds['ratio']:.2f}× |"
+            )
+        parts.append("\n".join(lines))
+    return "\n\n".join([*parts, machine(result)])
+
+
+def operators() -> str:
+    """One row an operator: before, after, and a copy."""
+    result = read("operators")
+    lines = ["| operator | PyTorch | compiled | gain | copy |", "|---|---|---|---|---|"]
+    for case, entries in result["cases"].items():
+        before, after, copy = (1e3 * entries[k]["median"] for k in ("PyTorch", "compiled", "copy"))
+        lines.append(
+            f"| {case} | {before:.3f} | {after:.3f} | {before / after:.1f}× | {copy:.3f} |"
+        )
+    return "\n".join(lines) + "\n\n" + machine(result)
+
+
+def machine(result: dict[str, Any]) -> str:
+    """Where a result comes from, as one line."""
+    origin = result["provenance"]
+    versions = origin["versions"] | origin["peers"]
+    named = ", ".join(f"{name} {number}" for name, number in versions.items())
+    threads = result["setting"].get("threads", 1)
+    return (
+        f"{origin['cuda'] or origin['processor']}, {threads} thread(s), "
+        f"Python {origin['python']}; {named}; revision {origin['git_revision']}."
+    )
+
+
+def replace(document: Path, tables: dict[str, str]) -> None:
+    """Put each table between its two marks."""
+    text = document.read_text()
+    for name, table in tables.items():
+        pattern = re.compile(rf"<!-- {name} -->.*?<!-- /{name} -->", re.DOTALL)
+        text, count = pattern.subn(
+            lambda _, n=name, t=table: f"<!-- {n} -->\n{t}\n<!-- /{n} -->", text
+        )
+        assert count == 1, (document, name)
+    write_text(document, text)
+
+
+def main() -> None:
+    tables = {area: times(area) for area in ("augment", "loss", "data", "train")}
+    tables |= {"targets": targets(), "operators": operators()}
+    replace(ROOT / "docs" / "performance.md", tables)
+    replace(ROOT / "README.md", {"targets": tables["targets"]})
+
+
+if __name__ == "__main__":
+    main()
