@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from numba.core.caching import CompileResultCacheImpl
 
 from mast.augment import OPERATORS, PRESETS, Pipeline
+from mast.augment.compiled.rows import kernel
 from mast.augment.geometry import GeometricOperator
 from mast.data.factors import Factors
 
@@ -92,3 +94,13 @@ def test_a_buffer_changes_nothing():
         assert torch.equal(first, second)
     with pytest.raises(ValueError, match=r"out of shape \(8, 3, 24, 24\)"):
         pipeline.views(canvas[:4], aspect[:4], tuple(record[:4] for record in records), out=buffer)
+
+
+def test_kernels_compile_where_nothing_can_be_written(monkeypatch):
+    monkeypatch.setattr(CompileResultCacheImpl, "_locator_classes", [])
+
+    @kernel
+    def double(value):
+        return 2 * value
+
+    assert double(3) == 6
