@@ -22,7 +22,7 @@ RED, GREEN, BLUE = np.float32(0.2989), np.float32(0.587), np.float32(0.114)
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile when first called, and keep the result on disk where there is a place for it."""
-    options = {"fastmath": _FAST, "nogil": True, "error_model": "numpy"}
+    options: dict[str, Any] = {"fastmath": _FAST, "nogil": True, "error_model": "numpy"}
     try:
         return njit(cache=True, **options)(function)
     except RuntimeError:  # neither this folder nor the user's cache can be written
