@@ -5,6 +5,7 @@ DEVICE ?= cpu
 bench:
 	pip install -q -e '.[bench]'
 	python benchmarks/augment.py --device $(DEVICE)
+	python benchmarks/operators.py
 	python benchmarks/loss.py --device $(DEVICE)
 	python benchmarks/data.py --device $(DEVICE)
 	python benchmarks/train.py --device $(DEVICE)

@@ -31,11 +31,11 @@ def pair(name: str, images_BCHW: Tensor) -> Work:
     count, size = len(images_BCHW), images_BCHW.shape[3]
     operator = OPERATORS[name](size)
     parameters = operator.sample(count, torch.Generator().manual_seed(0))
-    index = torch.arange(count)
+    step = operator.compiled(np.arange(count), parameters)
     scratch = images_BCHW.clone()
     return {
         "PyTorch": lambda: operator.apply(images_BCHW, parameters),
-        "compiled": lambda: operator.apply_compiled(scratch, index, parameters),
+        "compiled": lambda: step.run(scratch.numpy(), 0, count),
         "copy": lambda: scratch.copy_(images_BCHW),
     }
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator, Parameters, Stage, per_pixel, uniform
+from mast.augment.operator import Operator, Parameters, Stage, Step, per_pixel, uniform
 
 ORDERS = tuple(permutations(range(4)))  # of brightness, contrast, saturation, hue
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
@@ -199,16 +200,14 @@ class ColorJitter(Operator):
         values = {f"{name}_B": value for name, value in parameters.items()}
         return jitter(images_BCHW.float(), **values).to(images_BCHW.dtype)
 
-    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
         from mast.augment import compiled
 
         names = ("brightness", "contrast", "saturation")
         factor_N3 = torch.stack([parameters[name].float() for name in names], dim=1)
         order_N4 = torch.tensor(ORDERS)[parameters["order"]]
-        compiled.jitter(
-            images_BCHW.numpy(), index_N.numpy(), factor_N3.numpy(),
-            parameters["hue"].float().numpy(), order_N4.numpy(),
-        )  # fmt: skip
+        arguments = factor_N3, parameters["hue"].float(), order_N4
+        return Step(compiled.jitter, index_N, tuple(tensor.numpy() for tensor in arguments))
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -231,10 +230,10 @@ class Grayscale(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return gray(images_BCHW.float()).to(images_BCHW.dtype).repeat(1, 3, 1, 1)
 
-    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
         from mast.augment import compiled
 
-        compiled.grayscale(images_BCHW.numpy(), index_N.numpy())
+        return Step(compiled.grayscale, index_N)
 
 
 @dataclass(frozen=True)
@@ -250,10 +249,10 @@ class Invert(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return 1 - images_BCHW
 
-    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
         from mast.augment import compiled
 
-        compiled.invert(images_BCHW.numpy(), index_N.numpy())
+        return Step(compiled.invert, index_N)
 
 
 @dataclass(frozen=True)
@@ -277,11 +276,10 @@ class Solarize(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return solarize(images_BCHW.float(), parameters["threshold"]).to(images_BCHW.dtype)
 
-    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
         from mast.augment import compiled
 
-        threshold_N = parameters["threshold"].float()
-        compiled.solarize(images_BCHW.numpy(), index_N.numpy(), threshold_N.numpy())
+        return Step(compiled.solarize, index_N, (parameters["threshold"].float().numpy(),))
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -309,11 +307,11 @@ class Posterize(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return posterize(images_BCHW.float(), parameters["bits"]).to(images_BCHW.dtype)
 
-    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
         from mast.augment import compiled
 
         step_N = torch.exp2(8.0 - parameters["bits"])
-        compiled.posterize(images_BCHW.numpy(), index_N.numpy(), step_N.numpy())
+        return Step(compiled.posterize, index_N, (step_N.numpy(),))
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -333,7 +331,7 @@ class Equalize(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return equalize(images_BCHW.float()).to(images_BCHW.dtype)
 
-    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
         from mast.augment import compiled
 
-        compiled.equalize(images_BCHW.numpy(), index_N.numpy())
+        return Step(compiled.equalize, index_N)

@@ -7,12 +7,13 @@ every kernel clips to it. Magnitudes in pixels are given for a view of 224 and s
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from mast.augment.color import gray
-from mast.augment.operator import Operator, Parameters, Stage, per_pixel, uniform
+from mast.augment.operator import Operator, Parameters, Stage, Step, per_pixel, uniform
 from mast.augment.warp import separable
 
 REFERENCE_SIDE = 224  # pixels, where the magnitudes in pixels were published
@@ -188,11 +189,13 @@ class GaussianBlur(Operator):
         blurred = gaussian_blur(images_BCHW.float(), parameters["sigma"], self.taps)
         return blurred.to(images_BCHW.dtype)
 
-    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
         from mast.augment import compiled
 
-        sigma_N = parameters["sigma"].float()
-        compiled.gaussian_blur(images_BCHW.numpy(), index_N.numpy(), sigma_N.numpy(), self.taps)
+        sigma_N = parameters["sigma"].float().numpy()
+        # beyond four sigmas the filter is 0, which moves no value by more than 1e-4
+        radius_N = np.minimum(np.ceil(4 * sigma_N), self.taps // 2).astype(np.int64)
+        return Step(compiled.gaussian_blur, index_N, (sigma_N, radius_N))
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -220,11 +223,10 @@ class Sharpness(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return sharpen(images_BCHW.float(), parameters["factor"]).to(images_BCHW.dtype)
 
-    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
         from mast.augment import compiled
 
-        factor_N = parameters["factor"].float()
-        compiled.sharpen(images_BCHW.numpy(), index_N.numpy(), factor_N.numpy())
+        return Step(compiled.sharpen, index_N, (parameters["factor"].float().numpy(),))
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -252,11 +254,10 @@ class Sobel(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return blend_edges(images_BCHW.float(), parameters["blend"]).to(images_BCHW.dtype)
 
-    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
         from mast.augment import compiled
 
-        blend_N = parameters["blend"].float()
-        compiled.blend_edges(images_BCHW.numpy(), index_N.numpy(), blend_N.numpy())
+        return Step(compiled.blend_edges, index_N, (parameters["blend"].float().numpy(),))
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -289,11 +290,11 @@ class Cutout(Operator):
         covered = cut_out(images_BCHW.float(), parameters["side"], parameters["x"], parameters["y"])
         return covered.to(images_BCHW.dtype)
 
-    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
         from mast.augment import compiled
 
-        side_N, x_N, y_N = (parameters[name].float().numpy() for name in ("side", "x", "y"))
-        compiled.cut_out(images_BCHW.numpy(), index_N.numpy(), side_N, x_N, y_N)
+        arguments = tuple(parameters[name].float().numpy() for name in ("side", "x", "y"))
+        return Step(compiled.cut_out, index_N, arguments)
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -332,11 +333,11 @@ class MotionBlur(Operator):
         kernels_BTT = motion_kernels(parameters["taps"], parameters["angle"], self.taps_range[1])
         return filter_each(images_BCHW.float(), kernels_BTT).to(images_BCHW.dtype)
 
-    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
         from mast.augment import compiled
 
         kernels_NTT = motion_kernels(parameters["taps"], parameters["angle"], self.taps_range[1])
-        compiled.motion_blur(images_BCHW.numpy(), index_N.numpy(), kernels_NTT.numpy())
+        return Step(compiled.motion_blur, index_N, (kernels_NTT.numpy(),))
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from math import pi
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator, Parameters, Stage, per_pixel, uniform
+from mast.augment.operator import Operator, Parameters, Stage, Step, per_pixel, uniform
 
 
 def _mix(bits: Tensor) -> Tensor:
@@ -77,13 +78,11 @@ class GaussianNoise(Operator):
         noisy = add_noise(images_BCHW.float(), parameters["std"], parameters["seed"])
         return noisy.to(images_BCHW.dtype)
 
-    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
         from mast.augment import compiled
 
-        compiled.add_noise(
-            images_BCHW.numpy(), index_N.numpy(), parameters["std"].float().numpy(),
-            parameters["seed"].numpy(),
-        )  # fmt: skip
+        arguments = parameters["std"].float().numpy(), parameters["seed"].numpy()
+        return Step(compiled.add_noise, index_N, arguments)
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:

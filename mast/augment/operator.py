@@ -5,10 +5,12 @@ Kernels compute in float32 and return the dtype they were given.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -78,20 +80,47 @@ class Operator(ABC):
             New images of the same shape and dtype, in [0, 1].
         """
 
-    def apply_compiled(self, images_BCHW: Tensor, index_N: Tensor, parameters: Parameters) -> None:
-        """Transform some samples of a batch in place, by a compiled kernel where there is one.
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> "Step":
+        """What transforms some samples in place, by a compiled kernel where there is one.
 
         Args:
-            images_BCHW: RGB images in [0, 1], float32, contiguous, on the CPU.
-            index_N: The samples.
-            parameters: Those of these N samples.
+            index_N: The samples, ascending.
+            parameters: Those of these N samples, on the CPU.
         """
-        images_BCHW[index_N] = self.apply(images_BCHW[index_N], parameters)
+
+        def kernel(images_BCHW: np.ndarray, some_N: np.ndarray, rows_N: np.ndarray) -> None:
+            theirs = {name: values[rows_N] for name, values in parameters.items()}
+            images_BCHW[some_N] = self.apply(torch.from_numpy(images_BCHW[some_N]), theirs).numpy()
+
+        return Step(kernel, index_N, (np.arange(len(index_N)),))
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
         """Name one sample's magnitudes in a few characters, for a figure."""
         return cls.label
+
+
+@dataclass(frozen=True)
+class Step:
+    """A compiled kernel with the samples it treats and what it needs of each.
+
+    Args:
+        kernel: Takes images_BCHW (float32, contiguous, changed in place), the samples to treat,
+            and the arguments of these.
+        index_N: Samples, ascending.
+        arguments: Arrays of N rows.
+    """
+
+    kernel: Callable[..., None]
+    index_N: np.ndarray
+    arguments: tuple[np.ndarray, ...] = ()
+
+    def run(self, images_BCHW: np.ndarray, first: int, stop: int) -> None:
+        """Treat those of the samples from `first` up to `stop`."""
+        low, high = np.searchsorted(self.index_N, (first, stop))
+        if low < high:
+            rows = (argument[low:high] for argument in self.arguments)
+            self.kernel(images_BCHW, self.index_N[low:high], *rows)
 
 
 def uniform(n: int, bounds: tuple[float, float], generator: torch.Generator) -> Tensor:

@@ -13,7 +13,7 @@ from mast.augment.geometry import GeometricOperator, compose
 from mast.augment.operator import Operator
 from mast.augment.presets import Overrides, Preset
 from mast.augment.record import Record, Views, join
-from mast.augment.warp import Warp, render, render_compiled
+from mast.augment.warp import Warp, compiled_steps, render
 from mast.core.errors import UserError, unknown
 
 # numbers a thread treats at a time by compiled kernels: a few images cost Python, many the cache
@@ -161,49 +161,46 @@ class Pipeline:
             )
         aspect_B = aspect_B.to(canvas_BHWC.device, torch.float32, non_blocking=True)
         warp = compose(self._geometry[view], record, aspect_B)
-        values = images[:1].numel()
         if self._runs_compiled(canvas_BHWC):
-            canvas_BHWC = canvas_BHWC.contiguous()
-            threads = torch.get_num_threads()
-            part = min(COMPILED_PART_VALUES // values, -(-count // threads))
-            treat = self._treat_compiled
-        else:
-            threads = 1
-            part = PART_VALUES // values if images.device.type == "cpu" else count
-            treat = self._treat
-        parts = [slice(start, start + max(part, 1)) for start in range(0, count, max(part, 1))]
+            self._fill_compiled(images, canvas_BHWC.contiguous(), warp, record, view)
+            return
+        # temporaries of a part are memory that a CPU uses again; a GPU wants all at once
+        part = PART_VALUES // images[:1].numel() if images.device.type == "cpu" else count
+        for start in range(0, count, max(part, 1)):
+            some = slice(start, start + max(part, 1))
+            drawn = render(canvas_BHWC[some], warp[some], self.size)
+            for operator in self._rest[view]:
+                drawn = _apply_where(operator, drawn, record[some])
+            images[some] = drawn
 
-        def run(some: slice) -> None:
-            treat(images[some], canvas_BHWC[some], warp[some], record[some], view)
-
-        if threads == 1 or len(parts) == 1:
-            for some in parts:
-                run(some)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(run, parts))
-
-    def _treat(
-        self, out: Tensor, canvas_BHWC: Tensor, warp: Warp, record: Record, view: int
+    def _fill_compiled(
+        self, images: Tensor, canvas_BHWC: Tensor, warp: Warp, record: Record, view: int
     ) -> None:
-        images = render(canvas_BHWC, warp, self.size)
-        for operator in self._rest[view]:
-            images = _apply_where(operator, images, record)
-        out.copy_(images)
-
-    def _treat_compiled(
-        self, out: Tensor, canvas_BHWC: Tensor, warp: Warp, record: Record, view: int
-    ) -> None:
-        images = out if out.dtype == torch.float32 else torch.empty_like(out, dtype=torch.float32)
-        render_compiled(canvas_BHWC, warp, images)
+        """All operators on a few images at a time, while these are in a cache; threads share."""
+        steps = compiled_steps(canvas_BHWC, warp)
         for operator in self._rest[view]:
             index = record.applied(operator.name).nonzero()[:, 0]
             if len(index):
                 drawn = record.parameters[operator.name]
                 parameters = {key: values[index] for key, values in drawn.items()}
-                operator.apply_compiled(images, index, parameters)
-        if out.dtype != torch.float32:
-            out.copy_(images)
+                steps.append(operator.compiled(index.numpy(), parameters))
+        count, threads = len(images), torch.get_num_threads()
+        views = images if images.dtype == torch.float32 else images.float()
+        array = views.numpy()
+        part = max(1, min(COMPILED_PART_VALUES // images[:1].numel(), -(-count // threads)))
+
+        def run(first: int) -> None:
+            for step in steps:
+                step.run(array, first, first + part)
+
+        if threads == 1 or part >= count:
+            for first in range(0, count, part):
+                run(first)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(run, range(0, count, part)))
+        if views is not images:
+            images.copy_(views)
 
     @property
     def _views_agree(self) -> bool:

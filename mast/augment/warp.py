@@ -11,9 +11,12 @@ Legend: B samples, C channels, V view pixels along an axis, P image pixels along
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from mast.augment.operator import Step
 
 
 @dataclass(frozen=True)
@@ -165,29 +168,38 @@ def render(canvas_BHWC: Tensor, warp: Warp, size: int) -> Tensor:
     return images
 
 
-def render_compiled(canvas_BHWC: Tensor, warp: Warp, images_BCHW: Tensor) -> None:
+def compiled_steps(canvas_BHWC: Tensor, warp: Warp) -> list[Step]:
     """As `render`, by compiled kernels that read only what a view shows; on the CPU.
 
     Args:
         canvas_BHWC: uint8 square canvases of two pixels or more, contiguous.
         warp: The samples' matrices.
-        images_BCHW: Where the views go, contiguous float32.
+
+    Returns:
+        What fills float32 views, two steps that share the samples.
     """
     from mast.augment import compiled
 
-    straight, turned = warp.aligned_B.nonzero()[:, 0], (~warp.aligned_B).nonzero()[:, 0]
-    if len(straight):
-        # scale and offset along x, then along y
-        boxes_B4 = warp.matrices_B33[:, [0, 0, 1, 1], [0, 2, 1, 2]].contiguous()
-        compiled.resize_boxes(
-            canvas_BHWC.numpy(), straight.numpy(), boxes_B4.numpy(), warp.bounded_B.numpy(),
-            images_BCHW.numpy(),
-        )  # fmt: skip
-    if len(turned):
-        compiled.warp_affine(
-            canvas_BHWC.numpy(), turned.numpy(), warp.matrices_B33.contiguous().numpy(),
-            warp.extent_B2.contiguous().numpy(), images_BCHW.numpy(),
-        )  # fmt: skip
+    canvas = canvas_BHWC.numpy()
+    straight, turned = (index.nonzero()[:, 0] for index in (warp.aligned_B, ~warp.aligned_B))
+    # scale and offset along x, then along y
+    boxes_N4 = warp.matrices_B33[straight][:, [0, 0, 1, 1], [0, 2, 1, 2]]
+    boxes = boxes_N4.contiguous(), warp.bounded_B[straight]
+    matrices = warp.matrices_B33[turned], warp.extent_B2[turned]
+
+    def resize(images: np.ndarray, index_N: np.ndarray, *rows: np.ndarray) -> None:
+        compiled.resize_boxes(images, index_N, *rows, canvas)
+
+    def turn(images: np.ndarray, index_N: np.ndarray, *rows: np.ndarray) -> None:
+        compiled.warp_affine(images, index_N, *rows, canvas)
+
+    return [
+        Step(kernel, index.numpy(), tuple(tensor.numpy() for tensor in arguments))
+        for kernel, index, arguments in (
+            (resize, straight, boxes),
+            (turn, turned, matrices),
+        )
+    ]
 
 
 def separable(images_BCHW: Tensor, along_y_BVH: Tensor, along_x_BVW: Tensor) -> Tensor:

@@ -24,23 +24,22 @@ from mast.augment.compiled.rows import (
 
 
 @kernel
-def gaussian_blur(images_BCHW, index_N, sigma_N, taps):
-    """See `filters.gaussian_blur`; beyond four sigmas it is 0, which moves no value by
-    more than 1e-4.
+def gaussian_blur(images_BCHW, index_N, sigma_N, radius_N):
+    """See `filters.gaussian_blur`.
 
     Args:
         images_BCHW: Changed in place.
         index_N: Samples to treat.
         sigma_N: float32 standard deviations in pixels.
-        taps: Odd side of the filter in pixels.
+        radius_N: int64, at least 1, pixels on either side that the filter reaches.
     """
     size = images_BCHW.shape[3]
-    weights_T = np.empty(taps // 2 + 1, np.float32)
-    line = np.empty(size + taps, np.float32)
+    most = radius_N.max()
+    weights_T = np.empty(most + 1, np.float32)
+    line = np.empty(size + 2 * most, np.float32)
     across = np.empty(size * size, np.float32)
     for n in range(len(index_N)):
-        sigma = float(sigma_N[n])
-        radius = min(taps // 2, math.ceil(4 * sigma))
+        sigma, radius = float(sigma_N[n]), radius_N[n]
         total = 1.0
         for t in range(1, radius + 1):
             total += 2 * math.exp(-0.5 * (t / sigma) ** 2)

@@ -25,30 +25,30 @@ _SLACK = np.float32(1e-3)
 
 
 @kernel
-def resize_boxes(canvas_BPPC, index_N, boxes_B4, bounded_B, images_BCVV):
+def resize_boxes(images_BCVV, index_N, boxes_N4, bounded_N, canvas_BPPC):
     """See `warp.resize_boxes`.
 
     Args:
-        canvas_BPPC: uint8 canvases.
-        index_N: Samples to treat.
-        boxes_B4: float32 scale and offset along x, then along y, from the view to the canvas.
-        bounded_B: bool, only pixels of the box count.
         images_BCVV: Where the views go.
+        index_N: Samples to treat.
+        boxes_N4: float32 scale and offset along x, then along y, from the view to the canvas.
+        bounded_N: bool, only pixels of the box count.
+        canvas_BPPC: uint8 canvases.
     """
     pixels, size = canvas_BPPC.shape[1], images_BCVV.shape[2]
     most = 2
-    for i in index_N:
+    for n in range(len(index_N)):
         for axis in range(0, 4, 2):
-            most = max(most, _most_taps(_support(boxes_B4[i, axis], pixels, size), pixels))
+            most = max(most, _most_taps(_support(boxes_N4[n, axis], pixels, size), pixels))
     start_x, start_y = np.empty(size, np.int64), np.empty(size, np.int64)
     most += 2  # they are gathered two or three at a time: some lie past the last and count 0
     weight_x, weight_y = np.empty((most, size), np.float32), np.empty((most, size), np.float32)
     row = np.zeros(3 * (pixels + 2), np.float32)
     pair = np.empty(6 * size, np.float32)
     mean_C = np.empty(3, np.float32)
-    for i in index_N:
-        scale_x, offset_x, scale_y, offset_y = boxes_B4[i]
-        bounded = bounded_B[i]
+    for n in range(len(index_N)):
+        i, bounded = index_N[n], bounded_N[n]
+        scale_x, offset_x, scale_y, offset_y = boxes_N4[n]
         taps_x = _axis_weights(scale_x, offset_x, size, pixels, bounded, start_x, weight_x)
         taps_y = _axis_weights(scale_y, offset_y, size, pixels, bounded, start_y, weight_y)
         left, right = pixels, 0
@@ -186,23 +186,24 @@ def _mean_color(canvas_PPC, mean_C):
 
 
 @kernel
-def warp_affine(canvas_BPPC, index_N, matrices_B33, extent_B2, images_BCVV):
+def warp_affine(images_BCVV, index_N, matrices_N33, extent_N2, canvas_BPPC):
     """See `warp.warp_affine`.
 
     Args:
-        canvas_BPPC: uint8 canvases of two pixels or more.
-        index_N: Samples to treat.
-        matrices_B33: float32, from the view to the canvas, normalised.
-        extent_B2: Width and height of the box that shrinks to the view, as shares of the canvas's.
         images_BCVV: Where the views go.
+        index_N: Samples to treat.
+        matrices_N33: float32, from the view to the canvas, normalised.
+        extent_N2: Width and height of the box that shrinks to the view, as shares of the canvas's.
+        canvas_BPPC: uint8 canvases of two pixels or more.
     """
     pixels, size = canvas_BPPC.shape[1], images_BCVV.shape[2]
     smooth = np.empty(3 * pixels * pixels, np.float32)
     mean_C = np.empty(3, np.float32)
-    for i in index_N:
-        canvas, matrix_33 = canvas_BPPC[i].ravel(), matrices_B33[i]
-        along_x = _triangle(extent_B2[i, 0] * np.float32(pixels / size))
-        along_y = _triangle(extent_B2[i, 1] * np.float32(pixels / size))
+    for n in range(len(index_N)):
+        i, matrix_33 = index_N[n], matrices_N33[n]
+        canvas = canvas_BPPC[i].ravel()
+        along_x = _triangle(extent_N2[n, 0] * np.float32(pixels / size))
+        along_y = _triangle(extent_N2[n, 1] * np.float32(pixels / size))
         left, right = _reach(matrix_33[0])
         upper, lower = _reach(matrix_33[1])
         if min(left, upper) < _SLACK or max(right, lower) > ONE - _SLACK:
