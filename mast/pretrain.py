@@ -182,8 +182,6 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         torch.set_num_threads(config.threads)
     fabric = _fabric(config, run)
     fabric.launch()
-    if fabric.device.type == "cpu":
-        keep_freed_memory()
     chief = fabric.is_global_zero
     processes = fabric.world_size
     part_size, remainder = divmod(config.batch_size, config.accumulate * processes)
@@ -201,9 +199,6 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         seed=config.seed,
         rank=fabric.global_rank,
         world_size=processes,
-        resident=canvases.resident(fabric.device, config.data.resident_gb)
-        if fabric.device.type == "cuda"
-        else None,
     )
     parts_per_epoch = loader.steps_per_epoch - loader.steps_per_epoch % config.accumulate
     steps_per_epoch = parts_per_epoch // config.accumulate
@@ -213,7 +208,6 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         )
     total_steps = steps_per_epoch * config.epochs
     pipeline = Pipeline(PRESETS[config.views], config.size)
-    images = pipeline.buffer(part_size, fabric.device)
 
     # -------------------------------------------------------------------- folder and its log
     if chief:
@@ -235,6 +229,14 @@ def pretrain(config: PretrainConfig) -> RunFolder:
                 "skipped": canvases.skipped,
             },
         )
+
+    # ---------------------------------------------------------------- memory for every batch
+    images = None
+    if fabric.device.type == "cpu":
+        keep_freed_memory()
+        images = pipeline.buffer(part_size, fabric.device)
+    else:
+        loader.resident = canvases.resident(fabric.device, config.data.resident_gb)
 
     # ------------------------------------------------------------------ method and optimizer
     plain_method = build_method(config)
@@ -376,9 +378,9 @@ def _views(
     part: int,
     total_steps: int,
     fabric: "Fabric",
-    images: Tensor,
+    images: Tensor | None,
 ) -> Views:
-    """Two views of this process's images, drawn into `images`.
+    """Two views of this process's images, drawn into `images` if there is such memory.
 
     Decisions are drawn for the global batch and sliced.
     """

@@ -15,6 +15,16 @@ import mast
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _fresh_kernels() -> None:
+    """Numba looks at a kernel's own file only: after a change of `rows.py` all are stale."""
+    folder = Path(mast.__file__).parent / "augment" / "compiled"
+    changed = (folder / "rows.py").stat().st_mtime
+    for kept in (folder / "__pycache__").glob("*.nb?"):
+        if kept.stat().st_mtime < changed:
+            kept.unlink()
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
     torch.set_num_threads(1)
 

@@ -57,7 +57,8 @@ def rotate_hue(images_BCHW: Tensor, turn_B: Tensor) -> Tensor:
         ),
     )
     sixth = sixth.div_(chroma.clamp(min=1e-12)).add_(per_pixel(turn_B, images_BCHW) * 6)
-    shift = sixth.new_tensor([0.0, 4.0, 2.0]).view(1, 3, 1, 1)
+    # 0, 4, 2, made where the images are: bringing them there would wait for a GPU
+    shift = torch.arange(3, device=sixth.device).mul_(4).remainder_(6).view(1, 3, 1, 1)
     channels = sixth + shift
     channels.sub_((channels * (1 / 6)).floor_().mul_(6))  # mod 6, cheaper than remainder
     channels.sub_(3).abs_().sub_(1).clamp_(0, 1)

@@ -177,6 +177,13 @@ class GaussianBlur(Operator):
     sigma: tuple[float, float] = (0.1, 2.0)
     extent: float = 0.1
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.sigma) <= 0:
+            raise ValueError(f"gaussian_blur: expected sigma above 0, got {self.sigma}")
+        if self.taps // 2 >= self.size:
+            raise ValueError(f"gaussian_blur: expected extent below 2, got {self.extent:g}")
+
     @property
     def taps(self) -> int:
         """Side of the filter in pixels."""
@@ -194,7 +201,7 @@ class GaussianBlur(Operator):
 
         sigma_N = parameters["sigma"].float().numpy()
         # beyond four sigmas the filter is 0, which moves no value by more than 1e-4
-        radius_N = np.minimum(np.ceil(4 * sigma_N), self.taps // 2).astype(np.int64)
+        radius_N = np.ceil(4 * sigma_N).clip(max=self.taps // 2).astype(np.int64)
         return Step(compiled.gaussian_blur, index_N, (sigma_N, radius_N))
 
     @classmethod
@@ -317,6 +324,13 @@ class MotionBlur(Operator):
     probability: float = 0.5
     taps: tuple[int, int] = (3, 7)
     angle: tuple[float, float] = (0.0, 360.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.taps_range[1] // 2 >= self.size:
+            raise ValueError(
+                f"motion_blur: expected taps below {2 * REFERENCE_SIDE - 1}, got {self.taps}"
+            )
 
     @property
     def taps_range(self) -> tuple[int, int]:

@@ -116,7 +116,7 @@ class Pipeline:
             canvas_BHWC: uint8 square canvases, each a whole image stretched.
             aspect_B: Width / height of the original images.
             records: What `draw` returned, or a slice of it.
-            dtype: float32 or bfloat16.
+            dtype: float32 or bfloat16; that of `out` if it is given.
             out: Where both views go, one after the other, as from `buffer`; new by default.
 
         Returns:
@@ -124,10 +124,10 @@ class Pipeline:
         """
         count = len(canvas_BHWC)
         images = self.buffer(count, canvas_BHWC.device, dtype) if out is None else out
-        if images.shape != (2 * count, 3, self.size, self.size):
+        expected = (2 * count, 3, self.size, self.size)
+        if images.shape != expected or not images.is_contiguous():
             raise UserError(
-                f"expected out of shape {(2 * count, 3, self.size, self.size)}, "
-                f"got {tuple(images.shape)}"
+                f"expected out contiguous and of shape {expected}, got {tuple(images.shape)}"
             )
         first, second = images[:count], images[count:]
         if self._views_agree and not self._runs_compiled(canvas_BHWC):
@@ -154,11 +154,20 @@ class Pipeline:
     ) -> None:
         """Draw one view, in parts on a CPU, whose caches they fit; a GPU wants all at once."""
         count = len(record)
+        side = canvas_BHWC.shape[1]
+        if canvas_BHWC.shape[1:] != (side, side, 3):
+            raise UserError(
+                f"expected square canvases (B, S, S, 3), got {tuple(canvas_BHWC.shape)}"
+            )
         if not len(canvas_BHWC) == len(aspect_B) == count:
             raise UserError(
                 f"expected as many canvases, aspects and records, got {len(canvas_BHWC)}, "
                 f"{len(aspect_B)} and {count}"
             )
+        if count == 0:
+            return
+        # the images may be those of an earlier batch: autograd shall notice if it still needs them
+        torch.autograd.graph.increment_version(images)
         aspect_B = aspect_B.to(canvas_BHWC.device, torch.float32, non_blocking=True)
         warp = compose(self._geometry[view], record, aspect_B)
         if self._runs_compiled(canvas_BHWC):
@@ -185,7 +194,9 @@ class Pipeline:
                 parameters = {key: values[index] for key, values in drawn.items()}
                 steps.append(operator.compiled(index.numpy(), parameters))
         count, threads = len(images), torch.get_num_threads()
-        views = images if images.dtype == torch.float32 else images.float()
+        views = images
+        if images.dtype != torch.float32:
+            views = torch.empty_like(images, dtype=torch.float32)
         array = views.numpy()
         part = max(1, min(COMPILED_PART_VALUES // images[:1].numel(), -(-count // threads)))
 

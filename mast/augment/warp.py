@@ -227,6 +227,7 @@ def _axis_weights(
     high_B = torch.where(bounded_B, ends_2B.amax(0), float(pixels))
     # a thousandth of a pixel of slack: a box on whole pixels must not lose one to rounding
     used_BP = (positions_P >= low_B[:, None] - 1e-3) & (positions_P <= high_B[:, None] + 1e-3)
+    used_BP |= ~used_BP.any(dim=1, keepdim=True)  # a box so small that no pixel's centre is inside
     weights_BVP = weights_BVP.mul_(used_BP[:, None])
     weights_BVP = weights_BVP.div_(weights_BVP.sum(2, keepdim=True).clamp_(min=1e-6))
     return weights_BVP, (center_BV >= 0) & (center_BV <= pixels)

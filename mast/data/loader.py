@@ -49,6 +49,8 @@ class Loader:
         rank: This process, from 0.
         world_size: Number of processes.
         drop_last: Whether to leave out what does not fill a batch at the end of an epoch.
+
+    Attributes:
         resident: The same canvases on the device that wants the batches, if they are there.
 
     Raises:
@@ -64,7 +66,6 @@ class Loader:
         rank: int = 0,
         world_size: int = 1,
         drop_last: bool = True,
-        resident: ResidentSet | None = None,
     ) -> None:
         assert 0 <= rank < world_size, (rank, world_size)
         if batch_size < 1 or batch_size % world_size:
@@ -82,7 +83,7 @@ class Loader:
         self.seed = seed
         self.rank = rank
         self.world_size = world_size
-        self.resident = resident
+        self.resident: ResidentSet | None = None
         whole, rest = divmod(len(canvas_set), batch_size)
         self.steps_per_epoch = whole if drop_last or not rest else whole + 1
 

@@ -1,5 +1,10 @@
 """The compiled kernels against the PyTorch kernels that say what they compute."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -23,7 +28,8 @@ def canvases(count: int, side: int) -> torch.Tensor:
     return torch.from_numpy(np.stack([np.asarray(source.open(i)) for i in range(count)]))
 
 
-@pytest.mark.parametrize("size", [24, 57])
+# at 224 the blurs reach furthest
+@pytest.mark.parametrize("size", [24, 57, 224])
 @pytest.mark.parametrize("name", POINTWISE)
 def test_a_kernel_equals_its_reference(name, size):
     operator = OPERATORS[name](size)
@@ -40,7 +46,9 @@ def test_a_kernel_equals_its_reference(name, size):
     assert torch.equal(actual[[1, 4]], images[[1, 4]])  # those that did not draw it
 
 
-@pytest.mark.parametrize(("side", "size"), [(32, 32), (40, 64), (72, 24), (128, 16)])
+@pytest.mark.parametrize(
+    ("side", "size"), [(2, 16), (5, 8), (32, 32), (40, 64), (72, 24), (128, 16), (256, 224)]
+)
 def test_views_equal_the_reference(side, size):
     names = [name for name in PRESETS["mast19"].operators if name not in STEPPED]
     preset = type(PRESETS["mast19"])(tuple(names))
@@ -52,8 +60,11 @@ def test_views_equal_the_reference(side, size):
     expected = reference.views(canvas, aspect, records).images
     actual = compiled.views(canvas, aspect, records).images
     for first, second in zip(expected, actual, strict=True):
-        # A view pixel on the very border of the image may fall on its other side.
-        assert ((first - second).abs() > TOLERANCE).float().mean() < 1e-3
+        # A view pixel on the very border of the image may fall on its other side, and a filter
+        # spreads what it then shows.
+        different_B = ((first - second).abs() > TOLERANCE).amax(dim=1).sum(dim=(1, 2))
+        assert different_B.max() <= 9
+        assert (different_B > 0).float().mean() < 0.1
 
 
 def test_threads_and_parts_change_nothing():
@@ -62,6 +73,7 @@ def test_threads_and_parts_change_nothing():
     records = pipeline.draw(30, torch.Generator().manual_seed(0))
     whole = pipeline.views(canvas, aspect, records).images
     threads = torch.get_num_threads()
+    assert threads == 1
     torch.set_num_threads(3)
     try:
         parted = pipeline.views(canvas, aspect, records).images
@@ -72,12 +84,49 @@ def test_threads_and_parts_change_nothing():
 
 
 def test_uninitialised_memory_never_shows():
-    pipeline = Pipeline(PRESETS["mast15"], 48, compiled=True)
-    canvas, aspect = canvases(8, 200), torch.ones(8)
-    for seed in range(5):
-        records = pipeline.draw(8, torch.Generator().manual_seed(seed))
-        for images in pipeline.views(canvas, aspect, records).images:
-            assert ((images >= 0) & (images <= 1)).all()
+    # The C library fills what it hands out with one byte, and no output may depend on it.
+    code = (
+        "import sys; sys.path[:0] = sys.argv[1:]; import test_compiled; "
+        "test_compiled.test_views_equal_the_reference(40, 64); "
+        "test_compiled.test_views_equal_the_reference(200, 48)"
+    )
+    environment = {**os.environ, "MALLOC_PERTURB_": "90"}
+    subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent)], env=environment, check=True
+    )
+
+
+def test_an_empty_batch_has_empty_views():
+    pipeline = Pipeline(PRESETS["mast5"], 24)
+    for compiled in (False, True):
+        pipeline.compiled = compiled
+        records = pipeline.draw(0, torch.Generator())
+        views = pipeline.views(torch.empty(0, 8, 8, 3, dtype=torch.uint8), torch.empty(0), records)
+        assert views.images[1].shape == (0, 3, 24, 24)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_no_kernel_may_be_given(compiled):
+    pipeline = Pipeline(PRESETS["mast5"], 24, compiled)
+    records, aspect = pipeline.draw(4, torch.Generator()), torch.ones(4)
+    for shape in ((4, 64, 8, 3), (4, 8, 64, 3), (4, 20, 20, 1), (4, 20, 20, 4)):
+        with pytest.raises(ValueError, match="square canvases"):
+            pipeline.views(torch.zeros(shape, dtype=torch.uint8), aspect, records)
+    canvas = torch.zeros(4, 20, 20, 3, dtype=torch.uint8)
+    scattered = pipeline.buffer(4, torch.device("cpu")).to(memory_format=torch.channels_last)
+    with pytest.raises(ValueError, match="contiguous"):
+        pipeline.views(canvas, aspect, records, out=scattered)
+
+
+def test_autograd_notices_a_buffer_that_it_still_needs():
+    pipeline = Pipeline(PRESETS["mast5"], 24)
+    canvas, aspect, records = canvases(2, 30), torch.ones(2), pipeline.draw(2, torch.Generator())
+    buffer = pipeline.buffer(2, torch.device("cpu"))
+    weight = torch.ones((), requires_grad=True)
+    loss = (pipeline.views(canvas, aspect, records, out=buffer).images[0] * weight).sum()
+    pipeline.views(canvas, aspect, records, out=buffer)
+    with pytest.raises(RuntimeError, match="inplace operation"):
+        loss.backward()
 
 
 def test_a_buffer_changes_nothing():
@@ -92,7 +141,7 @@ def test_a_buffer_changes_nothing():
     assert reused.images[1].untyped_storage().data_ptr() == buffer.untyped_storage().data_ptr()
     for first, second in zip(new.images, reused.images, strict=True):
         assert torch.equal(first, second)
-    with pytest.raises(ValueError, match=r"out of shape \(8, 3, 24, 24\)"):
+    with pytest.raises(ValueError, match=r"of shape \(8, 3, 24, 24\)"):
         pipeline.views(canvas[:4], aspect[:4], tuple(record[:4] for record in records), out=buffer)
 
 

@@ -81,7 +81,8 @@ def test_a_resident_set_gives_the_same_batches():
     canvases = numbered(40)
     assert canvases.resident(torch.device("cpu"), limit_gb=479e-9) is None
     resident = canvases.resident(torch.device("cpu"), limit_gb=480e-9)
-    loaders = Loader(canvases, 8, 0), Loader(canvases, 8, 0, resident=resident)
+    loaders = Loader(canvases, 8, 0), Loader(canvases, 8, 0)
+    loaders[1].resident = resident
     for mapped, gathered in zip(*(loader.epoch(3) for loader in loaders), strict=True):
         assert torch.equal(gathered.canvas_BHWC, mapped.canvas_BHWC)
         assert torch.equal(gathered.aspect_B, mapped.aspect_B)

@@ -108,8 +108,10 @@ def _axis_weights(scale, offset, size, pixels, bounded, start_V, weight_TV):
     taps = _most_taps(support, pixels)
     low, high = 0.0, float(pixels)
     if bounded:
-        low = min(offset, offset + scale) * pixels
-        high = max(offset, offset + scale) * pixels
+        low = min(offset, offset + scale) * pixels - 1e-3
+        high = max(offset, offset + scale) * pixels + 1e-3
+        if math.floor(high - 0.5) < math.ceil(low - 0.5):  # no pixel's centre is inside
+            low, high = 0.0, float(pixels)
     for v in range(size):
         center = (scale * ((v + 0.5) / size) + offset) * pixels
         # the first whose centre is nearer than the support
@@ -118,7 +120,7 @@ def _axis_weights(scale, offset, size, pixels, bounded, start_V, weight_TV):
         for t in range(taps):
             position = first + t + 0.5
             weight = 1.0 - abs(position - center) / support
-            if weight < 0.0 or position < low - 1e-3 or position > high + 1e-3:
+            if weight < 0.0 or position < low or position > high:
                 weight = 0.0
             weight_TV[t, v] = weight
             total += weight
