@@ -3,7 +3,9 @@
     python benchmarks/data.py [--images 256] [--batch 128] [--rounds 3] [--threads 1] [--device cpu]
 
 An entry is one whole epoch after the first: ours reads canvases that the first epoch cached, the
-recipe (`ImageFolder`, `DataLoader` without workers, torchvision on PIL images) decodes again. The
+recipe (`ImageFolder`, `DataLoader` without workers, torchvision on PIL images) decodes again. Views
+of 64 pixels are cut from canvases of 72 by default, so that small crops have less detail than the
+recipe's, which are cut from 256; "canvas of 256" has theirs. The
 folder has generated images of `factors`, 256 pixels, as JPEGs of quality 90. Where the system can
 do that, the process is bound to as many cores as it has threads: reading ahead is counted too. On a
 GPU, our views are drawn there and the recipe's are copied there.
@@ -12,14 +14,15 @@ GPU, our views are drawn there and the recipe's are copied there.
 import argparse
 import os
 import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import peers
 import torch
 from measure import alternate, report
-from torch import Tensor
 
-from mast.augment import PRESETS, Pipeline
+from mast.augment import PRESETS, Pipeline, Views
 from mast.data import DataConfig, Loader, open_canvas
 from mast.data.factors import Factors
 from mast.models.encoders import IMAGENET_MEAN, IMAGENET_STD
@@ -35,29 +38,38 @@ def write_folder(folder: Path, images: int, side: int) -> Path:
 
 
 class Ours:
-    """Epochs of normalised pairs from the canvas cache."""
+    """Epochs of pairs from the canvas cache, drawn where the step wants them.
 
-    def __init__(
-        self, folder: Path, cache: Path, size: int, batch: int, preset: str, device: torch.device
-    ) -> None:
+    Args:
+        data: The folder, its cache and the side of the canvases.
+        size: Side of the views in pixels.
+        batch: Pairs in a batch.
+        device: Where to draw.
+    """
+
+    def __init__(self, data: DataConfig, size: int, batch: int, device: torch.device) -> None:
         self.device = device
-        data = DataConfig(str(folder), cache=cache)
         self.loader = Loader(open_canvas(data, size), batch, seed=0)
-        self.pipeline = Pipeline(PRESETS[preset], size)
+        self.pipeline = Pipeline(PRESETS["mast5"], size)
         self.buffer = self.pipeline.buffer(batch, device)
         self.generator = torch.Generator().manual_seed(0)
-        self.mean_C11 = torch.tensor(IMAGENET_MEAN, device=device)[:, None, None]
-        self.std_C11 = torch.tensor(IMAGENET_STD, device=device)[:, None, None]
 
-    def epoch(self) -> Tensor:
-        """Run through one epoch; returns the last pairs."""
+    def epoch(self) -> Iterator[Views]:
+        """One epoch; a pair is overwritten by the next."""
         for batch in self.loader.epoch(0):
             records = self.pipeline.draw(len(batch.canvas_BHWC), self.generator)
             canvas_BHWC = batch.canvas_BHWC.to(self.device, non_blocking=True)
             aspect_B = batch.aspect_B.to(self.device, non_blocking=True)
-            self.pipeline.views(canvas_BHWC, aspect_B, records, out=self.buffer)
-            self.buffer.sub_(self.mean_C11).div_(self.std_C11)
-        return self.buffer
+            yield self.pipeline.views(canvas_BHWC, aspect_B, records, out=self.buffer)
+
+    def normalised(self) -> None:
+        """One epoch, normalised as the encoder would."""
+        mean_C11, std_C11 = (
+            torch.tensor(values, device=self.device)[:, None, None]
+            for values in (IMAGENET_MEAN, IMAGENET_STD)
+        )
+        for _ in self.epoch():
+            self.buffer.sub_(mean_C11).div_(std_C11)
 
 
 def main() -> None:
@@ -77,14 +89,18 @@ def main() -> None:
         folder = write_folder(Path(scratch) / "photos", options.images, 256)
         tables = {}
         for size in (64, 224):
-            ours = Ours(folder, Path(scratch) / "cache", size, options.batch, "mast5", device)
+            plain = DataConfig(str(folder), cache=Path(scratch) / "cache")
+            ours = Ours(plain, size, options.batch, device)
             recipe = peers.image_folder(folder, "mast5", size, options.batch, workers=0)
 
             def read(loader=recipe) -> None:
                 for (first, second), _ in loader:
                     first.to(device), second.to(device)
 
-            work = {"mast": ours.epoch, "ImageFolder, torchvision": read}
+            work = {"mast": ours.normalised, "ImageFolder, torchvision": read}
+            if size == 64:
+                whole = Ours(replace(plain, canvas=256), size, options.batch, device)
+                work["mast, canvas of 256"] = whole.normalised
             timed = alternate(work, options.rounds, device)
             count = options.images - options.images % options.batch
             tables[f"mast5, pairs of {size} pixels from JPEGs of 256"] = {

@@ -8,18 +8,16 @@ writes every image once, which nothing that changes all pixels can beat by much.
 """
 
 import argparse
-from collections.abc import Callable
 
 import numpy as np
 import torch
-from measure import alternate, report
+from measure import Work, alternate, report
 from torch import Tensor
 
 from mast.augment import OPERATORS, Pipeline, Preset
 from mast.augment.geometry import GeometricOperator
 from mast.data.factors import Factors
 
-Work = dict[str, Callable[[], object]]
 GEOMETRY = {
     "crop": ("random_resized_crop", "horizontal_flip"),
     "crop, turned": ("random_resized_crop", "rotate"),
@@ -42,16 +40,20 @@ def pair(name: str, images_BCHW: Tensor) -> Work:
 
 def warps(names: tuple[str, ...], canvas_BHWC: Tensor, size: int) -> Work:
     """The two renderings of a geometry that every sample draws."""
-    count = len(canvas_BHWC)
+    half = len(canvas_BHWC) // 2  # two views of each
     always = {name: {"probability": 1.0} for name in names}
     both = [Pipeline(Preset(names, (always, always)), size, compiled=c) for c in (False, True)]
-    record, _ = both[0].draw(count, torch.Generator().manual_seed(0))
-    aspect_B = torch.ones(count)
-    source = canvas_BHWC.float()
+    batch = (
+        canvas_BHWC[:half],
+        torch.ones(half),
+        both[0].draw(half, torch.Generator().manual_seed(0)),
+    )
+    out = both[0].buffer(half, canvas_BHWC.device)
+    views = torch.zeros_like(out)
     return {
-        "PyTorch": lambda: both[0].apply(canvas_BHWC, aspect_B, record, view=0),
-        "compiled": lambda: both[1].apply(canvas_BHWC, aspect_B, record, view=0),
-        "copy": source.clone,
+        "PyTorch": lambda: both[0].views(*batch, out=out),
+        "compiled": lambda: both[1].views(*batch, out=out),
+        "copy": lambda: out.copy_(views),
     }
 
 

@@ -1,7 +1,9 @@
 """The views of MAST-5, MAST-15 and MAST-19 in other libraries, as their own documents write them.
 
-Magnitudes and chances are those of `mast.augment`, so that all do the same work. Where a library
-lacks an operator, the entry says what stands for it.
+Operators and chances are those of `mast.augment`, and so are magnitudes where a library draws them
+from a range: torchvision's sharpness, solarize, posterize and noise are fixed at a middle value.
+Each geometric operator is one of the library, as its documents compose them. Where a library lacks
+an operator, the entry says what stands for it.
 """
 
 from collections.abc import Callable
@@ -55,8 +57,8 @@ def torchvision_tensor(preset: str, size: int, images_BCHW: Tensor, out: Tensor)
     return lambda: torch.stack([transform(image) for image in images_BCHW], out=out)
 
 
-def kornia(preset: str, size: int, images_BCHW: Tensor) -> Augment:
-    """`kornia.augmentation` on a uint8 batch, each sample with its own parameters."""
+def kornia(preset: str, size: int, images_BCHW: Tensor, part: int) -> Augment:
+    """`kornia.augmentation` on uint8 batches of `part`, each sample with its own parameters."""
     import kornia.augmentation as k
 
     taps = odd(0.1 * size)
@@ -88,8 +90,8 @@ def kornia(preset: str, size: int, images_BCHW: Tensor) -> Augment:
     transform = nn.Sequential(*(make[name]() for name in PRESETS[preset].operators))
 
     @torch.inference_mode()
-    def run() -> Tensor:
-        return transform(images_BCHW.float().mul_(1 / 255))
+    def run() -> list[Tensor]:
+        return [transform(some.float().mul_(1 / 255)) for some in images_BCHW.split(part)]
 
     return run
 
@@ -217,13 +219,14 @@ class TwoViews:
 
 
 def image_folder(
-    folder: Path, preset: str, size: int, batch: int, workers: int
+    folder: Path, preset: str, size: int, batch: int, workers: int, *, normalize: bool = True
 ) -> DataLoader[list[Any]]:
-    """`ImageFolder`, torchvision transforms on PIL images, normalised, in a `DataLoader`."""
+    """`ImageFolder`, torchvision transforms on PIL images, in a `DataLoader`."""
     steps = [_TORCHVISION[name](size) for name in PRESETS[preset].operators]
-    to_float = [v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)]
-    normalize = v2.Normalize(IMAGENET_MEAN, IMAGENET_STD)
-    transform = TwoViews(v2.Compose([*steps, *to_float, normalize]))
+    steps += [v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)]
+    if normalize:
+        steps.append(v2.Normalize(IMAGENET_MEAN, IMAGENET_STD))
+    transform = TwoViews(v2.Compose(steps))
     return DataLoader(
         ImageFolder(str(folder), transform),
         batch_size=batch,

@@ -6,8 +6,8 @@ Seconds of a step, with two views of every image: the encoder's forward and back
 that are there already; whole steps of `mast5_small` (views, encoder, projector, objective,
 optimizer) from canvases in memory; its training from a folder of JPEGs of 256 pixels, an epoch
 after the first; and the same model, objective and optimizer fed by `ImageFolder`, torchvision and a
-`DataLoader` without workers and with as many as there are threads. On a CPU the encoder alone is
-timed once more, before the process was told to keep freed memory as `mast pretrain` does: that is
+`DataLoader` without workers and with two. On a CPU the encoder alone is timed once more, before
+the others and before the process was told to keep freed memory as `mast pretrain` does: that is
 what it costs elsewhere.
 """
 
@@ -19,13 +19,13 @@ from pathlib import Path
 
 import peers
 import torch
-from data import write_folder
+from data import Ours, write_folder
 from measure import alternate, report
 
 from mast.augment import PRESETS, Pipeline, Views
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import make_optimizer
-from mast.data import DataConfig, Loader, open_canvas
+from mast.data import DataConfig, open_canvas
 from mast.pretrain import PretrainConfig, build_method
 from mast.recipes import configure
 
@@ -47,6 +47,10 @@ class Training:
         self.pipeline = Pipeline(PRESETS[config.views], config.size)
         self.buffer = self.pipeline.buffer(config.batch_size, device)
         self.generator = torch.Generator().manual_seed(0)
+        canvases = open_canvas(f"factors@train:{config.batch_size}", config.size)
+        self.canvas_BHWC, self.aspect_B = (
+            tensor.to(device) for tensor in canvases.batch(range(config.batch_size))
+        )
 
     def run(self, pairs: Iterator[Views]) -> None:
         """One step for every pair of views."""
@@ -59,13 +63,9 @@ class Training:
 
     def pairs_from_memory(self, steps: int) -> Iterator[Views]:
         """Views of canvases that are on the device."""
-        canvases = open_canvas(f"factors@train:{self.batch_size}", self.pipeline.size)
-        canvas_BHWC, aspect_B = (
-            tensor.to(self.device) for tensor in canvases.batch(range(self.batch_size))
-        )
         for _ in range(steps):
             records = self.pipeline.draw(self.batch_size, self.generator)
-            yield self.pipeline.views(canvas_BHWC, aspect_B, records, out=self.buffer)
+            yield self.pipeline.views(self.canvas_BHWC, self.aspect_B, records, out=self.buffer)
 
     def from_memory(self, steps: int) -> Run:
         """Steps from canvases in memory."""
@@ -73,28 +73,19 @@ class Training:
 
     def from_folder(self, folder: Path, cache: Path) -> Run:
         """An epoch from canvases that the first one cached."""
-        canvases = open_canvas(DataConfig(str(folder), cache=cache), self.pipeline.size)
-        loader = Loader(canvases, self.batch_size, seed=0)
-
-        def pairs() -> Iterator[Views]:
-            for batch in loader.epoch(0):
-                records = self.pipeline.draw(self.batch_size, self.generator)
-                canvas_BHWC = batch.canvas_BHWC.to(self.device, non_blocking=True)
-                aspect_B = batch.aspect_B.to(self.device, non_blocking=True)
-                yield self.pipeline.views(canvas_BHWC, aspect_B, records, out=self.buffer)
-
-        return lambda: self.run(pairs())
+        data = DataConfig(str(folder), cache=cache)
+        ours = Ours(data, self.pipeline.size, self.batch_size, self.device)
+        return lambda: self.run(ours.epoch())
 
     def from_recipe(self, folder: Path, workers: int) -> Run:
         """An epoch of `peers.image_folder`; the records of its views are drawn for the masks."""
-        size = self.pipeline.size
-        loader = peers.image_folder(folder, "mast5", size, self.batch_size, workers)
+        size, batch = self.pipeline.size, self.batch_size
+        loader = peers.image_folder(folder, "mast5", size, batch, workers, normalize=False)
 
         def pairs() -> Iterator[Views]:
             for (first, second), _ in loader:
                 records = self.pipeline.draw(self.batch_size, self.generator)
-                images = first.to(self.device), second.to(self.device)
-                yield Views(images, records)
+                yield Views((first.to(self.device), second.to(self.device)), records)
 
         return lambda: self.run(pairs())
 
@@ -144,7 +135,7 @@ def main() -> None:
         files = {
             "mast5_small, from a folder": training.from_folder(folder, Path(scratch) / "cache"),
             "ImageFolder, no workers": training.from_recipe(folder, 0),
-            "ImageFolder, workers": training.from_recipe(folder, options.threads),
+            "ImageFolder, workers": training.from_recipe(folder, min(options.threads, BATCHES)),
         }
         timed = alternate(memory | files, options.rounds, device)
     table = per_step({name: timed[name] for name in memory}, steps)

@@ -19,7 +19,7 @@ ROOT = RESULTS.parent.parent
 MAST5, MAST15, MAST19 = (f"mast{k}, 256 to 224 pixels" for k in (5, 15, 19))
 SMALL = "mast5, 72 to 64 pixels"
 PAIRS = "mast5, pairs of 64 pixels from JPEGs of 256"
-# (what, area, case, numerator, denominator, "at least" or "at most", target)
+# (what, area, case, numerator, denominator, at least or at most, target: None where none was set)
 TARGETS = (
     ("MAST-5 views, 256 to 224, over torchvision on PIL images", "augment", MAST5,
      "torchvision, PIL", "mast", ">=", 12.0),
@@ -43,6 +43,8 @@ TARGETS = (
     ("… Eq. 7 as printed", "loss", None, "mast, Eq. 7 as printed", "lightly VICRegLoss", "<=", 1.3),
     ("pairs of 64 pixels from a folder, over ImageFolder and torchvision", "data", PAIRS,
      "ImageFolder, torchvision", "mast", ">=", 10.0),
+    ("… from canvases of 256 pixels", "data", PAIRS,
+     "ImageFolder, torchvision", "mast, canvas of 256", ">=", None),
 )  # fmt: skip
 
 
@@ -58,15 +60,18 @@ def targets() -> str:
         cases = read(area)["cases"]
         entries = cases[case] if case else next(iter(cases.values()))
         ratio = entries[numerator]["median"] / entries[denominator]["median"]
-        met = ratio >= target if sense == ">=" else ratio <= target
-        sign = "≥" if sense == ">=" else "≤"
         measured = f"{ratio:.2f}×" if ratio < 10 else f"{ratio:.1f}×"
-        lines.append(f"| {what} | {sign} {target:g}× | {measured}{'' if met else ' (missed)'} |")
+        wanted = "–"
+        if target is not None:
+            wanted = f"{'≥' if sense == '>=' else '≤'} {target:g}×"
+            missed = ratio < target if sense == ">=" else ratio > target
+            measured += " (missed)" if missed else ""
+        lines.append(f"| {what} | {wanted} | {measured} |")
     for name, peaks in read("loss")["peak_bytes"].items():
         if "K=19" in peaks:
             ratio = peaks["K=19"] / peaks["K=5"]
             what = f"memory of the objective at K=19 over K=5: {name}"
-            lines.append(f"| {what} | ≤ 1.1× | {ratio:.3f}× |")
+            lines.append(f"| {what} | ≤ 1.1× | {ratio:.3f}×{'' if ratio <= 1.1 else ' (missed)'} |")
     return "\n".join(lines)
 
 
