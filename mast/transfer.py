@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -11,9 +11,18 @@ from torch import nn
 
 from mast.core.checkpoint import load_checkpoint, write_atomically
 from mast.core.errors import UserError
-from mast.core.run import RunFolder
+from mast.core.run import RunFolder, plain
 from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.evaluate import EvaluationData, EvaluationSettings, Result, evaluate_encoder, extract
+from mast.data.sources import default_cache
+from mast.evaluate import (
+    EvaluationData,
+    EvaluationSettings,
+    FeatureStore,
+    Result,
+    evaluate_encoder,
+    extract,
+    fingerprint,
+)
 from mast.methods import MaskedEnsemble, Mast, Method
 from mast.models import load_encoder
 from mast.pretrain import build_method
@@ -39,7 +48,15 @@ def load_method(run: str | Path) -> Method:
     return method.eval()
 
 
-def load(run: Path, representation: Representation = "encoder") -> tuple[nn.Module, int]:
+class Loaded(NamedTuple):
+    """A representation: its module, the side of its views, and what rebuilds it, as JSON has it."""
+
+    module: nn.Module
+    size: int
+    described: dict[str, Any]
+
+
+def load(run: Path, representation: Representation = "encoder") -> Loaded:
     """Load what a run learned.
 
     Args:
@@ -49,19 +66,20 @@ def load(run: Path, representation: Representation = "encoder") -> tuple[nn.Modu
             folder of `mast` with its checkpoint.
 
     Returns:
-        A module in evaluation mode from images (B, 3, H, W) in [0, 1] to (B, D), and the side
-        of the views in pixels.
+        A module in evaluation mode from images (B, 3, H, W) in [0, 1] to (B, D), the side of the
+        views in pixels, and a description.
 
     Raises:
         UserError: No encoder there, or no masks.
     """
     encoder = load_encoder(run)
     if representation == "encoder":
-        return encoder, encoder.size
+        return Loaded(encoder, encoder.size, encoder.describe())
     method = load_method(run)
     if not isinstance(method, Mast):
         raise UserError(f"{run} was not trained with masks; use --representation encoder")
-    return MaskedEnsemble(method).eval(), encoder.size
+    described = encoder.describe() | {"ensemble": plain(method.config)}
+    return Loaded(MaskedEnsemble(method).eval(), encoder.size, described)
 
 
 def evaluate(
@@ -76,6 +94,7 @@ def evaluate(
     device: Literal["auto", "cpu", "cuda"] = "auto",
     seed: int = 0,
     settings: dict[str, dict[str, Any]] | None = None,
+    cache: bool = True,
 ) -> list[Result]:
     """Measure a frozen encoder on labelled images.
 
@@ -87,7 +106,7 @@ def evaluate(
         encoder: A run folder, or an `encoder.safetensors`.
         data: The labelled set: a folder with `train`, `test` and perhaps `val` below it,
             `factors`, or `torchvision:NAME`.
-        protocols: Names of protocols: knn, linear, linear_sgd.
+        protocols: Names of protocols: knn, linear, linear_sgd, rotation.
         train: Training images, if not those of `data`.
         val: Validation images, if not those of `data`.
         test: Test images, if not those of `data`.
@@ -96,6 +115,8 @@ def evaluate(
         device: auto, cpu or cuda.
         seed: Seed of everything a protocol draws.
         settings: Settings of protocols that differ from the defaults, by protocol.
+        cache: Whether to keep features for the next call, in `features` beside the canvases; they
+            are found by the content of encoder and images.
 
     Returns:
         One result a protocol.
@@ -103,8 +124,8 @@ def evaluate(
     Raises:
         UserError: A path, a protocol or a label that does not fit; the message says which.
     """
-    module, pretrained_size = load(encoder, representation)
-    size = size or pretrained_size
+    loaded = load(encoder, representation)
+    size = size or loaded.size
     parts = _splits(data) | {
         part: spec
         for part, spec in (("train", train), ("val", val), ("test", test))
@@ -117,12 +138,17 @@ def evaluate(
             + " ".join(f"--{part} PATH" for part in sorted(missing))
         )
     opened = {part: open_canvas(DataConfig(spec), size) for part, spec in parts.items()}
+    store = None
+    if cache:
+        identity = fingerprint(loaded.module, loaded.described)
+        store = FeatureStore(default_cache() / "features", identity)
     results = evaluate_encoder(
-        module,
+        loaded.module,
         EvaluationData(opened["train"], opened.get("val"), opened["test"], size),
         protocols,
         EvaluationSettings(seed=seed, protocols=settings or {}),
         _device(device),
+        store,
     )
     folder = encoder if encoder.is_dir() else encoder.parent
     for result in results:
@@ -163,10 +189,10 @@ def embed(
         raise UserError(f"out must end in .npz or .parquet, got {out}")
     if out.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
-    module, pretrained_size = load(encoder, representation)
-    size = size or pretrained_size
+    loaded = load(encoder, representation)
+    size = size or loaded.size
     canvases = open_canvas(DataConfig(data), size)
-    features_ND = extract(module, canvases, size, device=_device(device)).numpy()
+    features_ND = extract(loaded.module, canvases, size, device=_device(device)).numpy()
     writers[out.suffix](out, features_ND, canvases)
     return out
 

@@ -131,7 +131,7 @@ def test_evaluate_by_command(run: Path, photos: Path, capsys: pytest.CaptureFixt
 
 
 def test_evaluate_the_ensemble_of_masked_embeddings(run: Path, photos: Path) -> None:
-    module, size = mast.transfer.load(run, "ensemble")
+    module, size, _ = mast.transfer.load(run, "ensemble")
     images_BCHW = torch.rand(2, 3, size, size)
     assert module(images_BCHW).shape == (2, 5 * 24)
     results = mast.evaluate(run, str(photos), ("knn",), representation="ensemble")

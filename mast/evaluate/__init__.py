@@ -8,13 +8,16 @@ from mast.evaluate.linear_sgd import LinearSgd
 from mast.evaluate.online import online_scores
 from mast.evaluate.protocol import Evaluator
 from mast.evaluate.result import Result, TargetResult, table
+from mast.evaluate.rotation import Rotation
 from mast.evaluate.run import EvaluationSettings, evaluate_encoder
 from mast.evaluate.spectrum import effective_rank
+from mast.evaluate.store import FeatureStore, fingerprint
 
 EVALUATORS: dict[str, type[Evaluator]] = {
     "knn": Knn,
     "linear": Linear,
     "linear_sgd": LinearSgd,
+    "rotation": Rotation,
 }
 
 __all__ = [
@@ -22,15 +25,18 @@ __all__ = [
     "EvaluationData",
     "EvaluationSettings",
     "Evaluator",
+    "FeatureStore",
     "FrozenEncoder",
     "Knn",
     "Linear",
     "LinearSgd",
     "Result",
+    "Rotation",
     "TargetResult",
     "effective_rank",
     "evaluate_encoder",
     "extract",
+    "fingerprint",
     "knn_accuracy",
     "online_scores",
     "table",

@@ -74,7 +74,12 @@ def bootstrap_interval(
 
 
 def accuracies(
-    target: str, scores_NC: Tensor, labels_N: Tensor, seed: int, resamples: int
+    target: str,
+    scores_NC: Tensor,
+    labels_N: Tensor,
+    seed: int,
+    resamples: int,
+    copies: int = 1,
 ) -> Iterator[tuple[str, float]]:
     """What every classification protocol says of its test scores.
 
@@ -84,6 +89,8 @@ def accuracies(
         labels_N: True classes.
         seed: Of the bootstrap.
         resamples: Of the bootstrap.
+        copies: How many times the test images follow one another, in the same order: the
+            bootstrap draws images with all their copies.
 
     Yields:
         `<target>/top1` with `/top1_low` and `/top1_high` (95 % interval), the same for `top5`
@@ -92,7 +99,7 @@ def accuracies(
     scores_NC, labels_N = scores_NC.cpu(), labels_N.cpu()
     for k in (1, 5) if scores_NC.shape[1] >= TOP5_FROM else (1,):
         hits_N = hits(scores_NC, labels_N, k)
-        low, high = bootstrap_interval(hits_N, seed, resamples)
+        low, high = bootstrap_interval(hits_N.view(copies, -1).mean(dim=0), seed, resamples)
         yield f"{target}/top{k}", 100 * float(hits_N.double().mean())
         yield f"{target}/top{k}_low", low
         yield f"{target}/top{k}_high", high

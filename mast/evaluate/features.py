@@ -6,8 +6,9 @@ D dimensions, H and W pixels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,9 +18,25 @@ from mast.augment import center_views
 from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.memory import keep_freed_memory
+from mast.evaluate.store import FeatureStore
 
 if TYPE_CHECKING:
     from mast.data.canvas import CanvasSet
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is done to the views of a set before the encoder sees them.
+
+    Args:
+        name: Stands for it beside the features that were taken; equal names, equal changes.
+        apply: From images_BCHW in [0, 1] and the positions of these images in their set, to
+            images of the same shape; a pure function of both.
+    """
+
+    name: str
+    apply: Callable[[Tensor, Tensor], Tensor]
+
 
 SMALL = 96  # pixels; up to here the whole centre square is shown
 CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
@@ -78,6 +95,7 @@ def extract(
     batch_size: int = 256,
     device: torch.device | str | None = None,
     dtype: torch.dtype = torch.float32,
+    change: Change | None = None,
 ) -> Tensor:
     """The representation of every image of a set, from its central view.
 
@@ -91,6 +109,7 @@ def extract(
         batch_size: Images in one forward pass.
         device: Where to compute; None stays where the encoder is.
         dtype: float32, or bfloat16 or float16 for mixed precision.
+        change: What is done to the views first, if anything.
 
     Returns:
         features_ND, float32, on the CPU, in the order of the set.
@@ -112,6 +131,8 @@ def extract(
             images_BCHW = center_views(
                 canvas_BHWC.to(device), aspect_B.to(device), size, crop_fraction(size)
             )
+            if change is not None:
+                images_BCHW = change.apply(images_BCHW, torch.arange(start, stop))
             features_BD = represent(encoder, images_BCHW, dtype).cpu()
             if start == 0:
                 with torch.inference_mode(
@@ -151,6 +172,7 @@ class FrozenEncoder:
         device: Where to compute; None stays where the module is.
         dtype: float32, or bfloat16 or float16 for mixed precision.
         batch_size: Images in one forward pass.
+        store: Where features are kept for the next process; None keeps them in memory alone.
     """
 
     def __init__(
@@ -159,29 +181,54 @@ class FrozenEncoder:
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
         batch_size: int = 256,
+        store: FeatureStore | None = None,
     ) -> None:
         self.module = module
+        self.store = store
         self.device = place(module, device)
         self.dtype = dtype
         self.batch_size = batch_size
         # The set is kept beside its features so that its id cannot be taken by another one.
-        self._seen: dict[tuple[int, int], tuple[CanvasSet, Tensor]] = {}
+        self._seen: dict[tuple[int, int, str | None], tuple[CanvasSet, Tensor]] = {}
 
-    def features(self, canvas_set: CanvasSet, size: int) -> Tensor:
+    def features(self, canvas_set: CanvasSet, size: int, change: Change | None = None) -> Tensor:
         """Features (N, D) of a set, extracted at the first call; float32 on the CPU."""
-        key = (id(canvas_set), size)
+        key = (id(canvas_set), size, None if change is None else change.name)
         if key not in self._seen:
-            features_ND = extract(
+            self._seen[key] = (canvas_set, self._obtain(canvas_set, size, change))
+        return self._seen[key][1]
+
+    def _obtain(self, canvas_set: CanvasSet, size: int, change: Change | None) -> Tensor:
+        """Features from the store, or from the encoder and then into the store."""
+
+        def take() -> Tensor:
+            return extract(
                 self.module,
                 canvas_set,
                 size,
                 batch_size=self.batch_size,
                 device=self.device,
                 dtype=self.dtype,
+                change=change,
             )
-            self._seen[key] = (canvas_set, features_ND)
-        return self._seen[key][1]
 
-    def pool_features(self, pool: tuple[CanvasSet, ...], size: int) -> Tensor:
+        if self.store is None:
+            return take()
+        path = self.store.path(
+            images=canvas_set.fingerprint,
+            size=size,
+            crop_fraction=crop_fraction(size),
+            precision=str(self.dtype),
+            change=None if change is None else change.name,
+        )
+        features_ND = self.store.read(path)
+        if features_ND is None:
+            features_ND = take()
+            self.store.write(path, features_ND)
+        return features_ND
+
+    def pool_features(
+        self, pool: tuple[CanvasSet, ...], size: int, change: Change | None = None
+    ) -> Tensor:
         """Features (N, D) of several sets, one after the other."""
-        return torch.cat([self.features(canvas_set, size) for canvas_set in pool])
+        return torch.cat([self.features(canvas_set, size, change) for canvas_set in pool])

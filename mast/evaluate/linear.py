@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.evaluate.accuracy import accuracies, top1
-from mast.evaluate.data import EvaluationData, tasks
+from mast.evaluate.data import EvaluationData, Task, tasks
 from mast.evaluate.features import FrozenEncoder
 from mast.evaluate.protocol import Evaluator
 
@@ -114,6 +115,14 @@ def fit(
     return (scaled_CP * scale_P).detach()
 
 
+class Probed(NamedTuple):
+    """What a probe says of the test set, and what validation chose."""
+
+    scores_MC: Tensor
+    penalty: float
+    validation_top1: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Linear(Evaluator):
     """The L-BFGS probe: no augmentation, the penalty chosen on validation, test scored once.
@@ -144,22 +153,30 @@ class Linear(Evaluator):
         pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
         test_MD = encoder.features(data.test, data.size).to(encoder.device)
         for task in tasks(data, self.seed):
-            classes = len(task.classes)
-            labels_N = task.pool_labels_N.to(encoder.device)
-            fit_F, choose_V = task.fit_F.to(encoder.device), task.choose_V.to(encoder.device)
-            penalty, accuracy = self._choose(
-                pool_ND[fit_F], labels_N[fit_F], pool_ND[choose_V], labels_N[choose_V], classes
-            )
-            axes = Axes.of(pool_ND)
-            weight_CP = self._fit(
-                axes, axes.coordinates(pool_ND), labels_N, penalty, classes=classes
-            )
-            scores_MC = axes.coordinates(test_MD) @ weight_CP.T
+            probed = self.probe(pool_ND, task, test_MD)
             yield from accuracies(
-                task.target, scores_MC, task.test_labels_M, self.seed, self.resamples
+                task.target, probed.scores_MC, task.test_labels_M, self.seed, self.resamples
             )
-            yield f"{task.target}/chosen/penalty", penalty
-            yield f"{task.target}/chosen/validation_top1", accuracy
+            yield f"{task.target}/chosen/penalty", probed.penalty
+            yield f"{task.target}/chosen/validation_top1", probed.validation_top1
+
+    def probe(self, pool_ND: Tensor, task: Task, test_MD: Tensor) -> Probed:
+        """Choose the penalty on validation, fit the whole pool with it and score the test set.
+
+        Args:
+            pool_ND: Features of the pool.
+            task: Its labels, and which positions tuning may use.
+            test_MD: Features of the test set.
+        """
+        device, classes = pool_ND.device, len(task.classes)
+        labels_N = task.pool_labels_N.to(device)
+        fit_F, choose_V = task.fit_F.to(device), task.choose_V.to(device)
+        penalty, accuracy = self._choose(
+            pool_ND[fit_F], labels_N[fit_F], pool_ND[choose_V], labels_N[choose_V], classes
+        )
+        axes = Axes.of(pool_ND)
+        weight_CP = self._fit(axes, axes.coordinates(pool_ND), labels_N, penalty, classes=classes)
+        return Probed(axes.coordinates(test_MD) @ weight_CP.T, penalty, accuracy)
 
     def _choose(
         self, x_ND: Tensor, labels_N: Tensor, val_MD: Tensor, val_labels_M: Tensor, classes: int

@@ -14,6 +14,7 @@ from mast.evaluate.data import HELD_OUT, EvaluationData
 from mast.evaluate.features import FrozenEncoder, crop_fraction
 from mast.evaluate.protocol import Evaluator
 from mast.evaluate.result import Result
+from mast.evaluate.store import FeatureStore
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ def evaluate_encoder(
     protocols: Sequence[str] = ("knn", "linear"),
     settings: EvaluationSettings | None = None,
     device: torch.device | str | None = None,
+    store: FeatureStore | None = None,
 ) -> list[Result]:
     """Measure a frozen encoder on labelled sets; its features are extracted once.
 
@@ -48,6 +50,7 @@ def evaluate_encoder(
         protocols: Names in `EVALUATORS`.
         settings: None for the defaults.
         device: Where to compute; None stays where the encoder is.
+        store: Where features are kept for the next call; None keeps them for this one.
 
     Returns:
         One result a protocol, in their order.
@@ -61,7 +64,8 @@ def evaluate_encoder(
         kind_of(name)
     # All are made before the first runs: a typing error shall not cost an hour.
     evaluators = {name: evaluator(name, settings) for name in protocols}
-    frozen = FrozenEncoder(encoder, device, getattr(torch, settings.precision), settings.batch_size)
+    dtype = getattr(torch, settings.precision)
+    frozen = FrozenEncoder(encoder, device, dtype, settings.batch_size, store)
     shared = {
         "size": data.size,
         "crop_fraction": crop_fraction(data.size),

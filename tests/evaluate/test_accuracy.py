@@ -35,6 +35,15 @@ def test_bootstrap_interval() -> None:
     assert bootstrap_interval(torch.ones(9), seed=0) == (100, 100)
 
 
+def test_copies_are_drawn_with_their_image() -> None:
+    credit = torch.rand(50) < 0.6
+    scores = torch.stack([~credit, credit], dim=1).float()
+    labels = torch.ones(50, dtype=torch.long)
+    once = dict(accuracies("class", scores, labels, seed=0, resamples=200))
+    four = accuracies("class", scores.repeat(4, 1), labels.repeat(4), 0, 200, copies=4)
+    assert dict(four) == pytest.approx(once)
+
+
 @pytest.mark.parametrize(("classes", "expected"), [(9, False), (10, True)])
 def test_top5_from_ten_classes(classes: int, expected: bool) -> None:
     labels = torch.arange(30) % classes

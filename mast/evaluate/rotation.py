@@ -1,0 +1,76 @@
+"""Which of four ways up an image is: what an encoder keeps of orientation.
+
+N images in the pool, M test images, D dimensions; four copies of each, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from mast.evaluate.accuracy import accuracies
+from mast.evaluate.data import EvaluationData, Task, hold_out
+from mast.evaluate.features import Change, FrozenEncoder
+from mast.evaluate.linear import Linear
+
+ANGLES = (0, 90, 180, 270)
+TARGET = "rotation"
+
+
+def turned(angle: int) -> Change | None:
+    """Views turned by a multiple of 90 degrees, counterclockwise; None for those as they are."""
+    if angle == 0:
+        return None
+    return Change(f"turned by {angle}", lambda images, _: images.rot90(angle // 90, (2, 3)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rotation(Linear):
+    """The 4-way rotation probe: every image four ways up, told apart by the L-BFGS probe.
+
+    Chance is 25 %. The sets need no labels. All copies of an image stay on one side of the split
+    that chooses the penalty, and intervals are over images. The settings are those of `linear`.
+
+    Reference:
+        Gidaris, Singh, Komodakis, Unsupervised Representation Learning by Predicting Image
+        Rotations, ICLR 2018, for the task.
+    """
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[tuple[str, float]]:
+        """See `Evaluator.run`; one target, "rotation"."""
+        changes = [turned(angle) for angle in ANGLES]
+        pool_ND = torch.cat([encoder.pool_features(data.pool, data.size, c) for c in changes])
+        test_MD = torch.cat([encoder.features(data.test, data.size, c) for c in changes])
+        task = self._task(data)
+        probed = self.probe(pool_ND.to(encoder.device), task, test_MD.to(encoder.device))
+        yield from accuracies(
+            TARGET,
+            probed.scores_MC,
+            task.test_labels_M,
+            self.seed,
+            self.resamples,
+            copies=len(ANGLES),
+        )
+        yield f"{TARGET}/chosen/penalty", probed.penalty
+        yield f"{TARGET}/chosen/validation_top1", probed.validation_top1
+
+    def _task(self, data: EvaluationData) -> Task:
+        count = len(data.train)
+        if data.val is None:
+            fit_F, choose_V = hold_out(np.zeros(count, np.int64), self.seed)
+        else:
+            fit_F, choose_V = np.arange(count), count + np.arange(len(data.val))
+        everything = sum(map(len, data.pool))
+        starts_41 = everything * torch.arange(len(ANGLES))[:, None]
+        turns = torch.arange(len(ANGLES))
+        return Task(
+            target=TARGET,
+            classes=tuple(f"{angle} degrees" for angle in ANGLES),
+            pool_labels_N=turns.repeat_interleave(everything),
+            fit_F=(starts_41 + torch.from_numpy(fit_F)).flatten(),
+            choose_V=(starts_41 + torch.from_numpy(choose_V)).flatten(),
+            test_labels_M=turns.repeat_interleave(len(data.test)),
+        )

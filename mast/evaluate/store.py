@@ -1,0 +1,68 @@
+"""Features on disk, found by content: an encoder is asked about a set once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mast.core.checkpoint import write_atomically
+
+
+def fingerprint(module: nn.Module, described: Any) -> str:
+    """Hash of an encoder: of every weight and buffer, and of what its code depends on besides.
+
+    Args:
+        module: The encoder.
+        described: What rebuilds it, as JSON has it; two encoders with the same weights and another
+            forward pass must differ here.
+    """
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class FeatureStore:
+    """The features of one encoder, one file for each set and way to see it.
+
+    Args:
+        folder: Where they lie; it may be deleted at any time.
+        encoder: The encoder's `fingerprint`.
+    """
+
+    folder: Path
+    encoder: str
+
+    def path(self, **about: Any) -> Path:
+        """The file of a set.
+
+        Args:
+            about: All that the features depend on besides the encoder: the set's fingerprint, the
+                size of the views, the precision, what is done to the views.
+        """
+        key = json.dumps({"encoder": self.encoder, **about}, sort_keys=True)
+        return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.safetensors"
+
+    def read(self, path: Path) -> Tensor | None:
+        """Features (N, D), or None where they were not kept, or cannot be read."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            return load_file(path)["features"]
+        except (OSError, SafetensorError, KeyError):
+            return None  # they are taken again
+
+    def write(self, path: Path, features_ND: Tensor) -> None:
+        """Keep features (N, D)."""
+        from safetensors.torch import save_file
+
+        write_atomically(path, lambda partial: save_file({"features": features_ND}, partial))
