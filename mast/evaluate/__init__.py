@@ -2,6 +2,7 @@
 
 from mast.evaluate.data import EvaluationData
 from mast.evaluate.features import FrozenEncoder, extract
+from mast.evaluate.fewshot import FewShot
 from mast.evaluate.knn import Knn, knn_accuracy
 from mast.evaluate.linear import Linear
 from mast.evaluate.linear_sgd import LinearSgd
@@ -17,6 +18,7 @@ EVALUATORS: dict[str, type[Evaluator]] = {
     "knn": Knn,
     "linear": Linear,
     "linear_sgd": LinearSgd,
+    "fewshot": FewShot,
     "rotation": Rotation,
 }
 
@@ -26,6 +28,7 @@ __all__ = [
     "EvaluationSettings",
     "Evaluator",
     "FeatureStore",
+    "FewShot",
     "FrozenEncoder",
     "Knn",
     "Linear",

@@ -174,9 +174,16 @@ class Linear(Evaluator):
         penalty, accuracy = self._choose(
             pool_ND[fit_F], labels_N[fit_F], pool_ND[choose_V], labels_N[choose_V], classes
         )
-        axes = Axes.of(pool_ND)
-        weight_CP = self._fit(axes, axes.coordinates(pool_ND), labels_N, penalty, classes=classes)
-        return Probed(axes.coordinates(test_MD) @ weight_CP.T, penalty, accuracy)
+        scores_MC = self.scores(pool_ND, labels_N, penalty, classes, test_MD)
+        return Probed(scores_MC, penalty, accuracy)
+
+    def scores(
+        self, x_ND: Tensor, labels_N: Tensor, penalty: float, classes: int, test_MD: Tensor
+    ) -> Tensor:
+        """Fit features (N, D) at one penalty and score others (M, D): scores_MC."""
+        axes = Axes.of(x_ND)
+        weight_CP = self._fit(axes, axes.coordinates(x_ND), labels_N, penalty, classes=classes)
+        return axes.coordinates(test_MD) @ weight_CP.T
 
     def _choose(
         self, x_ND: Tensor, labels_N: Tensor, val_MD: Tensor, val_labels_M: Tensor, classes: int

@@ -15,6 +15,7 @@ from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 
 FOLDER = "evaluations"  # inside a run folder
+ACCURACIES = ("top1", "top5", "mean_per_class")
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,11 @@ def table(results: Sequence[Result]) -> Table:
     shown = Table(title="Evaluation (test set, %, 95 % intervals)")
     for column in ("protocol", "set", "target"):
         shown.add_column(column)
+    others = any(_others(measured.values) for r in results for measured in r.targets.values())
     for column in ("top-1", "top-5", "mean per class"):
         shown.add_column(column, justify="right")
+    if others:
+        shown.add_column("other measures")
     shown.add_column("chosen on validation")
     for result in results:
         for target, measured in result.targets.items():
@@ -122,10 +126,20 @@ def table(results: Sequence[Result]) -> Table:
                 result.protocol,
                 result.set_name,
                 target,
-                *(_cell(measured.values, name) for name in ("top1", "top5", "mean_per_class")),
+                *(_cell(measured.values, name) for name in ACCURACIES),
+                *(["\n".join(_others(measured.values))] if others else []),
                 ", ".join(f"{name} {value:.3g}" for name, value in measured.chosen.items()),
             )
     return shown
+
+
+def _others(values: dict[str, float]) -> list[str]:
+    """What is no accuracy of the whole test set: a line each."""
+    return [
+        f"{name.replace('_', ' ')}: {_cell(values, name)}"
+        for name in values
+        if name not in ACCURACIES and not name.endswith(("_low", "_high"))
+    ]
 
 
 def _cell(values: dict[str, float], name: str) -> str:
