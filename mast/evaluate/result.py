@@ -124,7 +124,7 @@ def table(results: Sequence[Result]) -> Table:
         for target, measured in result.targets.items():
             shown.add_row(
                 result.protocol,
-                result.set_name,
+                "/".join(Path(result.set_name).parts[-2:]),
                 target,
                 *(_cell(measured.values, name) for name in ACCURACIES),
                 *(["\n".join(_others(measured.values))] if others else []),

@@ -34,9 +34,9 @@ def test_colours_are_learned_from_few_and_noise_is_not(
     encoder: nn.Module, data: EvaluationData
 ) -> None:
     seen, blind = measure(encoder, data), measure(Blind(), data, episodes=200)
-    for name in ("5_a_class", "3_way_5_shot", "3_way_1_shot"):
+    for name, least in (("5_a_class", 60), ("3_way_5_shot", 60), ("3_way_1_shot", 40)):
         assert seen[f"{name}_low"] <= seen[name] <= seen[f"{name}_high"]
-        assert seen[name] > 60
+        assert seen[name] > least
         assert blind[name] == pytest.approx(100 / 3, abs=12)
     assert seen["3_way_5_shot"] >= seen["3_way_1_shot"] - 5
 
