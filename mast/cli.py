@@ -13,7 +13,7 @@ from mast import transfer
 from mast.core.display import console as messages
 from mast.core.errors import UserError, unknown
 from mast.demo import demo
-from mast.evaluate import table
+from mast.evaluate import tables
 from mast.export import export
 from mast.pretrain import pretrain
 from mast.recipes import (
@@ -93,7 +93,8 @@ def _pretrain(words: list[str]) -> None:
 def _evaluate(words: list[str]) -> None:
     words = _as_list(words, "--protocols")
     arguments = _arguments(transfer.evaluate, "mast evaluate", words, positional="encoder")
-    output.print(table(transfer.evaluate(**arguments)))
+    for shown in tables(transfer.evaluate(**arguments)):
+        output.print(shown)
 
 
 def _embed(words: list[str]) -> None:

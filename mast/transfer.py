@@ -106,7 +106,8 @@ def evaluate(
         encoder: A run folder, or an `encoder.safetensors`.
         data: The labelled set: a folder with `train`, `test` and perhaps `val` below it,
             `factors`, or `torchvision:NAME`.
-        protocols: Names of protocols: knn, linear, linear_sgd, fewshot, rotation.
+        protocols: Names of protocols: knn, linear, linear_sgd, fewshot, rotation,
+            robust.
         train: Training images, if not those of `data`.
         val: Validation images, if not those of `data`.
         test: Test images, if not those of `data`.

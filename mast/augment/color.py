@@ -13,7 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator, Parameters, Stage, Step, per_pixel, uniform
+from mast.augment.operator import (
+    Operator,
+    Parameters,
+    Stage,
+    Step,
+    away,
+    between,
+    per_pixel,
+    uniform,
+)
 
 ORDERS = tuple(permutations(range(4)))  # of brightness, contrast, saturation, hue
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
@@ -175,6 +184,7 @@ class ColorJitter(Operator):
     name: ClassVar[str] = "color_jitter"
     label: ClassVar[str] = "jitter"
     stage: ClassVar[Stage] = Stage.COLOR
+    graded: ClassVar[bool] = True
 
     probability: float = 0.8
     brightness: float = 0.4
@@ -195,6 +205,18 @@ class ColorJitter(Operator):
         return factors | {
             "hue": uniform(n, (-self.hue, self.hue), generator),
             "order": torch.randint(len(ORDERS), (n,), generator=generator),
+        }
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        strengths = {
+            "brightness": (self.brightness, 1.0),
+            "contrast": (self.contrast, 1.0),
+            "saturation": (self.saturation, 1.0),
+            "hue": (self.hue, 0.0),
+        }
+        return parameters | {
+            name: away(magnitude, (neutral - most, neutral + most), parameters[name], neutral)
+            for name, (most, neutral) in strengths.items()
         }
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
@@ -267,12 +289,17 @@ class Solarize(Operator):
     name: ClassVar[str] = "solarize"
     label: ClassVar[str] = "solarize"
     stage: ClassVar[Stage] = Stage.COLOR
+    graded: ClassVar[bool] = True
 
     probability: float = 0.2
     threshold: tuple[float, float] = (0.0, 1.0)
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         return {"threshold": uniform(n, self.threshold, generator)}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        low, high = self.threshold
+        return {"threshold": between(magnitude, (high, low), parameters["threshold"])}
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return solarize(images_BCHW.float(), parameters["threshold"]).to(images_BCHW.dtype)
@@ -298,12 +325,18 @@ class Posterize(Operator):
     name: ClassVar[str] = "posterize"
     label: ClassVar[str] = "posterize"
     stage: ClassVar[Stage] = Stage.COLOR
+    graded: ClassVar[bool] = True
 
     probability: float = 0.2
     bits: tuple[int, int] = (4, 8)
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         return {"bits": torch.randint(self.bits[0], self.bits[1] + 1, (n,), generator=generator)}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        fewest, most = self.bits
+        bits = between(magnitude, (most, fewest), parameters["bits"])
+        return {"bits": bits.round().to(parameters["bits"].dtype)}
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return posterize(images_BCHW.float(), parameters["bits"]).to(images_BCHW.dtype)

@@ -13,7 +13,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from mast.augment.color import gray
-from mast.augment.operator import Operator, Parameters, Stage, Step, per_pixel, uniform
+from mast.augment.operator import (
+    Operator,
+    Parameters,
+    Stage,
+    Step,
+    away,
+    between,
+    per_pixel,
+    uniform,
+)
 from mast.augment.warp import separable
 
 REFERENCE_SIDE = 224  # pixels, where the magnitudes in pixels were published
@@ -172,6 +181,7 @@ class GaussianBlur(Operator):
     name: ClassVar[str] = "gaussian_blur"
     label: ClassVar[str] = "blur"
     stage: ClassVar[Stage] = Stage.BLUR
+    graded: ClassVar[bool] = True
 
     probability: float = 0.5
     sigma: tuple[float, float] = (0.1, 2.0)
@@ -191,6 +201,10 @@ class GaussianBlur(Operator):
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         return {"sigma": uniform(n, self.sigma, generator) * (self.size / REFERENCE_SIDE)}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        scale = self.size / REFERENCE_SIDE
+        return {"sigma": between(magnitude, self.sigma, parameters["sigma"]) * scale}
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         blurred = gaussian_blur(images_BCHW.float(), parameters["sigma"], self.taps)
@@ -220,12 +234,16 @@ class Sharpness(Operator):
     name: ClassVar[str] = "sharpness"
     label: ClassVar[str] = "sharpness"
     stage: ClassVar[Stage] = Stage.BLUR
+    graded: ClassVar[bool] = True
 
     probability: float = 0.5
     factor: tuple[float, float] = (0.1, 1.9)
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         return {"factor": uniform(n, self.factor, generator)}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        return {"factor": away(magnitude, self.factor, parameters["factor"], 1.0)}
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return sharpen(images_BCHW.float(), parameters["factor"]).to(images_BCHW.dtype)
@@ -251,12 +269,16 @@ class Sobel(Operator):
     name: ClassVar[str] = "sobel"
     label: ClassVar[str] = "sobel"
     stage: ClassVar[Stage] = Stage.EDGE
+    graded: ClassVar[bool] = True
 
     probability: float = 0.2
     blend: tuple[float, float] = (0.1, 1.0)
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         return {"blend": uniform(n, self.blend, generator)}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        return {"blend": between(magnitude, self.blend, parameters["blend"])}
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return blend_edges(images_BCHW.float(), parameters["blend"]).to(images_BCHW.dtype)
@@ -282,6 +304,7 @@ class Cutout(Operator):
     name: ClassVar[str] = "cutout"
     label: ClassVar[str] = "cutout"
     stage: ClassVar[Stage] = Stage.OCCLUSION
+    graded: ClassVar[bool] = True
 
     probability: float = 0.5
     side: tuple[float, float] = (0.0, 0.5)
@@ -292,6 +315,9 @@ class Cutout(Operator):
             "x": uniform(n, (0.0, 1.0), generator),
             "y": uniform(n, (0.0, 1.0), generator),
         }
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        return parameters | {"side": between(magnitude, self.side, parameters["side"])}
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         covered = cut_out(images_BCHW.float(), parameters["side"], parameters["x"], parameters["y"])
@@ -320,6 +346,7 @@ class MotionBlur(Operator):
     name: ClassVar[str] = "motion_blur"
     label: ClassVar[str] = "motion blur"
     stage: ClassVar[Stage] = Stage.BLUR
+    graded: ClassVar[bool] = True
 
     probability: float = 0.5
     taps: tuple[int, int] = (3, 7)
@@ -342,6 +369,11 @@ class MotionBlur(Operator):
         shortest, longest = self.taps_range
         steps = torch.randint((longest - shortest) // 2 + 1, (n,), generator=generator)
         return {"taps": shortest + 2 * steps, "angle": uniform(n, self.angle, generator)}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        shortest, longest = self.taps_range
+        taps = odd(shortest + magnitude * (longest - shortest))
+        return parameters | {"taps": torch.full_like(parameters["taps"], taps)}
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         kernels_BTT = motion_kernels(parameters["taps"], parameters["angle"], self.taps_range[1])

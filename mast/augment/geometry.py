@@ -19,7 +19,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator, Parameters, Stage, uniform
+from mast.augment.operator import Operator, Parameters, Stage, away, between, uniform
 from mast.augment.record import Record
 from mast.augment.warp import (
     Warp,
@@ -84,21 +84,31 @@ class RandomResizedCrop(GeometricOperator):
 
     name: ClassVar[str] = "random_resized_crop"
     label: ClassVar[str] = "crop"
+    graded: ClassVar[bool] = True
 
     probability: float = 1.0
     scale: tuple[float, float] | None = None
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
 
+    @property
+    def range_of_area(self) -> tuple[float, float]:
+        """Smallest and largest share of the image's area."""
+        return self.scale or ((0.2, 1.0) if self.size <= 96 else (0.08, 1.0))
+
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        scale = self.scale or ((0.2, 1.0) if self.size <= 96 else (0.08, 1.0))
         tries = n * CROP_TRIES
         log_ratio = uniform(tries, (log(self.ratio[0]), log(self.ratio[1])), generator)
         return {
-            "area": uniform(tries, scale, generator).view(n, CROP_TRIES),
+            "area": uniform(tries, self.range_of_area, generator).view(n, CROP_TRIES),
             "ratio": log_ratio.exp().view(n, CROP_TRIES),
             "left": uniform(n, (0.0, 1.0), generator),
             "top": uniform(n, (0.0, 1.0), generator),
         }
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        low, high = self.range_of_area
+        area = between(magnitude, (high, low), parameters["area"])
+        return parameters | {"area": area, "ratio": torch.ones_like(parameters["ratio"])}
 
     def boxes(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         """Choose each sample's box.
@@ -142,12 +152,16 @@ class Shear(GeometricOperator):
 
     axis_aligned: ClassVar[bool] = False
     keeps_frame: ClassVar[bool] = False
+    graded: ClassVar[bool] = True
 
     probability: float = 0.5
     shear: tuple[float, float] = (-0.3, 0.3)
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         return {"shear": uniform(n, self.shear, generator)}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        return {"shear": away(magnitude, self.shear, parameters["shear"], 0.0)}
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -188,12 +202,16 @@ class Translate(GeometricOperator):
     """
 
     keeps_frame: ClassVar[bool] = False
+    graded: ClassVar[bool] = True
 
     probability: float = 0.5
     shift: tuple[float, float] = (-0.45, 0.45)
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         return {"shift": uniform(n, self.shift, generator)}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        return {"shift": away(magnitude, self.shift, parameters["shift"], 0.0)}
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -236,12 +254,16 @@ class Rotate(GeometricOperator):
     label: ClassVar[str] = "rotate"
     axis_aligned: ClassVar[bool] = False
     keeps_frame: ClassVar[bool] = False
+    graded: ClassVar[bool] = True
 
     probability: float = 0.5
     angle: tuple[float, float] = (-30.0, 30.0)
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         return {"angle": uniform(n, self.angle, generator)}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        return {"angle": away(magnitude, self.angle, parameters["angle"], 0.0)}
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         radians_B = torch.deg2rad(parameters["angle"])

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator, Parameters, Stage, Step, per_pixel, uniform
+from mast.augment.operator import Operator, Parameters, Stage, Step, between, per_pixel, uniform
 
 
 def _mix(bits: Tensor) -> Tensor:
@@ -64,6 +64,7 @@ class GaussianNoise(Operator):
     name: ClassVar[str] = "gaussian_noise"
     label: ClassVar[str] = "noise"
     stage: ClassVar[Stage] = Stage.NOISE
+    graded: ClassVar[bool] = True
 
     probability: float = 0.5
     std: tuple[float, float] = (0.0, 0.1)
@@ -73,6 +74,9 @@ class GaussianNoise(Operator):
             "std": uniform(n, self.std, generator),
             "seed": torch.randint(2**31, (n,), generator=generator),
         }
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        return parameters | {"std": between(magnitude, self.std, parameters["std"])}
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         noisy = add_noise(images_BCHW.float(), parameters["std"], parameters["seed"])

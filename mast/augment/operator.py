@@ -43,6 +43,7 @@ class Operator(ABC):
     name: ClassVar[str]
     label: ClassVar[str]  # what a caption calls it
     stage: ClassVar[Stage]
+    graded: ClassVar[bool] = False  # whether it has a magnitude, or is done or not
 
     size: int
     probability: float
@@ -67,6 +68,18 @@ class Operator(ABC):
             Tensors of length n by parameter name; empty for an operator without magnitude.
         """
         return {}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        """Give every sample the same strength; directions, places and orders stay as drawn.
+
+        Args:
+            magnitude: From 0, the weakest that `sample` draws, to 1, the strongest.
+            parameters: What `sample` returned.
+
+        Returns:
+            Parameters of the same names; those that were given where there is no magnitude.
+        """
+        return parameters
 
     @abstractmethod
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
@@ -121,6 +134,19 @@ class Step:
         if low < high:
             rows = (argument[low:high] for argument in self.arguments)
             self.kernel(images_BCHW, self.index_N[low:high], *rows)
+
+
+def between(magnitude: float, bounds: tuple[float, float], like: Tensor) -> Tensor:
+    """The same float32 number for all samples: the first bound at 0, the second at 1."""
+    return torch.full_like(
+        like, bounds[0] + magnitude * (bounds[1] - bounds[0]), dtype=torch.float32
+    )
+
+
+def away(magnitude: float, bounds: tuple[float, float], drawn: Tensor, neutral: float) -> Tensor:
+    """Numbers that lie on the drawn side of `neutral`, at a share of the way to the bound there."""
+    low, high = (abs(bound - neutral) for bound in bounds)
+    return neutral + magnitude * torch.where(drawn < neutral, -low, high)
 
 
 def uniform(n: int, bounds: tuple[float, float], generator: torch.Generator) -> Tensor:

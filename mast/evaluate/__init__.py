@@ -8,7 +8,8 @@ from mast.evaluate.linear import Linear
 from mast.evaluate.linear_sgd import LinearSgd
 from mast.evaluate.online import online_scores
 from mast.evaluate.protocol import Evaluator
-from mast.evaluate.result import Result, TargetResult, table
+from mast.evaluate.result import Result, TargetResult, tables
+from mast.evaluate.robust import Robust
 from mast.evaluate.rotation import Rotation
 from mast.evaluate.run import EvaluationSettings, evaluate_encoder
 from mast.evaluate.spectrum import effective_rank
@@ -20,6 +21,7 @@ EVALUATORS: dict[str, type[Evaluator]] = {
     "linear_sgd": LinearSgd,
     "fewshot": FewShot,
     "rotation": Rotation,
+    "robust": Robust,
 }
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "Linear",
     "LinearSgd",
     "Result",
+    "Robust",
     "Rotation",
     "TargetResult",
     "effective_rank",
@@ -42,5 +45,5 @@ __all__ = [
     "fingerprint",
     "knn_accuracy",
     "online_scores",
-    "table",
+    "tables",
 ]

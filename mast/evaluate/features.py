@@ -198,22 +198,22 @@ class FrozenEncoder:
             self._seen[key] = (canvas_set, self._obtain(canvas_set, size, change))
         return self._seen[key][1]
 
+    def take(self, canvas_set: CanvasSet, size: int, change: Change | None = None) -> Tensor:
+        """As `features`, but neither looked up nor kept: for what is needed once."""
+        return extract(
+            self.module,
+            canvas_set,
+            size,
+            batch_size=self.batch_size,
+            device=self.device,
+            dtype=self.dtype,
+            change=change,
+        )
+
     def _obtain(self, canvas_set: CanvasSet, size: int, change: Change | None) -> Tensor:
         """Features from the store, or from the encoder and then into the store."""
-
-        def take() -> Tensor:
-            return extract(
-                self.module,
-                canvas_set,
-                size,
-                batch_size=self.batch_size,
-                device=self.device,
-                dtype=self.dtype,
-                change=change,
-            )
-
         if self.store is None:
-            return take()
+            return self.take(canvas_set, size, change)
         path = self.store.path(
             images=canvas_set.fingerprint,
             size=size,
@@ -223,7 +223,7 @@ class FrozenEncoder:
         )
         features_ND = self.store.read(path)
         if features_ND is None:
-            features_ND = take()
+            features_ND = self.take(canvas_set, size, change)
             self.store.write(path, features_ND)
         return features_ND
 

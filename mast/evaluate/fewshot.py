@@ -81,8 +81,8 @@ class FewShot(Linear):
                 penalty, validation = self._choose(
                     x_FD, y_F, pool_ND[choose_V], val_labels_V, classes
                 )
-            scores_MC = self.scores(x_FD, y_F, penalty, classes, test_MD)
-            accuracies.append(top1(scores_MC, test_labels_M))
+            axes, weight_CP = self.fitted(x_FD, y_F, penalty, classes)
+            accuracies.append(top1(axes.coordinates(test_MD) @ weight_CP.T, test_labels_M))
         name = f"{task.target}/{shots}_a_class"
         yield from interval(name, accuracies)
         yield f"{task.target}/chosen/penalty_{shots}", penalty

@@ -115,12 +115,17 @@ def fit(
     return (scaled_CP * scale_P).detach()
 
 
-class Probed(NamedTuple):
-    """What a probe says of the test set, and what validation chose."""
+class Learned(NamedTuple):
+    """A fitted probe, and what validation chose."""
 
-    scores_MC: Tensor
+    axes: Axes
+    weight_CP: Tensor
     penalty: float
     validation_top1: float
+
+    def scores(self, features_MD: Tensor) -> Tensor:
+        """Class scores_MC of features, on the device that the probe was fitted on."""
+        return self.axes.coordinates(features_MD.to(self.weight_CP.device)) @ self.weight_CP.T
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,20 +158,24 @@ class Linear(Evaluator):
         pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
         test_MD = encoder.features(data.test, data.size).to(encoder.device)
         for task in tasks(data, self.seed):
-            probed = self.probe(pool_ND, task, test_MD)
-            yield from accuracies(
-                task.target, probed.scores_MC, task.test_labels_M, self.seed, self.resamples
-            )
-            yield f"{task.target}/chosen/penalty", probed.penalty
-            yield f"{task.target}/chosen/validation_top1", probed.validation_top1
+            learned = self.learn(pool_ND, task)
+            yield from self.report(task, learned, learned.scores(test_MD))
 
-    def probe(self, pool_ND: Tensor, task: Task, test_MD: Tensor) -> Probed:
-        """Choose the penalty on validation, fit the whole pool with it and score the test set.
+    def report(
+        self, task: Task, learned: Learned, scores_MC: Tensor, copies: int = 1
+    ) -> Iterator[tuple[str, float]]:
+        """Accuracies of the test set (see `accuracies`), and what validation chose."""
+        labels_M = task.test_labels_M
+        yield from accuracies(task.target, scores_MC, labels_M, self.seed, self.resamples, copies)
+        yield f"{task.target}/chosen/penalty", learned.penalty
+        yield f"{task.target}/chosen/validation_top1", learned.validation_top1
+
+    def learn(self, pool_ND: Tensor, task: Task) -> Learned:
+        """Choose the penalty on validation and fit the whole pool with it.
 
         Args:
             pool_ND: Features of the pool.
             task: Its labels, and which positions tuning may use.
-            test_MD: Features of the test set.
         """
         device, classes = pool_ND.device, len(task.classes)
         labels_N = task.pool_labels_N.to(device)
@@ -174,16 +183,15 @@ class Linear(Evaluator):
         penalty, accuracy = self._choose(
             pool_ND[fit_F], labels_N[fit_F], pool_ND[choose_V], labels_N[choose_V], classes
         )
-        scores_MC = self.scores(pool_ND, labels_N, penalty, classes, test_MD)
-        return Probed(scores_MC, penalty, accuracy)
+        axes, weight_CP = self.fitted(pool_ND, labels_N, penalty, classes)
+        return Learned(axes, weight_CP, penalty, accuracy)
 
-    def scores(
-        self, x_ND: Tensor, labels_N: Tensor, penalty: float, classes: int, test_MD: Tensor
-    ) -> Tensor:
-        """Fit features (N, D) at one penalty and score others (M, D): scores_MC."""
+    def fitted(
+        self, x_ND: Tensor, labels_N: Tensor, penalty: float, classes: int
+    ) -> tuple[Axes, Tensor]:
+        """Fit features (N, D) at one penalty: their axes, and weight_CP."""
         axes = Axes.of(x_ND)
-        weight_CP = self._fit(axes, axes.coordinates(x_ND), labels_N, penalty, classes=classes)
-        return axes.coordinates(test_MD) @ weight_CP.T
+        return axes, self._fit(axes, axes.coordinates(x_ND), labels_N, penalty, classes=classes)
 
     def _choose(
         self, x_ND: Tensor, labels_N: Tensor, val_MD: Tensor, val_labels_M: Tensor, classes: int

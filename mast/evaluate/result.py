@@ -102,44 +102,64 @@ class Result:
             raise UserError(f"{path} is not the result of an evaluation ({error}).") from error
 
 
-def table(results: Sequence[Result]) -> Table:
-    """One row for each protocol, set and target; accuracies in percent.
+def tables(results: Sequence[Result]) -> list[Table]:
+    """What was measured, in percent.
 
     Args:
         results: What to show.
 
     Returns:
-        A table for a rich console.
+        Tables for a rich console: accuracies of whole test sets, a row for each protocol, set and
+        target; then every other measure, a row each, with its value at each magnitude.
     """
-    shown = Table(title="Evaluation (test set, %, 95 % intervals)")
+    shown = Table(title="Accuracy (test set, %, 95 % intervals)")
     for column in ("protocol", "set", "target"):
         shown.add_column(column)
-    others = any(_others(measured.values) for r in results for measured in r.targets.values())
     for column in ("top-1", "top-5", "mean per class"):
         shown.add_column(column, justify="right")
-    if others:
-        shown.add_column("other measures")
     shown.add_column("chosen on validation")
     for result in results:
         for target, measured in result.targets.items():
             shown.add_row(
                 result.protocol,
-                "/".join(Path(result.set_name).parts[-2:]),
+                _short(result.set_name),
                 target,
                 *(_cell(measured.values, name) for name in ACCURACIES),
-                *(["\n".join(_others(measured.values))] if others else []),
                 ", ".join(f"{name} {value:.3g}" for name, value in measured.chosen.items()),
             )
+    others = [
+        (result, target, name, measured.values)
+        for result in results
+        for target, measured in result.targets.items()
+        for name in measured.values
+        if name not in ACCURACIES and not name.endswith(("_low", "_high")) and "@" not in name
+    ]
+    return [shown, _other_measures(others)] if others else [shown]
+
+
+def _other_measures(rows: Sequence[tuple[Result, str, str, dict[str, float]]]) -> Table:
+    """A row for each measure, a column for each magnitude at which one was taken."""
+    magnitudes = sorted({name.split("@")[1] for *_, v in rows for name in v if "@" in name})
+    shown = Table(title="Other measures (%)")
+    for column in ("protocol", "set", "target", "measure"):
+        shown.add_column(column)
+    for column in ("value", *(f"at {magnitude}" for magnitude in magnitudes)):
+        shown.add_column(column, justify="right")
+    for result, target, name, values in rows:
+        shown.add_row(
+            result.protocol,
+            _short(result.set_name),
+            target,
+            name.replace("_", " "),
+            _cell(values, name),
+            *(_cell(values, f"{name}@{magnitude}") for magnitude in magnitudes),
+        )
     return shown
 
 
-def _others(values: dict[str, float]) -> list[str]:
-    """What is no accuracy of the whole test set: a line each."""
-    return [
-        f"{name.replace('_', ' ')}: {_cell(values, name)}"
-        for name in values
-        if name not in ACCURACIES and not name.endswith(("_low", "_high"))
-    ]
+def _short(set_name: str) -> str:
+    """The end of a path, which tells sets apart well enough."""
+    return "/".join(Path(set_name).parts[-2:])
 
 
 def _cell(values: dict[str, float], name: str) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mast.evaluate.accuracy import accuracies
 from mast.evaluate.data import EvaluationData, Task, hold_out
 from mast.evaluate.features import Change, FrozenEncoder
 from mast.evaluate.linear import Linear
@@ -45,17 +44,8 @@ class Rotation(Linear):
         pool_ND = torch.cat([encoder.pool_features(data.pool, data.size, c) for c in changes])
         test_MD = torch.cat([encoder.features(data.test, data.size, c) for c in changes])
         task = self._task(data)
-        probed = self.probe(pool_ND.to(encoder.device), task, test_MD.to(encoder.device))
-        yield from accuracies(
-            TARGET,
-            probed.scores_MC,
-            task.test_labels_M,
-            self.seed,
-            self.resamples,
-            copies=len(ANGLES),
-        )
-        yield f"{TARGET}/chosen/penalty", probed.penalty
-        yield f"{TARGET}/chosen/validation_top1", probed.validation_top1
+        learned = self.learn(pool_ND.to(encoder.device), task)
+        yield from self.report(task, learned, learned.scores(test_MD), copies=len(ANGLES))
 
     def _task(self, data: EvaluationData) -> Task:
         count = len(data.train)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.evaluate import EvaluationData, EvaluationSettings, FewShot, evaluate_encoder, table
+from mast.evaluate import EvaluationData, EvaluationSettings, evaluate_encoder, tables
 from mast.evaluate.data import tasks
 from mast.evaluate.fewshot import draw_a_class, interval
 
@@ -92,11 +92,17 @@ def test_too_few_test_images_for_an_episode(encoder: nn.Module, data: Evaluation
         measure(encoder, data, support=[8])
 
 
-def test_the_table_shows_measures_of_their_own(encoder: nn.Module, data: EvaluationData) -> None:
-    settings = EvaluationSettings(protocols={"fewshot": QUICK})
-    shown = table(evaluate_encoder(encoder, data, ["knn", "fewshot"], settings))
-    columns = {column.header: list(column.cells) for column in shown.columns}
-    assert columns["protocol"] == ["knn", "knn", "fewshot", "fewshot"]
-    assert columns["other measures"][0] == ""
-    assert columns["other measures"][2].startswith("5 a class: ")
-    assert FewShot().support == (1, 5)
+def test_measures_of_their_own_have_a_table(encoder: nn.Module, data: EvaluationData) -> None:
+    settings = EvaluationSettings(
+        protocols={"fewshot": QUICK, "robust": {"operators": ["invert", "solarize"]}}
+    )
+    results = evaluate_encoder(encoder, data, ["knn", "fewshot", "robust"], settings)
+    assert len(tables(results[:1])) == 1
+    whole, others = ({c.header: list(c.cells) for c in t.columns} for t in tables(results))
+    assert whole["protocol"] == ["knn", "knn", "fewshot", "fewshot", "robust", "robust"]
+    assert others["measure"][:3] == ["5 a class", "3 way 1 shot", "3 way 5 shot"]
+    assert others["measure"][-3:] == ["invert", "solarize", "changed"]
+    assert others["at 0.2"][-3] == others["at 1"][0] == "–"
+    assert float(others["at 0.2"][-2]) == pytest.approx(
+        results[2].targets["bright"].values["solarize@0.2"], abs=0.05
+    )

@@ -17,13 +17,14 @@ from mast.evaluate import (
     Evaluator,
     Result,
     evaluate_encoder,
-    table,
+    tables,
 )
 from mast.evaluate.run import evaluator
 
 QUICK = EvaluationSettings(
     protocols={
         "linear": {"max_iterations": 50},
+        "robust": {"operators": ["color_jitter", "invert", "rotate"], "max_iterations": 50},
         "fewshot": {"repeats": 2, "episodes": 5, "shots": [5], "max_iterations": 50},
         "linear_sgd": {"epochs": 10, "batch_size": 16, "learning_rates": [0.0001, 3.0]},
     }
@@ -152,7 +153,7 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
 
 def test_table(encoder: nn.Module, data: EvaluationData) -> None:
     results = evaluate_encoder(encoder, data, ["knn"])
-    shown = table(results)
+    (shown,) = tables(results)
     assert shown.row_count == 2
     assert len(shown.columns) == 7
     cells = list(shown.columns[3].cells)

@@ -1,0 +1,106 @@
+"""What each augmentation does to a probe that never saw it: the use of an invariance, by operator.
+
+M test images, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mast.augment import OPERATORS
+from mast.core.errors import unknown
+from mast.evaluate.accuracy import bootstrap_interval, hits
+from mast.evaluate.data import EvaluationData, tasks
+from mast.evaluate.features import Change, FrozenEncoder
+from mast.evaluate.linear import Linear
+
+
+def changed_by(name: str, magnitude: float | None, size: int, images: int, seed: int) -> Change:
+    """An operator applied to every view, at one magnitude.
+
+    Args:
+        name: In `OPERATORS`.
+        magnitude: From 0 to 1; None for an operator that has none.
+        size: Side of the views in pixels.
+        images: Images of the set; directions and places are drawn for all at once, so that they
+            do not depend on batches, and are the same at every magnitude.
+        seed: Of that draw.
+    """
+    operator = OPERATORS[name](size)  # type: ignore[call-arg]  # each has a default probability
+    parameters = operator.sample(images, torch.Generator().manual_seed(seed))
+    if magnitude is not None:
+        parameters = operator.at_magnitude(magnitude, parameters)
+
+    def apply(images_BCHW: Tensor, positions_B: Tensor) -> Tensor:
+        theirs = {key: values[positions_B] for key, values in parameters.items()}
+        return operator.apply(images_BCHW, theirs)
+
+    return Change(f"{name} at {magnitude}, seed {seed}", apply)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Robust(Linear):
+    """Accuracy under each operator at several magnitudes.
+
+    The L-BFGS probe is fitted to unchanged images, its penalty chosen on unchanged validation
+    images; then every test image is changed by one operator at a time. Magnitude 1 is the strongest
+    that pretraining draws. Operators without a magnitude are measured once. The other settings are
+    those of `linear`.
+
+    Args:
+        operators: Names; all by default.
+        magnitudes: From 0 to 1.
+    """
+
+    operators: tuple[str, ...] = tuple(OPERATORS)
+    magnitudes: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0)
+
+    def __post_init__(self) -> None:
+        for name in self.operators:
+            if name not in OPERATORS:
+                raise unknown("operator", name, OPERATORS)
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[tuple[str, float]]:
+        """See `Evaluator.run`.
+
+        Yields:
+            What `linear` yields, of unchanged images; `<operator>@<magnitude>`, top-1 in percent;
+            `<operator>`, its mean over magnitudes; `changed`, the mean over operators, with its
+            interval over images.
+        """
+        pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
+        probes = [(task, self.learn(pool_ND, task)) for task in tasks(data, self.seed)]
+        test_MD = encoder.features(data.test, data.size)
+        for task, learned in probes:
+            yield from self.report(task, learned, learned.scores(test_MD))
+        credit: dict[str, list[Tensor]] = {task.target: [] for task, _ in probes}
+        for name in self.operators:
+            magnitudes = self.magnitudes if OPERATORS[name].graded else (None,)
+            credit_of: dict[str, list[Tensor]] = {target: [] for target in credit}
+            for magnitude in magnitudes:
+                change = changed_by(name, magnitude, data.size, len(data.test), self.seed)
+                changed_MD = encoder.take(data.test, data.size, change)
+                for task, learned in probes:
+                    hits_M = hits(learned.scores(changed_MD).cpu(), task.test_labels_M, k=1)
+                    credit_of[task.target].append(hits_M)
+                    if magnitude is not None:
+                        yield f"{task.target}/{name}@{magnitude:g}", percent(hits_M)
+            for target, of_magnitudes in credit_of.items():
+                mean_M = torch.stack(of_magnitudes).mean(dim=0)
+                credit[target].append(mean_M)
+                yield f"{target}/{name}", percent(mean_M)
+        for target, of_operators in credit.items():
+            mean_M = torch.stack(of_operators).mean(dim=0)
+            low, high = bootstrap_interval(mean_M, self.seed, self.resamples)
+            yield f"{target}/changed", percent(mean_M)
+            yield f"{target}/changed_low", low
+            yield f"{target}/changed_high", high
+
+
+def percent(credit_M: Tensor) -> float:
+    """The mean credit of the images, in percent."""
+    return 100 * float(credit_M.double().mean())
