@@ -24,7 +24,7 @@ from mast.evaluate import (
     fingerprint,
 )
 from mast.methods import MaskedEnsemble, Mast, Method
-from mast.models import load_encoder
+from mast.models import Encoder, EncoderConfig, load_encoder
 from mast.pretrain import build_method
 from mast.recipes import read_config
 
@@ -49,41 +49,71 @@ def load_method(run: str | Path) -> Method:
 
 
 class Loaded(NamedTuple):
-    """A representation: its module, the side of its views, and what rebuilds it, as JSON has it."""
+    """A representation: its module, the side of its views, what rebuilds it, as JSON has it, and
+    the folder that its evaluations belong to.
+    """
 
     module: nn.Module
     size: int
     described: dict[str, Any]
+    folder: Path
 
 
-def load(run: Path, representation: Representation = "encoder") -> Loaded:
+def load(
+    run: str | Path,
+    representation: Representation = "encoder",
+    size: int | None = None,
+    seed: int = 0,
+) -> Loaded:
     """Load what a run learned.
 
     Args:
-        run: A run folder, or an `encoder.safetensors`.
+        run: A run folder, an `encoder.safetensors`, or a timm or torchvision name such as
+            "resnet18" or "timm:resnet18", whose weights are then random.
         representation: "encoder" (the pooled features, what is meant to be used), or
             "ensemble" (the K masked embeddings side by side, as in Table 3), which needs a run
             folder of `mast` with its checkpoint.
+        size: Side of the views in pixels; that of pretraining if not given, for a name 224.
+        seed: Of random weights.
 
     Returns:
         A module in evaluation mode from images (B, 3, H, W) in [0, 1] to (B, D), the side of the
-        views in pixels, and a description.
+        views in pixels, a description, and the folder of its evaluations: the run's, or
+        `runs/<name>-random-<seed>`.
 
     Raises:
-        UserError: No encoder there, or no masks.
+        UserError: No encoder there and none of that name, or no masks.
     """
-    encoder = load_encoder(run)
+    path = Path(run)
+    if not path.exists() and "/" not in str(run) and path.suffix != ".safetensors":
+        return _random(str(run), representation, size or 224, seed)
+    encoder = load_encoder(path)
+    size, folder = size or encoder.size, path if path.is_dir() else path.parent
     if representation == "encoder":
-        return Loaded(encoder, encoder.size, encoder.describe())
+        return Loaded(encoder, size, encoder.describe(), folder)
     method = load_method(run)
     if not isinstance(method, Mast):
         raise UserError(f"{run} was not trained with masks; use --representation encoder")
     described = encoder.describe() | {"ensemble": plain(method.config)}
-    return Loaded(MaskedEnsemble(method).eval(), encoder.size, described)
+    return Loaded(MaskedEnsemble(method).eval(), size, described, folder)
+
+
+def _random(name: str, representation: Representation, size: int, seed: int) -> Loaded:
+    """An encoder that learned nothing, to stand beside one that did."""
+    if representation != "encoder":
+        raise UserError(f"{name} was not trained with masks; use --representation encoder")
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            encoder = Encoder(EncoderConfig(name), size).eval()
+    except UserError as error:
+        raise UserError(f"no run folder {name} here, and {error}") from error
+    folder = Path("runs") / f"{name.replace(':', '-')}-random-{seed}"
+    return Loaded(encoder, size, encoder.describe(), folder)
 
 
 def evaluate(
-    encoder: Path,
+    encoder: str | Path,
     data: str = "factors",
     protocols: Sequence[str] = ("knn", "linear"),
     train: str | None = None,
@@ -100,10 +130,12 @@ def evaluate(
 
     Hyper-parameters of a protocol are chosen on the validation set (or a tenth of the training
     set, where there is none); the test set is scored once. Results are also written to
-    `evaluations/<protocol>-<set>.json` in the run folder.
+    `evaluations/<protocol>-<set>.json` in the run folder; for a name in
+    `runs/<name>-random-<seed>`.
 
     Args:
-        encoder: A run folder, or an `encoder.safetensors`.
+        encoder: A run folder, an `encoder.safetensors`, or a timm or torchvision name, whose
+            weights are then random.
         data: The labelled set: a folder with `train`, `test` and perhaps `val` below it,
             `factors`, or `torchvision:NAME`.
         protocols: Names of protocols: knn, linear, linear_sgd, fewshot, rotation,
@@ -111,7 +143,7 @@ def evaluate(
         train: Training images, if not those of `data`.
         val: Validation images, if not those of `data`.
         test: Test images, if not those of `data`.
-        size: Side of the views in pixels; that of pretraining if not given.
+        size: Side of the views in pixels; that of pretraining if not given, for a name 224.
         representation: "encoder" or "ensemble" (K masked embeddings side by side).
         device: auto, cpu or cuda.
         seed: Seed of everything a protocol draws.
@@ -125,8 +157,8 @@ def evaluate(
     Raises:
         UserError: A path, a protocol or a label that does not fit; the message says which.
     """
-    loaded = load(encoder, representation)
-    size = size or loaded.size
+    loaded = load(encoder, representation, size, seed)
+    size = loaded.size
     parts = _splits(data) | {
         part: spec
         for part, spec in (("train", train), ("val", val), ("test", test))
@@ -151,14 +183,13 @@ def evaluate(
         _device(device),
         store,
     )
-    folder = encoder if encoder.is_dir() else encoder.parent
     for result in results:
-        result.write(folder)
+        result.write(loaded.folder)
     return results
 
 
 def embed(
-    encoder: Path,
+    encoder: str | Path,
     data: str,
     out: Path | None = None,
     size: int | None = None,
@@ -168,7 +199,8 @@ def embed(
     """Write the representation of every image of a set.
 
     Args:
-        encoder: A run folder, or an `encoder.safetensors`.
+        encoder: A run folder, an `encoder.safetensors`, or a timm or torchvision name, whose
+            weights are then random.
         data: The images; labels are not needed, and are written where there are some.
         out: A file ending in .npz or .parquet (which needs the extra of that name); `<set>.npz`
             in the current folder if not given.
@@ -190,8 +222,8 @@ def embed(
         raise UserError(f"out must end in .npz or .parquet, got {out}")
     if out.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
-    loaded = load(encoder, representation)
-    size = size or loaded.size
+    loaded = load(encoder, representation, size)
+    size = loaded.size
     canvases = open_canvas(DataConfig(data), size)
     features_ND = extract(loaded.module, canvases, size, device=_device(device)).numpy()
     writers[out.suffix](out, features_ND, canvases)

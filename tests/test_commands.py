@@ -131,7 +131,7 @@ def test_evaluate_by_command(run: Path, photos: Path, capsys: pytest.CaptureFixt
 
 
 def test_evaluate_the_ensemble_of_masked_embeddings(run: Path, photos: Path) -> None:
-    module, size, _ = mast.transfer.load(run, "ensemble")
+    module, size, *_ = mast.transfer.load(run, "ensemble")
     images_BCHW = torch.rand(2, 3, size, size)
     assert module(images_BCHW).shape == (2, 5 * 24)
     results = mast.evaluate(run, str(photos), ("knn",), representation="ensemble")
@@ -141,6 +141,30 @@ def test_evaluate_the_ensemble_of_masked_embeddings(run: Path, photos: Path) -> 
 def test_evaluate_names_missing_parts(run: Path, photos: Path) -> None:
     with pytest.raises(UserError, match="no test and no train folder"):
         mast.evaluate(run, str(photos / "train"))
+
+
+def test_evaluate_an_encoder_by_name(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in (0, 1):
+        (result,) = mast.evaluate("timm:resnet18", str(photos), ("knn",), size=32, seed=seed)
+        assert result.settings["extraction"]["size"] == 32
+    first, again, other = (
+        mast.transfer.load("timm:resnet18", size=32, seed=seed).module.model.conv1.weight
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    for seed in (0, 1):
+        folder = tmp_path / "runs" / f"timm-resnet18-random-{seed}" / "evaluations"
+        assert len(list(folder.glob("knn-*.json"))) == 1
+    with pytest.raises(UserError, match="no run folder resnet81 here, and unknown encoder"):
+        mast.evaluate("resnet81", str(photos))
+    with pytest.raises(UserError, match="use --representation encoder"):
+        mast.evaluate("resnet18", str(photos), representation="ensemble")
+    with pytest.raises(UserError, match="no encoder at"):
+        mast.evaluate(tmp_path / "runs" / "nothing", str(photos))
 
 
 def test_embed_writes_both_kinds(run: Path, photos: Path, tmp_path: Path) -> None:
