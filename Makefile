@@ -1,5 +1,6 @@
 # Measured beside other libraries, on a CPU in under ten minutes; `make bench DEVICE=cuda` on a GPU.
 DEVICE ?= cpu
+TRAIN_cuda = --encoder resnet50 --recipe mast15_small --size 224 --steps 10
 
 .PHONY: bench
 bench:
@@ -8,5 +9,5 @@ bench:
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/operators.py)
 	python benchmarks/loss.py --device $(DEVICE)
 	python benchmarks/data.py --device $(DEVICE)
-	python benchmarks/train.py --device $(DEVICE)
+	python benchmarks/train.py --device $(DEVICE) $(TRAIN_$(DEVICE))
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/write_performance.py)

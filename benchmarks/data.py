@@ -42,15 +42,18 @@ class Ours:
 
     Args:
         data: The folder, its cache and the side of the canvases.
+        preset: Name of the views.
         size: Side of the views in pixels.
         batch: Pairs in a batch.
         device: Where to draw.
     """
 
-    def __init__(self, data: DataConfig, size: int, batch: int, device: torch.device) -> None:
+    def __init__(
+        self, data: DataConfig, preset: str, size: int, batch: int, device: torch.device
+    ) -> None:
         self.device = device
         self.loader = Loader(open_canvas(data, size), batch, seed=0)
-        self.pipeline = Pipeline(PRESETS["mast5"], size)
+        self.pipeline = Pipeline(PRESETS[preset], size)
         self.buffer = self.pipeline.buffer(batch, device)
         self.generator = torch.Generator().manual_seed(0)
 
@@ -90,7 +93,7 @@ def main() -> None:
         tables = {}
         for size in (64, 224):
             plain = DataConfig(str(folder), cache=Path(scratch) / "cache")
-            ours = Ours(plain, size, options.batch, device)
+            ours = Ours(plain, "mast5", size, options.batch, device)
             recipe = peers.image_folder(folder, "mast5", size, options.batch, workers=0)
 
             def read(loader=recipe) -> None:
@@ -99,7 +102,7 @@ def main() -> None:
 
             work = {"mast": ours.normalised, "ImageFolder, torchvision": read}
             if size == 64:
-                whole = Ours(replace(plain, canvas=256), size, options.batch, device)
+                whole = Ours(replace(plain, canvas=256), "mast5", size, options.batch, device)
                 work["mast, canvas of 256"] = whole.normalised
             timed = alternate(work, options.rounds, device)
             count = options.images - options.images % options.batch

@@ -3,7 +3,7 @@
     python benchmarks/train.py [--steps 1] [--batch 256] [--size 64] [--rounds 3] [--device cpu]
 
 Seconds of a step, with two views of every image: the encoder's forward and backward alone, on views
-that are there already; whole steps of `mast5_small` (views, encoder, projector, objective,
+that are there already; whole steps of a recipe (views, encoder, projector, objective,
 optimizer) from canvases in memory; its training from a folder of JPEGs of 256 pixels, an epoch
 after the first; and the same model, objective and optimizer fed by `ImageFolder`, torchvision and a
 `DataLoader` without workers and with two. On a CPU the encoder alone is timed once more, before
@@ -44,6 +44,7 @@ class Training:
         self.method.encoder.to(memory_format=torch.channels_last)
         groups = self.method.parameter_groups()
         self.optimizer = make_optimizer(groups, config.optimizer, config.batch_size)
+        self.preset = config.views
         self.pipeline = Pipeline(PRESETS[config.views], config.size)
         self.buffer = self.pipeline.buffer(config.batch_size, device)
         self.generator = torch.Generator().manual_seed(0)
@@ -74,13 +75,13 @@ class Training:
     def from_folder(self, folder: Path, cache: Path) -> Run:
         """An epoch from canvases that the first one cached."""
         data = DataConfig(str(folder), cache=cache)
-        ours = Ours(data, self.pipeline.size, self.batch_size, self.device)
+        ours = Ours(data, self.preset, self.pipeline.size, self.batch_size, self.device)
         return lambda: self.run(ours.epoch())
 
     def from_recipe(self, folder: Path, workers: int) -> Run:
         """An epoch of `peers.image_folder`; the records of its views are drawn for the masks."""
         size, batch = self.pipeline.size, self.batch_size
-        loader = peers.image_folder(folder, "mast5", size, batch, workers, normalize=False)
+        loader = peers.image_folder(folder, self.preset, size, batch, workers, normalize=False)
 
         def pairs() -> Iterator[Views]:
             for (first, second), _ in loader:
@@ -111,6 +112,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--encoder", default="resnet18")
+    parser.add_argument("--recipe", default="mast5_small")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--device", default="cpu")
@@ -119,7 +121,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     shared = {"encoder": {"name": options.encoder}, "size": options.size}
-    training = Training(configure("mast5_small", batch_size=options.batch, **shared), device)
+    training = Training(configure(options.recipe, batch_size=options.batch, **shared), device)
     steps = options.steps
     with tempfile.TemporaryDirectory() as scratch:
         folder = write_folder(Path(scratch) / "photos", BATCHES * options.batch, 256)
@@ -130,10 +132,12 @@ def main() -> None:
             keep_freed_memory()
         memory = {
             "encoder alone": training.encoder_alone(steps),
-            "mast5_small, from memory": training.from_memory(steps),
+            f"{options.recipe}, from memory": training.from_memory(steps),
         }
         files = {
-            "mast5_small, from a folder": training.from_folder(folder, Path(scratch) / "cache"),
+            f"{options.recipe}, from a folder": training.from_folder(
+                folder, Path(scratch) / "cache"
+            ),
             "ImageFolder, no workers": training.from_recipe(folder, 0),
             "ImageFolder, workers": training.from_recipe(folder, min(options.threads, BATCHES)),
         }

@@ -219,6 +219,7 @@ class FrozenEncoder:
             size=size,
             crop_fraction=crop_fraction(size),
             precision=str(self.dtype),
+            device=self.device.type,
             change=None if change is None else change.name,
         )
         features_ND = self.store.read(path)

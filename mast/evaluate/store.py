@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from mast.core.checkpoint import write_atomically
 
+VERSION = 1  # of how views are made and taken; another one leaves all files behind
+
 
 def fingerprint(module: nn.Module, described: Any) -> str:
     """Hash of an encoder: of every weight and buffer, and of what its code depends on besides.
@@ -46,9 +48,9 @@ class FeatureStore:
 
         Args:
             about: All that the features depend on besides the encoder: the set's fingerprint, the
-                size of the views, the precision, what is done to the views.
+                size of the views, the precision, the kind of device, what is done to the views.
         """
-        key = json.dumps({"encoder": self.encoder, **about}, sort_keys=True)
+        key = json.dumps({"version": VERSION, "encoder": self.encoder, **about}, sort_keys=True)
         return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.safetensors"
 
     def read(self, path: Path) -> Tensor | None:
