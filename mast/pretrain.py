@@ -1,31 +1,25 @@
 """Pretraining: the configuration of a run and the one loop."""
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from mast.augment import PRESETS, Pipeline, ScheduleConfig, Views, draw_chosen
-from mast.core.checkpoint import load_checkpoint, save_checkpoint
 from mast.core.display import TrainingDisplay
 from mast.core.errors import UserError, unknown
+from mast.core.launch import Device, Precision, make_fabric, resolve
+from mast.core.loop import Losses, Training
 from mast.core.memory import keep_freed_memory
-from mast.core.optim import (
-    OptimizerConfig,
-    learning_rate,
-    make_optimizer,
-    set_learning_rate,
-    warmup_share,
-)
+from mast.core.optim import OptimizerConfig, learning_rate, make_optimizer, warmup_share
 from mast.core.run import RunFolder, plain
-from mast.data import CanvasSet, DataConfig, Loader, open_canvas
+from mast.data import Batch, CanvasSet, DataConfig, Loader, open_canvas
 from mast.evaluate import online_scores
 from mast.methods import METHODS, MastConfig, Method, MethodConfig
 from mast.models import Encoder, EncoderConfig, save_encoder, synchronise_batchnorm
@@ -99,11 +93,11 @@ class PretrainConfig:
     batch_size: int = 2048
     accumulate: int = 1
     seed: int = 0
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Device = "auto"
     devices: int = 1
     nodes: int = 1
     threads: int | None = None
-    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
+    precision: Precision = "auto"
     compile: bool = False
     channels_last: bool = True
     score_every: int | None = None
@@ -180,7 +174,9 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     run = RunFolder(config.folder())
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    fabric = _fabric(config, run)
+    fabric = make_fabric(
+        config.device, config.devices, config.nodes, config.precision, _loggers(config, run)
+    )
     fabric.launch()
     chief = fabric.is_global_zero
     processes = fabric.world_size
@@ -206,7 +202,6 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         raise UserError(
             f"{len(canvases)} images make no batch of {config.batch_size}; lower batch_size"
         )
-    total_steps = steps_per_epoch * config.epochs
     pipeline = Pipeline(PRESETS[config.views], config.size)
 
     # -------------------------------------------------------------------- folder and its log
@@ -220,7 +215,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         run.write_provenance(
             device=str(fabric.device),
             processes=processes,
-            precision=_precision(config, fabric.device),
+            precision=resolve(config.precision, fabric.device),
             seed=config.seed,
             data={
                 "spec": config.data.spec,
@@ -250,115 +245,81 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     warmup = warmup_share(config.optimizer, config.epochs)
 
     # ------------------------------------------------------------------------------- resume
-    step, best, seconds = 0, float("-inf"), 0.0
-    if run.last.is_file():
-        state = load_checkpoint(run.last)
-        plain_method.load_state_dict(state["method"])
-        optimizer.load_state_dict(state["optimizer"])
-        torch.set_rng_state(state["rng"])
-        step, best, seconds = state["step"], state["best"], state["seconds"]
-    else:
-        torch.manual_seed(config.seed)
+    training = Training(
+        plain_method,
+        optimizer,
+        epochs=config.epochs,
+        steps_per_epoch=steps_per_epoch,
+        rate=lambda progress: learning_rate(progress, warmup, config.optimizer.final),
+        accumulate=config.accumulate,
+        clip=config.optimizer.clip,
+        log_every=config.log_every,
+        checkpoint=run.last,
+        checkpoint_minutes=config.checkpoint_minutes,
+        advice="Lower optimizer.lr or use --precision 32-true.",
+        kept={"best": float("-inf")},
+    )
+    training.resume(config.seed)
     if chief:
-        run.rewind_metrics(step)
-    method, optimizer = fabric.setup(plain_method, optimizer)
-    method.train()
+        run.rewind_metrics(training.step)
+
+    # ----------------------------------------------------------------------------- the loss
+    def loss(method: Any, batch: Batch, step: int, part: int) -> Losses:
+        views = _views(config, pipeline, batch, step, part, training.steps, fabric, images)
+        output: Losses = method(views)
+        return output
 
     # --------------------------------------------------------------------------------- loop
-    display = TrainingDisplay(total_steps, step, enabled=chief)
+    display = TrainingDisplay("pretrain", training.steps, training.step, enabled=chief)
     display.say(
         f"{config.recipe}: {len(canvases):,} images, {config.epochs} epochs of {steps_per_epoch} "
         f"steps on {processes} x {fabric.device}, into {run.path}"
-        + (f", from step {step}" if step else "")
+        + (f", from step {training.step}" if training.step else "")
     )
     warned: set[str] = set()
-    saved_at = logged_at = time.monotonic()
-    started_at = logged_at - seconds  # of all processes that worked on this run
-    logged_step = step
-
-    def save() -> None:
-        save_checkpoint(
-            run.last,
-            {
-                "method": plain_method.state_dict(),
-                "optimizer": optimizer.state_dict(),
-                "rng": torch.get_rng_state(),
-                "step": step,
-                "best": best,
-                "seconds": time.monotonic() - started_at,
-            },
-        )
-
+    logged_step, logged_at = training.step, time.monotonic()
     with display.running():
-        while step < total_steps:
-            epoch, start = divmod(step, steps_per_epoch)
-            batches = iter(loader.epoch(epoch, start * config.accumulate))
-            for _ in range(start, steps_per_epoch):
-                share = learning_rate((step + 1) / total_steps, warmup, config.optimizer.final)
-                set_learning_rate(optimizer, share)
-                optimizer.zero_grad(set_to_none=True)
-                for part in range(config.accumulate):
-                    batch = next(batches)
-                    views = _views(config, pipeline, batch, step, part, total_steps, fabric, images)
-                    last_part = part == config.accumulate - 1
-                    with fabric.no_backward_sync(method, enabled=not last_part):
-                        output = method(views)
-                        fabric.backward(output["loss"] / config.accumulate)
-                if config.optimizer.clip is not None:
-                    fabric.clip_gradients(method, optimizer, max_norm=config.optimizer.clip)
-                optimizer.step()
-                plain_method.after_step()
-                step += 1
+        for done in training.run(fabric, loader.epoch, loss):
+            plain_method.after_step()
 
-                # ------------------------------------------------------------ log and stop
-                last_of_epoch = step % steps_per_epoch == 0
-                due = step % config.log_every == 0 or last_of_epoch
-                if due:
-                    output = fabric.all_reduce({k: v.detach() for k, v in output.items()})
-                if due or fabric.device.type == "cpu":
-                    metrics = {name: value.item() for name, value in output.items()}
-                    _stop_if_not_finite(metrics, step, run)
-                if due and chief:
-                    now = time.monotonic()
-                    speed = (step - logged_step) * config.batch_size / (now - logged_at)
-                    logged_at, logged_step = now, step
-                    metrics |= plain_method.statistics()
-                    metrics |= {"lr": share * config.optimizer.lr * config.batch_size / 256}
-                    metrics |= {"seconds": now - started_at}
-                    _log(run, fabric, step, step / steps_per_epoch, metrics, speed)
-                    display.update(step, _summary(metrics), speed)
-                    # The first twentieth of a run is still finding its scale.
-                    if step > total_steps // 20:
-                        for text in plain_method.warnings(metrics):
-                            if text.split(":")[0] not in warned:
-                                warned.add(text.split(":")[0])
-                                run.append_metrics({"step": step, "warning": text})
-                                display.say(f"warning: {text}", style="yellow")
+            # ------------------------------------------------------------------------- log
+            if done.due and done.metrics is not None and chief:
+                now = time.monotonic()
+                speed = (done.step - logged_step) * config.batch_size / (now - logged_at)
+                logged_at, logged_step = now, done.step
+                metrics = done.metrics | plain_method.statistics()
+                metrics |= {"lr": done.share * config.optimizer.lr * config.batch_size / 256}
+                metrics |= {"seconds": training.seconds}
+                _log(run, fabric, done.step, done.step / steps_per_epoch, metrics, speed)
+                display.update(done.step, _summary(metrics), f"{speed:.0f} images/s")
+                # The first twentieth of a run is still finding its scale.
+                if done.step > training.steps // 20:
+                    for text in plain_method.warnings(metrics):
+                        if text.split(":")[0] not in warned:
+                            warned.add(text.split(":")[0])
+                            run.append_metrics({"step": done.step, "warning": text})
+                            display.say(f"warning: {text}", style="yellow")
 
-                # ------------------------------------------------------ score and checkpoint
-                if last_of_epoch and _score_due(config, step // steps_per_epoch):
-                    if chief:
-                        scores = online_scores(plain_method.encoder, canvases, config.size)
-                        method.train()
-                        run.append_metrics(
-                            {"step": step, "epoch": step // steps_per_epoch, **scores}
-                        )
-                        fabric.log_dict(scores, step)
-                        text = "  ".join(f"{name} {value:.1f}" for name, value in scores.items())
-                        display.say(f"epoch {step // steps_per_epoch}: {text}")
-                        score = scores.get("online/knn", scores["online/effective_rank"])
-                        if score > best:
-                            best = score
-                            save_encoder(plain_method.encoder, run.best)
-                    fabric.barrier()
-                    logged_at, logged_step = time.monotonic(), step
-                if chief and time.monotonic() - saved_at >= 60 * config.checkpoint_minutes:
-                    save()
-                    saved_at = time.monotonic()
+            # ----------------------------------------------------------------------- score
+            epoch = done.step // steps_per_epoch
+            if done.last_of_epoch and _score_due(config, epoch):
+                if chief:
+                    scores = online_scores(plain_method.encoder, canvases, config.size)
+                    plain_method.train()
+                    run.append_metrics({"step": done.step, "epoch": epoch, **scores})
+                    fabric.log_dict(scores, done.step)
+                    text = "  ".join(f"{name} {value:.1f}" for name, value in scores.items())
+                    display.say(f"epoch {epoch}: {text}")
+                    score = scores.get("online/knn", scores["online/effective_rank"])
+                    if score > training.kept["best"]:
+                        training.kept["best"] = score
+                        save_encoder(plain_method.encoder, run.best)
+                fabric.barrier()
+                logged_at, logged_step = time.monotonic(), done.step
 
     # --------------------------------------------------------------------------------- end
     if chief:
-        save()
+        training.save()
         save_encoder(plain_method.encoder, run.encoder)
         display.say(f"done: {run.encoder}")
     fabric.barrier()
@@ -399,35 +360,15 @@ def _views(
     return replace(views, chosen_BK=chosen_BK[start : start + local])
 
 
-def _fabric(config: PretrainConfig, run: RunFolder) -> "Fabric":
-    """Devices, precision and loggers; torchrun's environment wins over the configuration."""
-    from lightning_fabric import Fabric
+def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:
     from lightning_fabric.loggers.tensorboard import TensorBoardLogger
 
-    if config.device == "cuda" and not torch.cuda.is_available():
-        raise UserError("device is cuda, but PyTorch sees no GPU; use --device cpu or auto")
-    cuda = config.device != "cpu" and torch.cuda.is_available()
-    devices = int(os.environ.get("LOCAL_WORLD_SIZE", config.devices))
-    nodes = int(os.environ.get("WORLD_SIZE", devices * config.nodes)) // devices
     loggers: list[Any] = [TensorBoardLogger(run.path, name="tensorboard", version="")]
     if config.wandb is not None:
         from mast.core.weights_and_biases import WandbLogger
 
         loggers.append(WandbLogger(config.wandb, run.path.name))
-    return Fabric(
-        accelerator="cuda" if cuda else "cpu",
-        devices=devices,
-        num_nodes=nodes,
-        strategy="ddp" if devices * nodes > 1 else "auto",
-        precision=_precision(config, torch.device("cuda" if cuda else "cpu")),
-        loggers=loggers,
-    )
-
-
-def _precision(config: PretrainConfig, device: torch.device) -> Literal["32-true", "bf16-mixed"]:
-    if config.precision != "auto":
-        return config.precision
-    return "bf16-mixed" if device.type == "cuda" else "32-true"
+    return loggers
 
 
 def _check_same_images(run: RunFolder, canvases: CanvasSet) -> None:
@@ -445,16 +386,6 @@ def _check_same_images(run: RunFolder, canvases: CanvasSet) -> None:
 def _score_due(config: PretrainConfig, epochs_done: int) -> bool:
     every = config.score_every or max(1, config.epochs // 10)
     return epochs_done % every == 0 or epochs_done == config.epochs
-
-
-def _stop_if_not_finite(metrics: dict[str, float], step: int, run: RunFolder) -> None:
-    bad = [name for name, value in metrics.items() if not np.isfinite(value)]
-    if bad:
-        kept = f"The last good checkpoint is {run.last}." if run.last.is_file() else ""
-        raise UserError(
-            f"stopped at step {step}: {', '.join(bad)} is not finite. Lower optimizer.lr or use "
-            f"--precision 32-true. {kept}"
-        )
 
 
 def _log(

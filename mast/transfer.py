@@ -44,7 +44,7 @@ def load_method(run: str | Path) -> Method:
     method = build_method(read_config(folder.require().config))
     if not folder.last.is_file():
         raise UserError(f"{folder.path} has no checkpoint at {folder.last}")
-    method.load_state_dict(load_checkpoint(folder.last)["method"])
+    method.load_state_dict(load_checkpoint(folder.last)["module"])
     return method.eval()
 
 

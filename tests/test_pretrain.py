@@ -81,7 +81,7 @@ def test_an_interrupted_run_continues_bit_for_bit(
     config = tiny(epochs=3, out=str(tmp_path / "cut"), checkpoint_minutes=0.0)
 
     # Stop in the middle of the second epoch, after the checkpoint of step 4.
-    module = sys.modules["mast.pretrain"]  # `mast.pretrain` is the function
+    module = sys.modules["mast.core.loop"]
     real = module.set_learning_rate
     calls = 0
 

@@ -52,20 +52,21 @@ def track(items: Iterable[Item], description: str, total: int) -> Iterator[Item]
 
 
 class TrainingDisplay:
-    """The live line of a pretraining run.
+    """The live line of a training.
 
     Args:
+        what: What the bar says.
         total: Steps of the whole run.
         done: Steps that an earlier process has done.
         enabled: False on all processes but the first.
     """
 
-    def __init__(self, total: int, done: int, enabled: bool) -> None:
+    def __init__(self, what: str, total: int, done: int, enabled: bool) -> None:
         self.enabled = enabled
         self.live = enabled and sys.stderr.isatty()
         self.total = total
         self._progress = Progress(
-            TextColumn("[bold]pretrain"),
+            TextColumn(f"[bold]{what}"),
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
             TextColumn("{task.fields[speed]}"),
@@ -85,20 +86,20 @@ class TrainingDisplay:
         with self._live:
             yield self
 
-    def update(self, step: int, terms: str, speed: float) -> None:
+    def update(self, step: int, terms: str, speed: str) -> None:
         """Move the bar; away from a terminal, print a line at most every 30 seconds.
 
         Args:
             step: Steps that are done.
             terms: The loss and its terms, on a line of their own below the bar.
-            speed: Images a second.
+            speed: How fast it goes.
         """
         if self.live:
-            self._progress.update(self._task, completed=step, speed=f"{speed:.0f} images/s")
+            self._progress.update(self._task, completed=step, speed=speed)
             self._live.update(Group(self._progress, Text(terms, style="dim")))
         elif self.enabled and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + 30.0
-            self.say(f"step {step}/{self.total}  {terms}  {speed:.0f} images/s")
+            self.say(f"step {step}/{self.total}  {terms}  {speed}")
 
     def say(self, text: str, style: str | None = None) -> None:
         """Print a line above the bar."""

@@ -1,0 +1,67 @@
+"""Processes and devices, through Lightning Fabric; torchrun's environment wins over options."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from mast.core.errors import UserError
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["auto", "32-true", "bf16-mixed"]
+
+
+def find_device(name: Device) -> torch.device:
+    """The kind of device that a name stands for: "auto" takes a GPU where there is one.
+
+    Raises:
+        UserError: A GPU is asked for, and there is none.
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("device is cuda, but PyTorch sees no GPU; use --device cpu or auto")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def resolve(precision: Precision, device: torch.device) -> Literal["32-true", "bf16-mixed"]:
+    """What "auto" stands for: bf16-mixed on CUDA, 32-true elsewhere."""
+    if precision != "auto":
+        return precision
+    return "bf16-mixed" if device.type == "cuda" else "32-true"
+
+
+def make_fabric(
+    device: Device = "auto",
+    devices: int = 1,
+    nodes: int = 1,
+    precision: Precision = "auto",
+    loggers: Sequence[Any] = (),
+) -> "Fabric":
+    """Devices, precision and loggers; not launched yet.
+
+    Args:
+        device: auto, cpu or cuda.
+        devices: Processes on this node, unless torchrun says otherwise.
+        nodes: Nodes, likewise.
+        precision: See `resolve`.
+        loggers: Fabric loggers.
+
+    Raises:
+        UserError: A GPU is asked for, and there is none.
+    """
+    from lightning_fabric import Fabric
+
+    kind = find_device(device)
+    devices = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
+    nodes = int(os.environ.get("WORLD_SIZE", devices * nodes)) // devices
+    return Fabric(
+        accelerator=kind.type,
+        devices=devices,
+        num_nodes=nodes,
+        strategy="ddp" if devices * nodes > 1 else "auto",
+        precision=resolve(precision, kind),
+        loggers=list(loggers),
+    )

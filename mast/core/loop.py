@@ -1,0 +1,190 @@
+"""The training loop: pretraining, and every protocol that trains a network, run through it.
+
+What is trained, on what and with what loss is the caller's; the order of a step, the rate, the
+checkpoints and the stop on a loss that is not finite are here, once.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from mast.core.checkpoint import load_checkpoint, save_checkpoint
+from mast.core.errors import UserError
+from mast.core.optim import set_learning_rate
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+Losses = dict[str, Tensor]  # "loss", which is minimised, and whatever else shall be logged
+
+
+class Done(NamedTuple):
+    """One optimizer step, as it was.
+
+    Attributes:
+        step: How many have been done with it.
+        share: The learning rate, as a share of its peak.
+        metrics: The losses as numbers, means over the processes where `due`; None where they were
+            left on the device.
+        due: Whether the step is to be logged: every `log_every` steps, and at the end of an epoch.
+        last_of_epoch: Whether it ended an epoch.
+    """
+
+    step: int
+    share: float
+    metrics: dict[str, float] | None
+    due: bool
+    last_of_epoch: bool
+
+
+@dataclass
+class Training:
+    """What is trained, for how long, and where it stands.
+
+    Attributes:
+        module: Called by `loss` in `run`; wrapped as a whole for several processes.
+        optimizer: Its groups carry "peak_lr".
+        epochs: Passes over the data.
+        steps_per_epoch: Optimizer steps of one.
+        rate: From the share of the run that is done, after the step, to the learning rate as a
+            share of its peak.
+        accumulate: Parts in which a batch is computed.
+        clip: Largest norm of the gradient; None: not clipped.
+        log_every: Steps between those that are due.
+        checkpoint: Where the state is kept; None: nowhere.
+        checkpoint_minutes: Minutes between checkpoints.
+        advice: What to try when the loss is no longer finite.
+        kept: What else a checkpoint holds; the caller may change it at any step.
+        step: Steps that are done.
+    """
+
+    module: nn.Module
+    optimizer: torch.optim.Optimizer
+    epochs: int
+    steps_per_epoch: int
+    rate: Callable[[float], float]
+    accumulate: int = 1
+    clip: float | None = None
+    log_every: int = 10
+    checkpoint: Path | None = None
+    checkpoint_minutes: float = 2.0
+    advice: str = "Lower the learning rate."
+    kept: dict[str, Any] = field(default_factory=dict)
+    step: int = 0
+    _begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole training."""
+        return self.epochs * self.steps_per_epoch
+
+    @property
+    def seconds(self) -> float:
+        """Time spent, by all processes that worked on it one after the other."""
+        return time.monotonic() - self._begun
+
+    def resume(self, seed: int) -> None:
+        """Continue from the checkpoint if there is one; else seed PyTorch's generator.
+
+        Raises:
+            UserError: The checkpoint is damaged.
+        """
+        if self.checkpoint is None or not self.checkpoint.is_file():
+            torch.manual_seed(seed)
+            return
+        state = load_checkpoint(self.checkpoint)
+        self.module.load_state_dict(state["module"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["rng"])
+        self.step, self.kept = state["step"], state["kept"]
+        self._begun = time.monotonic() - state["seconds"]
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        assert self.checkpoint is not None
+        state = {
+            "module": self.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "rng": torch.get_rng_state(),
+            "step": self.step,
+            "kept": self.kept,
+            "seconds": self.seconds,
+        }
+        save_checkpoint(self.checkpoint, state)
+
+    def run(
+        self,
+        fabric: "Fabric",
+        batches: Callable[[int, int], Iterator[Any]],
+        loss: Callable[[Any, Any, int, int], Losses],
+    ) -> Iterator[Done]:
+        """Train to the end; the caller does its part after every step, in the body of a `for`.
+
+        Args:
+            fabric: Launched; moves the module, and wraps it for several processes.
+            batches: From an epoch and the first part of it that is wanted to this process's
+                batches, one a part.
+            loss: From the wrapped module, a batch, the steps that are done and the part, to the
+                losses of this process.
+
+        Yields:
+            One item a step. A checkpoint is written after the caller has had it, so that what it
+            did to the module and to `kept` is in there.
+
+        Raises:
+            UserError: A loss that is not finite; the last good checkpoint stays.
+        """
+        module, optimizer = fabric.setup(self.module, self.optimizer)
+        module.train()
+        saved_at = time.monotonic()
+        while self.step < self.steps:
+            epoch, start = divmod(self.step, self.steps_per_epoch)
+            parts = iter(batches(epoch, start * self.accumulate))
+            for _ in range(start, self.steps_per_epoch):
+                # -------------------------------------------------------------------- step
+                share = self.rate((self.step + 1) / self.steps)
+                set_learning_rate(optimizer, share)
+                optimizer.zero_grad(set_to_none=True)
+                for part in range(self.accumulate):
+                    batch = next(parts)
+                    last_part = part == self.accumulate - 1
+                    with fabric.no_backward_sync(module, enabled=not last_part):
+                        output = loss(module, batch, self.step, part)
+                        fabric.backward(output["loss"] / self.accumulate)
+                if self.clip is not None:
+                    fabric.clip_gradients(module, optimizer, max_norm=self.clip)
+                optimizer.step()
+                self.step += 1
+
+                # ------------------------------------------------------------ look at it
+                last_of_epoch = self.step % self.steps_per_epoch == 0
+                due = self.step % self.log_every == 0 or last_of_epoch
+                metrics = None
+                if due:
+                    local = {name: value.detach() for name, value in output.items()}
+                    output = cast(Losses, fabric.all_reduce(local))
+                if due or fabric.device.type == "cpu":  # reading a number makes a GPU wait
+                    metrics = {name: value.item() for name, value in output.items()}
+                    self._stop_if_not_finite(metrics)
+                yield Done(self.step, share, metrics, due, last_of_epoch)
+
+                # ---------------------------------------------------------------- keep it
+                minutes = (time.monotonic() - saved_at) / 60
+                if self.checkpoint and fabric.is_global_zero and minutes >= self.checkpoint_minutes:
+                    self.save()
+                    saved_at = time.monotonic()
+
+    def _stop_if_not_finite(self, metrics: dict[str, float]) -> None:
+        bad = [name for name, value in metrics.items() if not math.isfinite(value)]
+        if bad:
+            there = self.checkpoint is not None and self.checkpoint.is_file()
+            kept = f" The last good checkpoint is {self.checkpoint}." if there else ""
+            raise UserError(
+                f"stopped at step {self.step}: {', '.join(bad)} is not finite. {self.advice}{kept}"
+            )
