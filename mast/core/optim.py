@@ -14,10 +14,10 @@ class OptimizerConfig:
     """How parameters move.
 
     Attributes:
-        name: "lars" (timm's, as VICReg) or "adamw".
+        name: "lars" (timm's, as VICReg), "adamw", "sgd", or "lamb" (timm's).
         lr: Peak rate at a global batch of 256; the rate used is `lr * batch_size / 256`.
         weight_decay: For weights of two and more dimensions only; biases and norms have none.
-        momentum: Of LARS.
+        momentum: Of LARS and SGD.
         trust: Trust coefficient of LARS, for weights only.
         gate_lr: Peak rate of masks and GeM powers, not scaled with the batch. They have no
             weight decay and no LARS adaptation.
@@ -26,7 +26,7 @@ class OptimizerConfig:
         clip: Largest norm of the gradient; None: not clipped.
     """
 
-    name: Literal["lars", "adamw"] = "lars"
+    name: Literal["lars", "adamw", "sgd", "lamb"] = "lars"
     lr: float = 0.2
     weight_decay: float = 1e-6
     momentum: float = 0.9
@@ -70,10 +70,11 @@ def warmup_share(config: OptimizerConfig, epochs: int) -> float:
 def make_optimizer(
     groups: list[dict[str, Any]], config: OptimizerConfig, batch_size: int
 ) -> torch.optim.Optimizer:
-    """Build the optimizer over a method's parameter groups.
+    """Build the optimizer over parameter groups.
 
     Args:
-        groups: Dicts with "name" ("weights", "vectors" or "gates") and "params".
+        groups: Dicts with "name" ("weights", "vectors" or "gates"), "params", and "peak_lr" where
+            a group has a rate of its own.
         config: Rates.
         batch_size: Global batch, over processes and accumulation.
 
@@ -91,6 +92,7 @@ def make_optimizer(
     for group in groups:
         is_weight, is_gate = group["name"] == "weights", group["name"] == "gates"
         peak = config.gate_lr if is_gate else config.lr * batch_size / 256
+        peak = group.get("peak_lr", peak)
         options = {"lr": peak, "peak_lr": peak}
         options["weight_decay"] = config.weight_decay if is_weight else 0.0
         if config.name == "lars":
@@ -99,11 +101,16 @@ def make_optimizer(
         prepared.append({**group, **options})
     if config.name == "adamw":
         return torch.optim.AdamW(prepared)
+    if config.name == "sgd":
+        return torch.optim.SGD(prepared, momentum=config.momentum)
+    from timm.optim.lamb import Lamb
     from timm.optim.lars import Lars
 
-    optimizer: torch.optim.Optimizer = Lars(
-        prepared, momentum=config.momentum, trust_coeff=config.trust
-    )
+    optimizer: torch.optim.Optimizer
+    if config.name == "lamb":
+        optimizer = Lamb(prepared)
+    else:
+        optimizer = Lars(prepared, momentum=config.momentum, trust_coeff=config.trust)
     return optimizer
 
 

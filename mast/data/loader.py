@@ -3,10 +3,7 @@
 Legend: N images, B batch of one rank, H = W side of the canvas, C channels.
 """
 
-import queue
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import final
 
@@ -14,10 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mast.core.ahead import ahead
 from mast.core.errors import UserError
 from mast.data.canvas import CanvasSet, ResidentSet
-
-_AHEAD = 2  # batches that wait, prepared
 
 
 @dataclass(frozen=True)
@@ -111,36 +107,12 @@ class Loader:
         Yields:
             One batch a step. What fails in the background is raised here.
         """
-        ready: queue.Queue[Batch | BaseException | None] = queue.Queue(_AHEAD)
-        stopped = threading.Event()
+        return ahead(self._batches(epoch, start_step))
 
-        def put(item: Batch | BaseException | None) -> None:
-            while not stopped.is_set():
-                with suppress(queue.Full):
-                    ready.put(item, timeout=0.1)
-                    return
-
-        def prepare() -> None:
-            try:
-                order_N = self._order(epoch)
-                for step in range(start_step, self.steps_per_epoch):
-                    if stopped.is_set():
-                        return
-                    put(self._batch(self._share(order_N, step)))
-                put(None)
-            except BaseException as error:  # handed over: it is the consumer who must stop
-                put(error)
-
-        thread = threading.Thread(target=prepare, name="mast-loader", daemon=True)
-        thread.start()
-        try:
-            while (item := ready.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-        finally:
-            stopped.set()
-            thread.join()
+    def _batches(self, epoch: int, start_step: int) -> Iterator[Batch]:
+        order_N = self._order(epoch)
+        for step in range(start_step, self.steps_per_epoch):
+            yield self._batch(self._share(order_N, step))
 
     def _order(self, epoch: int) -> np.ndarray:
         return np.random.default_rng((self.seed, epoch)).permutation(len(self.canvas_set))

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from mast.evaluate.bootstrap import Measured, measured
+
 TOP5_FROM = 10  # classes; below, five guesses say little
 
 
@@ -32,45 +34,25 @@ def hits(scores_NC: Tensor, labels_N: Tensor, k: int) -> Tensor:
     return ((k - above_N) / tied_N).clamp(0, 1)
 
 
-def top1(scores_NC: Tensor, labels_N: Tensor) -> float:
-    """Top-1 accuracy in percent, the criterion by which every protocol tunes."""
-    return 100 * float(hits(scores_NC, labels_N, k=1).double().mean())
-
-
-def mean_per_class(hits_N: Tensor, labels_N: Tensor) -> float:
-    """The mean, over the classes that occur, of each class's accuracy in percent."""
+def shares(labels_N: Tensor) -> Tensor:
+    """What an image counts in the mean over the classes that occur: (N,), of mean 1."""
     count_C = torch.bincount(labels_N).double()
-    sum_C = torch.bincount(labels_N, weights=hits_N.double())
-    return 100 * float((sum_C[count_C > 0] / count_C[count_C > 0]).mean())
+    return len(labels_N) / (count_C[labels_N] * (count_C > 0).sum())
 
 
-def bootstrap_interval(
-    hits_N: Tensor, seed: int, resamples: int = 1000, level: float = 0.95
-) -> tuple[float, float]:
-    """The percentile bootstrap interval of an accuracy over the test images.
+def accuracy(scores_NC: Tensor, labels_N: Tensor, metric: str) -> float:
+    """The accuracy by which a protocol tunes, in percent.
 
     Args:
-        hits_N: Credit of each image, in [0, 1].
-        seed: Of the resampling.
-        resamples: How many test sets are drawn with replacement.
-        level: Coverage.
-
-    Returns:
-        Lower and upper end, in percent.
+        scores_NC: Larger is more likely.
+        labels_N: True classes.
+        metric: "top1", or "mean_per_class": the mean, over the classes that occur, of each class's
+            accuracy.
     """
-    hits_N = hits_N.cpu()
-    n = len(hits_N)
-    generator = torch.Generator().manual_seed(seed)
-    rows = max(1, 2**22 // n)  # bounds the drawn indices to 32 MiB
-    means = torch.cat(
-        [
-            hits_N[torch.randint(n, (min(rows, resamples - start), n), generator=generator)].mean(1)
-            for start in range(0, resamples, rows)
-        ]
-    )
-    tail = (1 - level) / 2
-    low, high = torch.quantile(means.double(), torch.tensor([tail, 1 - tail]).double())
-    return 100 * float(low), 100 * float(high)
+    hits_N = hits(scores_NC, labels_N, k=1).double()
+    if metric == "mean_per_class":
+        hits_N = hits_N * shares(labels_N)
+    return 100 * float(hits_N.mean())
 
 
 def accuracies(
@@ -80,7 +62,7 @@ def accuracies(
     seed: int,
     resamples: int,
     copies: int = 1,
-) -> Iterator[tuple[str, float]]:
+) -> Iterator[Measured]:
     """What every classification protocol says of its test scores.
 
     Args:
@@ -93,14 +75,20 @@ def accuracies(
             bootstrap draws images with all their copies.
 
     Yields:
-        `<target>/top1` with `/top1_low` and `/top1_high` (95 % interval), the same for `top5`
-        from 10 classes on, and `<target>/mean_per_class`; all in percent.
+        What `measured` yields, for "top1", from 10 classes on "top5", and "mean_per_class".
     """
     scores_NC, labels_N = scores_NC.cpu(), labels_N.cpu()
-    for k in (1, 5) if scores_NC.shape[1] >= TOP5_FROM else (1,):
-        hits_N = hits(scores_NC, labels_N, k)
-        low, high = bootstrap_interval(hits_N.view(copies, -1).mean(dim=0), seed, resamples)
-        yield f"{target}/top{k}", 100 * float(hits_N.double().mean())
-        yield f"{target}/top{k}_low", low
-        yield f"{target}/top{k}_high", high
-    yield f"{target}/mean_per_class", mean_per_class(hits(scores_NC, labels_N, 1), labels_N)
+
+    def each(k: int, weight_N: Tensor | None = None) -> Tensor:
+        hits_N = hits(scores_NC, labels_N, k).double()
+        if weight_N is not None:
+            hits_N = hits_N * weight_N
+        return hits_N.view(copies, -1).mean(dim=0)
+
+    top5 = scores_NC.shape[1] >= TOP5_FROM
+    for name, credit_N in {
+        "top1": each(1),
+        **({"top5": each(5)} if top5 else {}),
+        "mean_per_class": each(1, shares(labels_N)),
+    }.items():
+        yield from measured(target, name, credit_N, seed, resamples)

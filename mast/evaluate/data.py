@@ -34,12 +34,15 @@ class EvaluationData:
         val: Images to choose hyper-parameters by; None holds out 10 % of `train` for it.
         test: Images that are scored once.
         size: Side of the views in pixels.
+        metric: What hyper-parameters are chosen by: "top1" or "mean_per_class", whichever the
+            field reports on this set.
     """
 
     train: CanvasSet
     val: CanvasSet | None
     test: CanvasSet
     size: int
+    metric: str = "top1"
 
     @property
     def pool(self) -> tuple[CanvasSet, ...]:
@@ -64,6 +67,7 @@ class Task:
         fit_F: Positions in the pool to fit on while tuning.
         choose_V: Positions in the pool to choose hyper-parameters by; disjoint from `fit_F`.
         test_labels_M: Labels of the test set.
+        metric: What hyper-parameters are chosen by.
     """
 
     target: str
@@ -72,6 +76,7 @@ class Task:
     fit_F: Tensor
     choose_V: Tensor
     test_labels_M: Tensor
+    metric: str = "top1"
 
 
 def tasks(data: EvaluationData, seed: int) -> list[Task]:
@@ -129,6 +134,7 @@ def _task(data: EvaluationData, target: str, seed: int) -> Task:
         fit_F=torch.from_numpy(fit_F),
         choose_V=torch.from_numpy(choose_V),
         test_labels_M=torch.from_numpy(labels["test"]),
+        metric=data.metric,
     )
 
 

@@ -6,10 +6,13 @@ D dimensions, H and W pixels.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +20,15 @@ from torch import Tensor, nn
 from mast.augment import center_views
 from mast.core.display import track
 from mast.core.errors import UserError
+from mast.core.launch import make_fabric
 from mast.core.memory import keep_freed_memory
-from mast.evaluate.store import FeatureStore
+from mast.evaluate.store import FeatureStore, fingerprint
 
 if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
     from mast.data.canvas import CanvasSet
+    from mast.evaluate.data import EvaluationData
 
 
 @dataclass(frozen=True)
@@ -173,6 +180,9 @@ class FrozenEncoder:
         dtype: float32, or bfloat16 or float16 for mixed precision.
         batch_size: Images in one forward pass.
         store: Where features are kept for the next process; None keeps them in memory alone.
+        fabric: Launched, where several processes work together; None for this one alone.
+        workspace: Folder for the state of unfinished work, by which it is resumed, and for what
+            else a protocol writes down; None: nothing is.
     """
 
     def __init__(
@@ -182,14 +192,49 @@ class FrozenEncoder:
         dtype: torch.dtype = torch.float32,
         batch_size: int = 256,
         store: FeatureStore | None = None,
+        fabric: Fabric | None = None,
+        workspace: Path | None = None,
     ) -> None:
         self.module = module
         self.store = store
         self.device = place(module, device)
+        self.workspace = workspace
+        self._fabric = fabric
         self.dtype = dtype
         self.batch_size = batch_size
         # The set is kept beside its features so that its id cannot be taken by another one.
         self._seen: dict[tuple[int, int, str | None], tuple[CanvasSet, Tensor]] = {}
+
+    @property
+    def fabric(self) -> Fabric:
+        """What the protocols that train run through."""
+        if self._fabric is None:
+            precision = "32-true" if self.dtype is torch.float32 else "bf16-mixed"
+            self._fabric = make_fabric(self.device.type, precision=precision)  # type: ignore[arg-type]
+        return self._fabric
+
+    def unfinished(self, protocol: Any, data: EvaluationData, **about: Any) -> Path | None:
+        """Where the state of a training is kept until it is done.
+
+        Args:
+            protocol: The protocol with its settings.
+            data: The sets.
+            about: What tells this training from others of the protocol.
+
+        Returns:
+            A file whose name changes with all that the training depends on; None without a
+            workspace.
+        """
+        if self.workspace is None:
+            return None
+        sets = {part: canvases.fingerprint for part, canvases in data.named.items()}
+        key = f"{protocol} {sets} {data.size} {self.dtype} {self.identity} {sorted(about.items())}"
+        return self.workspace / "unfinished" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.pt"
+
+    @functools.cached_property
+    def identity(self) -> str:
+        """The `fingerprint` of the weights, taken once."""
+        return fingerprint(self.module, None) if self.store is None else self.store.encoder
 
     def features(self, canvas_set: CanvasSet, size: int, change: Change | None = None) -> Tensor:
         """Features (N, D) of a set, extracted at the first call; float32 on the CPU."""
@@ -199,7 +244,10 @@ class FrozenEncoder:
         return self._seen[key][1]
 
     def take(self, canvas_set: CanvasSet, size: int, change: Change | None = None) -> Tensor:
-        """As `features`, but neither looked up nor kept: for what is needed once."""
+        """As `features`, but neither looked up nor kept: for what is needed once.
+
+        Several processes share the work, and all have the result.
+        """
         return extract(
             self.module,
             canvas_set,

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from mast.core.display import track
 from mast.core.errors import UserError
-from mast.evaluate.accuracy import top1
+from mast.evaluate.accuracy import accuracy
+from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, Task, tasks
 from mast.evaluate.features import FrozenEncoder
 from mast.evaluate.linear import Linear
@@ -52,7 +53,7 @@ class FewShot(Linear):
     queries: int = 16
     episodes: int = 2000
 
-    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[tuple[str, float]]:
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`; `<K>_a_class` and `<ways>_way_<K>_shot`, each with an interval."""
         pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
         test_MD = encoder.features(data.test, data.size).to(encoder.device)
@@ -64,7 +65,7 @@ class FewShot(Linear):
 
     def _a_class(
         self, task: Task, shots: int, pool_ND: Tensor, test_MD: Tensor
-    ) -> Iterator[tuple[str, float]]:
+    ) -> Iterator[Measured]:
         labels_N = task.pool_labels_N
         classes, device = len(task.classes), pool_ND.device
         choose_V = task.choose_V.to(device)
@@ -79,16 +80,16 @@ class FewShot(Linear):
             x_FD, y_F = pool_ND[few_F.to(device)], labels_N[few_F].to(device)
             if not accuracies:
                 penalty, validation = self._choose(
-                    x_FD, y_F, pool_ND[choose_V], val_labels_V, classes
+                    (x_FD, y_F), (pool_ND[choose_V], val_labels_V), classes, task.metric
                 )
             axes, weight_CP = self.fitted(x_FD, y_F, penalty, classes)
-            accuracies.append(top1(axes.coordinates(test_MD) @ weight_CP.T, test_labels_M))
-        name = f"{task.target}/{shots}_a_class"
-        yield from interval(name, accuracies)
+            scores_MC = axes.coordinates(test_MD) @ weight_CP.T
+            accuracies.append(accuracy(scores_MC, test_labels_M, task.metric))
+        yield from interval(task.target, f"{shots}_a_class", accuracies)
         yield f"{task.target}/chosen/penalty_{shots}", penalty
-        yield f"{task.target}/chosen/validation_top1_{shots}", validation
+        yield f"{task.target}/chosen/validation_{shots}", validation
 
-    def _episodes(self, task: Task, support: int, test_MD: Tensor) -> Iterator[tuple[str, float]]:
+    def _episodes(self, task: Task, support: int, test_MD: Tensor) -> Iterator[Measured]:
         from sklearn.linear_model import LogisticRegression
         from sklearn.multiclass import OneVsRestClassifier
 
@@ -120,7 +121,7 @@ class FewShot(Linear):
             classifier.fit(features_MD[np.concatenate(known)], truth.repeat(support))
             said = classifier.predict(features_MD[np.concatenate(asked)])
             accuracies.append(100 * float(np.mean(said == truth.repeat(self.queries))))
-        yield from interval(f"{task.target}/{name}", accuracies)
+        yield from interval(task.target, name, accuracies)
 
 
 def draw_a_class(
@@ -143,10 +144,11 @@ def draw_a_class(
     return np.sort(np.concatenate(drawn))
 
 
-def interval(name: str, accuracies: list[float]) -> Iterator[tuple[str, float]]:
-    """The mean of several accuracies, and 1.96 standard errors on either side of it."""
+def interval(target: str, measure: str, accuracies: list[float]) -> Iterator[Measured]:
+    """The mean of several accuracies, 1.96 standard errors on either side of it, and each."""
     mean = float(np.mean(accuracies))
     margin = 1.96 * float(np.std(accuracies)) / math.sqrt(len(accuracies))
-    yield name, mean
-    yield f"{name}_low", mean - margin
-    yield f"{name}_high", mean + margin
+    yield f"{target}/{measure}", mean
+    yield f"{target}/{measure}_low", mean - margin
+    yield f"{target}/{measure}_high", mean + margin
+    yield f"{target}/each/{measure}", torch.tensor(accuracies) / 100

@@ -13,8 +13,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.evaluate.accuracy import accuracies, top1
-from mast.evaluate.data import EvaluationData, tasks
+from mast.evaluate.accuracy import accuracies, accuracy
+from mast.evaluate.bootstrap import Measured
+from mast.evaluate.data import EvaluationData, Task, tasks
 from mast.evaluate.features import FrozenEncoder
 from mast.evaluate.protocol import Evaluator
 
@@ -100,7 +101,8 @@ def knn_accuracy(
     """
     similarity_MK, labels_MK = nearest(train_features_ND, train_labels_N, test_features_MD, k)
     classes = 1 + int(max(train_labels_N.max(), test_labels_M.max()))
-    return top1(votes(similarity_MK, labels_MK, temperature, classes), test_labels_M)
+    scores_MC = votes(similarity_MK, labels_MK, temperature, classes)
+    return accuracy(scores_MC, test_labels_M, "top1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +117,7 @@ class Knn(Evaluator):
     neighbours: tuple[int, ...] = (1, 5, 10, 20, 50, 100, 200)
     temperatures: tuple[float, ...] = (0.02, 0.07, 0.2)
 
-    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[tuple[str, float]]:
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`."""
         pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
         test_MD = encoder.features(data.test, data.size).to(encoder.device)
@@ -123,8 +125,8 @@ class Knn(Evaluator):
             classes = len(task.classes)
             labels_N = task.pool_labels_N.to(encoder.device)
             fit_F, choose_V = task.fit_F.to(encoder.device), task.choose_V.to(encoder.device)
-            k, temperature, accuracy = self._choose(
-                pool_ND[fit_F], labels_N[fit_F], pool_ND[choose_V], labels_N[choose_V], classes
+            k, temperature, validation = self._choose(
+                pool_ND[fit_F], labels_N[fit_F], pool_ND[choose_V], labels_N[choose_V], task
             )
             similarity_MK, labels_MK = nearest(pool_ND, labels_N, test_MD, k)
             scores_MC = votes(similarity_MK, labels_MK, temperature, classes)
@@ -133,10 +135,10 @@ class Knn(Evaluator):
             )
             yield f"{task.target}/chosen/k", k
             yield f"{task.target}/chosen/temperature", temperature
-            yield f"{task.target}/chosen/validation_top1", accuracy
+            yield f"{task.target}/chosen/validation", validation
 
     def _choose(
-        self, bank_ND: Tensor, bank_labels_N: Tensor, x_MD: Tensor, labels_M: Tensor, classes: int
+        self, bank_ND: Tensor, bank_labels_N: Tensor, x_MD: Tensor, labels_M: Tensor, task: Task
     ) -> tuple[int, float, float]:
         """The (k, τ, accuracy) that does best on validation; the first of equals."""
         neighbours = sorted({min(k, len(bank_ND)) for k in self.neighbours})
@@ -144,6 +146,8 @@ class Knn(Evaluator):
         tried = []
         for k in neighbours:
             for temperature in self.temperatures:
-                scores_MC = votes(similarity_MK[:, :k], labels_MK[:, :k], temperature, classes)
-                tried.append((k, temperature, top1(scores_MC, labels_M)))
+                scores_MC = votes(
+                    similarity_MK[:, :k], labels_MK[:, :k], temperature, len(task.classes)
+                )
+                tried.append((k, temperature, accuracy(scores_MC, labels_M, task.metric)))
         return max(tried, key=lambda row: row[2])

@@ -20,7 +20,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from mast.evaluate.accuracy import accuracies, top1
+from mast.evaluate.accuracy import accuracies, accuracy
+from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, Task, tasks
 from mast.evaluate.features import FrozenEncoder
 from mast.evaluate.protocol import Evaluator
@@ -121,7 +122,7 @@ class Learned(NamedTuple):
     axes: Axes
     weight_CP: Tensor
     penalty: float
-    validation_top1: float
+    validation: float
 
     def scores(self, features_MD: Tensor) -> Tensor:
         """Class scores_MC of features, on the device that the probe was fitted on."""
@@ -153,7 +154,7 @@ class Linear(Evaluator):
     patience: int = 8
     max_iterations: int = 500
 
-    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[tuple[str, float]]:
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`."""
         pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
         test_MD = encoder.features(data.test, data.size).to(encoder.device)
@@ -163,12 +164,12 @@ class Linear(Evaluator):
 
     def report(
         self, task: Task, learned: Learned, scores_MC: Tensor, copies: int = 1
-    ) -> Iterator[tuple[str, float]]:
+    ) -> Iterator[Measured]:
         """Accuracies of the test set (see `accuracies`), and what validation chose."""
         labels_M = task.test_labels_M
         yield from accuracies(task.target, scores_MC, labels_M, self.seed, self.resamples, copies)
         yield f"{task.target}/chosen/penalty", learned.penalty
-        yield f"{task.target}/chosen/validation_top1", learned.validation_top1
+        yield f"{task.target}/chosen/validation", learned.validation
 
     def learn(self, pool_ND: Tensor, task: Task) -> Learned:
         """Choose the penalty on validation and fit the whole pool with it.
@@ -180,11 +181,14 @@ class Linear(Evaluator):
         device, classes = pool_ND.device, len(task.classes)
         labels_N = task.pool_labels_N.to(device)
         fit_F, choose_V = task.fit_F.to(device), task.choose_V.to(device)
-        penalty, accuracy = self._choose(
-            pool_ND[fit_F], labels_N[fit_F], pool_ND[choose_V], labels_N[choose_V], classes
+        penalty, validation = self._choose(
+            (pool_ND[fit_F], labels_N[fit_F]),
+            (pool_ND[choose_V], labels_N[choose_V]),
+            classes,
+            task.metric,
         )
         axes, weight_CP = self.fitted(pool_ND, labels_N, penalty, classes)
-        return Learned(axes, weight_CP, penalty, accuracy)
+        return Learned(axes, weight_CP, penalty, validation)
 
     def fitted(
         self, x_ND: Tensor, labels_N: Tensor, penalty: float, classes: int
@@ -194,9 +198,14 @@ class Linear(Evaluator):
         return axes, self._fit(axes, axes.coordinates(x_ND), labels_N, penalty, classes=classes)
 
     def _choose(
-        self, x_ND: Tensor, labels_N: Tensor, val_MD: Tensor, val_labels_M: Tensor, classes: int
+        self,
+        learned_from: tuple[Tensor, Tensor],
+        chosen_by: tuple[Tensor, Tensor],
+        classes: int,
+        metric: str = "top1",
     ) -> tuple[float, float]:
-        """The penalty that does best on validation, and how well it does."""
+        """The penalty that does best on validation, and how well; from features and labels."""
+        (x_ND, labels_N), (val_MD, val_labels_M) = learned_from, chosen_by
         axes = Axes.of(x_ND)
         x_NP, val_MP = axes.coordinates(x_ND), axes.coordinates(val_MD)
         best, best_accuracy, worse, weight_CP = self.penalties[0], -1.0, 0, None
@@ -204,11 +213,11 @@ class Linear(Evaluator):
             weight_CP = self._fit(
                 axes, x_NP, labels_N, penalty, classes=classes, start_CP=weight_CP
             )
-            accuracy = top1(val_MP @ weight_CP.T, val_labels_M)
-            counts = penalty < axes.curvature(classes) and accuracy < best_accuracy
+            reached = accuracy(val_MP @ weight_CP.T, val_labels_M, metric)
+            counts = penalty < axes.curvature(classes) and reached < best_accuracy
             worse = worse + 1 if counts else 0
-            if accuracy > best_accuracy:
-                best, best_accuracy = penalty, accuracy
+            if reached > best_accuracy:
+                best, best_accuracy = penalty, reached
             if worse == self.patience:
                 break
         return best, best_accuracy

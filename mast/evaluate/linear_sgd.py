@@ -1,69 +1,28 @@
 """A linear classifier trained by SGD on augmented views of a frozen encoder.
 
-R learning rates are tried side by side on the same representations, so a sweep costs one pass of
-the encoder. B images a batch, D dimensions, C classes, N images in the pool.
+All targets, and all learning rates that are tried, share the same representations: a sweep costs
+one pass of the encoder. B images a batch, D dimensions, C classes, N images in the pool, T tasks.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.augment import Pipeline, Preset
-from mast.core.display import track
-from mast.core.errors import UserError
-from mast.evaluate.accuracy import accuracies, top1
+from mast.core.loop import Losses, Training
+from mast.core.optim import OptimizerConfig, learning_rate, make_optimizer
+from mast.evaluate.accuracy import accuracies, accuracy
+from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, Task, tasks
 from mast.evaluate.features import FrozenEncoder, evaluating, represent
+from mast.evaluate.fit import fit
 from mast.evaluate.protocol import Evaluator
-
-if TYPE_CHECKING:
-    from mast.data.canvas import CanvasSet
-
-TRAINING_VIEW = Preset(("random_resized_crop", "horizontal_flip"))
-
-
-class TrainingViews:
-    """Randomly cropped and flipped views of the images of a pool.
-
-    Args:
-        pool: Sets whose images are numbered one after the other.
-        size: Side of the views in pixels.
-        generator: CPU generator of the crops and flips.
-    """
-
-    def __init__(self, pool: tuple[CanvasSet, ...], size: int, generator: torch.Generator) -> None:
-        self.pool = pool
-        self.pipeline = Pipeline(TRAINING_VIEW, size)
-        self.generator = generator
-
-    def __call__(self, positions_B: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Views of some images, grouped by set since sets may differ in the size of a canvas.
-
-        Args:
-            positions_B: Positions in the pool.
-            device: Where to draw the pixels.
-
-        Returns:
-            images_BCHW in [0, 1], and the positions in the order of the images.
-        """
-        images, positions, first = [], [], 0
-        for canvas_set in self.pool:
-            inside_B = (positions_B >= first) & (positions_B < first + len(canvas_set))
-            mine_B = positions_B[inside_B]
-            if len(mine_B) > 0:
-                canvas_BHWC, aspect_B = canvas_set.batch(mine_B - first)
-                record, _ = self.pipeline.draw(len(mine_B), self.generator)
-                images.append(self.pipeline.apply(canvas_BHWC.to(device), aspect_B, record, view=0))
-                positions.append(mine_B)
-            first += len(canvas_set)
-        return torch.cat(images), torch.cat(positions)
+from mast.evaluate.views import LabelledBatch, TrainingViews
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,86 +52,131 @@ class LinearSgd(Evaluator):
     momentum: float = 0.9
     weight_decay: float = 1e-6
 
-    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[tuple[str, float]]:
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`."""
+        todo = tasks(data, self.seed)
         test_MD = encoder.features(data.test, data.size)
-        for task in tasks(data, self.seed):
-            rate, accuracy = self._choose(encoder, data, task)
-            everything_N = torch.arange(len(task.pool_labels_N))
-            (head,) = self._train(encoder, data, task, everything_N, (rate,))
+        chosen = self._choose(encoder, data, todo)
+        heads = self._train(encoder, data, todo, [(rate,) for rate, _ in chosen], tuning=False)
+        for task, (head,), (rate, validation) in zip(todo, heads, chosen, strict=True):
+            scores_MC = head(test_MD)
             yield from accuracies(
-                task.target, head(test_MD), task.test_labels_M, self.seed, self.resamples
+                task.target, scores_MC, task.test_labels_M, self.seed, self.resamples
             )
-            if accuracy is not None:
+            if validation is not None:
                 yield f"{task.target}/chosen/learning_rate", rate
-                yield f"{task.target}/chosen/validation_top1", accuracy
+                yield f"{task.target}/chosen/validation", validation
 
     def _choose(
-        self, encoder: FrozenEncoder, data: EvaluationData, task: Task
-    ) -> tuple[float, float | None]:
-        """The learning rate, and its validation accuracy where there was a choice."""
+        self, encoder: FrozenEncoder, data: EvaluationData, todo: list[Task]
+    ) -> list[tuple[float, float | None]]:
+        """For each task the learning rate, and its validation accuracy where there was a choice."""
         if len(self.learning_rates) == 1:
-            return self.learning_rates[0], None
-        heads = self._train(encoder, data, task, task.fit_F, self.learning_rates)
-        val_VD = encoder.pool_features(data.pool, data.size)[task.choose_V]
-        labels_V = task.pool_labels_N[task.choose_V]
-        tried = [
-            (rate, top1(head(val_VD), labels_V))
-            for rate, head in zip(self.learning_rates, heads, strict=True)
-        ]
-        return max(tried, key=lambda row: row[1])
+            return [(self.learning_rates[0], None) for _ in todo]
+        rates = [self.learning_rates] * len(todo)
+        heads = self._train(encoder, data, todo, rates, tuning=True)
+        pool_ND = encoder.pool_features(data.pool, data.size)
+        chosen: list[tuple[float, float | None]] = []
+        for task, of_task in zip(todo, heads, strict=True):
+            val_VD, labels_V = pool_ND[task.choose_V], task.pool_labels_N[task.choose_V]
+            tried = [
+                (rate, accuracy(head(val_VD), labels_V, task.metric))
+                for rate, head in zip(self.learning_rates, of_task, strict=True)
+            ]
+            chosen.append(max(tried, key=lambda row: row[1]))
+        return chosen
 
     def _train(
         self,
         encoder: FrozenEncoder,
         data: EvaluationData,
-        task: Task,
-        positions_N: Tensor,
-        rates: tuple[float, ...],
-    ) -> list[nn.Linear]:
-        """One head a learning rate, all trained on the same views; on the CPU, frozen."""
-        generator = torch.Generator().manual_seed(self.seed)
-        views = TrainingViews(data.pool, data.size, generator)
-        labels_N = task.pool_labels_N.to(encoder.device)
-        heads: list[nn.Linear] = []
-        steps = self.epochs * math.ceil(len(positions_N) / self.batch_size)
-        step = 0
-        with evaluating(encoder.module):
-            for _ in track(range(self.epochs), f"linear_sgd on {task.target}", self.epochs):
-                order_N = positions_N[torch.randperm(len(positions_N), generator=generator)]
-                for drawn_B in order_N.split(self.batch_size):
-                    images_BCHW, batch_B = views(drawn_B, encoder.device)
-                    with torch.no_grad():
-                        x_BD = represent(encoder.module, images_BCHW, encoder.dtype)
-                    if not heads:
-                        heads = [zero_head(x_BD, len(task.classes)) for _ in rates]
-                        optimizer = self._optimizer(heads, rates)
-                    for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                        group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / steps))
-                    target_B = labels_N[batch_B.to(labels_N.device)]
-                    losses_R = torch.stack([F.cross_entropy(h(x_BD), target_B) for h in heads])
-                    if not torch.isfinite(losses_R).all():
-                        raise UserError(
-                            f"the loss of linear_sgd on {task.target!r} is not finite at step "
-                            f"{step} (learning rates {rates}). Lower the learning rate."
-                        )
-                    optimizer.zero_grad()
-                    losses_R.sum().backward()
-                    optimizer.step()
-                    step += 1
-        return [head.cpu().requires_grad_(False) for head in heads]
+        todo: list[Task],
+        rates: list[tuple[float, ...]],
+        tuning: bool,
+    ) -> list[list[nn.Linear]]:
+        """The heads of each task, one a learning rate, all trained on the same views.
 
-    def _optimizer(self, heads: list[nn.Linear], rates: tuple[float, ...]) -> torch.optim.SGD:
-        groups = [
-            {"params": head.parameters(), "lr": rate}
-            for head, rate in zip(heads, rates, strict=True)
+        While tuning, a head learns from the images of its task's `fit_F`, which may differ between
+        tasks, and from the whole pool otherwise.
+
+        Returns:
+            Heads on the CPU that need no gradient.
+        """
+        pool = sum(map(len, data.pool))
+        learns_NT = torch.full((pool, len(todo)), not tuning)
+        if tuning:
+            for column, task in enumerate(todo):
+                learns_NT[task.fit_F, column] = True
+        learns_NT = learns_NT.to(encoder.device)
+        labels_NT = torch.stack([task.pool_labels_N for task in todo], dim=1).to(encoder.device)
+        views = TrainingViews(
+            data.pool,
+            learns_NT.any(dim=1).nonzero().squeeze(1).cpu(),
+            data.size,
+            batch_size=self.batch_size,
+            seed=self.seed,
+        )
+        dim = encoder.features(data.test, data.size).shape[1]
+        heads = [
+            [zero_head(dim, len(task.classes)) for _ in its_rates]
+            for task, its_rates in zip(todo, rates, strict=True)
         ]
-        return torch.optim.SGD(groups, momentum=self.momentum, weight_decay=self.weight_decay)
+        groups = [
+            {"name": "weights", "params": list(head.parameters()), "peak_lr": rate}
+            for of_task, its_rates in zip(heads, rates, strict=True)
+            for head, rate in zip(of_task, its_rates, strict=True)
+        ]
+        config = OptimizerConfig("sgd", weight_decay=self.weight_decay, momentum=self.momentum)
+        training = Training(
+            Heads(heads),
+            make_optimizer(groups, config, self.batch_size),
+            epochs=self.epochs,
+            steps_per_epoch=views.steps_per_epoch,
+            rate=lambda progress: learning_rate(progress, warmup=0.0, final=0.0),
+            checkpoint=encoder.unfinished(self, data, tuning=tuning, rates=rates),
+            advice=f"Lower the learning rates {rates[0]} of linear_sgd.",
+        )
+
+        def loss(module: Any, batch: LabelledBatch, step: int, part: int) -> Losses:
+            with torch.no_grad():
+                x_BD = represent(encoder.module, batch.images_BCHW, encoder.dtype)
+            mine_BT, labels_BT = learns_NT[batch.positions_B], labels_NT[batch.positions_B]
+            total = x_BD.new_zeros(())
+            for column, of_task in enumerate(module(x_BD)):
+                weight_B = mine_BT[:, column].float() / batch.total
+                for scores_BC in of_task:
+                    each_B = F.cross_entropy(scores_BC, labels_BT[:, column], reduction="none")
+                    total = total + (each_B * weight_B).sum()
+            return {"loss": total * encoder.fabric.world_size}  # gradients are averaged over them
+
+        with evaluating(encoder.module):
+            fit(
+                encoder,
+                training,
+                lambda epoch, start: views.epoch(encoder.fabric, epoch, start),
+                loss,
+                "linear_sgd, choosing" if tuning else "linear_sgd",
+                self.seed,
+            )
+        return [[head.cpu().requires_grad_(False) for head in of_task] for of_task in heads]
 
 
-def zero_head(x_BD: Tensor, classes: int) -> nn.Linear:
+class Heads(nn.Module):
+    """The heads of several tasks side by side."""
+
+    def __init__(self, heads: list[list[nn.Linear]]) -> None:
+        super().__init__()
+        self.of_task = heads
+        self.heads = nn.ModuleList(head for of_task in heads for head in of_task)
+
+    def forward(self, x_BD: Tensor) -> list[list[Tensor]]:
+        """Scores (B, C) of each head of each task."""
+        return [[head(x_BD) for head in of_task] for of_task in self.of_task]
+
+
+def zero_head(dim: int, classes: int) -> nn.Linear:
     """A linear head of zeros; the problem is convex, so it needs no random start."""
-    head = nn.Linear(x_BD.shape[1], classes, device=x_BD.device)
+    head = nn.Linear(dim, classes)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     return head

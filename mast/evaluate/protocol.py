@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData
 from mast.evaluate.features import FrozenEncoder
 
@@ -23,7 +24,7 @@ class Evaluator(ABC):
     resamples: int = 1000
 
     @abstractmethod
-    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[tuple[str, float]]:
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """Measure an encoder.
 
         Args:
@@ -31,6 +32,7 @@ class Evaluator(ABC):
             data: The labelled sets; the test set is to be scored once, after all choices.
 
         Yields:
-            `<target>/<measure>` with its value, and `<target>/chosen/<setting>` for every
-            hyper-parameter that was tuned.
+            `<target>/<measure>` with its value; `<target>/each/<measure>` with what every test
+            image (or draw) contributed to it, where it is a mean; `<target>/chosen/<setting>` for
+            every hyper-parameter that was tuned.
         """

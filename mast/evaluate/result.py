@@ -1,7 +1,11 @@
-"""What a protocol measured on a set: a file with everything needed to measure it again."""
+"""What a protocol measured on a set: a file with everything needed to measure it again.
+
+N units (images, episodes) that a measure is the mean over.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -10,12 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from torch import Tensor
 
-from mast.core.checkpoint import write_json
+from mast.core.checkpoint import write_atomically, write_json
 from mast.core.errors import UserError
+from mast.evaluate.bootstrap import Measured
 
 FOLDER = "evaluations"  # inside a run folder
+EACH = "each"  # inside that: what every image contributed
 ACCURACIES = ("top1", "top5", "mean_per_class")
+ENDS = ("_low", "_high")  # of an interval
 
 
 @dataclass(frozen=True)
@@ -26,10 +34,13 @@ class TargetResult:
         values: Measures, in percent, with the ends of their 95 % intervals beside them
             (`top1`, `top1_low`, `top1_high`).
         chosen: Hyper-parameters that validation chose, and their validation accuracy.
+        each: What every unit contributed to a measure, (N,) with 1 for 100 %; kept in a file of
+            its own.
     """
 
     values: dict[str, float] = field(default_factory=dict)
     chosen: dict[str, float] = field(default_factory=dict)
+    each: dict[str, Tensor] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,9 @@ class Result:
         settings: Every setting of the protocol and of the extraction, seeds included.
         fingerprints: Of the sets' content, by part ("train", "val", "test").
         sizes: Number of images, by part.
+        metric: What the field reports on this set, "top1" or "mean_per_class".
+        encoder: What was measured: its source, its fingerprint and what rebuilds it.
+        provenance: Versions, machine and git revision.
     """
 
     protocol: str
@@ -51,55 +65,99 @@ class Result:
     settings: dict[str, Any]
     fingerprints: dict[str, str]
     sizes: dict[str, int]
+    metric: str = "top1"
+    encoder: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def collect(cls, measured: Iterable[tuple[str, float]], **about: Any) -> Result:
+    def collect(cls, measured: Iterable[Measured], **about: Any) -> Result:
         """Sort a protocol's `(name, value)` pairs by target, measures apart from choices."""
         targets: dict[str, TargetResult] = {}
         for name, value in measured:
             target, measure = name.split("/", maxsplit=1)
             result = targets.setdefault(target, TargetResult())
-            if measure.startswith("chosen/"):
+            if isinstance(value, Tensor):
+                result.each[measure.removeprefix("each/")] = value
+            elif measure.startswith("chosen/"):
                 result.chosen[measure.removeprefix("chosen/")] = value
             else:
                 result.values[measure] = value
         return cls(targets=targets, **about)
 
     @property
-    def path(self) -> Path:
-        """Where it lies in a run folder."""
-        safe = re.sub(r"[^\w.+@-]+", "_", self.set_name)
-        return Path(FOLDER) / f"{self.protocol}-{safe}.json"
+    def stem(self) -> str:
+        """Name of its file: the protocol, and the end of the set's name."""
+        return f"{self.protocol}-{readable(self.set_name)}"
 
     def write(self, folder: str | Path) -> Path:
-        """Write it as JSON into a run folder, wholly or not at all.
+        """Write it into a run folder, wholly or not at all.
 
         Args:
             folder: The run folder; `evaluations/` is made in it.
 
         Returns:
-            The file, `evaluations/<protocol>-<set>.json`; an older one is replaced.
+            The file, `evaluations/<protocol>-<set>.json`; an older one of the same set is replaced,
+            beside one of a set whose name only ends alike a hash tells this one apart. What every
+            image contributed lies in `evaluations/each/`, as safetensors of the same name.
 
         Raises:
             UserError: If it cannot be written.
         """
-        path = Path(folder) / self.path
-        write_json(path, asdict(self))
+        path = Path(folder) / FOLDER / f"{self.stem}.json"
+        if path.is_file() and Result.read(path).set_name != self.set_name:
+            mark = hashlib.sha256(self.set_name.encode()).hexdigest()[:6]
+            path = path.with_name(f"{self.stem}-{mark}.json")
+        as_json = asdict(self)
+        each = {
+            f"{target}/{measure}": values.contiguous()
+            for target, of_target in self.targets.items()
+            for measure, values in of_target.each.items()
+        }
+        for target in as_json["targets"].values():
+            del target["each"]
+        text = json.dumps(as_json, allow_nan=False)  # refused before anything is replaced
+        if each:
+            from safetensors.torch import save_file
+
+            write_atomically(_each(path), lambda partial: save_file(each, partial))
+        write_json(path, json.loads(text))
         return path
 
     @classmethod
     def read(cls, path: str | Path) -> Result:
-        """Read a file that `write` wrote.
+        """Read a file that `write` wrote, and beside it what every image contributed, if it is
+        there.
 
         Raises:
-            UserError: If it is not such a file.
+            UserError: If it is not such a file, or the two do not belong together.
         """
+        path = Path(path)
         try:
-            raw = json.loads(Path(path).read_text(encoding="utf-8"))
+            raw = json.loads(path.read_text(encoding="utf-8"))
             targets = {name: TargetResult(**target) for name, target in raw.pop("targets").items()}
-            return cls(targets=targets, **raw)
+            result = cls(targets=targets, **raw)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"{path} is not the result of an evaluation ({error}).") from error
+        if _each(path).is_file():
+            from safetensors.torch import load_file
+
+            for name, values in load_file(_each(path)).items():
+                target, _, measure = name.partition("/")
+                said = targets[target].values.get(measure) if target in targets else None
+                if said is None or abs(100 * float(values.double().mean()) - said) > 0.01:
+                    raise UserError(f"{_each(path)} does not belong to {path}: evaluate again")
+                targets[target].each[measure] = values
+        return result
+
+
+def _each(path: Path) -> Path:
+    return path.parent / EACH / f"{path.stem}.safetensors"
+
+
+def readable(set_name: str) -> str:
+    """The end of a set's name, fit for a file: `flowers17-test` for `/data/flowers17/test`."""
+    name = re.sub(r"[^\w.+]+", "-", "/".join(Path(set_name).parts[-2:]))
+    return name.strip("-.") or "set"
 
 
 def tables(results: Sequence[Result]) -> list[Table]:
@@ -132,7 +190,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
         for result in results
         for target, measured in result.targets.items()
         for name in measured.values
-        if name not in ACCURACIES and not name.endswith(("_low", "_high")) and "@" not in name
+        if name not in ACCURACIES and not name.endswith(ENDS) and "@" not in name
     ]
     return [shown, _other_measures(others)] if others else [shown]
 

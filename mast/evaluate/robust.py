@@ -13,7 +13,8 @@ from torch import Tensor
 
 from mast.augment import OPERATORS
 from mast.core.errors import unknown
-from mast.evaluate.accuracy import bootstrap_interval, hits
+from mast.evaluate.accuracy import hits
+from mast.evaluate.bootstrap import Measured, measured
 from mast.evaluate.data import EvaluationData, tasks
 from mast.evaluate.features import Change, FrozenEncoder
 from mast.evaluate.linear import Linear
@@ -64,13 +65,13 @@ class Robust(Linear):
             if name not in OPERATORS:
                 raise unknown("operator", name, OPERATORS)
 
-    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[tuple[str, float]]:
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`.
 
         Yields:
             What `linear` yields, of unchanged images; `<operator>@<magnitude>`, top-1 in percent;
-            `<operator>`, its mean over magnitudes; `changed`, the mean over operators, with its
-            interval over images.
+            `<operator>`, its mean over magnitudes; `changed`, the mean over operators; the means
+            with their intervals over images.
         """
         pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
         probes = [(task, self.learn(pool_ND, task)) for task in tasks(data, self.seed)]
@@ -88,19 +89,12 @@ class Robust(Linear):
                     hits_M = hits(learned.scores(changed_MD).cpu(), task.test_labels_M, k=1)
                     credit_of[task.target].append(hits_M)
                     if magnitude is not None:
-                        yield f"{task.target}/{name}@{magnitude:g}", percent(hits_M)
+                        percent = 100 * float(hits_M.double().mean())
+                        yield f"{task.target}/{name}@{magnitude:g}", percent
             for target, of_magnitudes in credit_of.items():
                 mean_M = torch.stack(of_magnitudes).mean(dim=0)
                 credit[target].append(mean_M)
-                yield f"{target}/{name}", percent(mean_M)
+                yield from measured(target, name, mean_M, self.seed, self.resamples)
         for target, of_operators in credit.items():
             mean_M = torch.stack(of_operators).mean(dim=0)
-            low, high = bootstrap_interval(mean_M, self.seed, self.resamples)
-            yield f"{target}/changed", percent(mean_M)
-            yield f"{target}/changed_low", low
-            yield f"{target}/changed_high", high
-
-
-def percent(credit_M: Tensor) -> float:
-    """The mean credit of the images, in percent."""
-    return 100 * float(credit_M.double().mean())
+            yield from measured(target, "changed", mean_M, self.seed, self.resamples)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, Task, hold_out
 from mast.evaluate.features import Change, FrozenEncoder
 from mast.evaluate.linear import Linear
@@ -38,7 +39,7 @@ class Rotation(Linear):
         Rotations, ICLR 2018, for the task.
     """
 
-    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[tuple[str, float]]:
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`; one target, "rotation"."""
         changes = [turned(angle) for angle in ANGLES]
         pool_ND = torch.cat([encoder.pool_features(data.pool, data.size, c) for c in changes])

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from mast.core.errors import unknown
+from mast.core.run import provenance
 from mast.evaluate.data import HELD_OUT, EvaluationData
 from mast.evaluate.features import FrozenEncoder, crop_fraction
 from mast.evaluate.protocol import Evaluator
@@ -41,6 +42,7 @@ def evaluate_encoder(
     settings: EvaluationSettings | None = None,
     device: torch.device | str | None = None,
     store: FeatureStore | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> list[Result]:
     """Measure a frozen encoder on labelled sets; its features are extracted once.
 
@@ -51,6 +53,7 @@ def evaluate_encoder(
         settings: None for the defaults.
         device: Where to compute; None stays where the encoder is.
         store: Where features are kept for the next call; None keeps them for this one.
+        about: What is known of the encoder, for the results.
 
     Returns:
         One result a protocol, in their order.
@@ -73,8 +76,8 @@ def evaluate_encoder(
         "precision": settings.precision,
         "held_out": HELD_OUT if data.val is None else None,
         "device": str(frozen.device),
-        "torch": torch.__version__,
     }
+    origin = provenance()
     return [
         Result.collect(
             evaluator.run(frozen, data),
@@ -83,6 +86,9 @@ def evaluate_encoder(
             settings={"extraction": shared, "protocol": asdict(evaluator)},
             fingerprints={part: s.fingerprint for part, s in data.named.items()},
             sizes={part: len(s) for part, s in data.named.items()},
+            metric=data.metric,
+            encoder=dict(about or {}),
+            provenance=origin,
         )
         for name, evaluator in evaluators.items()
     ]

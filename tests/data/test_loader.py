@@ -35,7 +35,7 @@ def indices(loader, epoch, start_step=0):
 
 
 def alive():
-    return [thread for thread in threading.enumerate() if thread.name == "mast-loader"]
+    return [thread for thread in threading.enumerate() if thread.name == "mast-ahead"]
 
 
 @settings(max_examples=30, deadline=None)

@@ -82,9 +82,12 @@ def test_draws_hold_so_many_of_every_class(data: EvaluationData) -> None:
 
 
 def test_the_interval_is_of_the_mean() -> None:
-    values = dict(interval("x", [40.0, 60.0, 50.0, 50.0]))
+    values = dict(interval("class", "x", [40.0, 60.0, 50.0, 50.0]))
     margin = 1.96 * np.sqrt(50.0) / 2
-    assert values == pytest.approx({"x": 50, "x_low": 50 - margin, "x_high": 50 + margin})
+    each = values.pop("class/each/x")
+    assert isinstance(each, Tensor)
+    assert each.tolist() == pytest.approx([0.4, 0.6, 0.5, 0.5])
+    assert list(values.values()) == pytest.approx([50, 50 - margin, 50 + margin])
 
 
 def test_too_few_test_images_for_an_episode(encoder: nn.Module, data: EvaluationData) -> None:

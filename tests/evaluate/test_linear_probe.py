@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from mast.evaluate import Linear
-from mast.evaluate.accuracy import top1
+from mast.evaluate.accuracy import accuracy
 from mast.evaluate.linear import Axes, fit
 
 
@@ -57,12 +57,14 @@ def test_a_collapsed_encoder_scores_the_prior() -> None:
     x, labels = torch.ones(30, 8), torch.arange(30) % 3
     axes = Axes.of(x)
     weight = fit(axes.coordinates(x), labels, axes.variance_P, 1e-3, x.new_zeros(3, 1))
-    assert top1(axes.coordinates(x) @ weight.T, labels) == pytest.approx(100 / 3, abs=1e-3)
+    assert accuracy(axes.coordinates(x) @ weight.T, labels, "top1") == pytest.approx(
+        100 / 3, abs=1e-3
+    )
 
 
 def test_the_walk_ends_early_with_the_same_choice() -> None:
     x, labels = relu_features(600, 60, 4)
-    split = (x[:200], labels[:200], x[200:], labels[200:], 4)
+    split = ((x[:200], labels[:200]), (x[200:], labels[200:]), 4)
     patient = Linear(patience=100)._choose(*split)
     assert Linear()._choose(*split) == patient
     assert patient[1] > 50
@@ -73,7 +75,7 @@ def test_the_walk_goes_on_while_the_penalty_crushes_every_axis() -> None:
     labels = torch.arange(400) % 2
     x = torch.randn(400, 6) * torch.tensor([1e-2, 1, 1, 1, 1, 1])
     x[:, 0] += 3e-2 * labels
-    split = (x[:200], labels[:200], x[200:], labels[200:], 2)
+    split = ((x[:200], labels[:200]), (x[200:], labels[200:]), 2)
     assert Linear()._choose(*split) == Linear(patience=100)._choose(*split)
     assert Linear()._choose(*split)[1] > 85
 

@@ -56,6 +56,9 @@ def test_conformance(
         if "top1" in measured.values:
             assert measured.values["mean_per_class"] == pytest.approx(measured.values["top1"])
         assert all(value <= 100 for name, value in measured.chosen.items() if "validation" in name)
+        for measure, each in measured.each.items():
+            percent = 100 * float(each.double().mean())
+            assert percent == pytest.approx(measured.values[measure], abs=1e-3)
     if "class" in result.targets:
         assert next(iter(result.targets["class"].values.values())) > 75
     # The encoder is as it was.
@@ -119,11 +122,14 @@ def test_files(encoder: nn.Module, data: EvaluationData, tmp_path: Path) -> None
     data = replace(data, test=replace(data.test, name="my set/test"))
     (result,) = evaluate_encoder(encoder, data, ["knn"])
     path = result.write(tmp_path)
-    assert path == tmp_path / "evaluations" / "knn-my_set_test.json"
+    assert path == tmp_path / "evaluations" / "knn-my-set-test.json"
     back = Result.read(path)
     assert back.targets == result.targets
     assert back.write(tmp_path / "copy").read_bytes() == path.read_bytes()
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["each", path.name]
+    assert 100 * float(back.targets["class"].each["top1"].mean()) == pytest.approx(
+        back.targets["class"].values["top1"]
+    )
     assert back.settings["protocol"]["seed"] == 0
     assert back.settings["extraction"]["size"] == 16
     assert back.sizes == {"train": 60, "val": 18, "test": 24}
@@ -140,7 +146,7 @@ def test_a_failed_write_leaves_the_old_file(
     with pytest.raises(ValueError, match="not JSON compliant"):
         result.write(tmp_path)
     assert path.read_bytes() == before
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["each", path.name]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"targets": {"class": {"top": 1}}}'])

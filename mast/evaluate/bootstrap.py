@@ -1,0 +1,74 @@
+"""Intervals over test images: what other test sets of the same size would have said.
+
+N units (images, or episodes), R test sets drawn with replacement.
+"""
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+# `<target>/<measure>` and its value; `<target>/each/<measure>` and what every unit contributed.
+Measured: TypeAlias = tuple[str, float | Tensor]
+
+
+def resampled_means(credit_N: Tensor, seed: int, resamples: int = 1000) -> Tensor:
+    """The mean credit of test sets drawn with replacement.
+
+    The same seed and N draw the same test sets, so the means of two encoders on the same images
+    are paired.
+
+    Args:
+        credit_N: Credit of each unit.
+        seed: Of the resampling.
+        resamples: R.
+
+    Returns:
+        mean_R, float64.
+    """
+    credit_N = credit_N.cpu().double()
+    n = len(credit_N)
+    generator = torch.Generator().manual_seed(seed)
+    rows = max(1, 2**22 // n)  # bounds the drawn indices to 32 MiB
+    return torch.cat(
+        [
+            credit_N[torch.randint(n, (min(rows, resamples - at), n), generator=generator)].mean(1)
+            for at in range(0, resamples, rows)
+        ]
+    )
+
+
+def percentiles(value_R: Tensor, level: float = 0.95) -> tuple[float, float]:
+    """The ends of a percentile bootstrap interval.
+
+    Args:
+        value_R: A measure on each of the drawn test sets.
+        level: Coverage.
+    """
+    tail = (1 - level) / 2
+    low, high = torch.quantile(value_R.double(), torch.tensor([tail, 1 - tail]).double())
+    return float(low), float(high)
+
+
+def measured(
+    target: str, measure: str, credit_N: Tensor, seed: int, resamples: int
+) -> Iterator[Measured]:
+    """The mean of what each unit contributes, in percent, with its interval.
+
+    Args:
+        target: First part of each name.
+        measure: Second part.
+        credit_N: What each unit contributes; 1 stands for 100 %.
+        seed: Of the bootstrap.
+        resamples: R.
+
+    Yields:
+        `<target>/<measure>`, the same with `_low` and `_high` (95 % interval), and the credit
+        itself, by which runs can be compared, as `<target>/each/<measure>`.
+    """
+    low, high = percentiles(resampled_means(credit_N, seed, resamples))
+    yield f"{target}/{measure}", 100 * float(credit_N.double().mean())
+    yield f"{target}/{measure}_low", 100 * low
+    yield f"{target}/{measure}_high", 100 * high
+    yield f"{target}/each/{measure}", credit_N.float()

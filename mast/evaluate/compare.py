@@ -1,0 +1,206 @@
+"""Runs side by side: what each measured, and how far they differ on the same test images.
+
+Both values of a difference are resampled together: a test set drawn with replacement is scored
+for both runs, so that what makes an image hard for every encoder cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from mast.core.errors import UserError
+from mast.core.run import flatten
+from mast.evaluate.bootstrap import percentiles, resampled_means
+from mast.evaluate.result import ENDS, FOLDER, Result, readable
+
+SETTINGS_OF_MACHINES = ("extraction.device", "extraction.batch_size")  # they change no value
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A run's value minus that of the first run, in percentage points; the interval is of 95 %.
+
+    `low` and `high` are None where the measure is not a mean over images.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure of all runs.
+
+    Args:
+        about: Protocol, set, target and measure.
+        values: Percent, one a run; None where a run was not measured so.
+        differences: To the first run, one for each of the others; None where there is none.
+    """
+
+    about: tuple[str, str, str, str]
+    values: tuple[float | None, ...]
+    differences: tuple[Difference | None, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs side by side.
+
+    Args:
+        runs: Their names.
+        rows: One a measure.
+        notes: Why some could not be compared, or only with care.
+    """
+
+    runs: tuple[str, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    def table(self) -> Table:
+        """A table for a rich console; a difference stands below the value."""
+        shown = Table(title=f"Test sets, %; differences to {self.runs[0]}, 95 % paired intervals")
+        for column in ("protocol", "set", "target", "measure"):
+            shown.add_column(column)
+        for run in self.runs:
+            shown.add_column(run, justify="right")
+        for row in self.rows:
+            cells = []
+            for value, difference in zip(row.values, (None, *row.differences), strict=True):
+                cell = "–" if value is None else f"{value:.1f}"
+                if difference is not None:
+                    cell += f"\n{difference.value:+.1f}"
+                    if difference.low is not None:
+                        cell += f" [{difference.low:+.1f}, {difference.high:+.1f}]"
+                cells.append(cell)
+            shown.add_row(*row.about, *cells)
+        return shown
+
+
+def compare(runs: Sequence[str | Path], seed: int = 0, resamples: int = 1000) -> Comparison:
+    """Put what was measured of several runs side by side.
+
+    Args:
+        runs: Two or more run folders with evaluations; differences are to the first.
+        seed: Of the bootstrap.
+        resamples: Test sets drawn for the intervals.
+
+    Returns:
+        A row for each measure of each protocol, set and target that one of the runs has.
+
+    Raises:
+        UserError: Fewer than two runs, or one without evaluations.
+    """
+    if len(runs) < 2:
+        raise UserError(f"a comparison needs two runs or more, got {len(runs)}")
+    results = [_results(Path(run)) for run in runs]
+    names = _names([Path(run) for run in runs])
+    notes: list[str] = []
+    rows: list[Row] = []
+    for key in dict.fromkeys(key for of_run in results for key in of_run):
+        theirs = [of_run.get(key) for of_run in results]
+        comparable = [_comparable(theirs[0], other, names, i, notes) for i, other in
+                      enumerate(theirs[1:], start=1)]  # fmt: skip
+        measures = dict.fromkeys(
+            (target, measure)
+            for result in theirs
+            if result is not None
+            for target, measured in result.targets.items()
+            for measure in measured.values
+            if not measure.endswith(ENDS) and "@" not in measure
+        )
+        for target, measure in measures:
+            values = tuple(_value(result, target, measure) for result in theirs)
+            differences = tuple(
+                _difference(theirs[0], other, target, measure, seed, resamples) if may else None
+                for other, may in zip(theirs[1:], comparable, strict=True)
+            )
+            rows.append(Row((*key, target, measure.replace("_", " ")), values, differences))
+    return Comparison(names, tuple(rows), tuple(notes))
+
+
+def _results(run: Path) -> dict[tuple[str, str], Result]:
+    """The results of a run by protocol and set."""
+    files = sorted((run / FOLDER).glob("*.json"))
+    if not files:
+        raise UserError(
+            f"{run} has no evaluations; measure it first: mast evaluate {run} --data SET"
+        )
+    results = [Result.read(file) for file in files]
+    return {(result.protocol, readable(result.set_name)): result for result in results}
+
+
+def _names(runs: list[Path]) -> tuple[str, ...]:
+    """The last part of each path, or as many as tell them apart."""
+    for depth in range(1, max(len(run.parts) for run in runs) + 1):
+        names = ["/".join(run.parts[-depth:]) for run in runs]
+        if len(set(names)) == len(names):
+            return tuple(names)
+    raise UserError(f"the same run is given twice: {', '.join(map(str, runs))}")
+
+
+def _comparable(
+    first: Result | None,
+    other: Result | None,
+    names: tuple[str, ...],
+    index: int,
+    notes: list[str],
+) -> bool:
+    """Whether two results are of the same test images; what else differs becomes a note."""
+    if first is None or other is None:
+        return False
+    about = f"{first.protocol} on {readable(first.set_name)}, {names[0]} and {names[index]}"
+    if first.sizes["test"] != other.sizes["test"]:
+        notes.append(f"{about}: other test images; not compared")
+        return False
+    differ = [part for part in first.fingerprints | other.fingerprints
+              if first.fingerprints.get(part) != other.fingerprints.get(part)]  # fmt: skip
+    if differ:
+        notes.append(f"{about}: other pixels of {', '.join(differ)} (another size, or changed)")
+    mine, theirs = flatten(_settings(first)), flatten(_settings(other))
+    differing = [
+        f"{name} {mine.get(name)} and {theirs.get(name)}"
+        for name in sorted(mine.keys() | theirs.keys())
+        if mine.get(name) != theirs.get(name) and name not in SETTINGS_OF_MACHINES
+    ]
+    if differing:
+        notes.append(f"{about}: other settings: {'; '.join(differing)}")
+    return True
+
+
+def _settings(result: Result) -> dict[str, Any]:
+    """Settings as they look after a file was read, where tuples are lists."""
+    as_lists = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in result.settings["protocol"].items()
+    }
+    return {"extraction": result.settings["extraction"], "protocol": as_lists}
+
+
+def _value(result: Result | None, target: str, measure: str) -> float | None:
+    if result is None or target not in result.targets:
+        return None
+    return result.targets[target].values.get(measure)
+
+
+def _difference(
+    first: Result | None,
+    other: Result | None,
+    target: str,
+    measure: str,
+    seed: int,
+    resamples: int,
+) -> Difference | None:
+    before, after = _value(first, target, measure), _value(other, target, measure)
+    if first is None or other is None or before is None or after is None:
+        return None
+    theirs = [result.targets[target].each.get(measure) for result in (first, other)]
+    if theirs[0] is None or theirs[1] is None or theirs[0].shape != theirs[1].shape:
+        return Difference(after - before)
+    low, high = percentiles(resampled_means(theirs[1] - theirs[0], seed, resamples))
+    return Difference(after - before, 100 * low, 100 * high)

@@ -1,0 +1,56 @@
+"""Training inside a protocol: shown, resumed, on as many processes as there are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from mast.core.display import TrainingDisplay
+from mast.core.loop import Losses, Training
+from mast.evaluate.features import FrozenEncoder
+
+
+def fit(
+    encoder: FrozenEncoder,
+    training: Training,
+    batches: Callable[[int, int], Iterator[Any]],
+    loss: Callable[[Any, Any, int, int], Losses],
+    what: str,
+    seed: int,
+) -> None:
+    """Train to the end, from the checkpoint of a killed process if there is one.
+
+    The checkpoint is removed at the end: what counts then is the result. PyTorch's global
+    generator is seeded for the training and put back as it was.
+
+    Args:
+        encoder: Says on which devices.
+        training: What is trained.
+        batches: As in `Training.run`.
+        loss: As in `Training.run`.
+        what: What the progress bar says.
+        seed: Of what PyTorch draws itself, such as dropout.
+
+    Raises:
+        UserError: A loss that is not finite.
+    """
+    fabric = encoder.fabric
+    with torch.random.fork_rng():
+        training.resume(seed)
+        chief = fabric.is_global_zero
+        display = TrainingDisplay(what, training.steps, training.step, enabled=chief)
+        seen_at, seen = time.monotonic(), training.step
+        with display.running():
+            for done in training.run(fabric, batches, loss):
+                if done.due and done.metrics is not None:
+                    now = time.monotonic()
+                    speed = (done.step - seen) / (now - seen_at)
+                    seen_at, seen = now, done.step
+                    terms = "  ".join(f"{name} {value:.3f}" for name, value in done.metrics.items())
+                    display.update(done.step, terms, f"{speed:.2f} steps/s")
+    fabric.barrier()
+    if chief and training.checkpoint is not None:
+        training.checkpoint.unlink(missing_ok=True)
