@@ -209,8 +209,10 @@ def embed(
         device: auto, cpu or cuda.
 
     Returns:
-        The file. An .npz holds `features` (N, D) float32, `identifiers` (N,) and one (N,)
-        array of class indices a target; a .parquet has one row an image with the same columns.
+        The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), one (N,) array of
+        class indices a target as `target_<name>`, and one (N, C) int8 array a task of several
+        labels as `multilabel_<name>` (1 present, 0 absent, -1 unknown); a .parquet has one row an
+        image with the same columns.
 
     Raises:
         UserError: No encoder or images there, or a file of another kind.
@@ -237,6 +239,7 @@ def _write_npz(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> None
                 "features": features_ND,
                 "identifiers": np.array(canvases.identifiers),
                 **{f"target_{name}": values for name, values in canvases.targets.items()},
+                **{f"multilabel_{name}": table for name, table in canvases.multilabels.items()},
             }
             np.savez(file, **arrays)
 
@@ -247,11 +250,15 @@ def _write_parquet(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> 
     import pyarrow
     import pyarrow.parquet
 
-    flat = pyarrow.array(np.ascontiguousarray(features_ND).reshape(-1))
+    def rows(table: np.ndarray) -> Any:
+        flat = pyarrow.array(np.ascontiguousarray(table).reshape(-1))
+        return pyarrow.FixedSizeListArray.from_arrays(flat, table.shape[1])
+
     columns = {
         "identifier": pyarrow.array(canvases.identifiers),
         **{f"target_{name}": pyarrow.array(values) for name, values in canvases.targets.items()},
-        "features": pyarrow.FixedSizeListArray.from_arrays(flat, features_ND.shape[1]),
+        **{f"multilabel_{name}": rows(table) for name, table in canvases.multilabels.items()},
+        "features": rows(features_ND),
     }
     table = pyarrow.table(columns)
     write_atomically(path, lambda partial: pyarrow.parquet.write_table(table, partial))

@@ -12,6 +12,7 @@ import timm
 import torch
 import torchvision
 import yaml
+from layouts import write_coco
 from safetensors.torch import load_file
 from torch import nn
 
@@ -183,6 +184,14 @@ def test_embed_writes_both_kinds(run: Path, photos: Path, tmp_path: Path) -> Non
     assert np.array_equal(np.array(table["features"].to_pylist(), np.float32), features_ND)
     with pytest.raises(UserError, match=r"\.npz or \.parquet"):
         mast.embed(run, str(photos / "test"), tmp_path / "features.csv")
+
+
+def test_embed_writes_what_an_image_shows(run: Path, tmp_path: Path) -> None:
+    data = f"coco:{write_coco(tmp_path / 'coco')}@train2017"
+    with np.load(mast.embed(run, data, tmp_path / "features.npz")) as arrays:
+        assert arrays["multilabel_objects"].tolist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
+    table = pyarrow.parquet.read_table(mast.embed(run, data, tmp_path / "features.parquet"))
+    assert table["multilabel_objects"].to_pylist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
 
 
 # -------------------------------------------------------------------------------- export

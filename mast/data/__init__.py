@@ -1,5 +1,7 @@
 """Images on disk, by name or generated → canvases in memory → batches in a known order."""
 
+from mast.data.annotated import Annotated as Annotated
+from mast.data.annotated import Objects as Objects
 from mast.data.canvas import CanvasSet as CanvasSet
 from mast.data.canvas import DataConfig as DataConfig
 from mast.data.canvas import canvas_size as canvas_size

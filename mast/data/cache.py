@@ -9,7 +9,7 @@ Both are written under a temporary name and then renamed, so a killed build leav
 looks finished. A set over the size limit has the manifest alone: its images were all decoded once,
 so that the broken ones are known.
 
-Legend: N images, S side of the canvas.
+Legend: N images, S side of the canvas, L classes of a task.
 """
 
 import functools
@@ -57,6 +57,7 @@ class Manifest:
         targets: Labels by task.
         classes: Class names by task.
         skipped: Reason by name of every broken file.
+        multilabels: By task one string an image, with 1, 0 or ? for each class.
     """
 
     version: int
@@ -70,6 +71,7 @@ class Manifest:
     targets: dict[str, list[int]] = field(default_factory=dict)
     classes: dict[str, list[str]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+    multilabels: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -217,6 +219,11 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
         kept_N = target_N[manifest.kept]
         content.update(kept_N.tobytes())
         manifest.targets[task] = kept_N.tolist()
+    for task, label_NL in source.multilabels.items():
+        kept_NL = label_NL[manifest.kept]
+        content.update(kept_NL.tobytes())
+        signs_NL = np.array(["0", "1", "?"])[kept_NL]  # -1 is the last
+        manifest.multilabels[task] = ["".join(signs_L) for signs_L in signs_NL]
     manifest.classes = {task: list(names) for task, names in source.classes.items()}
     manifest.content = content.hexdigest()
     return manifest

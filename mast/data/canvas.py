@@ -3,13 +3,13 @@
 A canvas is the whole image stretched to a square; its original aspect ratio is kept beside it, and
 every view undoes the stretch. Values are uint8 in 0 to 255.
 
-Legend: N images, B batch, S side of the canvas, H = W = S, C channels.
+Legend: N images, B batch, S side of the canvas, H = W = S, C channels, L classes of a task.
 """
 
 import hashlib
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import final
@@ -32,8 +32,9 @@ class DataConfig:
 
     Attributes:
         spec: A folder (flat, or with one subfolder a class), `factors` (generated images),
-            `factors@test`, `factors@train:4096`, `torchvision:CIFAR10@train` or
-            `hf:owner/name@split`.
+            `factors@test`, `factors@train:4096`, `torchvision:CIFAR10@train`,
+            `hf:owner/name@split`, `coco:FOLDER@train2017`, `coco:FILE.json@FOLDER` or
+            `voc:VOCdevkit/VOC2007@trainval`.
         canvas: Side in pixels to which every image is resized once; chosen from the size of the
             views if not given.
         cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` if not
@@ -110,10 +111,12 @@ class CanvasSet:
         images: (N, S, S, 3) uint8: an array in a mapped file, or one that decodes when indexed.
         aspect_N: (N,) float32, width / height of the original.
         targets: Label arrays, each (N,) int64, by task; empty where there are no labels.
-        classes: Class names by task.
+        classes: Class names by task, of `targets` and of `multilabels`.
         identifiers: A name for each image: a relative path or an index.
         fingerprint: Hash of canvases and labels, the same on every machine.
         skipped: Reason by name of every broken file that was left out.
+        multilabels: Label arrays of tasks in which an image has several classes or none, each
+            (N, L) int8, by task: 1 present, 0 absent, -1 unknown.
     """
 
     name: str
@@ -124,6 +127,7 @@ class CanvasSet:
     identifiers: tuple[str, ...]
     fingerprint: str
     skipped: dict[str, str] = field(default_factory=dict)
+    multilabels: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.identifiers)
@@ -160,6 +164,7 @@ class CanvasSet:
             targets={task: target_N[index_B] for task, target_N in self.targets.items()},
             identifiers=tuple(self.identifiers[i] for i in index_B),
             fingerprint=hashlib.sha256(self.fingerprint.encode() + index_B.tobytes()).hexdigest(),
+            multilabels={task: label_NL[index_B] for task, label_NL in self.multilabels.items()},
         )
 
     def batch(self, indices: Sequence[int] | np.ndarray | Tensor) -> tuple[Tensor, Tensor]:
@@ -217,6 +222,7 @@ def open_canvas(config: DataConfig | str, view_size: int) -> CanvasSet:
         identifiers=tuple(manifest.identifiers),
         fingerprint=manifest.content,
         skipped=manifest.skipped,
+        multilabels={task: label_NL[kept_N] for task, label_NL in source.multilabels.items()},
     )
 
 

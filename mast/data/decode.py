@@ -75,6 +75,12 @@ def to_canvas(image: Image.Image, size: int) -> tuple[np.ndarray, float]:
     return np.asarray(rgb), aspect
 
 
+def upright_size(image: Image.Image) -> tuple[int, int]:
+    """Width and height in pixels once EXIF orientation is undone, of an image not yet decoded."""
+    width, height = image.size
+    return (height, width) if _orientation(image) >= 5 else (width, height)
+
+
 def _upright_rgb(image: Image.Image) -> tuple[Image.Image, bool]:
     """The image as RGB with its EXIF orientation undone, and whether that swapped its sides."""
     image.load()

@@ -1,9 +1,11 @@
 """The contract that every source of images fulfils.
 
-Legend: N images, H height, W width, S side of the canvas.
+Legend: N images, H height, W width, S side of the canvas, C classes of a task.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 from PIL import Image
@@ -19,12 +21,15 @@ class Source(ABC):
     Attributes:
         name: What the user called it.
         targets: Label arrays, each (N,) int64, by task; empty where there are no labels.
-        classes: Class names by task, with the same keys as `targets`.
+        multilabels: Labels of tasks in which an image has several classes or none, each (N, C)
+            int8 by task: 1 present, 0 absent, -1 unknown, which is neither right nor wrong.
+        classes: Class names by task, with the keys of `targets` and of `multilabels`.
     """
 
     name: str
     targets: dict[str, np.ndarray]
     classes: dict[str, tuple[str, ...]]
+    multilabels: Mapping[str, np.ndarray] = MappingProxyType({})
 
     @abstractmethod
     def __len__(self) -> int:

@@ -1,17 +1,23 @@
-"""From what the user names to a source: `factors`, a folder, torchvision or Hugging Face sets."""
+"""From what the user names to a source.
+
+`factors`, a folder, a set of torchvision or Hugging Face, or one annotated as COCO or VOC.
+"""
 
 import os
 import re
 from pathlib import Path
 
 from mast.core.errors import UserError
+from mast.data.coco import open_coco
 from mast.data.factors import Factors
 from mast.data.folder import Folder
 from mast.data.source import Source
+from mast.data.voc import open_voc
 
 FORMS = (
     "a folder, factors, factors@test, factors@train:4096, torchvision:CIFAR10@train, "
-    "hf:owner/name@split"
+    "hf:owner/name@split, coco:FOLDER@train2017, coco:FILE.json@FOLDER, "
+    "voc:VOCdevkit/VOC2007@trainval"
 )
 
 
@@ -25,8 +31,9 @@ def open_source(spec: str | Path, root: Path | None = None, download: bool = Fal
 
     Args:
         spec: A folder; `factors`, `factors@test` or `factors@train:4096` (generated);
-            `torchvision:CIFAR10@train`; `hf:owner/name@split`. A folder that is itself called
-            `factors` is written `./factors`.
+            `torchvision:CIFAR10@train`; `hf:owner/name@split`; `coco:FOLDER@train2017` or
+            `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`. A folder that is itself
+            called `factors` is written `./factors`.
         root: Where torchvision and Hugging Face sets lie or are downloaded to; the cache if None.
         download: Whether the network may be used.
 
@@ -47,6 +54,10 @@ def open_source(spec: str | Path, root: Path | None = None, download: bool = Fal
         where = root or default_cache() / "downloads"
         named = Torchvision if kind == "torchvision" else HuggingFace
         return named(name, split or "train", where, download)
+    if text.startswith("coco:"):
+        return open_coco(text)
+    if text.startswith("voc:"):
+        return open_voc(text)
     return _folder(text)
 
 

@@ -1,5 +1,6 @@
 """The canvas cache: hit, rebuilt, damaged, killed, too large, with broken files."""
 
+import hashlib
 import json
 import multiprocessing
 import shutil
@@ -64,6 +65,14 @@ def test_canvases_are_the_whole_images_stretched(config, photos):
     np.testing.assert_array_equal(canvas_BHWC[0], np.asarray(expected))
     torch.testing.assert_close(aspect_B, torch.tensor([40 / 23, 40 / 20]))
     assert (canvas_BHWC.dtype, aspect_B.dtype) == (torch.uint8, torch.float32)
+
+
+def test_fingerprint_is_of_canvases_and_labels_alone(config):
+    canvases = open_canvas(config, 32)
+    content = hashlib.blake2b(canvases.images.tobytes(), digest_size=16)
+    content.update(canvases.targets["class"].tobytes())
+    assert canvases.fingerprint == content.hexdigest()
+    assert canvases.multilabels == {}
 
 
 def test_second_time_is_a_hit(config, builds):

@@ -1,0 +1,151 @@
+"""Sets annotated as COCO is: one JSON file of images, categories and objects.
+
+coco:FOLDER@SPLIT is FOLDER/annotations/instances_SPLIT.json, with its images in the first of
+FOLDER/SPLIT, FOLDER/images/SPLIT and FOLDER that is there; coco:FILE.json@FOLDER is any other file,
+with its images in FOLDER.
+"""
+
+import hashlib
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mast.core.errors import UserError, unknown
+from mast.data.annotated import Annotated, AnnotatedImage, Objects
+
+_LISTS = ("images", "annotations", "categories")
+_BEFORE, _AFTER = "instances_", ".json"
+
+
+def open_coco(spec: str) -> Annotated:
+    """Opens a set by its name.
+
+    Args:
+        spec: As in this module's summary.
+
+    Raises:
+        UserError: If there is no such file or split, or the annotations do not fit the images.
+    """
+    before, _, after = spec.removeprefix("coco:").rpartition("@")
+    if not before:
+        before, after = after, ""
+    place = Path(before).expanduser()
+    if before.endswith(_AFTER):
+        images = Path(after or place.parent).expanduser()
+        for path, kind in ((place, "file"), (images, "folder")):
+            if not (path.is_file() if kind == "file" else path.is_dir()):
+                raise UserError(f"no {kind} {path}: expected coco:FILE.json@FOLDER, got {spec!r}.")
+        return read_coco(spec, place, images)
+    splits = coco_splits(place)
+    if not splits:
+        raise UserError(
+            f"no {place}/annotations/{_BEFORE}SPLIT{_AFTER}: expected coco:FOLDER@SPLIT with "
+            f"such a file, or coco:FILE.json@FOLDER; got {spec!r}."
+        )
+    if after not in splits:
+        raise unknown(f"split of coco:{before}", after, splits)
+    choices = (place / after, place / "images" / after, place)
+    folder = next(choice for choice in choices if choice.is_dir())
+    return read_coco(spec, _annotations(place) / f"{_BEFORE}{after}{_AFTER}", folder)
+
+
+def coco_splits(folder: Path) -> list[str]:
+    """The splits whose instances are annotated in a folder laid out as COCO; perhaps none."""
+    files = sorted(_annotations(folder).glob(f"{_BEFORE}*{_AFTER}"))
+    return [file.name.removeprefix(_BEFORE).removesuffix(_AFTER) for file in files]
+
+
+def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
+    """Reads an annotation file.
+
+    Images come in the order of their number in the file, categories too.
+
+    Args:
+        name: What the user called the set.
+        annotations: The JSON file.
+        images: The folder that its file names are relative to.
+
+    Raises:
+        UserError: If the file is not as COCO has it, or does not fit the images.
+    """
+    document, state = _read(annotations)
+    try:
+        categories = {row["id"]: str(row["name"]) for row in _by_id(document["categories"])}
+        rows = _by_id(document["images"])
+        objects: dict[Any, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
+        for what, known in (("image", objects), ("category", categories)):
+            _refuse_unknown(annotations, what, known, document["annotations"])
+        for row in document["annotations"]:
+            objects[row["image_id"]].append(row)
+        label = {number: position for position, number in enumerate(categories)}
+        found = [
+            AnnotatedImage(
+                str(row["file_name"]),
+                int(row["height"]),
+                int(row["width"]),
+                _objects(objects[row["id"]], label),
+            )
+            for row in rows
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(
+            f"{annotations} is not written as COCO writes it: "
+            f"{f'an entry lacks {error}' if isinstance(error, KeyError) else error}."
+        ) from error
+    return Annotated(name, images, found, categories, state)
+
+
+def _annotations(folder: Path) -> Path:
+    return folder / "annotations"
+
+
+def _read(path: Path) -> tuple[dict[str, Any], str]:
+    """The document, and a hash of it."""
+    content = path.read_bytes()
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON: {error}.") from error
+    lists = document if isinstance(document, dict) else {}
+    missing = [name for name in _LISTS if not isinstance(lists.get(name), list)]
+    if missing:
+        raise UserError(
+            f"{path} has no list of {' and of '.join(missing)}: expected COCO's instances, with "
+            f"{', '.join(_LISTS)}; it has {', '.join(map(str, lists)) or 'none'}."
+        )
+    return lists, hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    ordered = sorted(rows, key=lambda row: row["id"])
+    for first, second in itertools.pairwise(ordered):
+        if first["id"] == second["id"]:
+            raise ValueError(f"two entries have the id {first['id']}")
+    return ordered
+
+
+def _refuse_unknown(path: Path, what: str, known: Any, rows: list[dict[str, Any]]) -> None:
+    strays = [row[f"{what}_id"] for row in rows if row[f"{what}_id"] not in known]
+    if strays:
+        raise UserError(
+            f"{len(strays)} of {len(rows)} annotations in {path} have a {what}_id that is none of "
+            f"its {len(known)} listed, the first is {strays[0]!r}. Is this the file of another set?"
+        )
+
+
+def _objects(rows: list[dict[str, Any]], label: dict[Any, int]) -> Objects:
+    boxes_N4 = np.array([row["bbox"] for row in rows], np.float64).reshape(len(rows), 4)
+    boxes_N4[:, 2:] += boxes_N4[:, :2]  # COCO has the corner and the two sides
+    return Objects(
+        boxes_N4=boxes_N4,
+        labels_N=np.array([label[row["category_id"]] for row in rows], np.int64),
+        masks=tuple(row.get("segmentation") or None for row in rows),
+        crowd_N=np.array([row.get("iscrowd", 0) for row in rows], bool),
+        difficult_N=np.zeros(len(rows), bool),
+        area_N=np.array([row.get("area", np.nan) for row in rows], np.float64),
+    )

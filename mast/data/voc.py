@@ -1,0 +1,155 @@
+"""Sets annotated as Pascal VOC is: one XML file an image, and lists of the images of a split.
+
+    voc:FOLDER@SPLIT      FOLDER is VOCdevkit/VOC2007 or one of another year:
+        ImageSets/Main/SPLIT.txt            the images
+        ImageSets/Main/CLASS_SPLIT.txt      which of them show a class; from the XML if missing
+        Annotations/IMAGE.xml               their objects
+        JPEGImages/IMAGE.jpg
+
+Legend: M images.
+"""
+
+import hashlib
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+
+from mast.core.errors import UserError, unknown
+from mast.data.annotated import TASK, Annotated, AnnotatedImage, Objects
+
+CLASSES = (
+    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
+    "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train",
+    "tvmonitor",
+)  # fmt: skip
+
+_TRUTH = {1: 1, -1: 0, 0: -1}  # VOC's present, absent, difficult → ours
+
+
+def open_voc(spec: str) -> Annotated:
+    """Opens a set by its name.
+
+    Args:
+        spec: As in this module's summary.
+
+    Raises:
+        UserError: If there is no such folder or split, or the files do not fit each other.
+    """
+    before, _, split = spec.removeprefix("voc:").rpartition("@")
+    if not before:
+        before, split = split, ""
+    folder = Path(before).expanduser()
+    splits = voc_splits(folder)
+    if not splits:
+        inside = [path.parent.parent for path in sorted(folder.glob("*/ImageSets/Main"))]
+        hint = f" Did you mean voc:{inside[0]}?" if inside else ""
+        raise UserError(
+            f"no {folder}/ImageSets/Main/SPLIT.txt: expected voc:FOLDER@SPLIT, where FOLDER is "
+            f"such as VOCdevkit/VOC2007; got {spec!r}.{hint}"
+        )
+    if split not in splits:
+        raise unknown(f"split of voc:{before}", split, splits)
+    return read_voc(spec, folder, split)
+
+
+def voc_splits(folder: Path) -> list[str]:
+    """The splits of a folder laid out as VOC; perhaps none."""
+    names = [path.stem for path in sorted(_lists(folder).glob("*.txt"))]
+    return [name for name in names if "_" not in name]  # the others are one class's
+
+
+def read_voc(name: str, folder: Path, split: str) -> Annotated:
+    """Reads the objects of a split.
+
+    Args:
+        name: What the user called the set.
+        folder: Of one year, such as VOCdevkit/VOC2007.
+        split: Such as "trainval"; its list is there.
+
+    Raises:
+        UserError: If a file is missing, damaged or about other images.
+    """
+    state = hashlib.blake2b(digest_size=16)
+    listed = (_lists(folder) / f"{split}.txt").read_bytes()
+    state.update(listed)
+    numbers = [line.split()[0] for line in listed.decode("utf-8").splitlines() if line.strip()]
+    images = []
+    for number in numbers:
+        path = folder / "Annotations" / f"{number}.xml"
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise UserError(
+                f"cannot read {path}, though {split}.txt lists {number}: {error.strerror}."
+            ) from error
+        state.update(content)
+        images.append(_image(path, content))
+    truth = _truth(folder, split, numbers)
+    for label_M in truth.values():
+        state.update(label_M.tobytes())
+    categories = dict(enumerate(CLASSES, start=1))
+    source = Annotated(name, folder / "JPEGImages", images, categories, state.hexdigest())
+    for label, label_M in truth.items():
+        source.multilabels[TASK][:, label] = label_M
+    return source
+
+
+def _lists(folder: Path) -> Path:
+    return folder / "ImageSets" / "Main"
+
+
+def _image(path: Path, content: bytes) -> AnnotatedImage:
+    """What one XML file says."""
+    try:
+        root = ElementTree.fromstring(content)
+        found = root.findall("object")
+        boxes = [
+            [float(_text(item, f"bndbox/{side}")) for side in ("xmin", "ymin", "xmax", "ymax")]
+            for item in found
+        ]
+        names = [_text(item, "name").strip() for item in found]
+        height, width = (int(_text(root, f"size/{side}")) for side in ("height", "width"))
+        difficult_N = np.array([int(item.findtext("difficult") or 0) for item in found], bool)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise UserError(f"{path} is not written as VOC writes it: {error}.") from error
+    for name in names:
+        if name not in CLASSES:
+            raise unknown(f"class (in {path})", name, CLASSES)
+    # VOC counts pixels from 1 and includes the last one.
+    boxes_N4 = np.array(boxes, np.float64).reshape(len(found), 4) - [1, 1, 0, 0]
+    objects = Objects(
+        boxes_N4=boxes_N4,
+        labels_N=np.array([CLASSES.index(name) for name in names], np.int64),
+        masks=(None,) * len(found),
+        crowd_N=np.zeros(len(found), bool),
+        difficult_N=difficult_N,
+        area_N=np.full(len(found), np.nan),
+    )
+    return AnnotatedImage(f"{path.stem}.jpg", height, width, objects)
+
+
+def _text(element: ElementTree.Element, path: str) -> str:
+    text = element.findtext(path)
+    if text is None:
+        raise ValueError(f"<{element.tag}> lacks <{path}>")
+    return text
+
+
+def _truth(folder: Path, split: str, numbers: list[str]) -> dict[int, np.ndarray]:
+    """Labels (M,) int8 of the classes that have a file of their own, by class."""
+    truth = {}
+    for label, name in enumerate(CLASSES):
+        path = _lists(folder) / f"{name}_{split}.txt"
+        if not path.is_file():
+            continue
+        try:
+            rows = [line.split() for line in path.read_text("utf-8").splitlines() if line.strip()]
+            said = {number: _TRUTH[int(value)] for number, value in rows}
+            truth[label] = np.array([said[number] for number in numbers], np.int8)
+        except (KeyError, ValueError) as error:
+            raise UserError(
+                f"{path} does not fit {split}.txt: expected a line for each of its "
+                f"{len(numbers)} images with 1, -1 or 0 behind it ({error})."
+            ) from error
+    return truth

@@ -1,0 +1,264 @@
+"""Annotated objects as COCO and as VOC write them, and what they become."""
+
+import json
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from layouts import SQUARE, box, coco_document, picture, voc_object, write_coco, write_voc
+from PIL import Image
+
+from mast.core.errors import UserError
+from mast.data import Annotated, DataConfig, Objects, open_canvas, open_source
+from mast.data.coco import coco_splits
+from mast.data.voc import CLASSES, voc_splits
+
+CAT_DOG = voc_object("dog", (1, 1, 8, 6)) + voc_object("cat", (3, 2, 4, 5), difficult=1)
+
+
+@pytest.fixture
+def coco(tmp_path):
+    return write_coco(tmp_path / "coco")
+
+
+@pytest.fixture
+def voc(tmp_path):
+    return write_voc(tmp_path / "VOC2007", a1=CAT_DOG, a2=voc_object("tvmonitor", (2, 2, 5, 4)))
+
+
+def opened(root):
+    return open_source(f"coco:{root}@train2017")
+
+
+# ---------------------------------------------------------------------------------- COCO
+
+
+def test_coco_set(coco):
+    source = opened(coco)
+    assert isinstance(source, Annotated)
+    assert source.name == f"coco:{coco}@train2017"
+    assert source.categories == ("cat", "dog", "owl")
+    assert source.category_ids == (3, 7, 9)
+    # By the number of the image, not in the order of the file.
+    assert [source.identifier(index) for index in range(3)] == ["10.png", "20.png", "30.png"]
+    assert source.path(2) == coco / "train2017" / "30.png"
+    assert source.size(0) == (6, 8)
+    assert source.load(1)[0, 0].tolist() == [20, 90, 160]
+    assert source.targets == {}
+    assert source.classes == {"objects": ("cat", "dog", "owl")}
+    assert source.multilabels["objects"].tolist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
+    assert source.multilabels["objects"].dtype == np.int8
+
+
+def test_coco_objects(coco):
+    objects = opened(coco).objects(0)
+    assert objects.boxes_N4.tolist() == [[2, 1, 6, 4], [0, 0, 8, 6]]
+    assert objects.labels_N.tolist() == [1, 0]
+    assert objects.crowd_N.tolist() == [False, True]
+    assert objects.masks == (SQUARE, {"counts": [0, 48], "size": [6, 8]})
+    assert objects.area_N.tolist() == [12, 48]  # the second is the box's, the file says none
+    kinds = [objects.boxes_N4.dtype, objects.labels_N.dtype, objects.area_N.dtype]
+    assert kinds == [np.float32, np.int64, np.float32]
+    assert not objects.difficult_N.any()
+
+
+def test_objects_without_any_and_with_a_clipped_box(coco):
+    source = opened(coco)
+    none = source.objects(1)
+    assert (len(none), none.boxes_N4.shape, none.masks) == (0, (0, 4), ())
+    clipped = source.objects(2)
+    assert clipped.boxes_N4.tolist() == [[5, 2, 8, 3.5]]
+    assert clipped.masks == (None,)
+    assert clipped.area_N.tolist() == [4.5]
+
+
+def test_objects_are_selected_together(coco):
+    objects = opened(coco).objects(0)
+    chosen = objects.select(~objects.crowd_N)
+    assert isinstance(chosen, Objects)
+    assert (len(chosen), chosen.labels_N.tolist(), chosen.masks) == (1, [1], (SQUARE,))
+
+
+def test_boxes_outside_or_of_no_area_are_dropped_and_counted(tmp_path, caplog):
+    annotations = [
+        box(10, 3, [1, 1, 2, 2]),
+        box(20, 3, [9, 1, 2, 2]),  # right of the image
+        box(20, 7, [1, 1, 0, 2]),
+        box(30, 7, [float("nan"), 1, 2, 2]),
+    ]
+    source = opened(write_coco(tmp_path / "coco", annotations=annotations))
+    assert [len(source.objects(index)) for index in range(3)] == [1, 0, 0]
+    assert source.multilabels["objects"].tolist() == [[1, 0, 0], [0, 0, 0], [0, 0, 0]]
+    assert "3 of 4 boxes" in caplog.text
+    assert "20.png" in caplog.text
+
+
+@pytest.mark.parametrize("images", ["train2017", "images/train2017", "."])
+def test_coco_images_are_found_in_three_places(tmp_path, images):
+    source = opened(write_coco(tmp_path / "coco", images))
+    assert source.path(0).samefile(tmp_path / "coco" / images / "10.png")
+
+
+def test_coco_file_anywhere(tmp_path):
+    file, photos = tmp_path / "x@y.json", tmp_path / "photos"
+    file.write_text(json.dumps(coco_document()))
+    for number in (10, 20, 30):
+        picture(photos / f"{number}.png")
+    assert len(open_source(f"coco:{file}@{photos}")) == 3
+    with pytest.raises(UserError, match=r"no folder .*nowhere: expected coco:FILE\.json@FOLDER"):
+        open_source(f"coco:{file}@{tmp_path / 'nowhere'}")
+    with pytest.raises(UserError, match=r"no file .*nothing\.json"):
+        open_source(f"coco:{tmp_path / 'nothing.json'}@{photos}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"annotations": []}, "none of the 3 images .* has an annotated object"),
+        ({"categories": None}, r"has no list of categories: expected COCO's instances"),
+        ({"annotations": [box(10, 4, [0, 0, 1, 1])]}, "category_id that is none of its 3 .* is 4"),
+        ({"annotations": [box(11, 3, [0, 0, 1, 1])]}, "image_id that is none of its 3 .* is 11"),
+        ({"annotations": [{"image_id": 10, "category_id": 3}]}, "an entry lacks 'bbox'"),
+        ({"annotations": [box(10, 3, [0, 0, 1])]}, "not written as COCO writes it: cannot reshape"),
+        ({"categories": [{"id": 3, "name": "a"}] * 2}, "two entries have the id 3"),
+        (
+            {"images": [{"id": 1, "file_name": "gone.png", "width": 8, "height": 6}],
+             "annotations": [box(1, 3, [0, 0, 1, 1])]},
+            r"1 of the 1 images .* are not in .*train2017, the first is gone\.png",
+        ),
+    ],
+)  # fmt: skip
+def test_coco_files_that_do_not_fit(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        opened(write_coco(tmp_path / "coco", **changes))
+
+
+def test_coco_places_that_do_not_fit(coco, tmp_path):
+    with pytest.raises(UserError, match=r"expected coco:FOLDER@SPLIT"):
+        open_source(f"coco:{tmp_path / 'nowhere'}@train2017")
+    for missing in ("@train", ""):
+        with pytest.raises(UserError, match=r"unknown split of coco:.*train2017"):
+            open_source(f"coco:{coco}{missing}")
+    (coco / "annotations" / "instances_val.json").write_text("{,")
+    with pytest.raises(UserError, match=r"instances_val\.json is not JSON"):
+        open_source(f"coco:{coco}@val")
+    assert coco_splits(coco) == ["train2017", "val"]
+
+
+def test_an_image_of_another_size_than_annotated_is_broken(coco):
+    picture(coco / "train2017" / "20.png", (9, 6))
+    with pytest.raises(UserError, match=r"20\.png: 6 × 9 pixels .* for 6 × 8"):
+        opened(coco).load(1)
+
+
+@pytest.mark.parametrize("orientation", [3, 6])
+def test_sizes_are_those_of_the_upright_image(tmp_path, orientation):
+    root = write_coco(tmp_path / "coco")
+    stored = (6, 8) if orientation == 6 else (8, 6)
+    tag = Image.Exif()
+    tag[0x0112] = orientation
+    picture(root / "train2017" / "20.png", stored, exif=tag)
+    assert opened(root).load(1).shape == (6, 8, 3)
+
+
+def test_fingerprint_sees_annotations_and_images(coco):
+    seen = {opened(coco).fingerprint()}
+    assert opened(coco).fingerprint() in seen
+    file = coco / "annotations" / "instances_train2017.json"
+    file.write_text(file.read_text().replace('"owl"', '"elk"'))
+    seen.add(opened(coco).fingerprint())
+    os.utime(coco / "train2017" / "10.png", ns=(1, 1))
+    seen.add(opened(coco).fingerprint())
+    assert len(seen) == 3
+
+
+# ----------------------------------------------------------------------------------- VOC
+
+
+def test_voc_set(voc):
+    source = open_source(f"voc:{voc}@trainval")
+    assert source.categories == CLASSES == tuple(sorted(CLASSES))
+    assert source.identifier(0) == "a1.jpg"
+    assert source.path(1) == voc / "JPEGImages" / "a2.jpg"
+    objects = source.objects(0)
+    # From pixels counted from 1, the last one included, to edges counted from 0.
+    assert objects.boxes_N4.tolist() == [[0, 0, 8, 6], [2, 1, 4, 5]]
+    assert objects.area_N.tolist() == [48, 8]
+    assert objects.labels_N.tolist() == [CLASSES.index("dog"), CLASSES.index("cat")]
+    assert objects.difficult_N.tolist() == [False, True]
+    label_MC = source.multilabels["objects"]
+    assert {CLASSES[c]: label_MC[0, c] for c in np.flatnonzero(label_MC[0])} == {
+        "cat": -1, "dog": 1
+    }  # fmt: skip
+    assert source.load(0).shape == (6, 8, 3)
+
+
+def test_voc_truth_comes_from_the_files_of_classes(voc):
+    before = open_source(f"voc:{voc}@trainval").fingerprint()
+    truth = voc / "ImageSets" / "Main" / "cat_trainval.txt"
+    truth.write_text("a2  0\na1  1\nother -1\n")
+    source = open_source(f"voc:{voc}@trainval")
+    assert source.multilabels["objects"][:, CLASSES.index("cat")].tolist() == [1, -1]
+    assert source.multilabels["objects"][:, CLASSES.index("dog")].tolist() == [1, 0]
+    assert source.fingerprint() != before
+    assert voc_splits(voc) == ["trainval"]
+    for text in ("a1 1\n", "a1 1\na2 5\n", "a1 1\na2\n"):
+        truth.write_text(text)
+        with pytest.raises(UserError, match=r"cat_trainval\.txt does not fit trainval\.txt"):
+            open_source(f"voc:{voc}@trainval")
+
+
+@pytest.mark.parametrize(
+    ("inside", "message"),
+    [
+        (voc_object("giraffe", (1, 1, 2, 2)), r"unknown class \(in .*a1\.xml\) 'giraffe'"),
+        ("<object><name>dog</name></object>", r"a1\.xml .*<object> lacks <bndbox/xmin>"),
+        ("<object>", r"a1\.xml is not written as VOC writes it: mismatched tag"),
+        ("", "none of the 1 images"),
+    ],
+)
+def test_voc_files_that_do_not_fit(tmp_path, inside, message):
+    root = write_voc(tmp_path / "VOC2007", a1=inside)
+    with pytest.raises(UserError, match=message):
+        open_source(f"voc:{root}@trainval")
+
+
+def test_voc_places_that_do_not_fit(voc):
+    with pytest.raises(UserError, match=f"expected voc:FOLDER@SPLIT.*Did you mean voc:{voc}"):
+        open_source(f"voc:{voc.parent}@trainval")
+    with pytest.raises(UserError, match=r"unknown split of voc:.* 'test'.*trainval"):
+        open_source(f"voc:{voc}@test")
+    (voc / "JPEGImages" / "a2.jpg").unlink()
+    with pytest.raises(UserError, match=r"1 of the 2 images .* the first is a2\.jpg"):
+        open_source(f"voc:{voc}@trainval")
+    (voc / "Annotations" / "a1.xml").unlink()
+    with pytest.raises(UserError, match=r"a1\.xml, though trainval\.txt lists a1"):
+        open_source(f"voc:{voc}@trainval")
+
+
+# ------------------------------------------------------------------------------ canvases
+
+
+def test_canvases_carry_the_labels_of_what_is_kept(coco, tmp_path):
+    (coco / "train2017" / "20.png").write_bytes(b"no image")
+    config = DataConfig(f"coco:{coco}@train2017", cache=tmp_path / "cache", max_broken=0.5)
+    for canvases in (open_canvas(config, 32), open_canvas(replace(config, cache_limit_gb=0), 32)):
+        assert canvases.identifiers == ("10.png", "30.png")
+        assert canvases.multilabels["objects"].tolist() == [[1, 1, 0], [1, 0, 0]]
+        assert canvases.classes == {"objects": ("cat", "dog", "owl")}
+        assert canvases.targets == {}
+        assert canvases.subset([1, 1]).multilabels["objects"].tolist() == [[1, 0, 0], [1, 0, 0]]
+    (manifest,) = (tmp_path / "cache").glob("*.json")
+    assert json.loads(manifest.read_text())["multilabels"] == {"objects": ["110", "100"]}
+
+
+def test_manifest_and_content_say_what_is_unknown(voc, tmp_path):
+    config = DataConfig(f"voc:{voc}@trainval", cache=tmp_path / "cache")
+    first = open_canvas(config, 32)
+    (manifest,) = (tmp_path / "cache").glob("*.json")
+    (cats, _) = json.loads(manifest.read_text())["multilabels"]["objects"]
+    assert (cats[CLASSES.index("cat")], cats[CLASSES.index("dog")]) == ("?", "1")
+    (voc / "ImageSets" / "Main" / "cat_trainval.txt").write_text("a1 -1\na2 -1\n")
+    second = open_canvas(config, 32)
+    assert second.fingerprint != first.fingerprint  # the same pixels, other labels
