@@ -64,6 +64,7 @@ class TrainingDisplay:
     def __init__(self, what: str, total: int, done: int, enabled: bool) -> None:
         self.enabled = enabled
         self.live = enabled and sys.stderr.isatty()
+        self.what = what
         self.total = total
         self._progress = Progress(
             TextColumn(f"[bold]{what}"),
@@ -99,7 +100,7 @@ class TrainingDisplay:
             self._live.update(Group(self._progress, Text(terms, style="dim")))
         elif self.enabled and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + 30.0
-            self.say(f"step {step}/{self.total}  {terms}  {speed}")
+            self.say(f"{self.what}: step {step}/{self.total}  {terms}  {speed}")
 
     def say(self, text: str, style: str | None = None) -> None:
         """Print a line above the bar."""
