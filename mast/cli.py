@@ -30,7 +30,8 @@ HELP = """usage: mast COMMAND [options]
 
   demo       pretrain on generated images and compare with VICReg (five minutes on a laptop)
   pretrain   pretrain an encoder on a folder of images; the same command continues a killed run
-  evaluate   measure an encoder by kNN and linear probes on labelled images
+  evaluate   measure an encoder on labelled images by kNN, linear probes and nine other protocols;
+             `mast evaluate --compare RUN RUN` puts what was measured side by side
   embed      write the representations of a folder of images to .npz or .parquet
   export     write an encoder as a timm or torchvision state dict
   show       operators | recipes | config | views
@@ -91,9 +92,17 @@ def _pretrain(words: list[str]) -> None:
 
 
 def _evaluate(words: list[str]) -> None:
+    if words[:1] == ["--compare"]:
+        words = _as_list(["--runs", *words[1:]], "--runs")
+        comparison = transfer.compare(**_arguments(transfer.compare, "mast evaluate", words))
+        output.print(comparison.table())
+        for note in comparison.notes:
+            output.print(note, highlight=False, markup=False)
+        return
     words = _as_list(words, "--protocols")
     arguments = _arguments(transfer.evaluate, "mast evaluate", words, positional="encoder")
-    for shown in tables(transfer.evaluate(**arguments)):
+    results = transfer.evaluate(**arguments)
+    for shown in tables(results) if results else ():  # there are none in a second process
         output.print(shown)
 
 

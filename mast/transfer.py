@@ -1,5 +1,6 @@
 """Using a trained encoder: evaluate it on labelled images, embed images with it."""
 
+import itertools
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,24 +12,31 @@ from torch import nn
 
 from mast.core.checkpoint import load_checkpoint, write_atomically
 from mast.core.errors import UserError
+from mast.core.launch import Device, find_device, make_fabric
 from mast.core.run import RunFolder, plain
-from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.data import Annotated, CanvasSet, DataConfig, open_canvas, open_source
 from mast.data.sources import default_cache
 from mast.evaluate import (
+    Comparison,
     EvaluationData,
     EvaluationSettings,
     FeatureStore,
+    FrozenEncoder,
+    ObjectData,
     Result,
     evaluate_encoder,
     extract,
     fingerprint,
 )
-from mast.methods import MaskedEnsemble, Mast, Method
+from mast.evaluate import compare as comparison
+from mast.evaluate.result import FOLDER
+from mast.evaluate.run import kind_of
+from mast.methods import Embedding, MaskedEnsemble, Method
 from mast.models import Encoder, EncoderConfig, load_encoder
 from mast.pretrain import build_method
 from mast.recipes import read_config
 
-Representation = Literal["encoder", "ensemble"]
+Representation = Literal["encoder", "ensemble", "embedding"]
 
 
 def load_method(run: str | Path) -> Method:
@@ -71,8 +79,8 @@ def load(
         run: A run folder, an `encoder.safetensors`, or a timm or torchvision name such as
             "resnet18" or "timm:resnet18", whose weights are then random.
         representation: "encoder" (the pooled features, what is meant to be used), or
-            "ensemble" (the K masked embeddings side by side, as in Table 3), which needs a run
-            folder of `mast` with its checkpoint.
+            "ensemble" (the K masked embeddings side by side, as in Table 3) or "embedding", which
+            need a run folder of `mast` with its checkpoint.
         size: Side of the views in pixels; that of pretraining if not given, for a name 224.
         seed: Of random weights.
 
@@ -92,16 +100,15 @@ def load(
     if representation == "encoder":
         return Loaded(encoder, size, encoder.describe(), folder)
     method = load_method(run)
-    if not isinstance(method, Mast):
-        raise UserError(f"{run} was not trained with masks; use --representation encoder")
-    described = encoder.describe() | {"ensemble": plain(method.config)}
-    return Loaded(MaskedEnsemble(method).eval(), size, described, folder)
+    kind = MaskedEnsemble if representation == "ensemble" else Embedding
+    described = encoder.describe() | {representation: plain(method.config)}
+    return Loaded(kind(method).eval(), size, described, folder)
 
 
 def _random(name: str, representation: Representation, size: int, seed: int) -> Loaded:
     """An encoder that learned nothing, to stand beside one that did."""
     if representation != "encoder":
-        raise UserError(f"{name} was not trained with masks; use --representation encoder")
+        raise UserError(f"{name} has no {representation}: it was not trained; give a run folder")
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -120,13 +127,14 @@ def evaluate(
     val: str | None = None,
     test: str | None = None,
     size: int | None = None,
-    representation: Representation = "encoder",
-    device: Literal["auto", "cpu", "cuda"] = "auto",
+    device: Device = "auto",
+    devices: int = 1,
+    precision: Literal["float32", "bfloat16"] = "float32",
     seed: int = 0,
     settings: dict[str, dict[str, Any]] | None = None,
     cache: bool = True,
 ) -> list[Result]:
-    """Measure a frozen encoder on labelled images.
+    """Measure an encoder on labelled images.
 
     Hyper-parameters of a protocol are chosen on the validation set (or a tenth of the training
     set, where there is none); the test set is scored once. Results are also written to
@@ -144,48 +152,96 @@ def evaluate(
         val: Validation images, if not those of `data`.
         test: Test images, if not those of `data`.
         size: Side of the views in pixels; that of pretraining if not given, for a name 224.
-        representation: "encoder" or "ensemble" (K masked embeddings side by side).
         device: auto, cpu or cuda.
+        devices: Processes on this node (torchrun overrides it); they share the work of training
+            and of the encoder.
+        precision: Of the encoder's forward pass, and of training; bfloat16 is mixed precision.
         seed: Seed of everything a protocol draws.
         settings: Settings of protocols that differ from the defaults, by protocol.
         cache: Whether to keep features for the next call, in `features` beside the canvases; they
             are found by the content of encoder and images.
 
     Returns:
-        One result a protocol.
+        One result a protocol; in the first process, none in the others.
 
     Raises:
         UserError: A path, a protocol or a label that does not fit; the message says which.
     """
-    loaded = load(encoder, representation, size, seed)
-    size = loaded.size
-    parts = _splits(data) | {
-        part: spec
-        for part, spec in (("train", train), ("val", val), ("test", test))
-        if spec is not None
-    }
+    fabric = make_fabric(
+        device, devices, precision="32-true" if precision == "float32" else "bf16-mixed"
+    )
+    fabric.launch()
+    loaded = load(encoder, size=size, seed=seed)
+    results: list[Result] = []
+
+    def done(result: Result) -> None:
+        if fabric.is_global_zero:
+            result.write(loaded.folder)
+            results.append(result)
+
+    def frozen(loaded: Loaded) -> FrozenEncoder:
+        identity = fingerprint(loaded.module, loaded.described)
+        return FrozenEncoder(
+            loaded.module,
+            fabric.device,
+            getattr(torch, precision),
+            store=FeatureStore(default_cache() / "features", identity) if cache else None,
+            about={"source": str(encoder), "fingerprint": identity, **loaded.described},
+            others=lambda name: frozen(load(encoder, name, size, seed)),  # type: ignore[arg-type]
+            fabric=fabric,
+            workspace=loaded.folder / FOLDER,
+        )
+
+    frozen_encoder = frozen(loaded)
+    common = EvaluationSettings(seed=seed, protocols=settings or {})
+    parts = _parts(data, train, val, test)
+    for kind, names in itertools.groupby(protocols, lambda name: kind_of(name).needs):
+        evaluate_encoder(frozen_encoder, _open(kind, parts, loaded.size), list(names), common, done)
+    return results
+
+
+def _parts(data: str, train: str | None, val: str | None, test: str | None) -> dict[str, str]:
+    """The specifications of train, val and test, those of `data` unless others are named."""
+    named = {"train": train, "val": val, "test": test}
+    parts = _splits(data) | {part: spec for part, spec in named.items() if spec is not None}
     missing = {"train", "test"} - parts.keys()
     if missing:
         raise UserError(
             f"{data} has no {' and no '.join(sorted(missing))} folder; name them with "
             + " ".join(f"--{part} PATH" for part in sorted(missing))
         )
-    opened = {part: open_canvas(DataConfig(spec), size) for part, spec in parts.items()}
-    store = None
-    if cache:
-        identity = fingerprint(loaded.module, loaded.described)
-        store = FeatureStore(default_cache() / "features", identity)
-    results = evaluate_encoder(
-        loaded.module,
-        EvaluationData(opened["train"], opened.get("val"), opened["test"], size),
-        protocols,
-        EvaluationSettings(seed=seed, protocols=settings or {}),
-        _device(device),
-        store,
-    )
-    for result in results:
-        result.write(loaded.folder)
-    return results
+    return parts
+
+
+def _open(
+    kind: type[EvaluationData] | type[ObjectData], parts: dict[str, str], size: int
+) -> EvaluationData | ObjectData:
+    """The sets as a protocol needs them."""
+    if kind is EvaluationData:
+        opened = {part: open_canvas(DataConfig(spec), size) for part, spec in parts.items()}
+        return EvaluationData(opened["train"], opened.get("val"), opened["test"], size)
+    sources = {part: open_source(parts[part]) for part in ("train", "test")}
+    for source in sources.values():
+        if not isinstance(source, Annotated):
+            raise UserError(
+                f"{source.name} has no annotated objects; detection and segmentation need "
+                "coco:FOLDER, coco:FILE.json@FOLDER or voc:FOLDER"
+            )
+    return ObjectData(sources["train"], sources["test"], size)  # type: ignore[arg-type]
+
+
+def compare(runs: Sequence[str | Path], seed: int = 0, resamples: int = 1000) -> Comparison:
+    """Put what was measured of several runs side by side; see `mast.evaluate.compare`.
+
+    Args:
+        runs: Two or more run folders with evaluations; differences are to the first.
+        seed: Of the bootstrap.
+        resamples: Test sets drawn for the 95 % intervals, the same ones for all runs.
+
+    Raises:
+        UserError: Fewer than two runs, or one without evaluations.
+    """
+    return comparison(runs, seed, resamples)
 
 
 def embed(
@@ -194,7 +250,7 @@ def embed(
     out: Path | None = None,
     size: int | None = None,
     representation: Representation = "encoder",
-    device: Literal["auto", "cpu", "cuda"] = "auto",
+    device: Device = "auto",
 ) -> Path:
     """Write the representation of every image of a set.
 
@@ -227,7 +283,7 @@ def embed(
     loaded = load(encoder, representation, size)
     size = loaded.size
     canvases = open_canvas(DataConfig(data), size)
-    features_ND = extract(loaded.module, canvases, size, device=_device(device)).numpy()
+    features_ND = extract(loaded.module, canvases, size, device=find_device(device)).numpy()
     writers[out.suffix](out, features_ND, canvases)
     return out
 
@@ -274,10 +330,3 @@ def _splits(data: str) -> dict[str, str]:
     if not root.is_dir():
         raise UserError(f"no folder {root}; give one with `train` and `test` below it")
     return {part: str(root / part) for part in ("train", "val", "test") if (root / part).is_dir()}
-
-
-def _device(name: str) -> torch.device:
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device is cuda, but PyTorch sees no GPU; use --device cpu or auto")
-    cuda = name != "cpu" and torch.cuda.is_available()
-    return torch.device("cuda" if cuda else "cpu")

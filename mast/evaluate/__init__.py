@@ -1,6 +1,9 @@
 """Protocols that measure a frozen encoder; one file and one line of `EVALUATORS` each."""
 
-from mast.evaluate.data import EvaluationData
+from typing import Any
+
+from mast.evaluate.compare import Comparison, compare
+from mast.evaluate.data import EvaluationData, ObjectData
 from mast.evaluate.features import FrozenEncoder, extract
 from mast.evaluate.fewshot import FewShot
 from mast.evaluate.knn import Knn, knn_accuracy
@@ -15,7 +18,7 @@ from mast.evaluate.run import EvaluationSettings, evaluate_encoder
 from mast.evaluate.spectrum import effective_rank
 from mast.evaluate.store import FeatureStore, fingerprint
 
-EVALUATORS: dict[str, type[Evaluator]] = {
+EVALUATORS: dict[str, type[Evaluator[Any]]] = {
     "knn": Knn,
     "linear": Linear,
     "linear_sgd": LinearSgd,
@@ -26,6 +29,7 @@ EVALUATORS: dict[str, type[Evaluator]] = {
 
 __all__ = [
     "EVALUATORS",
+    "Comparison",
     "EvaluationData",
     "EvaluationSettings",
     "Evaluator",
@@ -35,10 +39,12 @@ __all__ = [
     "Knn",
     "Linear",
     "LinearSgd",
+    "ObjectData",
     "Result",
     "Robust",
     "Rotation",
     "TargetResult",
+    "compare",
     "effective_rank",
     "evaluate_encoder",
     "extract",

@@ -20,6 +20,7 @@ from torch import Tensor
 from mast.core.errors import UserError
 
 if TYPE_CHECKING:
+    from mast.data.annotated import Annotated
     from mast.data.canvas import CanvasSet
 
 HELD_OUT = 0.1  # share of each class of the training set, where there is no validation set
@@ -54,6 +55,36 @@ class EvaluationData:
         """The sets that were given, by the name of their part."""
         parts = {"train": self.train, "val": self.val, "test": self.test}
         return {part: canvases for part, canvases in parts.items() if canvases is not None}
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Hashes of canvases and labels, by part."""
+        return {part: canvases.fingerprint for part, canvases in self.named.items()}
+
+
+@dataclass(frozen=True)
+class ObjectData:
+    """Two sets with annotated objects, for the protocols that find them; they need no canvases.
+
+    Args:
+        train: Images to learn from.
+        test: Images that are scored once.
+        size: Side of the views in pixels for which the encoder was made.
+    """
+
+    train: Annotated
+    test: Annotated
+    size: int
+
+    @property
+    def named(self) -> dict[str, Annotated]:
+        """The sets by the name of their part."""
+        return {"train": self.train, "test": self.test}
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Hashes of annotations and files, by part."""
+        return {part: annotated.fingerprint() for part, annotated in self.named.items()}
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
     from mast.data.canvas import CanvasSet
-    from mast.evaluate.data import EvaluationData
+    from mast.evaluate.data import EvaluationData, ObjectData
+
+
+_log = logging.getLogger("mast")
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Change:
     apply: Callable[[Tensor, Tensor], Tensor]
 
 
+GATHERED = 16384  # rows that processes exchange at a time
 SMALL = 96  # pixels; up to here the whole centre square is shown
 CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
 
@@ -75,7 +80,7 @@ def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Te
     Args:
         encoder: Module in evaluation mode, on the device of the images.
         images_BCHW: Float in [0, 1].
-        dtype: float32, bfloat16 or float16.
+        dtype: float32 or bfloat16.
 
     Returns:
         representation_BD, float32, on the same device.
@@ -103,6 +108,7 @@ def extract(
     device: torch.device | str | None = None,
     dtype: torch.dtype = torch.float32,
     change: Change | None = None,
+    fabric: Fabric | None = None,
 ) -> Tensor:
     """The representation of every image of a set, from its central view.
 
@@ -115,11 +121,12 @@ def extract(
         size: Side of the views in pixels.
         batch_size: Images in one forward pass.
         device: Where to compute; None stays where the encoder is.
-        dtype: float32, or bfloat16 or float16 for mixed precision.
+        dtype: float32, or bfloat16 for mixed precision.
         change: What is done to the views first, if anything.
+        fabric: Of the processes that share the work, batch by batch; None: this one does it all.
 
     Returns:
-        features_ND, float32, on the CPU, in the order of the set.
+        features_ND, float32, on the CPU, in the order of the set; the same on all processes.
 
     Raises:
         UserError: If the set is empty or a feature is NaN or infinite.
@@ -129,10 +136,13 @@ def extract(
     device = place(encoder, device)
     if device.type == "cpu":
         keep_freed_memory()
-    features_ND = torch.empty(0)
+    rank, processes = (0, 1) if fabric is None else (fabric.global_rank, fabric.world_size)
     starts = range(0, len(canvas_set), batch_size)
+    # A process without a batch of its own still has to know how many dimensions there are.
+    mine = starts[rank::processes] or starts[:1]
+    features_ND = torch.empty(0)
     with evaluating(encoder), torch.inference_mode():
-        for start in track(starts, f"features of {canvas_set.name}", len(starts)):
+        for start in track(mine, f"features of {canvas_set.name}", len(mine)):
             stop = min(start + batch_size, len(canvas_set))
             canvas_BHWC, aspect_B = canvas_set.batch(torch.arange(start, stop))
             images_BCHW = center_views(
@@ -141,12 +151,14 @@ def extract(
             if change is not None:
                 images_BCHW = change.apply(images_BCHW, torch.arange(start, stop))
             features_BD = represent(encoder, images_BCHW, dtype).cpu()
-            if start == 0:
-                with torch.inference_mode(
-                    mode=False
-                ):  # so that a probe may differentiate through it
-                    features_ND = torch.empty(len(canvas_set), features_BD.shape[1])
-            features_ND[start:stop] = features_BD
+            if start == mine[0]:
+                with torch.inference_mode(mode=False):  # so that a probe may differentiate
+                    features_ND = torch.zeros(len(canvas_set), features_BD.shape[1])
+            if start in starts[rank::processes]:
+                features_ND[start:stop] = features_BD
+    if fabric is not None and processes > 1:
+        for chunk_RD in features_ND.split(GATHERED):
+            chunk_RD.copy_(cast(Tensor, fabric.all_reduce(chunk_RD, reduce_op="sum")))
     _check_finite(features_ND, canvas_set)
     return features_ND
 
@@ -177,9 +189,12 @@ class FrozenEncoder:
     Args:
         module: Takes images_BCHW in [0, 1], returns representation_BD.
         device: Where to compute; None stays where the module is.
-        dtype: float32, or bfloat16 or float16 for mixed precision.
+        dtype: float32, or bfloat16 for mixed precision.
         batch_size: Images in one forward pass.
         store: Where features are kept for the next process; None keeps them in memory alone.
+        about: What is known of it, for the results.
+        others: Makes another representation of the same run from its name: "ensemble" or
+            "embedding".
         fabric: Launched, where several processes work together; None for this one alone.
         workspace: Folder for the state of unfinished work, by which it is resumed, and for what
             else a protocol writes down; None: nothing is.
@@ -192,13 +207,17 @@ class FrozenEncoder:
         dtype: torch.dtype = torch.float32,
         batch_size: int = 256,
         store: FeatureStore | None = None,
+        about: Mapping[str, Any] | None = None,
+        others: Callable[[str], FrozenEncoder] | None = None,
         fabric: Fabric | None = None,
         workspace: Path | None = None,
     ) -> None:
         self.module = module
         self.store = store
         self.device = place(module, device)
+        self.about = dict(about or {})
         self.workspace = workspace
+        self._others = others
         self._fabric = fabric
         self.dtype = dtype
         self.batch_size = batch_size
@@ -213,7 +232,30 @@ class FrozenEncoder:
             self._fabric = make_fabric(self.device.type, precision=precision)  # type: ignore[arg-type]
         return self._fabric
 
-    def unfinished(self, protocol: Any, data: EvaluationData, **about: Any) -> Path | None:
+    @property
+    def processes(self) -> int:
+        """How many work together."""
+        return 1 if self._fabric is None else self._fabric.world_size
+
+    def other(self, representation: str) -> FrozenEncoder:
+        """Another representation of the same run.
+
+        Args:
+            representation: "ensemble" (masked embeddings side by side) or "embedding".
+
+        Raises:
+            UserError: There is only this one.
+        """
+        if self._others is None:
+            raise UserError(
+                f"the {representation} needs a run folder of `mast` with its checkpoint; here is "
+                "an encoder alone."
+            )
+        return self._others(representation)
+
+    def unfinished(
+        self, protocol: Any, data: EvaluationData | ObjectData, **about: Any
+    ) -> Path | None:
         """Where the state of a training is kept until it is done.
 
         Args:
@@ -227,8 +269,7 @@ class FrozenEncoder:
         """
         if self.workspace is None:
             return None
-        sets = {part: canvases.fingerprint for part, canvases in data.named.items()}
-        key = f"{protocol} {sets} {data.size} {self.dtype} {self.identity} {sorted(about.items())}"
+        key = f"{protocol} {data.fingerprints} {data.size} {self.dtype} {self.identity} {sorted(about.items())}"
         return self.workspace / "unfinished" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.pt"
 
     @functools.cached_property
@@ -256,6 +297,7 @@ class FrozenEncoder:
             device=self.device,
             dtype=self.dtype,
             change=change,
+            fabric=self._fabric,
         )
 
     def _obtain(self, canvas_set: CanvasSet, size: int, change: Change | None) -> Tensor:
@@ -271,10 +313,28 @@ class FrozenEncoder:
             change=None if change is None else change.name,
         )
         features_ND = self.store.read(path)
-        if features_ND is None:
-            features_ND = self.take(canvas_set, size, change)
-            self.store.write(path, features_ND)
+        if self._everywhere(features_ND is not None):
+            assert features_ND is not None
+            return features_ND
+        features_ND = self.take(canvas_set, size, change)
+        if self._fabric is None or self._fabric.is_global_zero:
+            self._keep(path, features_ND)
         return features_ND
+
+    def _everywhere(self, here: bool) -> bool:
+        """Whether something holds on all processes, so that all take the same way."""
+        if self._fabric is None or self._fabric.world_size == 1:
+            return here
+        lacking = torch.tensor(float(not here), device=self.device)
+        return float(cast(Tensor, self._fabric.all_reduce(lacking, reduce_op="sum"))) == 0
+
+    def _keep(self, path: Path, features_ND: Tensor) -> None:
+        """Write features into the store; a full disk costs the next call time, not this one."""
+        assert self.store is not None
+        try:
+            self.store.write(path, features_ND)
+        except UserError as error:
+            _log.warning("features are not kept for the next call: %s", error)
 
     def pool_features(
         self, pool: tuple[CanvasSet, ...], size: int, change: Change | None = None

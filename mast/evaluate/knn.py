@@ -106,7 +106,7 @@ def knn_accuracy(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Knn(Evaluator):
+class Knn(Evaluator[EvaluationData]):
     """Weighted nearest neighbours; k and τ are chosen on validation.
 
     Args:

@@ -130,7 +130,7 @@ class Learned(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Linear(Evaluator):
+class Linear(Evaluator[EvaluationData]):
     """The L-BFGS probe: no augmentation, the penalty chosen on validation, test scored once.
 
     The penalties are walked from the strongest to the weakest, each started at the solution of the

@@ -26,7 +26,7 @@ from mast.evaluate.views import LabelledBatch, TrainingViews
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearSgd(Evaluator):
+class LinearSgd(Evaluator[EvaluationData]):
     """The linear probe of large sets: SGD with momentum and a cosine, crop and flip in training.
 
     With one learning rate nothing is tuned and the whole pool is trained on at once; with several,

@@ -5,26 +5,34 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
 
 from mast.evaluate.bootstrap import Measured
-from mast.evaluate.data import EvaluationData
+from mast.evaluate.data import EvaluationData, ObjectData
 from mast.evaluate.features import FrozenEncoder
+
+Data = TypeVar("Data", EvaluationData, ObjectData)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluator(ABC):
+class Evaluator(ABC, Generic[Data]):
     """A protocol; a frozen dataclass whose fields are its settings.
+
+    Attributes:
+        needs: The kind of data that `run` takes.
 
     Args:
         seed: Of everything the protocol draws: images held out, batches, the bootstrap.
         resamples: Test sets drawn for the 95 % intervals.
     """
 
+    needs: ClassVar[type[EvaluationData] | type[ObjectData]] = EvaluationData
+
     seed: int = 0
     resamples: int = 1000
 
     @abstractmethod
-    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+    def run(self, encoder: FrozenEncoder, data: Data) -> Iterator[Measured]:
         """Measure an encoder.
 
         Args:

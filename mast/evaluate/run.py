@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from mast.core.errors import unknown
+from mast.core.errors import UserError, unknown
 from mast.core.run import provenance
-from mast.evaluate.data import HELD_OUT, EvaluationData
+from mast.evaluate.data import HELD_OUT, EvaluationData, ObjectData
 from mast.evaluate.features import FrozenEncoder, crop_fraction
 from mast.evaluate.protocol import Evaluator
 from mast.evaluate.result import Result
-from mast.evaluate.store import FeatureStore
 
 
 @dataclass(frozen=True)
@@ -30,30 +29,27 @@ class EvaluationSettings:
     """
 
     batch_size: int = 256
-    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    precision: Literal["float32", "bfloat16"] = "float32"
     seed: int = 0
     protocols: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def evaluate_encoder(
-    encoder: nn.Module,
-    data: EvaluationData,
+    encoder: nn.Module | FrozenEncoder,
+    data: EvaluationData | ObjectData,
     protocols: Sequence[str] = ("knn", "linear"),
     settings: EvaluationSettings | None = None,
-    device: torch.device | str | None = None,
-    store: FeatureStore | None = None,
-    about: Mapping[str, Any] | None = None,
+    done: Callable[[Result], object] | None = None,
 ) -> list[Result]:
-    """Measure a frozen encoder on labelled sets; its features are extracted once.
+    """Measure an encoder on labelled sets; its features are extracted once.
 
     Args:
-        encoder: Takes images_BCHW in [0, 1], returns representation_BD; its mode is restored.
-        data: Training, validation and test set.
+        encoder: A `FrozenEncoder`, or a module that takes images_BCHW in [0, 1] and returns
+            representation_BD, whose mode is restored; it computes where it is.
+        data: Training, validation and test set, of the kind that all the protocols need.
         protocols: Names in `EVALUATORS`.
         settings: None for the defaults.
-        device: Where to compute; None stays where the encoder is.
-        store: Where features are kept for the next call; None keeps them for this one.
-        about: What is known of the encoder, for the results.
+        done: Called with each result as soon as it is there.
 
     Returns:
         One result a protocol, in their order.
@@ -67,34 +63,48 @@ def evaluate_encoder(
         kind_of(name)
     # All are made before the first runs: a typing error shall not cost an hour.
     evaluators = {name: evaluator(name, settings) for name in protocols}
-    dtype = getattr(torch, settings.precision)
-    frozen = FrozenEncoder(encoder, device, dtype, settings.batch_size, store)
-    shared = {
+    for name, protocol in evaluators.items():
+        if not isinstance(data, protocol.needs):
+            raise UserError(
+                f"{name} needs {protocol.needs.__name__}, got {type(data).__name__}: annotated "
+                "objects are for detection and segmentation, labelled images for the others."
+            )
+    if not isinstance(encoder, FrozenEncoder):
+        dtype = getattr(torch, settings.precision)
+        encoder = FrozenEncoder(encoder, dtype=dtype, batch_size=settings.batch_size)
+    shared: dict[str, Any] = {
         "size": data.size,
-        "crop_fraction": crop_fraction(data.size),
-        "batch_size": settings.batch_size,
-        "precision": settings.precision,
-        "held_out": HELD_OUT if data.val is None else None,
-        "device": str(frozen.device),
+        "batch_size": encoder.batch_size,
+        "precision": str(encoder.dtype).removeprefix("torch."),
+        "device": encoder.device.type,
+        "processes": encoder.processes,
     }
+    metric = "ap"
+    if isinstance(data, EvaluationData):
+        metric = data.metric
+        shared["crop_fraction"] = crop_fraction(data.size)
+        shared["held_out"] = HELD_OUT if data.val is None else None
     origin = provenance()
-    return [
-        Result.collect(
-            evaluator.run(frozen, data),
+    results = []
+    for name, protocol in evaluators.items():
+        result = Result.collect(
+            protocol.run(encoder, data),
             protocol=name,
             set_name=data.test.name,
-            settings={"extraction": shared, "protocol": asdict(evaluator)},
-            fingerprints={part: s.fingerprint for part, s in data.named.items()},
-            sizes={part: len(s) for part, s in data.named.items()},
-            metric=data.metric,
-            encoder=dict(about or {}),
+            settings={"extraction": shared, "protocol": asdict(protocol)},
+            fingerprints=data.fingerprints,
+            sizes={part: len(images) for part, images in data.named.items()},
+            metric=metric,
+            encoder=encoder.about,
             provenance=origin,
         )
-        for name, evaluator in evaluators.items()
-    ]
+        results.append(result)
+        if done is not None:
+            done(result)
+    return results
 
 
-def evaluator(name: str, settings: EvaluationSettings) -> Evaluator:
+def evaluator(name: str, settings: EvaluationSettings) -> Evaluator[Any]:
     """Make a protocol with its settings.
 
     Args:
@@ -121,7 +131,7 @@ def evaluator(name: str, settings: EvaluationSettings) -> Evaluator:
     return kind(**fitting)
 
 
-def kind_of(protocol: str) -> type[Evaluator]:
+def kind_of(protocol: str) -> type[Evaluator[Any]]:
     """The class of a protocol, or a `UserError` with the nearest name there is."""
     from mast.evaluate import EVALUATORS
 

@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 from mast.methods.base import Method
-from mast.methods.mast import MaskedEnsemble, Mast, MastConfig
+from mast.methods.mast import Mast, MastConfig
+from mast.methods.representations import Embedding, MaskedEnsemble
 from mast.methods.vicreg import VICReg, VICRegConfig
 
 MethodConfig = MastConfig | VICRegConfig
@@ -23,6 +24,7 @@ METHODS: dict[str, Entry] = {
 
 __all__ = [
     "METHODS",
+    "Embedding",
     "MaskedEnsemble",
     "Mast",
     "MastConfig",

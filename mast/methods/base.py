@@ -27,6 +27,7 @@ class Method(nn.Module, ABC):
     """
 
     encoder: Encoder
+    projector: Any
     gates: tuple[str, ...] = ()
 
     @abstractmethod

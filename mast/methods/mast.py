@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mast.augment import Views
 from mast.core.collectives import gather, global_mean, global_sum, processes
@@ -336,23 +336,3 @@ class Mast(Method):
                 f"masks a smaller rate (--optimizer.gate_lr), or {remedy}."
             )
         yield from variance_collapse(metrics)
-
-
-class MaskedEnsemble(nn.Module):
-    """The K masked mean embeddings of an image side by side: (B, 3, H, W) to (B, K D).
-
-    Args:
-        method: A trained `Mast`.
-
-    Reference:
-        MAST, Table 3 ("ensemble").
-    """
-
-    def __init__(self, method: Mast) -> None:
-        super().__init__()
-        self.method = method
-
-    def forward(self, images_BCHW: Tensor) -> Tensor:
-        """Masked embeddings, operator by operator, in float32."""
-        mean_BD = self.method.projector(self.method.encoder.encode(images_BCHW)).mean_BD
-        return torch.cat([mean_BD * mask_D for mask_D in self.method.masks().unbind(1)], dim=1)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from mast.evaluate import EvaluationData, FeatureStore, evaluate_encoder, fingerprint
+from mast.evaluate import EvaluationData, FeatureStore, Result, evaluate_encoder, fingerprint
 from mast.evaluate.features import Change, FrozenEncoder
 
 
@@ -15,10 +15,15 @@ def test_the_next_protocol_needs_no_forward_pass(
     encoder: nn.Module, data: EvaluationData, tmp_path: Path
 ) -> None:
     store = FeatureStore(tmp_path, fingerprint(encoder, "colours"))
-    (first,) = evaluate_encoder(encoder, data, ["knn"], store=store)
+
+    def evaluate(protocol: str) -> Result:
+        (result,) = evaluate_encoder(FrozenEncoder(encoder, store=store), data, [protocol])
+        return result
+
+    first = evaluate("knn")
     assert encoder.calls == 3  # one batch a set
-    evaluate_encoder(encoder, data, ["linear"], store=store)
-    (second,) = evaluate_encoder(encoder, data, ["knn"], store=store)
+    evaluate("linear")
+    second = evaluate("knn")
     assert encoder.calls == 3
     assert second == first
     assert len(list(tmp_path.iterdir())) == 3
@@ -62,3 +67,21 @@ def test_a_damaged_file_is_taken_again(
     assert torch.equal(again, expected)
     assert encoder.calls == 2
     assert file.stat().st_size > len(damage)
+
+
+def test_a_full_disk_costs_the_cache_and_not_the_evaluation(
+    encoder: nn.Module,
+    data: EvaluationData,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    store = FeatureStore(tmp_path, "colours")
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    frozen = FrozenEncoder(encoder, store=store)
+    assert frozen.features(data.test, 16).shape == (24, 12)
+    assert "features are not kept" in caplog.text
+    assert list(tmp_path.iterdir()) == []
