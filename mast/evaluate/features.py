@@ -269,8 +269,9 @@ class FrozenEncoder:
         """
         if self.workspace is None:
             return None
-        key = f"{protocol} {data.fingerprints} {data.size} {self.dtype} {self.identity} {sorted(about.items())}"
-        return self.workspace / "unfinished" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.pt"
+        key = (protocol, data.fingerprints, data.size, self.dtype, self.identity, about)
+        name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+        return self.workspace / "unfinished" / f"{name}.pt"
 
     @functools.cached_property
     def identity(self) -> str:
