@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -14,7 +15,15 @@ from mast.core.checkpoint import load_checkpoint, write_atomically
 from mast.core.errors import UserError
 from mast.core.launch import Device, find_device, make_fabric
 from mast.core.run import RunFolder, plain
-from mast.data import Annotated, CanvasSet, DataConfig, open_canvas, open_source
+from mast.data import (
+    Annotated,
+    CanvasSet,
+    DataConfig,
+    SetDescription,
+    describe,
+    open_canvas,
+    open_source,
+)
 from mast.data.sources import default_cache
 from mast.evaluate import (
     Comparison,
@@ -121,7 +130,7 @@ def _random(name: str, representation: Representation, size: int, seed: int) -> 
 
 def evaluate(
     encoder: str | Path,
-    data: str = "factors",
+    data: str | None = None,
     protocols: Sequence[str] = ("knn", "linear"),
     train: str | None = None,
     val: str | None = None,
@@ -133,6 +142,8 @@ def evaluate(
     seed: int = 0,
     settings: dict[str, dict[str, Any]] | None = None,
     cache: bool = True,
+    root: Path | None = None,
+    download: bool = False,
 ) -> list[Result]:
     """Measure an encoder on labelled images.
 
@@ -145,7 +156,8 @@ def evaluate(
         encoder: A run folder, an `encoder.safetensors`, or a timm or torchvision name, whose
             weights are then random.
         data: The labelled set: a folder with `train`, `test` and perhaps `val` below it,
-            `factors`, or `torchvision:NAME`.
+            `factors`, `torchvision:NAME`, `hf:owner/name`, `coco:FOLDER` or
+            `voc:VOCdevkit/VOC2007`, of which the usual splits are taken.
         protocols: Names of protocols: knn, linear, linear_sgd, fewshot, rotation,
             robust.
         train: Training images, if not those of `data`.
@@ -160,6 +172,9 @@ def evaluate(
         settings: Settings of protocols that differ from the defaults, by protocol.
         cache: Whether to keep features for the next call, in `features` beside the canvases; they
             are found by the content of encoder and images.
+        root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
+            given.
+        download: Whether such a set may be downloaded.
 
     Returns:
         One result a protocol; in the first process, none in the others.
@@ -194,33 +209,52 @@ def evaluate(
 
     frozen_encoder = frozen(loaded)
     common = EvaluationSettings(seed=seed, protocols=settings or {})
-    parts = _parts(data, train, val, test)
+    described = _described(data, train, val, test)
     for kind, names in itertools.groupby(protocols, lambda name: kind_of(name).needs):
-        evaluate_encoder(frozen_encoder, _open(kind, parts, loaded.size), list(names), common, done)
+        sets = _open(kind, described, loaded.size, root, download)
+        evaluate_encoder(frozen_encoder, sets, list(names), common, done)
     return results
 
 
-def _parts(data: str, train: str | None, val: str | None, test: str | None) -> dict[str, str]:
-    """The specifications of train, val and test, those of `data` unless others are named."""
+def _described(
+    data: str | None, train: str | None, val: str | None, test: str | None
+) -> SetDescription:
+    """The parts of `data` (`factors` if nothing is named), those that are named taking its place.
+
+    Raises:
+        UserError: There is no train or no test among them.
+    """
     named = {"train": train, "val": val, "test": test}
-    parts = _splits(data) | {part: spec for part, spec in named.items() if spec is not None}
+    given = {part: spec for part, spec in named.items() if spec is not None}
+    if data is None and given:
+        described = SetDescription({})
+    else:
+        described = describe(data or "factors")
+    parts = {**described.parts, **given}
     missing = {"train", "test"} - parts.keys()
     if missing:
         raise UserError(
-            f"{data} has no {' and no '.join(sorted(missing))} folder; name them with "
-            + " ".join(f"--{part} PATH" for part in sorted(missing))
+            f"{data or 'what is named'} has no {' and no '.join(sorted(missing))} folder; name "
+            "them with " + " ".join(f"--{part} PATH" for part in sorted(missing))
         )
-    return parts
+    return replace(described, parts=parts)
 
 
 def _open(
-    kind: type[EvaluationData] | type[ObjectData], parts: dict[str, str], size: int
+    kind: type[EvaluationData] | type[ObjectData],
+    described: SetDescription,
+    size: int,
+    root: Path | None,
+    download: bool,
 ) -> EvaluationData | ObjectData:
     """The sets as a protocol needs them."""
     if kind is EvaluationData:
-        opened = {part: open_canvas(DataConfig(spec), size) for part, spec in parts.items()}
-        return EvaluationData(opened["train"], opened.get("val"), opened["test"], size)
-    sources = {part: open_source(parts[part]) for part in ("train", "test")}
+        sets = {
+            part: open_canvas(DataConfig(spec, root=root, download=download), size)
+            for part, spec in described.parts.items()
+        }
+        return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
+    sources = {part: open_source(described.parts[part]) for part in ("train", "test")}
     for source in sources.values():
         if not isinstance(source, Annotated):
             raise UserError(
@@ -318,15 +352,3 @@ def _write_parquet(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> 
     }
     table = pyarrow.table(columns)
     write_atomically(path, lambda partial: pyarrow.parquet.write_table(table, partial))
-
-
-def _splits(data: str) -> dict[str, str]:
-    """The specifications of a set's train, val and test images."""
-    if data == "factors":
-        return {part: f"factors@{part}" for part in ("train", "val", "test")}
-    if data.startswith(("torchvision:", "hf:")):
-        return {part: f"{data}@{part}" for part in ("train", "test")}
-    root = Path(data)
-    if not root.is_dir():
-        raise UserError(f"no folder {root}; give one with `train` and `test` below it")
-    return {part: str(root / part) for part in ("train", "val", "test") if (root / part).is_dir()}

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet
@@ -12,13 +13,15 @@ import timm
 import torch
 import torchvision
 import yaml
-from layouts import write_coco
+from layouts import write_coco, write_pets
 from safetensors.torch import load_file
 from torch import nn
 
 import mast
 from mast.cli import COMMANDS, main
 from mast.core.errors import UserError
+from mast.data.sources import default_cache
+from mast.evaluate import EvaluationData, Result, evaluate_encoder
 from mast.methods import MastConfig
 from mast.methods.mast import MODES
 from mast.models import Encoder, EncoderConfig, save_encoder
@@ -129,6 +132,21 @@ def test_evaluate_by_command(run: Path, photos: Path, capsys: pytest.CaptureFixt
     assert stored["sizes"] == {"train": 48, "val": 24, "test": 24}
     # Classes differ by their colour channel, which even this encoder sees.
     assert stored["targets"]["class"]["values"]["top1"] > 60.0
+
+
+def test_evaluate_a_set_by_its_usual_name(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[EvaluationData] = []
+
+    def keep(module: nn.Module, data: EvaluationData, *rest: Any) -> list[Result]:
+        given.append(data)
+        return evaluate_encoder(module, data, *rest)
+
+    monkeypatch.setattr(mast.transfer, "evaluate_encoder", keep)
+    write_pets(default_cache() / "downloads")
+    (result,) = mast.evaluate(run, "torchvision:OxfordIIITPet", ("knn",))
+    assert (given[0].metric, given[0].val) == ("mean_per_class", None)
+    assert result.sizes == {"train": 12, "test": 6}
+    assert result.targets["class"].values["top1"] == 100.0
 
 
 def test_evaluate_the_ensemble_of_masked_embeddings(run: Path, photos: Path) -> None:

@@ -6,6 +6,8 @@ from mast.data.canvas import CanvasSet as CanvasSet
 from mast.data.canvas import DataConfig as DataConfig
 from mast.data.canvas import canvas_size as canvas_size
 from mast.data.canvas import open_canvas as open_canvas
+from mast.data.catalogue import SetDescription as SetDescription
+from mast.data.catalogue import describe as describe
 from mast.data.decode import BrokenImageError as BrokenImageError
 from mast.data.factors import Factors as Factors
 from mast.data.folder import Folder as Folder

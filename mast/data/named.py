@@ -15,7 +15,12 @@ import numpy as np
 from PIL import Image
 
 from mast.core.errors import UserError, unknown
+from mast.data.catalogue import CATALOGUE, Usual
+from mast.data.labels import labels_of
+from mast.data.partition import WHOLE, Drawn, Listed
 from mast.data.source import Source
+
+_SPLIT_ARGUMENTS = ("train", "split", "image_set", "version")
 
 
 @final
@@ -24,12 +29,14 @@ class Torchvision(Source):
 
     Args:
         name: Class name.
-        split: Handed to the argument `train`, `split` or `image_set`, whichever the class has.
+        split: Handed to the argument `train`, `split`, `image_set` or `version`, whichever the
+            class has; where it has none, a split of the catalogue's partition, or "all".
         root: The folder that holds the set, or is to hold it.
         download: Whether torchvision may download it.
 
     Raises:
-        UserError: If the name or split is unknown, or the set is not in `root`.
+        UserError: If the name or split is unknown, the set is not in `root`, or its labels do not
+            fit its images.
     """
 
     def __init__(self, name: str, split: str, root: Path, download: bool = False) -> None:
@@ -42,40 +49,64 @@ class Torchvision(Source):
         self._key = f"{self.name} {root.absolute()}"
         dataset = getattr(datasets, name)
         parameters = inspect.signature(dataset).parameters
-        arguments: dict[str, Any] = {}
+        usual = CATALOGUE.get(name, Usual())
+        arguments = dict(usual.arguments)
         if "root" in parameters:
             arguments["root"] = root
         if "download" in parameters:
             arguments["download"] = download
             root.mkdir(parents=True, exist_ok=True)
-        if "train" in parameters:
-            if split not in ("train", "test"):
-                raise unknown(f"split of {name}", split, ("train", "test"))
-            arguments["train"] = split == "train"
-        else:
-            arguments |= {key: split for key in ("split", "image_set") if key in parameters}
+        key = next((key for key in _SPLIT_ARGUMENTS if key in parameters), None)
+        choices = _choices(key, usual)
+        if choices and split not in choices:
+            raise unknown(f"split of {name}", split, choices)
+        if key is not None:
+            arguments[key] = split == "train" if key == "train" else split
         try:
             self._dataset = dataset(**arguments)
-        except (RuntimeError, ValueError, OSError, TypeError) as error:
-            hint = "" if download else " To let torchvision fetch it, allow the download."
+        except LookupError as error:  # a class or an image that one file has and another lacks
+            raise UserError(
+                f"a label file of torchvision's {name} in {root} does not fit the others: "
+                f"{error} is in one and not in another."
+            ) from error
+        except Exception as error:  # torchvision and what reads its files raise many kinds
+            missing = isinstance(error, (RuntimeError, OSError)) and not download
+            hint = " To let torchvision fetch it, allow the download." if missing else ""
             raise UserError(f"torchvision's {name} in {root}: {error}{hint}") from error
-        self.targets, self.classes = self._labels()
+        self.targets, self.classes = {}, {}
+        labels = labels_of(self.name, self._dataset)
+        self._index_N = self._partition(usual, name, split, root, labels)
+        if labels is not None:
+            self.targets = {"class": labels[0][self._index_N]}
+            self.classes = {"class": labels[1]}
 
-    def _labels(self) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]:
-        # torchvision has three names for the same list; a set with none of them has no labels here.
-        for attribute in ("targets", "labels", "_labels"):
-            target_N = np.asarray(getattr(self._dataset, attribute, ()))
-            if target_N.shape == (len(self._dataset),) and target_N.dtype.kind in "iu":
-                count = int(target_N.max(initial=-1)) + 1
-                names = getattr(self._dataset, "classes", None) or range(count)
-                return {"class": target_N.astype(np.int64)}, {"class": tuple(map(str, names))}
-        return {}, {}
+    def _partition(
+        self,
+        usual: Usual,
+        name: str,
+        split: str,
+        root: Path,
+        labels: tuple[np.ndarray, tuple[str, ...]] | None,
+    ) -> np.ndarray:
+        """The positions of the split's images in torchvision's set."""
+        partition = usual.partition
+        if isinstance(partition, Drawn) and split != WHOLE:
+            assert labels is not None, f"{name} is drawn by class and has no labels"
+            return partition.positions(name, split, labels[0])
+        if isinstance(partition, Listed):
+            paths = list(map(Path, self._dataset._image_files))
+            if split == WHOLE:  # in an order of our own: that of the disk changes
+                return np.array(sorted(range(len(paths)), key=paths.__getitem__), np.int64)
+            index_N, state = partition.positions(f"torchvision:{name}", split, root, paths)
+            self._key += f" {state}"
+            return index_N
+        return np.arange(len(self._dataset))
 
     def __len__(self) -> int:
-        return len(self._dataset)
+        return len(self._index_N)
 
     def open(self, index: int) -> Image.Image:
-        item = self._dataset[index]
+        item = self._dataset[int(self._index_N[index])]
         image = item[0] if isinstance(item, tuple) else item
         if not isinstance(image, Image.Image):
             raise TypeError(f"expected an image, got {type(image).__name__}")
@@ -147,6 +178,17 @@ class HuggingFace(Source):
 
     def fingerprint(self) -> str:
         return _hash(self.name, self._version, self.targets)
+
+
+def _choices(key: str | None, usual: Usual) -> tuple[str, ...]:
+    """The splits of a set of torchvision; none where its class knows best."""
+    if key == "train":
+        return ("train", "test")
+    if key is not None:
+        return ()
+    # A class without splits has one: were another name let through, training and test would share
+    # their images.
+    return (*(usual.partition.splits if usual.partition else ("train",)), WHOLE)
 
 
 def _is_dataset(value: object, datasets: Any) -> bool:

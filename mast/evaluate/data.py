@@ -35,8 +35,8 @@ class EvaluationData:
         val: Images to choose hyper-parameters by; None holds out 10 % of `train` for it.
         test: Images that are scored once.
         size: Side of the views in pixels.
-        metric: What hyper-parameters are chosen by: "top1" or "mean_per_class", whichever the
-            field reports on this set.
+        metric: What the field reports on this set: "top1", "mean_per_class" or "mAP". By the
+            first two hyper-parameters are chosen.
     """
 
     train: CanvasSet

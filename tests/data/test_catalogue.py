@@ -1,0 +1,427 @@
+"""Sets by their usual names: fake copies of their layouts on disk, their splits and labels."""
+
+import inspect
+import json
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torchvision
+from layouts import picture, voc_object, write_coco, write_pets, write_voc
+from scipy.io import savemat
+
+from mast.core.errors import UserError
+from mast.data import Source, describe, open_source
+from mast.data.catalogue import CATALOGUE
+from mast.data.partition import Drawn
+from mast.evaluate import EvaluationData
+
+
+def pictures(folder: Path, *names: str) -> None:
+    for shade, name in enumerate(names):
+        picture(folder / name, shade=20 * shade)
+
+
+def write(path: Path, *lines: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+# ------------------------------------------------------------------- layouts, as published
+
+
+def flowers(root: Path) -> None:
+    folder = root / "flowers-102"
+    pictures(folder / "jpg", *(f"image_{number:05d}.jpg" for number in range(1, 7)))
+    savemat(folder / "imagelabels.mat", {"labels": [102, 1, 2, 1, 2, 3]})
+    savemat(folder / "setid.mat", {"trnid": [3, 2], "valid": [4, 5], "tstid": [6, 1]})
+
+
+def cars(root: Path) -> None:
+    folder = root / "stanford_cars"
+
+    def annotate(file: Path, labels: list[int]) -> None:
+        rows = [(f"{at:05d}.jpg", np.uint8(label)) for at, label in enumerate(labels, start=1)]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        savemat(file, {"annotations": np.array(rows, [("fname", "O"), ("class", "O")])})
+
+    annotate(folder / "devkit" / "cars_train_annos.mat", [2, 1, 3])
+    annotate(folder / "cars_test_annos_withlabels.mat", [3, 2])
+    names = np.array(["Acura", "BMW", "Fiat"], object)
+    savemat(folder / "devkit" / "cars_meta.mat", {"class_names": names})
+    pictures(folder / "cars_train", "00001.jpg", "00002.jpg", "00003.jpg")
+    pictures(folder / "cars_test", "00001.jpg", "00002.jpg")
+
+
+def textures(root: Path) -> None:
+    folder = root / "dtd" / "dtd"
+    for split, files in {
+        "train": ("knitted/k1.jpg", "banded/b1.jpg"),
+        "val": ("banded/b2.jpg", "knitted/k2.jpg"),
+        "test": ("banded/b3.jpg", "knitted/k3.jpg"),
+    }.items():
+        write(folder / "labels" / f"{split}1.txt", *files)
+        pictures(folder / "images", *files)
+
+
+def naturalist(root: Path) -> None:
+    names = ("00000_Animalia_a_b_c_d_e_f", "00001_Plantae_a_b_c_d_e_g")
+    for version, count in (("2021_train_mini", 2), ("2021_valid", 1)):
+        for name in names:
+            pictures(root / version / name, *(f"{at}.jpg" for at in range(count)))
+
+
+def places(root: Path) -> None:
+    # Numbers that are not in the order of the names, as none promises that they are.
+    write(root / "categories_places365.txt", "/b/bar 0", "/a/airfield 1")
+    write(root / "places365_train_standard.txt", "/b/bar/1.jpg 0", "/a/airfield/2.jpg 1")
+    write(root / "places365_val.txt", "val_1.jpg 1", "val_2.jpg 0")
+    pictures(root / "data_256_standard", "b/bar/1.jpg", "a/airfield/2.jpg")
+    pictures(root / "val_256", "val_1.jpg", "val_2.jpg")
+
+
+def sun(root: Path) -> None:
+    folder = root / "SUN397"
+    write(folder / "ClassName.txt", "/a/abbey", "/b/bar/indoor")
+    places = ("a/abbey", "b/bar/indoor")
+    files = [f"{place}/sun_{letter}.jpg" for place in places for letter in "xy"]
+    pictures(folder, *files)
+    write(folder / "Training_01.txt", "/b/bar/indoor/sun_x.jpg", "/a/abbey/sun_y.jpg")
+    write(folder / "Testing_01.txt", "/a/abbey/sun_x.jpg", "/b/bar/indoor/sun_y.jpg")
+
+
+def cifar(root: Path) -> None:
+    folder = root / "cifar-10-batches-py"
+    folder.mkdir()
+    names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship"]
+    for at, file in enumerate([*(f"data_batch_{at}" for at in range(1, 6)), "test_batch"]):
+        data = {"data": np.full((1, 3072), at, np.uint8), "labels": [at]}
+        (folder / file).write_bytes(pickle.dumps(data))
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [*names, "truck"]}))
+
+
+def caltech(root: Path) -> None:
+    for name, count in (("BACKGROUND_Google", 1), ("accordion", 33), ("yin_yang", 31)):
+        folder = root / "caltech101" / "101_ObjectCategories" / name
+        folder.mkdir(parents=True)
+        for at in range(1, count + 1):
+            (folder / f"image_{at:04d}.jpg").touch()
+
+
+def sst(root: Path) -> None:
+    for split in ("train", "valid", "test"):
+        for name in ("negative", "positive"):
+            pictures(root / "rendered-sst2" / split / name, "1.png")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A set on disk, with what is expected of it."""
+
+    layout: Any
+    labels: dict[str, list[int]]
+    classes: tuple[str, ...]
+    metric: str = "top1"
+
+
+ROWS = {
+    "CIFAR10": Row(cifar, {"train": [0, 1, 2, 3, 4], "test": [5]}, ("airplane", "automobile")),
+    "Caltech101": Row(
+        caltech,
+        {"train": [0] * 30 + [1] * 30, "test": [0, 0, 0, 1]},
+        ("accordion", "yin_yang"),
+        "mean_per_class",
+    ),
+    "DTD": Row(textures, {"train": [1, 0], "val": [0, 1], "test": [0, 1]}, ("banded", "knitted")),
+    "Flowers102": Row(
+        flowers,
+        {"train": [1, 0], "val": [0, 1], "test": [2, 101]},
+        ("pink primrose", "hard-leaved pocket orchid"),
+        "mean_per_class",
+    ),
+    "INaturalist": Row(
+        naturalist, {"train": [0, 0, 1, 1], "test": [0, 1]}, ("00000_Animalia_a_b_c_d_e_f",)
+    ),
+    "OxfordIIITPet": Row(
+        write_pets,
+        {"train": [0, 1, 2] * 4, "test": [0, 1, 2] * 2},
+        ("Class0", "Class1", "Class2"),
+        "mean_per_class",
+    ),
+    "Places365": Row(places, {"train": [0, 1], "test": [1, 0]}, ("/b/bar", "/a/airfield")),
+    "RenderedSST2": Row(
+        sst, {"train": [0, 1], "val": [0, 1], "test": [0, 1]}, ("negative", "positive")
+    ),
+    "SUN397": Row(sun, {"train": [1, 0], "test": [0, 1]}, ("abbey", "bar/indoor")),
+    "StanfordCars": Row(cars, {"train": [1, 0, 2], "test": [2, 1]}, ("Acura", "BMW", "Fiat")),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets torchvision take files that are only laid out as the published ones are."""
+    for module in ("flowers102", "places365", "cifar"):
+        monkeypatch.setattr(
+            getattr(torchvision.datasets, module),
+            "check_integrity",
+            lambda path, md5=None: Path(path).is_file(),
+        )
+
+
+def parts(name: str, root: Path) -> dict[str, Source]:
+    described = describe(f"torchvision:{name}")
+    return {part: open_source(spec, root=root) for part, spec in described.parts.items()}
+
+
+# ----------------------------------------------------------------------------- every set
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_splits_labels_and_names(name: str, tmp_path: Path) -> None:
+    row = ROWS[name]
+    row.layout(tmp_path)
+    assert describe(f"torchvision:{name}").metric == row.metric
+    found = parts(name, tmp_path)
+    labels = {part: source.targets["class"].tolist() for part, source in found.items()}
+    assert labels == row.labels
+    for part, source in found.items():
+        assert source.classes["class"][: len(row.classes)] == row.classes
+        assert source.targets["class"].dtype == np.int64
+        assert len(source) == len(labels[part])
+        if name != "Caltech101":  # whose files are empty here
+            assert source.load(0).shape[2] == 3
+    assert len({source.fingerprint() for source in found.values()}) == len(found)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_catalogue_fits_torchvision(name: str, tmp_path: Path) -> None:
+    parameters = inspect.signature(getattr(torchvision.datasets, name)).parameters
+    assert CATALOGUE[name].arguments.keys() <= parameters.keys()
+    for spec in describe(f"torchvision:{name}").parts.values():
+        with pytest.raises(UserError) as caught:  # it is not there; the split is known
+            open_source(spec, root=tmp_path)
+        assert "nknown" not in str(caught.value)
+        assert "alid values" not in str(caught.value)
+
+
+def test_images_follow_the_split(tmp_path: Path) -> None:
+    sun(tmp_path)
+    found = parts("SUN397", tmp_path)
+    found["all"] = open_source("torchvision:SUN397@all", root=tmp_path)
+    # `pictures` shades by position, in steps of 20: abbey x and y, bar x and y.
+    shown = {
+        part: [round(source.load(at)[0, 0, 0] / 20) for at in range(len(source))]
+        for part, source in found.items()
+    }
+    assert shown == {"train": [2, 1], "test": [0, 3], "all": [0, 1, 2, 3]}
+
+
+def test_the_manual_shows_the_catalogue() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    rows = [
+        f"| {name} | {usual.train} | {usual.val or ''} | {usual.test} | `{usual.metric}` |"
+        for name, usual in CATALOGUE.items()
+    ]
+    shown = [line for line in manual.splitlines() if line.count("|") == 6]
+    assert shown[2:] == rows  # below the names of the columns
+
+
+# ------------------------------------------------------------------------------- splits
+
+
+def test_drawn_images_are_disjoint_and_always_the_same() -> None:
+    label_N = np.random.default_rng(1).permutation(np.repeat([0, 1, 2], 20))
+    drawn = Drawn({"train": 9, "val": 4}, rest="test")
+    positions = {split: drawn.positions("x", split, label_N) for split in drawn.splits}
+    assert sorted(np.concatenate(list(positions.values()))) == list(range(60))
+    assert np.bincount(label_N[positions["val"]]).tolist() == [4, 4, 4]
+    assert np.bincount(label_N[positions["test"]]).tolist() == [7, 7, 7]
+    again = drawn.positions("x", "train", label_N)
+    np.testing.assert_array_equal(again, positions["train"])
+    assert not np.array_equal(label_N[again], np.sort(label_N[again]))  # positions ascend
+    with pytest.raises(UserError, match=r"class 0 of x has 20 images, .* need 21 or more"):
+        Drawn({"train": 20}, rest="test").positions("x", "train", label_N)
+
+
+def test_a_list_that_is_missing_or_does_not_fit(tmp_path: Path) -> None:
+    sun(tmp_path)
+    file = tmp_path / "SUN397" / "Training_01.txt"
+    before = open_source("torchvision:SUN397@train", root=tmp_path).fingerprint()
+    write(file, "/a/abbey/sun_y.jpg", "/b/bar/indoor/sun_x.jpg")
+    assert open_source("torchvision:SUN397@train", root=tmp_path).fingerprint() != before
+    write(file, "/a/abbey/sun_y.jpg", "/a/abbey/sun_z.jpg")
+    with pytest.raises(UserError, match=r"1 of its 2 images are not in .*a/abbey/sun_z\.jpg"):
+        open_source("torchvision:SUN397@train", root=tmp_path)
+    file.unlink()
+    with pytest.raises(UserError, match=r"put Training_01\.txt and Testing_01\.txt of http.* into"):
+        open_source("torchvision:SUN397@train", root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("DTD@valid", r"Unknown value 'valid' for argument split.*\.$"),
+        ("Caltech101@val", "unknown split of Caltech101 'val'.*train, test, all"),
+        ("Caltech256@test", "unknown split of Caltech256 'test'.*train, all"),
+        ("INaturalist@2020", "Unknown value '2020' for argument version"),
+        ("Food101", "not found.* allow the download"),
+    ],
+)
+def test_splits_that_are_not_there(spec: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        open_source(f"torchvision:{spec}", root=tmp_path)
+
+
+# ------------------------------------------------------------- label files that do not fit
+
+
+def too_few_flowers(root: Path) -> None:
+    flowers(root)
+    savemat(root / "flowers-102" / "imagelabels.mat", {"labels": [1, 2, 1]})
+
+
+def unlabelled_cars(root: Path) -> None:
+    cars(root)
+    names = np.array(["Acura", "BMW"], object)
+    savemat(root / "stanford_cars" / "devkit" / "cars_meta.mat", {"class_names": names})
+
+
+def foreign_sun(root: Path) -> None:
+    sun(root)
+    write(root / "SUN397" / "ClassName.txt", "/a/abbey")
+
+
+def damaged_cars(root: Path) -> None:
+    cars(root)
+    (root / "stanford_cars" / "devkit" / "cars_train_annos.mat").write_bytes(b"no matrix")
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "message"),
+    [
+        ("Flowers102@test", too_few_flowers, "a label file of .*Flowers102 .* 6 is in one and not"),
+        ("StanfordCars", unlabelled_cars, "the highest label is 2, and there are 2 classes"),
+        ("SUN397", foreign_sun, "a label file of .*SUN397 .* 'bar/indoor' is in one and not"),
+        ("StanfordCars", damaged_cars, "torchvision's StanfordCars in"),
+    ],
+)
+def test_label_files_that_do_not_fit(name: str, layout: Any, message: str, tmp_path: Path) -> None:
+    layout(tmp_path)
+    with pytest.raises(UserError, match=message):
+        open_source(f"torchvision:{name}", root=tmp_path)
+
+
+class Stored(torchvision.datasets.VisionDataset):
+    """Three images with the attributes that a test gives it."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        vars(self).update(json.loads((root / "stored.json").read_text()))
+
+    def __len__(self) -> int:
+        return 3
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ({"targets": [0, 2, 1]}, ([0, 2, 1], ("0", "1", "2"))),
+        ({"labels": [0, 1, 1], "classes": ["a", "b", "c"]}, ([0, 1, 1], ("a", "b", "c"))),
+        ({"targets": ["x.png"] * 3, "y": [1, 0, 0]}, ([1, 0, 0], ("0", "1"))),
+        ({"targets": [0, -1, 1]}, None),  # as of STL10's split train+unlabeled
+        ({"targets": [[0], [1, 2], [0]]}, None),
+        ({"labels": [None] * 3}, None),
+        ({}, None),
+    ],
+)
+def test_labels_wherever_they_are(
+    stored: dict[str, Any], expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torchvision.datasets, "Stored", Stored, raising=False)
+    (tmp_path / "stored.json").write_text(json.dumps(stored))
+    source = open_source("torchvision:Stored", root=tmp_path)
+    if expected is None:
+        assert source.targets == {} == source.classes
+    else:
+        assert (source.targets["class"].tolist(), source.classes["class"]) == expected
+
+
+def test_labels_of_other_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torchvision.datasets, "Stored", Stored, raising=False)
+    (tmp_path / "stored.json").write_text('{"targets": [0, 1]}')
+    with pytest.raises(UserError, match="does not fit its images: 2 labels for 3 images"):
+        open_source("torchvision:Stored", root=tmp_path)
+
+
+# ------------------------------------------------------------------------- other sources
+
+
+def test_sets_that_are_named_by_their_kind() -> None:
+    described = describe("factors")
+    assert described.parts == {part: f"factors@{part}" for part in ("train", "val", "test")}
+    assert described.metric == "top1" == EvaluationData.metric
+    described = describe("hf:someone/pets")
+    assert described.parts == {part: f"hf:someone/pets@{part}" for part in ("train", "test")}
+    # What the catalogue does not know is taken to have both.
+    parts = describe("torchvision:EMNIST").parts
+    assert list(parts.values()) == ["torchvision:EMNIST@train", "torchvision:EMNIST@test"]
+
+
+def test_a_folder_of_folders(tmp_path: Path) -> None:
+    for part in ("train", "test", "other"):
+        (tmp_path / part).mkdir()
+    described = describe(str(tmp_path))
+    assert described.parts == {part: str(tmp_path / part) for part in ("train", "test")}
+    assert described.metric == "top1"
+
+
+@pytest.mark.parametrize(
+    ("splits", "expected"),
+    [
+        (["train2017", "val2017"], {"train": "train2017", "test": "val2017"}),
+        (["train2014", "train2017", "val2014"], {"train": "train2017", "test": "val2014"}),
+        (["train", "valid", "test"], {"train": "train", "val": "valid", "test": "test"}),
+        (["train2017", "valminusminival2014"], {"train": "train2017"}),
+    ],
+)
+def test_coco_parts(tmp_path: Path, splits: list[str], expected: dict[str, str]) -> None:
+    for split in splits:
+        write(tmp_path / "annotations" / f"instances_{split}.json", "{}")
+    described = describe(f"coco:{tmp_path}")
+    assert described.parts == {part: f"coco:{tmp_path}@{split}" for part, split in expected.items()}
+    assert described.metric == "mAP"
+
+
+@pytest.mark.parametrize(
+    ("splits", "expected"),
+    [
+        # VOC 2007: what may be learned from is train and val, which together are trainval.
+        (["train", "val", "trainval", "test"], {"train": "train", "val": "val", "test": "test"}),
+        (["trainval", "test"], {"train": "trainval", "test": "test"}),
+        (["train", "val", "trainval"], {"train": "train", "test": "val"}),
+    ],
+)
+def test_voc_parts(tmp_path: Path, splits: list[str], expected: dict[str, str]) -> None:
+    for split in splits:
+        write_voc(tmp_path, split, **{f"{split}1": voc_object("dog", (1, 1, 8, 6))})
+    write(tmp_path / "ImageSets" / "Main" / "dog_trainval.txt", "trainval1 1")
+    described = describe(f"voc:{tmp_path}")
+    assert described.parts == {part: f"voc:{tmp_path}@{split}" for part, split in expected.items()}
+    assert described.metric == "mAP"
+    for spec in described.parts.values():
+        assert len(open_source(spec)) == 1
+
+
+def test_sets_that_cannot_be_described(tmp_path: Path) -> None:
+    write_coco(tmp_path / "coco")
+    for whole in ("torchvision:DTD", "factors", f"coco:{tmp_path / 'coco'}", "hf:someone/pets"):
+        with pytest.raises(UserError, match=f"the split 'train2017' alone: expected .*, {whole},"):
+            describe(f"{whole}@train2017")
+    for kind in ("coco", "voc"):
+        with pytest.raises(UserError, match="no annotated train, val or test split in"):
+            describe(f"{kind}:{tmp_path}")
+    with pytest.raises(UserError, match="no folder nothing; give one with"):
+        describe("nothing")
