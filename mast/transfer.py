@@ -226,10 +226,7 @@ def _described(
     """
     named = {"train": train, "val": val, "test": test}
     given = {part: spec for part, spec in named.items() if spec is not None}
-    if data is None and given:
-        described = SetDescription({})
-    else:
-        described = describe(data or "factors")
+    described = SetDescription({}) if data is None and given else describe(data or "factors")
     parts = {**described.parts, **given}
     missing = {"train", "test"} - parts.keys()
     if missing:
