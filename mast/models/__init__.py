@@ -1,6 +1,7 @@
 """Encoders, projectors and masks."""
 
 from mast.models.encoders import Encoder, EncoderConfig, Encoding, load_encoder, save_encoder
+from mast.models.foreign import Foreign, is_foreign, load_foreign
 from mast.models.heads import Gaussian, GaussianProjector, GeM, MLPProjector, ProjectorConfig
 from mast.models.masks import Masks
 from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
@@ -9,6 +10,7 @@ __all__ = [
     "Encoder",
     "EncoderConfig",
     "Encoding",
+    "Foreign",
     "Gaussian",
     "GaussianProjector",
     "GeM",
@@ -16,7 +18,9 @@ __all__ = [
     "Masks",
     "ProjectorConfig",
     "SyncBatchNorm",
+    "is_foreign",
     "load_encoder",
+    "load_foreign",
     "save_encoder",
     "synchronise_batchnorm",
 ]

@@ -141,20 +141,14 @@ def load_encoder(path: str | Path) -> Encoder:
     Raises:
         UserError: No such file, or one that `mast pretrain` did not write.
     """
-    from safetensors import SafetensorError, safe_open
-
     path = Path(path)
     file = path / "encoder.safetensors" if path.is_dir() else path
     if not file.is_file():
         raise UserError(
             f"no encoder at {file}: give a finished run folder or its encoder.safetensors"
         )
-    try:
-        with safe_open(file, framework="pt") as archive:
-            header = (archive.metadata() or {}).get("mast")
-            tensors = {key: archive.get_tensor(key) for key in archive.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise UserError(f"{file} is not a readable safetensors file: {error}") from error
+    tensors, metadata = read_safetensors(file)
+    header = metadata.get("mast")
     if header is None:
         raise UserError(f"{file} was not written by `mast pretrain`: its header names no encoder")
     try:
@@ -169,6 +163,22 @@ def load_encoder(path: str | Path) -> Encoder:
     except RuntimeError as error:
         raise UserError(f"{file} does not hold the weights that its header describes") from error
     return encoder.eval()
+
+
+def read_safetensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and header of a safetensors file.
+
+    Raises:
+        UserError: The file is damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt") as archive:
+            tensors = {key: archive.get_tensor(key) for key in archive.keys()}  # noqa: SIM118
+            return tensors, archive.metadata() or {}
+    except SafetensorError as error:
+        raise UserError(f"{file} is not a readable safetensors file: {error}") from error
 
 
 def _resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
