@@ -1,6 +1,8 @@
 """Using a trained encoder: evaluate it on labelled images, embed images with it."""
 
+import hashlib
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -41,7 +43,7 @@ from mast.evaluate import compare as comparison
 from mast.evaluate.result import FOLDER
 from mast.evaluate.run import kind_of
 from mast.methods import Embedding, MaskedEnsemble, Method
-from mast.models import Encoder, EncoderConfig, load_encoder
+from mast.models import Encoder, EncoderConfig, is_foreign, load_encoder, load_foreign
 from mast.pretrain import build_method
 from mast.recipes import read_config
 
@@ -81,27 +83,34 @@ def load(
     representation: Representation = "encoder",
     size: int | None = None,
     seed: int = 0,
+    weights: Path | None = None,
 ) -> Loaded:
-    """Load what a run learned.
+    """Load what a run, or another project, learned.
 
     Args:
-        run: A run folder, an `encoder.safetensors`, or a timm or torchvision name such as
-            "resnet18" or "timm:resnet18", whose weights are then random.
+        run: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a timm or
+            torchvision name such as "resnet18" or "timm:resnet18".
         representation: "encoder" (the pooled features, what is meant to be used), or
             "ensemble" (the K masked embeddings side by side, as in Table 3) or "embedding", which
             need a run folder of `mast` with its checkpoint.
-        size: Side of the views in pixels; that of pretraining if not given, for a name 224.
-        seed: Of random weights.
+        size: Side of the views in pixels; that of pretraining if not given, for a name 224, for
+            a checkpoint of another project as `load_foreign` says.
+        seed: Of the random weights of a name.
+        weights: A checkpoint with weights for the name; they are random if not given.
 
     Returns:
         A module in evaluation mode from images (B, 3, H, W) in [0, 1] to (B, D), the side of the
-        views in pixels, a description, and the folder of its evaluations: the run's, or
-        `runs/<name>-random-<seed>`.
+        views in pixels, a description, and the folder of its evaluations: the run's,
+        `runs/<name>-random-<seed>`, or for another project's checkpoint, beside which nothing is
+        written, `runs/<name of the file>-<first digits of its SHA-256>`.
 
     Raises:
-        UserError: No encoder there and none of that name, or no masks.
+        UserError: No encoder there and none of that name, or no masks; a checkpoint that does
+            not fit.
     """
     path = Path(run)
+    if weights is not None or is_foreign(path):
+        return _foreign(weights or path, str(run) if weights else None, representation, size)
     if not path.exists() and "/" not in str(run) and path.suffix != ".safetensors":
         return _random(str(run), representation, size or 224, seed)
     encoder = load_encoder(path)
@@ -112,6 +121,22 @@ def load(
     kind = MaskedEnsemble if representation == "ensemble" else Embedding
     described = encoder.describe() | {representation: plain(method.config)}
     return Loaded(kind(method).eval(), size, described, folder)
+
+
+def _foreign(
+    file: Path, name: str | None, representation: Representation, size: int | None
+) -> Loaded:
+    """An encoder that another project trained."""
+    if representation != "encoder":
+        raise UserError(f"{file} has no masks")
+    encoder, layout, left_out = load_foreign(file, name, size)
+    with file.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    weights = {"file": file.name, "sha256": digest, "layout": layout, "left_out": list(left_out)}
+    stem = re.sub(r"(\.(pth|pt|ckpt|torch|safetensors|bin|tar))+$", "", file.name)
+    # VICReg and Barlow Twins both write `resnet50.pth`, so the name alone is not enough.
+    folder = Path("runs") / f"{stem}-{digest[:8]}"
+    return Loaded(encoder, encoder.size, encoder.describe() | {"weights": weights}, folder)
 
 
 def _random(name: str, representation: Representation, size: int, seed: int) -> Loaded:
@@ -144,17 +169,19 @@ def evaluate(
     cache: bool = True,
     root: Path | None = None,
     download: bool = False,
+    weights: Path | None = None,
 ) -> list[Result]:
     """Measure an encoder on labelled images.
 
     Hyper-parameters of a protocol are chosen on the validation set (or a tenth of the training
     set, where there is none); the test set is scored once. Results are also written to
     `evaluations/<protocol>-<set>.json` in the run folder; for a name in
-    `runs/<name>-random-<seed>`.
+    `runs/<name>-random-<seed>`, for a checkpoint of another project in `runs/<file>-<SHA-256>`.
 
     Args:
-        encoder: A run folder, an `encoder.safetensors`, or a timm or torchvision name, whose
-            weights are then random.
+        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project (VICReg,
+            MoCo, SimSiam, SwAV, DINO, solo-learn, lightly, VISSL and others), or a timm or
+            torchvision name.
         data: The labelled set: a folder with `train`, `test` and perhaps `val` below it,
             `factors`, `torchvision:NAME`, `hf:owner/name`, `coco:FOLDER` or
             `voc:VOCdevkit/VOC2007`, of which the usual splits are taken.
@@ -175,6 +202,7 @@ def evaluate(
         root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
             given.
         download: Whether such a set may be downloaded.
+        weights: A checkpoint with weights for the name; they are random if not given.
 
     Returns:
         One result a protocol; in the first process, none in the others.
@@ -286,14 +314,15 @@ def embed(
     """Write the representation of every image of a set.
 
     Args:
-        encoder: A run folder, an `encoder.safetensors`, or a timm or torchvision name, whose
-            weights are then random.
+        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
+            timm or torchvision name.
         data: The images; labels are not needed, and are written where there are some.
         out: A file ending in .npz or .parquet (which needs the extra of that name); `<set>.npz`
             in the current folder if not given.
         size: Side of the views in pixels; that of pretraining if not given.
         representation: "encoder" or "ensemble".
         device: auto, cpu or cuda.
+        weights: A checkpoint with weights for the name; they are random if not given.
 
     Returns:
         The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), one (N,) array of
@@ -311,7 +340,7 @@ def embed(
         raise UserError(f"out must end in .npz or .parquet, got {out}")
     if out.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
-    loaded = load(encoder, representation, size)
+    loaded = load(encoder, representation, size, weights=weights)
     size = loaded.size
     canvases = open_canvas(DataConfig(data), size)
     features_ND = extract(loaded.module, canvases, size, device=find_device(device)).numpy()

@@ -1,5 +1,6 @@
 """Every command through its command line and its function, on real files."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -184,6 +185,40 @@ def test_evaluate_an_encoder_by_name(
         mast.transfer.load("resnet18", "ensemble")
     with pytest.raises(UserError, match="no encoder at"):
         mast.evaluate(tmp_path / "runs" / "nothing", str(photos))
+
+
+def test_evaluate_a_checkpoint_of_another_project(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = torchvision.models.resnet18()
+    file = tmp_path / "theirs" / "swav.pth.tar"
+    file.parent.mkdir()
+    torch.save({f"module.{key}": value for key, value in model.state_dict().items()}, file)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    for words in ([str(file)], ["resnet18", "--weights", str(file)]):
+        command = ["evaluate", *words, "--data", str(photos), "--protocols", "knn", "--size", "32"]
+        assert main(command) == 0
+    folder = tmp_path / "runs" / f"swav-{digest[:8]}"
+    assert [path.name[:4] for path in (folder / "evaluations").iterdir()] == ["knn-"]
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [folder.name]
+    loaded = mast.transfer.load(file)
+    assert (loaded.size, loaded.folder) == (224, folder.relative_to(tmp_path))
+    assert loaded.described["encoder"]["name"] == "resnet18"
+    assert loaded.described["weights"] == {
+        "file": "swav.pth.tar",
+        "sha256": digest,
+        "layout": "timm or torchvision",
+        "left_out": ["fc.weight", "fc.bias"],
+    }
+    npz = mast.embed("resnet18", str(photos / "test"), size=32, weights=file)
+    with np.load(npz) as arrays:
+        assert arrays["features"].shape == (24, 512)
+    with pytest.raises(UserError, match="use --representation encoder"):
+        mast.evaluate(file, str(photos), representation="ensemble")
+    with pytest.raises(UserError, match="not those of 'resnet34'"):
+        mast.evaluate("resnet34", str(photos), weights=file)
 
 
 def test_embed_writes_both_kinds(run: Path, photos: Path, tmp_path: Path) -> None:
