@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -48,6 +47,7 @@ from mast.pretrain import build_method
 from mast.recipes import read_config
 
 Representation = Literal["encoder", "ensemble", "embedding"]
+CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
 
 
 def load_method(run: str | Path) -> Method:
@@ -83,7 +83,7 @@ def load(
     representation: Representation = "encoder",
     size: int | None = None,
     seed: int = 0,
-    weights: Path | None = None,
+    weights: str | Path | None = None,
 ) -> Loaded:
     """Load what a run, or another project, learned.
 
@@ -102,7 +102,7 @@ def load(
         A module in evaluation mode from images (B, 3, H, W) in [0, 1] to (B, D), the side of the
         views in pixels, a description, and the folder of its evaluations: the run's,
         `runs/<name>-random-<seed>`, or for another project's checkpoint, beside which nothing is
-        written, `runs/<name of the file>-<first digits of its SHA-256>`.
+        written, `runs/[<name>-]<file>-<first digits of its SHA-256>`.
 
     Raises:
         UserError: No encoder there and none of that name, or no masks; a checkpoint that does
@@ -110,8 +110,9 @@ def load(
     """
     path = Path(run)
     if weights is not None or is_foreign(path):
-        return _foreign(weights or path, str(run) if weights else None, representation, size)
-    if not path.exists() and "/" not in str(run) and path.suffix != ".safetensors":
+        name = str(run) if weights is not None else None
+        return _foreign(Path(weights or path), name, representation, size)
+    if not path.exists() and "/" not in str(run) and path.suffix not in CHECKPOINTS:
         return _random(str(run), representation, size or 224, seed)
     encoder = load_encoder(path)
     size, folder = size or encoder.size, path if path.is_dir() else path.parent
@@ -128,14 +129,19 @@ def _foreign(
 ) -> Loaded:
     """An encoder that another project trained."""
     if representation != "encoder":
-        raise UserError(f"{file} has no masks")
+        raise UserError(
+            f"{file} has no {representation}: it is an encoder alone; give a run folder"
+        )
     encoder, layout, left_out = load_foreign(file, name, size)
     with file.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
-    weights = {"file": file.name, "sha256": digest, "layout": layout, "left_out": list(left_out)}
-    stem = re.sub(r"(\.(pth|pt|ckpt|torch|safetensors|bin|tar))+$", "", file.name)
-    # VICReg and Barlow Twins both write `resnet50.pth`, so the name alone is not enough.
-    folder = Path("runs") / f"{stem}-{digest[:8]}"
+    weights = {"file": file.name, "sha256": digest, "layout": layout, "left_out": len(left_out)}
+    stem = file.name
+    while Path(stem).suffix in CHECKPOINTS:  # of `.pth.tar`, both
+        stem = Path(stem).stem
+    # VICReg and Barlow Twins both write `resnet50.pth`: the file's name alone is not enough.
+    parts = [name.replace(":", "-")] if name else []
+    folder = Path("runs") / "-".join([*parts, stem, digest[:8]])
     return Loaded(encoder, encoder.size, encoder.describe() | {"weights": weights}, folder)
 
 
@@ -169,7 +175,7 @@ def evaluate(
     cache: bool = True,
     root: Path | None = None,
     download: bool = False,
-    weights: Path | None = None,
+    weights: str | Path | None = None,
 ) -> list[Result]:
     """Measure an encoder on labelled images.
 
@@ -214,7 +220,7 @@ def evaluate(
         device, devices, precision="32-true" if precision == "float32" else "bf16-mixed"
     )
     fabric.launch()
-    loaded = load(encoder, size=size, seed=seed)
+    loaded = load(encoder, size=size, seed=seed, weights=weights)
     results: list[Result] = []
 
     def done(result: Result) -> None:
@@ -230,7 +236,7 @@ def evaluate(
             getattr(torch, precision),
             store=FeatureStore(default_cache() / "features", identity) if cache else None,
             about={"source": str(encoder), "fingerprint": identity, **loaded.described},
-            others=lambda name: frozen(load(encoder, name, size, seed)),  # type: ignore[arg-type]
+            others=lambda name: frozen(load(encoder, name, size, seed, weights)),  # type: ignore[arg-type]
             fabric=fabric,
             workspace=loaded.folder / FOLDER,
         )
@@ -310,6 +316,7 @@ def embed(
     size: int | None = None,
     representation: Representation = "encoder",
     device: Device = "auto",
+    weights: str | Path | None = None,
 ) -> Path:
     """Write the representation of every image of a set.
 

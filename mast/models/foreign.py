@@ -37,7 +37,7 @@ class Layout(NamedTuple):
             those who saved the weights alone.
         prefix: What the keys of the encoder begin with.
         beside: What the keys of everything else begin with; they are left out.
-        needs: One key must begin with one of these, to tell projects with one prefix apart.
+        needs: Some key must begin with each of these, to tell projects with one prefix apart.
         padding: Of the convolution of a small stem.
         sine_heads: Attention heads of its tiny and small ViTs with fixed sine positions.
     """
@@ -75,12 +75,16 @@ LAYOUTS = (
         sine_heads=12,
     ),
     Layout(
-        "solo-learn", ("state_dict", ""), "backbone.", SOLO_LEARN, ("classifier.",),
+        "solo-learn", ("state_dict", ""), "backbone.", SOLO_LEARN, ("classifier.", "projector."),
         padding=2, sine_heads=12,
     ),
     Layout(
+        "solo-learn, its DINO", ("state_dict", ""), "backbone.", SOLO_LEARN,
+        ("classifier.", "momentum_head."), padding=2, sine_heads=12,
+    ),
+    Layout(
         "solo-learn, its first versions", ("state_dict", ""), "encoder.", SOLO_LEARN,
-        ("classifier.",), padding=2, sine_heads=12,
+        ("classifier.", "projector."), padding=2, sine_heads=12,
     ),
     Layout("SimSiam", ("state_dict", ""), "encoder.", ("predictor.",), ("predictor.",)),
     Layout("DINO", ("teacher",), "backbone.", ("head.",)),
@@ -159,7 +163,8 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
 
     Returns:
         The encoder in evaluation mode, on the CPU, which takes images (B, 3, H, W) in [0, 1]; the
-        name of the layout; the keys that were left out.
+        name of the layout; the keys that were left out. The padding of solo-learn's small stem
+        is set on the encoder itself, not in its configuration: `save_encoder` would lose it.
 
     Raises:
         UserError: No such file, a damaged one, one that holds code, an unknown layout or
@@ -245,8 +250,8 @@ def _recognise(path: Path, content: Any) -> tuple[Layout, dict[str, Tensor], tup
     for layout in LAYOUTS:
         for place in layout.places:
             state = _state(path, content, place)
-            needed = not layout.needs or any(key.startswith(layout.needs) for key in state)
-            if not needed or not any(key.startswith(layout.prefix) for key in state):
+            expected = (layout.prefix, *layout.needs)
+            if not all(any(key.startswith(text) for key in state) for text in expected):
                 continue
             beside = tuple(
                 key
@@ -315,21 +320,34 @@ def _architecture(
 ) -> tuple[EncoderConfig, int]:
     """Which encoder has these weights, and the side of its views."""
     config = EncoderConfig(name or "", stem="standard")
-    exported: dict[str, Any] = {}
-    if name is None and "architecture" in header and "stem" in header:  # by `mast export`
-        exported = json.loads(header["stem"])
-        config.name, config.options = header["architecture"], json.loads(header["options"])
+    exported = _exported(path, header)
+    if exported and name is None:
+        config.name, config.options = exported["architecture"], exported["options"]
     if not config.name:
         config.name, config.options = _infer(path, layout, tensors)
     stem = tensors.get("conv1.weight")
     if stem is not None and stem.shape[2:] == (3, 3) and _is_resnet(tensors):
-        config.stem, config.stem_stride = "small", 1
-        if exported:
-            config.stem_stride = exported["stride"] or (1 if exported["size"] <= 32 else 2)
+        config.stem, config.stem_stride = "small", exported.get("stride", 1)
         size = size or exported.get("size", 32)
     size = size or exported.get("size", 224)
     config.options |= _positions(layout, tensors, size)
     return config, size
+
+
+def _exported(path: Path, header: dict[str, str]) -> dict[str, Any]:
+    """What `mast export` wrote into the header of its file; nothing for any other file."""
+    if not {"architecture", "options", "stem"} <= header.keys():
+        return {}
+    try:
+        stem, options = json.loads(header["stem"]), json.loads(header["options"])
+        return {
+            "architecture": header["architecture"],
+            "options": dict(options),
+            "size": int(stem["size"]),
+            "stride": stem["stride"] or (1 if stem["size"] <= 32 else 2),
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: its header is not one of `mast export`: {error}") from error
 
 
 def _infer(path: Path, layout: Layout, tensors: dict[str, Tensor]) -> tuple[str, dict[str, Any]]:
@@ -361,11 +379,12 @@ def _infer(path: Path, layout: Layout, tensors: dict[str, Tensor]) -> tuple[str,
 
 def _positions(layout: Layout, tensors: dict[str, Tensor], size: int) -> dict[str, Any]:
     """Options of a timm ViT that its position embeddings ask for."""
-    if "pos_embed" not in tensors or "patch_embed.proj.weight" not in tensors:
+    positions, patches = tensors.get("pos_embed"), tensors.get("patch_embed.proj.weight")
+    if positions is None or positions.ndim != 3 or patches is None or patches.ndim != 4:
         return {}
-    dim, _, _, side = tensors["patch_embed.proj.weight"].shape
+    dim, _, _, side = patches.shape
     options: dict[str, Any] = {}
-    trained = isqrt(tensors["pos_embed"].shape[1]) * side  # the class token makes no square
+    trained = isqrt(positions.shape[1]) * side  # the class token makes no square
     if trained != size:
         if size % side:
             raise UserError(f"size {size} is no multiple of the patches' {side} pixels")

@@ -2,9 +2,10 @@
 
 import os
 import re
+import shutil
 import warnings
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,7 @@ from torch import nn
 
 from mast.core.errors import UserError
 from mast.models import Encoder, EncoderConfig, Foreign, is_foreign, load_foreign, save_encoder
-from mast.models.foreign import LAYOUTS
+from mast.models.foreign import LAYOUTS, RESNETS, _infer
 
 State = dict[str, torch.Tensor]
 
@@ -42,6 +43,13 @@ def scrambled(module: nn.Module) -> nn.Module:
 @pytest.fixture(scope="module")
 def resnet() -> nn.Module:
     return scrambled(torchvision.models.resnet18())
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_kept(tmp_path: Path) -> Iterator[None]:
+    """Dozens of ResNets would otherwise stay in pytest's folder."""
+    yield
+    shutil.rmtree(tmp_path)
 
 
 @torch.no_grad()
@@ -73,8 +81,11 @@ def under(prefix: str, module: nn.Module, without: tuple[str, ...] = ("fc.",)) -
 
 @cache
 def other() -> nn.Module:
-    """A model of the same shapes that must not be taken for the encoder."""
-    return torchvision.models.resnet18()
+    """A model of the same shapes that must not be taken for the encoder: all zeros, on no disk."""
+    model = torchvision.models.resnet18()
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)
+    return model
 
 
 def moco(resnet: nn.Module) -> Any:
@@ -164,6 +175,17 @@ def solo(resnet: nn.Module, name: str = "backbone.") -> Any:
     }
 
 
+def solo_dino(resnet: nn.Module) -> Any:
+    return {
+        "state_dict": under("backbone.", resnet)
+        | under("classifier.", nn.Linear(512, 10))
+        | under("momentum_backbone.", other())
+        | under("head.", nn.Linear(512, 8))
+        | under("momentum_head.", nn.Linear(512, 8))
+        | {"dino_loss_func.center": torch.zeros(1, 8)},
+    }
+
+
 def vissl(resnet: nn.Module) -> Any:
     heads = {"0.clf.0.weight": torch.zeros(8, 512)}
     trunk = under("_feature_blocks.", resnet)
@@ -227,6 +249,7 @@ ROWS: dict[str, tuple[Callable[[nn.Module], Any], str]] = {
     "byol.pt": (byol, "BYOL-pytorch"),
     "solo.ckpt": (solo, "solo-learn"),
     "solo-old.ckpt": (lambda model: solo(model, "encoder."), "solo-learn, its first versions"),
+    "solo-dino.ckpt": (solo_dino, "solo-learn, its DINO"),
     "vissl.torch": (vissl, "VISSL"),
     "mmselfsup.pth": (mmselfsup, "MMSelfSup"),
     "lightly.ckpt": (lightly_moco, "lightly"),
@@ -251,7 +274,7 @@ def test_layouts(file: str, resnet: nn.Module, tmp_path: Path) -> None:
     torch.save(write(resnet), tmp_path / file)
     foreign = load_foreign(tmp_path / file, size=64)
     assert foreign.layout == layout
-    assert foreign.encoder.config.name == "resnet18"
+    assert foreign.encoder.config == EncoderConfig("resnet18", stem="standard")
     assert_is(foreign, pooled(resnet))
 
 
@@ -293,16 +316,12 @@ def test_safetensors_and_old_files(resnet: nn.Module, tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------- architectures
 
 
-@pytest.mark.parametrize(
-    "name", ["resnet34", "resnet50", "resnext50_32x4d", "wide_resnet50_2", "timm:resnet50"]
-)
-def test_resnets_are_inferred(name: str, tmp_path: Path) -> None:
-    with torch.device("meta"):  # the shapes alone
-        library, _, bare = name.rpartition(":")
-        model = timm.create_model(bare) if library else torchvision.models.get_model(bare)
-    state = {key: torch.zeros(()).expand(value.shape) for key, value in model.state_dict().items()}
-    torch.save(state, tmp_path / "model.pth")
-    assert load_foreign(tmp_path / "model.pth", size=32).encoder.config.name == bare
+@pytest.mark.parametrize("name", RESNETS.values())
+def test_resnets_are_inferred(name: str) -> None:
+    with torch.device("meta"):  # the shapes are enough
+        models = [torchvision.models.get_model(name), timm.create_model(name)]
+    for model in models:
+        assert _infer(Path(), LAYOUTS[-1], model.state_dict()) == (name, {})
 
 
 def small(resnet: nn.Module, padding: int) -> nn.Module:
