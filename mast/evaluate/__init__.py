@@ -4,8 +4,10 @@ from typing import Any
 
 from mast.evaluate.compare import Comparison, compare
 from mast.evaluate.data import EvaluationData, ObjectData
+from mast.evaluate.ensemble import EmbeddingProbe, Ensemble
 from mast.evaluate.features import FrozenEncoder, extract
 from mast.evaluate.fewshot import FewShot
+from mast.evaluate.finetune import FineTune
 from mast.evaluate.knn import Knn, knn_accuracy
 from mast.evaluate.linear import Linear
 from mast.evaluate.linear_sgd import LinearSgd
@@ -15,8 +17,10 @@ from mast.evaluate.result import Result, TargetResult, tables
 from mast.evaluate.robust import Robust
 from mast.evaluate.rotation import Rotation
 from mast.evaluate.run import EvaluationSettings, evaluate_encoder
+from mast.evaluate.semi import Semi
 from mast.evaluate.spectrum import effective_rank
 from mast.evaluate.store import FeatureStore, fingerprint
+from mast.evaluate.svm import Svm
 
 EVALUATORS: dict[str, type[Evaluator[Any]]] = {
     "knn": Knn,
@@ -25,16 +29,24 @@ EVALUATORS: dict[str, type[Evaluator[Any]]] = {
     "fewshot": FewShot,
     "rotation": Rotation,
     "robust": Robust,
+    "svm": Svm,
+    "semi": Semi,
+    "finetune": FineTune,
+    "ensemble": Ensemble,
+    "embedding": EmbeddingProbe,
 }
 
 __all__ = [
     "EVALUATORS",
     "Comparison",
+    "EmbeddingProbe",
+    "Ensemble",
     "EvaluationData",
     "EvaluationSettings",
     "Evaluator",
     "FeatureStore",
     "FewShot",
+    "FineTune",
     "FrozenEncoder",
     "Knn",
     "Linear",
@@ -43,6 +55,8 @@ __all__ = [
     "Result",
     "Robust",
     "Rotation",
+    "Semi",
+    "Svm",
     "TargetResult",
     "compare",
     "effective_rank",

@@ -9,7 +9,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-# `<target>/<measure>` and its value; `<target>/each/<measure>` and what every unit contributed.
+# `<target>/<measure>` and its value in percent; `<target>/each/<measure>` and what every unit
+# contributed; `<target>/draws/<measure>` and the measure on every test set that was drawn.
 Measured: TypeAlias = tuple[str, float | Tensor]
 
 
@@ -28,15 +29,25 @@ def resampled_means(credit_N: Tensor, seed: int, resamples: int = 1000) -> Tenso
         mean_R, float64.
     """
     credit_N = credit_N.cpu().double()
-    n = len(credit_N)
+    parts = draws(len(credit_N), seed, resamples)
+    return torch.cat([credit_N[index_RN].mean(dim=1) for index_RN in parts])
+
+
+def draws(n: int, seed: int, resamples: int) -> Iterator[Tensor]:
+    """Test sets drawn with replacement, in parts of bounded memory.
+
+    Args:
+        n: N.
+        seed: Of the resampling; the same one draws the same test sets.
+        resamples: R in all.
+
+    Yields:
+        index_RN of some of them.
+    """
     generator = torch.Generator().manual_seed(seed)
     rows = max(1, 2**22 // n)  # bounds the drawn indices to 32 MiB
-    return torch.cat(
-        [
-            credit_N[torch.randint(n, (min(rows, resamples - at), n), generator=generator)].mean(1)
-            for at in range(0, resamples, rows)
-        ]
-    )
+    for at in range(0, resamples, rows):
+        yield torch.randint(n, (min(rows, resamples - at), n), generator=generator)
 
 
 def percentiles(value_R: Tensor, level: float = 0.95) -> tuple[float, float]:

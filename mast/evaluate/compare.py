@@ -112,7 +112,7 @@ def compare(runs: Sequence[str | Path], seed: int = 0, resamples: int = 1000) ->
             if result is not None
             for target, measured in result.targets.items()
             for measure in measured.values
-            if not measure.endswith(ENDS) and "@" not in measure
+            if not measure.endswith(ENDS) and not set("@/") & set(measure)
         )
         for target, measure in measures:
             values = tuple(_value(result, target, measure) for result in theirs)
@@ -199,8 +199,17 @@ def _difference(
     before, after = _value(first, target, measure), _value(other, target, measure)
     if first is None or other is None or before is None or after is None:
         return None
-    theirs = [result.targets[target].each.get(measure) for result in (first, other)]
-    if theirs[0] is None or theirs[1] is None or theirs[0].shape != theirs[1].shape:
-        return Difference(after - before)
-    low, high = percentiles(resampled_means(theirs[1] - theirs[0], seed, resamples))
-    return Difference(after - before, 100 * low, 100 * high)
+    mine, theirs = first.targets[target], other.targets[target]
+    if measure in mine.each and measure in theirs.each:
+        credit_N, other_N = mine.each[measure], theirs.each[measure]
+        if credit_N.shape == other_N.shape:
+            low, high = percentiles(resampled_means(other_N - credit_N, seed, resamples))
+            return Difference(after - before, 100 * low, 100 * high)
+    drawn_alike = all(
+        first.settings["protocol"][name] == other.settings["protocol"][name]
+        for name in ("seed", "resamples")
+    )
+    if drawn_alike and measure in mine.draws and measure in theirs.draws:
+        low, high = percentiles(theirs.draws[measure] - mine.draws[measure])
+        return Difference(after - before, 100 * low, 100 * high)
+    return Difference(after - before)

@@ -133,9 +133,10 @@ def tasks(data: EvaluationData, seed: int) -> list[Task]:
             f"{part} ({canvases.name}) has {', '.join(canvases.targets) or 'no labels'}"
             for part, canvases in data.named.items()
         )
+        objects = " Objects are for svm, detection and segmentation."
         raise UserError(
             f"there is no label to predict in all sets: {has}. Give sets with labels, such as "
-            "folders with one sub-folder a class."
+            f"folders with one sub-folder a class.{objects if data.train.multilabels else ''}"
         )
     return [_task(data, target, seed) for target in shared]
 
@@ -167,6 +168,50 @@ def _task(data: EvaluationData, target: str, seed: int) -> Task:
         test_labels_M=torch.from_numpy(labels["test"]),
         metric=data.metric,
     )
+
+
+@dataclass(frozen=True)
+class PresenceTask:
+    """Classes of which an image may show several, or none; 1 present, 0 absent, -1 unknown.
+
+    Args:
+        target: Its name.
+        classes: Names of its L classes.
+        pool_labels_NL: Labels of the pool, int8.
+        test_labels_ML: Labels of the test set, int8.
+    """
+
+    target: str
+    classes: tuple[str, ...]
+    pool_labels_NL: Tensor
+    test_labels_ML: Tensor
+
+
+def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
+    """The tasks of several labels an image that every set of the data carries, checked.
+
+    Raises:
+        UserError: If there is none, or the sets disagree on what it is.
+    """
+    shared = [
+        target
+        for target in data.train.multilabels
+        if all(target in canvases.multilabels for canvases in data.named.values())
+    ]
+    if not shared:
+        raise UserError(
+            f"{data.train.name} and {data.test.name} have no labels of several classes an image. "
+            "Give sets with annotated objects, such as voc:FOLDER or coco:FOLDER."
+        )
+    found = []
+    for target in shared:
+        classes = data.train.classes[target]
+        for part, canvases in data.named.items():
+            _check_names(target, classes, part, canvases.classes[target])
+        pool_NL = np.concatenate([part.multilabels[target] for part in data.pool])
+        test_ML = torch.from_numpy(data.test.multilabels[target])
+        found.append(PresenceTask(target, tuple(classes), torch.from_numpy(pool_NL), test_ML))
+    return found
 
 
 def hold_out(

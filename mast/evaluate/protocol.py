@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Generic, TypeVar
 
 from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, ObjectData
@@ -30,6 +30,10 @@ class Evaluator(ABC, Generic[Data]):
 
     seed: int = 0
     resamples: int = 1000
+
+    def settings(self) -> dict[str, Any]:
+        """All that the result depends on besides encoder and data, as JSON has it."""
+        return asdict(self)
 
     @abstractmethod
     def run(self, encoder: FrozenEncoder, data: Data) -> Iterator[Measured]:

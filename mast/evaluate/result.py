@@ -22,6 +22,7 @@ from mast.evaluate.bootstrap import Measured
 
 FOLDER = "evaluations"  # inside a run folder
 EACH = "each"  # inside that: what every image contributed
+ARRAYS = ("each", "draws")  # of a target, beside its values
 ACCURACIES = ("top1", "top5", "mean_per_class")
 ENDS = ("_low", "_high")  # of an interval
 
@@ -32,15 +33,19 @@ class TargetResult:
 
     Args:
         values: Measures, in percent, with the ends of their 95 % intervals beside them
-            (`top1`, `top1_low`, `top1_high`).
+            (`top1`, `top1_low`, `top1_high`), at one magnitude (`rotate@0.2`), or of one class
+            (`ap/dog`).
         chosen: Hyper-parameters that validation chose, and their validation accuracy.
-        each: What every unit contributed to a measure, (N,) with 1 for 100 %; kept in a file of
-            its own.
+        each: What every unit contributed to a measure that is a mean, (N,) with 1 for 100 %; kept
+            in a file of its own.
+        draws: A measure that is no mean, on each of the test sets that the bootstrap drew, (R,)
+            with 1 for 100 %; kept there too.
     """
 
     values: dict[str, float] = field(default_factory=dict)
     chosen: dict[str, float] = field(default_factory=dict)
     each: dict[str, Tensor] = field(default_factory=dict, compare=False)
+    draws: dict[str, Tensor] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,9 @@ class Result:
             target, measure = name.split("/", maxsplit=1)
             result = targets.setdefault(target, TargetResult())
             if isinstance(value, Tensor):
-                result.each[measure.removeprefix("each/")] = value
+                kind, _, measure = measure.partition("/")
+                assert kind in ARRAYS, f"{name} is an array of no known kind"
+                getattr(result, kind)[measure] = value
             elif measure.startswith("chosen/"):
                 result.chosen[measure.removeprefix("chosen/")] = value
             else:
@@ -108,18 +115,20 @@ class Result:
             mark = hashlib.sha256(self.set_name.encode()).hexdigest()[:6]
             path = path.with_name(f"{self.stem}-{mark}.json")
         as_json = asdict(self)
-        each = {
-            f"{target}/{measure}": values.contiguous()
+        arrays = {
+            f"{target}/{kind}/{measure}": values.contiguous()
             for target, of_target in self.targets.items()
-            for measure, values in of_target.each.items()
+            for kind in ARRAYS
+            for measure, values in getattr(of_target, kind).items()
         }
         for target in as_json["targets"].values():
-            del target["each"]
+            for kind in ARRAYS:
+                del target[kind]
         text = json.dumps(as_json, allow_nan=False)  # refused before anything is replaced
-        if each:
+        if arrays:
             from safetensors.torch import save_file
 
-            write_atomically(_each(path), lambda partial: save_file(each, partial))
+            write_atomically(_each(path), lambda partial: save_file(arrays, partial))
         write_json(path, json.loads(text))
         return path
 
@@ -142,12 +151,17 @@ class Result:
             from safetensors.torch import load_file
 
             for name, values in load_file(_each(path)).items():
-                target, _, measure = name.partition("/")
+                target, kind, measure = name.split("/", maxsplit=2)
                 said = targets[target].values.get(measure) if target in targets else None
-                if said is None or abs(100 * float(values.double().mean()) - said) > 0.01:
+                other = kind == "each" and said is not None and not _is_mean(values, said)
+                if said is None or kind not in ARRAYS or other:
                     raise UserError(f"{_each(path)} does not belong to {path}: evaluate again")
-                targets[target].each[measure] = values
+                getattr(targets[target], kind)[measure] = values
         return result
+
+
+def _is_mean(credit_N: Tensor, percent: float) -> bool:
+    return abs(100 * float(credit_N.double().mean()) - percent) < 0.01
 
 
 def _each(path: Path) -> Path:
@@ -190,7 +204,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
         for result in results
         for target, measured in result.targets.items()
         for name in measured.values
-        if name not in ACCURACIES and not name.endswith(ENDS) and "@" not in name
+        if name not in ACCURACIES and not name.endswith(ENDS) and not set("@/") & set(name)
     ]
     return [shown, _other_measures(others)] if others else [shown]
 

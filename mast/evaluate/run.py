@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import torch
@@ -91,7 +91,7 @@ def evaluate_encoder(
             protocol.run(encoder, data),
             protocol=name,
             set_name=data.test.name,
-            settings={"extraction": shared, "protocol": asdict(protocol)},
+            settings={"extraction": shared, "protocol": protocol.settings()},
             fingerprints=data.fingerprints,
             sizes={part: len(images) for part, images in data.named.items()},
             metric=metric,

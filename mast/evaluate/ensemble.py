@@ -1,0 +1,83 @@
+"""The linear probe on what pretraining put beside the encoder: embeddings and their subspaces.
+
+M test images, C classes, D dimensions of the embedding, K operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mast.evaluate.accuracy import hits
+from mast.evaluate.bootstrap import Measured, measured
+from mast.evaluate.data import EvaluationData, tasks
+from mast.evaluate.features import FrozenEncoder
+from mast.evaluate.linear import Learned, Linear
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ensemble(Linear):
+    """The L-BFGS probe on the K masked embeddings side by side, K × D dimensions.
+
+    It needs a run of `mast` with its checkpoint. The settings are those of `linear`.
+
+    Reference:
+        MAST, Table 3 ("ensemble").
+    """
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        """See `Evaluator.run`."""
+        yield from super().run(encoder.other("ensemble"), data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingProbe(Linear):
+    """The L-BFGS probe on the embedding, and what each subspace alone says of the true class.
+
+    For the test images that the probe classifies correctly, the embedding is masked to one
+    operator's subspace and given to the same probe: the higher the probability that is left for the
+    true class, the more of what the task needs lies in that subspace. It needs a run with its
+    checkpoint; a method without masks has the accuracy alone. The settings are those of `linear`.
+
+    Reference:
+        MAST, Figure 6 and appendix ("Class predictions").
+    """
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        """See `Evaluator.run`; beside the accuracies `prediction_<operator>`, in percent."""
+        embedding = encoder.other("embedding")
+        operators: tuple[str, ...] = getattr(embedding.module, "operators", ())
+        pool_ND = embedding.pool_features(data.pool, data.size).to(encoder.device)
+        test_MD = embedding.features(data.test, data.size).to(encoder.device)
+        for task in tasks(data, self.seed):
+            learned = self.learn(pool_ND, task)
+            scores_MC = learned.scores(test_MD)
+            yield from self.report(task, learned, scores_MC)
+            labels_M = task.test_labels_M.to(encoder.device)
+            correct_M = hits(scores_MC, labels_M, k=1) == 1
+            if not operators or not correct_M.any():
+                continue
+            mask_DK = subspaces(embedding)
+            for operator, mask_D in zip(operators, mask_DK.unbind(dim=1), strict=True):
+                credit_M = true_class(learned, test_MD[correct_M] * mask_D, labels_M[correct_M])
+                yield from measured(
+                    task.target, f"prediction_{operator}", credit_M, self.seed, self.resamples
+                )
+
+
+def subspaces(embedding: FrozenEncoder) -> Tensor:
+    """The masks of a run, mask_DK in [0, 1]: each over its own largest entry."""
+    module: Any = embedding.module
+    with torch.no_grad():
+        mask_DK: Tensor = module.masks()
+    return mask_DK / mask_DK.amax(dim=0).clamp(min=torch.finfo(mask_DK.dtype).tiny)
+
+
+def true_class(learned: Learned, masked_MD: Tensor, labels_M: Tensor) -> Tensor:
+    """The probability that a probe gives the true class of masked embeddings, (M,)."""
+    probability_MC = learned.scores(masked_MD).softmax(dim=1)
+    return probability_MC.gather(1, labels_M[:, None]).squeeze(1).cpu()
