@@ -111,7 +111,7 @@ class Result:
             UserError: If it cannot be written.
         """
         path = Path(folder) / FOLDER / f"{self.stem}.json"
-        if path.is_file() and Result.read(path).set_name != self.set_name:
+        if _set_name(path) not in (None, self.set_name):
             mark = hashlib.sha256(self.set_name.encode()).hexdigest()[:6]
             path = path.with_name(f"{self.stem}-{mark}.json")
         as_json = asdict(self)
@@ -125,6 +125,7 @@ class Result:
             for kind in ARRAYS:
                 del target[kind]
         text = json.dumps(as_json, allow_nan=False)  # refused before anything is replaced
+        _each(path).unlink(missing_ok=True)  # of an older result, which this one replaces
         if arrays:
             from safetensors.torch import save_file
 
@@ -158,6 +159,15 @@ class Result:
                     raise UserError(f"{_each(path)} does not belong to {path}: evaluate again")
                 getattr(targets[target], kind)[measure] = values
         return result
+
+
+def _set_name(path: Path) -> str | None:
+    """Of which set a file is the result; None where there is no result."""
+    try:
+        name: str = json.loads(path.read_text(encoding="utf-8"))["set_name"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return name
 
 
 def _is_mean(credit_N: Tensor, percent: float) -> bool:

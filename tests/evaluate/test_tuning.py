@@ -1,0 +1,199 @@
+"""Fine-tuning: its loss by hand, its draws, its resuming; the encoder that was given stays."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+from mast.core.loop import Training
+from mast.data import CanvasSet
+from mast.evaluate import EvaluationData, FineTune, FrozenEncoder, Semi
+from mast.evaluate.data import tasks
+from mast.evaluate.finetune import RECIPES
+from mast.evaluate.semi import draw_share, listed
+from mast.evaluate.tuning import Network, Recipe, classification_loss, mixed, tune
+from mast.evaluate.views import TrainingViews
+
+QUICK = Recipe(epochs=3, batch_size=16, encoder_lr=0.1, head_lr=1.0)
+
+
+def test_losses_by_hand() -> None:
+    scores = torch.tensor([[2.0, 0.0]])
+    half = torch.tensor([[0.75, 0.25]])
+    softmax = scores.softmax(dim=1)
+    expected = -(0.75 * softmax[0, 0].log() + 0.25 * softmax[0, 1].log())
+    assert float(classification_loss(scores, half, "cross_entropy")) == pytest.approx(
+        float(expected)
+    )
+    # Both classes are in the image, so both should be found.
+    sigmoid = scores.sigmoid()
+    expected = -(sigmoid[0, 0].log() + sigmoid[0, 1].log()) / 2
+    assert float(classification_loss(scores, half, "binary")) == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize("kind", ["mixup", "cutmix"])
+def test_mixing_keeps_the_shares(kind: str) -> None:
+    images = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 3, 8, 8).contiguous()
+    target = torch.eye(4)
+    recipe = Recipe(**{kind: 1.0})
+    shares = set()
+    for step in range(4):
+        views, mixed_target = mixed(images, target, recipe, (0, step))
+        again, _ = mixed(images, target, recipe, (0, step))
+        assert torch.equal(views, again)
+        own = mixed_target.diagonal()
+        shares.add(round(float(own[0]), 4))
+        torch.testing.assert_close(mixed_target.sum(dim=1), torch.ones(4))
+        # An image is its own share of itself, the rest of its neighbour.
+        neighbour = images.roll(1, 0).mean(dim=(1, 2, 3))
+        expected = own * images.mean(dim=(1, 2, 3)) + (1 - own) * neighbour
+        torch.testing.assert_close(views.mean(dim=(1, 2, 3)), expected)
+    assert len(shares) > 1
+    assert mixed(images, target, Recipe(), (0, 0))[0] is images
+
+
+def test_head_and_encoder_have_rates_of_their_own(encoder: nn.Module) -> None:
+    network = Network(encoder, 12, 3, torch.Generator().manual_seed(0))
+    groups = network.groups(Recipe(encoder_lr=0.1, head_lr=2.0))
+    shapes = {
+        (group["name"], group["peak_lr"]): [tuple(p.shape) for p in group["params"]]
+        for group in groups
+    }
+    assert shapes == {
+        ("vectors", 0.1): [(12,), (12,)],
+        ("weights", 2.0): [(3, 12)],
+        ("vectors", 2.0): [(3,)],
+    }
+
+
+def scores(encoder: FrozenEncoder, data: EvaluationData, recipe: Recipe = QUICK) -> Tensor:
+    task = tasks(data, 0)[0]
+    return tune(encoder, data, task, task.fit_F, recipe, 0, "trial")(data.test)
+
+
+def test_the_encoder_learns_and_the_one_that_was_given_stays(
+    encoder: nn.Module, data: EvaluationData
+) -> None:
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    frozen_head = scores(FrozenEncoder(encoder), data, replace(QUICK, encoder_lr=0.0))
+    learned = scores(FrozenEncoder(encoder), data)
+    assert not torch.equal(frozen_head, learned)
+    assert all(torch.equal(before[name], value) for name, value in encoder.state_dict().items())
+
+
+def test_a_killed_training_goes_on_where_it_was(
+    encoder: nn.Module, data: EvaluationData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = scores(FrozenEncoder(encoder), data)
+    real, calls = TrainingViews.epoch, 0
+
+    def killed(self: TrainingViews, *where: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return real(self, *where)
+
+    monkeypatch.setattr(TrainingViews, "epoch", killed)
+    monkeypatch.setattr("mast.evaluate.tuning.Training", partial(Training, checkpoint_minutes=0.0))
+    with pytest.raises(KeyboardInterrupt):
+        scores(FrozenEncoder(encoder, workspace=tmp_path), data)
+    assert len(list((tmp_path / "unfinished").iterdir())) == 1
+    assert torch.equal(scores(FrozenEncoder(encoder, workspace=tmp_path), data), whole)
+    assert list((tmp_path / "unfinished").iterdir()) == []
+    assert calls == 4  # the third epoch alone was trained again
+
+
+def test_a_part_of_the_operators_is_chosen_and_crop_and_flip_always(data: EvaluationData) -> None:
+    recipe = RECIPES["a3"]
+    views = TrainingViews(
+        data.pool, torch.arange(40), 16, batch_size=40, seed=0, preset=recipe.preset(), compose=2
+    )
+    chosen = views._chosen(1000, torch.Generator().manual_seed(0))
+    assert chosen is not None
+    names = views.pipeline.names
+    always = [names.index(name) for name in ("random_resized_crop", "horizontal_flip")]
+    assert chosen[:, always].all()
+    others = [at for at in range(len(names)) if at not in always]
+    assert (chosen[:, others].sum(dim=1) == 2).all()
+    share = chosen[:, others].float().mean(dim=0)
+    assert ((share - 2 / len(others)).abs() < 0.05).all()
+
+
+def test_shares_are_of_each_class_and_one_holds_the_other() -> None:
+    labels = torch.arange(400) % 4
+    few, more = draw_share(labels, 0.02, 0), draw_share(labels, 0.1, 0)
+    assert labels[few].bincount().tolist() == [2, 2, 2, 2]
+    assert labels[more].bincount().tolist() == [10, 10, 10, 10]
+    assert set(few.tolist()) < set(more.tolist())
+    assert not torch.equal(few, draw_share(labels, 0.02, 1))
+    assert len(draw_share(labels, 1e-6, 0)) == 4
+
+
+def test_lists_of_simclr(tmp_path: Path) -> None:
+    names = ["n01/n01_1.JPEG", "n01/n01_2.JPEG", "n02/n02_1.JPEG", "a/x.png", "b/x.png"]
+    file = tmp_path / "1percent.txt"
+    file.write_text("n02_1.JPEG\nn01_1.JPEG\n")
+    assert listed(file, names).tolist() == [0, 2]
+    file.write_text("n01/n01_2.JPEG\nn03_1.JPEG\n")
+    with pytest.raises(UserError, match="1 of the 2 images listed"):
+        listed(file, names)
+    file.write_text("x.png\n")
+    with pytest.raises(UserError, match="may be any of 2"):
+        listed(file, names)
+    with pytest.raises(UserError, match="no list"):
+        listed(tmp_path / "none.txt", names)
+
+
+def test_the_drawn_subset_is_written_down_and_can_be_given(
+    encoder: nn.Module, data: EvaluationData, tmp_path: Path
+) -> None:
+    settings = {"shares": (0.2,), "encoder_lrs": (0.1,), "head_lrs": (1.0,), "epochs": 2}
+    one = replace(data, train=replace(data.train, name="sets/tiny"), val=None)
+    one = replace(one, train=replace(one.train, targets={"class": one.train.targets["class"]}))
+    drawn = dict(Semi(**settings).run(FrozenEncoder(encoder, workspace=tmp_path), one))  # type: ignore[arg-type]
+    (file,) = (tmp_path / "subsets").iterdir()
+    assert file.name == "sets-tiny-class-20%-seed0.txt"
+    assert len(file.read_text().split()) == drawn["class 20%/chosen/labelled"] == 12
+    given = dict(Semi(**settings, lists=(str(file),)).run(FrozenEncoder(encoder), one))  # type: ignore[arg-type]
+    assert given["class 20%/top1"] == drawn["class 20%/top1"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Semi(shares=(0.1,)), "1 shares and 2 encoder_lrs"),
+        (lambda: Semi(shares=(0.0, 0.1)), r"in \(0, 1\]"),
+        (lambda: FineTune(recipe="a4"), "unknown recipe of finetune 'a4'"),
+        (
+            lambda: FineTune(changes={"epoch": 1}),
+            "unknown field of a recipe of .* mean 'epochs'",
+        ),
+        (lambda: FineTune(changes={"views": "mast6"}), "unknown views of a recipe 'mast6'"),
+    ],
+)
+def test_settings_that_do_not_fit(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make()
+
+
+def test_one_image_is_not_enough(encoder: nn.Module, data: EvaluationData) -> None:
+    task = tasks(data, 0)[0]
+    with pytest.raises(UserError, match="has 1 images"):
+        tune(FrozenEncoder(encoder), data, task, task.fit_F[:1], QUICK, 0, "trial")
+
+
+def test_a3_trains(encoder: nn.Module, make_set: Callable[..., CanvasSet]) -> None:
+    data = EvaluationData(make_set(20), None, make_set(8, seed=2), 16)
+    changes = {"epochs": 3, "batch_size": 15, "size": 16}
+    settings = FineTune(recipe="a3", changes=changes)
+    values = dict(settings.run(FrozenEncoder(encoder), data))
+    assert np.isfinite(values["class/top1"])
+    assert settings.settings()["resolved"]["optimizer"] == "lamb"
+    assert settings.settings()["resolved"]["epochs"] == 3
