@@ -1,5 +1,6 @@
 """Fine-tuning: its loss by hand, its draws, its resuming; the encoder that was given stays."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -101,7 +102,8 @@ def test_a_killed_training_goes_on_where_it_was(
         return real(self, *where)
 
     monkeypatch.setattr(TrainingViews, "epoch", killed)
-    monkeypatch.setattr("mast.evaluate.tuning.Training", partial(Training, checkpoint_minutes=0.0))
+    module = sys.modules["mast.evaluate.tuning"]  # `mast.evaluate` is the function
+    monkeypatch.setattr(module, "Training", partial(Training, checkpoint_minutes=0.0))
     with pytest.raises(KeyboardInterrupt):
         scores(FrozenEncoder(encoder, workspace=tmp_path), data)
     assert len(list((tmp_path / "unfinished").iterdir())) == 1
