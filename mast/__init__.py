@@ -7,14 +7,16 @@ encoder = mast.load_encoder(run.path)   # images (B, 3, H, W) in [0, 1] -> (B, D
 
 from mast.demo import demo
 from mast.export import export
+from mast.loading import load_method
 from mast.models import load_encoder
 from mast.pretrain import PretrainConfig, pretrain
 from mast.recipes import configure
 from mast.show import show_config, show_operators, show_recipes, show_views
-from mast.transfer import embed, evaluate, load_method
+from mast.transfer import compare, embed, evaluate
 
 __all__ = [
     "PretrainConfig",
+    "compare",
     "configure",
     "demo",
     "embed",

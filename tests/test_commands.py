@@ -153,10 +153,10 @@ def test_evaluate_a_set_by_its_usual_name(run: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_evaluate_the_ensemble_of_masked_embeddings(run: Path, photos: Path) -> None:
-    module, size, *_ = mast.transfer.load(run, "ensemble")
+    module, size, *_ = mast.loading.load(run, "ensemble")
     images_BCHW = torch.rand(2, 3, size, size)
     assert module(images_BCHW).shape == (2, 5 * 24)
-    embedding, *_ = mast.transfer.load(run, "embedding")
+    embedding, *_ = mast.loading.load(run, "embedding")
     assert embedding(images_BCHW).shape == (2, 24)
 
 
@@ -173,7 +173,7 @@ def test_evaluate_an_encoder_by_name(
         (result,) = mast.evaluate("timm:resnet18", str(photos), ("knn",), size=32, seed=seed)
         assert result.settings["extraction"]["size"] == 32
     first, again, other = (
-        mast.transfer.load("timm:resnet18", size=32, seed=seed).module.model.conv1.weight
+        mast.loading.load("timm:resnet18", size=32, seed=seed).module.model.conv1.weight
         for seed in (0, 0, 1)
     )
     assert torch.equal(first, again)
@@ -184,7 +184,7 @@ def test_evaluate_an_encoder_by_name(
     with pytest.raises(UserError, match="no run folder resnet81 here, and unknown encoder"):
         mast.evaluate("resnet81", str(photos))
     with pytest.raises(UserError, match="has no ensemble: it was not trained"):
-        mast.transfer.load("resnet18", "ensemble")
+        mast.loading.load("resnet18", "ensemble")
     with pytest.raises(UserError, match="no encoder at"):
         mast.evaluate(tmp_path / "runs" / "nothing", str(photos))
 
@@ -206,7 +206,7 @@ def test_evaluate_a_checkpoint_of_another_project(
     assert [path.name[:-8] for path in folders] == ["resnet18-swav-", "swav-"]
     for folder in folders:
         assert [path.name[:4] for path in (folder / "evaluations").glob("*.json")] == ["knn-"]
-    loaded = mast.transfer.load(file)
+    loaded = mast.loading.load(file)
     assert (loaded.size, loaded.folder) == (224, Path("runs") / f"swav-{digest[:8]}")
     assert loaded.described["encoder"]["name"] == "resnet18"
     assert loaded.described["weights"] == {
@@ -219,7 +219,7 @@ def test_evaluate_a_checkpoint_of_another_project(
     with np.load(npz) as arrays:
         assert arrays["features"].shape == (24, 512)
     with pytest.raises(UserError, match="has no ensemble: it is an encoder alone"):
-        mast.transfer.load(file, "ensemble")
+        mast.loading.load(file, "ensemble")
     with pytest.raises(UserError, match="not those of 'resnet34'"):
         mast.evaluate("resnet34", str(photos), weights=file)
 
