@@ -30,7 +30,7 @@ HELP = """usage: mast COMMAND [options]
 
   demo       pretrain on generated images and compare with VICReg (five minutes on a laptop)
   pretrain   pretrain an encoder on a folder of images; the same command continues a killed run
-  evaluate   measure an encoder on labelled images by kNN, linear probes and nine other protocols;
+  evaluate   measure an encoder on labelled images by any of thirteen protocols;
              `mast evaluate --compare RUN RUN` puts what was measured side by side
   embed      write the representations of a folder of images to .npz or .parquet
   export     write an encoder as a timm or torchvision state dict
@@ -99,6 +99,13 @@ def _evaluate(words: list[str]) -> None:
         for note in comparison.notes:
             output.print(note, highlight=False, markup=False)
         return
+    if _asks_help(words):
+        output.print(
+            "usage: mast evaluate ENCODER [--data SET] [--protocols NAME …] [options]\n"
+            "       mast evaluate --compare RUN RUN … [--seed N] [--resamples N]\n",
+            highlight=False,
+            markup=False,
+        )
     words = _as_list(words, "--protocols")
     arguments = _arguments(transfer.evaluate, "mast evaluate", words, positional="encoder")
     results = transfer.evaluate(**arguments)

@@ -26,13 +26,19 @@ def load_method(run: str | Path) -> Method:
         run: A run folder.
 
     Raises:
-        UserError: No run, or no checkpoint, at that place.
+        UserError: No run, or no checkpoint, at that place, or one that does not fit.
     """
     folder = RunFolder(run)
     method = build_method(read_config(folder.require().config))
     if not folder.last.is_file():
         raise UserError(f"{folder.path} has no checkpoint at {folder.last}")
-    method.load_state_dict(load_checkpoint(folder.last)["module"])
+    try:
+        method.load_state_dict(load_checkpoint(folder.last)["module"])
+    except (KeyError, RuntimeError) as error:
+        raise UserError(
+            f"{folder.last} does not fit {folder.config}; was it written by another version of "
+            f"mast? {error}"
+        ) from error
     return method.eval()
 
 

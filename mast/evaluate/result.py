@@ -202,6 +202,8 @@ def tables(results: Sequence[Result]) -> list[Table]:
     shown.add_column("chosen on validation")
     for result in results:
         for target, measured in result.targets.items():
+            if not set(ACCURACIES) & measured.values.keys():
+                continue
             shown.add_row(
                 result.protocol,
                 _short(result.set_name),
@@ -216,7 +218,8 @@ def tables(results: Sequence[Result]) -> list[Table]:
         for name in measured.values
         if name not in ACCURACIES and not name.endswith(ENDS) and not set("@/") & set(name)
     ]
-    return [shown, _other_measures(others)] if others else [shown]
+    found = [shown] if shown.row_count else []
+    return [*found, _other_measures(others)] if others else found
 
 
 def _other_measures(rows: Sequence[tuple[Result, str, str, dict[str, float]]]) -> Table:
