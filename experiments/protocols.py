@@ -1,0 +1,154 @@
+"""Do the probes agree? CIFAR-10: a random ResNet-18 and two runs, by kNN, L-BFGS and SGD.
+
+    python experiments/protocols.py --sets SETS --out runs
+
+Pretrains MAST-5 and VICReg for a few minutes each (finished runs in `runs` are kept), evaluates
+them and torchvision's ResNet-18 with random weights, and compares them. The L-BFGS probe is held
+against scikit-learn's `LogisticRegression` at the penalty that validation chose. Writes
+results/protocols.json, and the result files of every encoder to results/protocols/.
+"""
+
+import argparse
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from does_it_help import link_pretraining_images
+from sklearn.linear_model import LogisticRegression
+
+import mast
+from mast.core.checkpoint import write_json
+from mast.core.run import provenance
+from mast.data import open_canvas
+from mast.data.sources import default_cache
+from mast.evaluate import (
+    EvaluationData,
+    EvaluationSettings,
+    FeatureStore,
+    FrozenEncoder,
+    Linear,
+    compare,
+    evaluate_encoder,
+    fingerprint,
+)
+from mast.evaluate.accuracy import accuracy
+from mast.evaluate.data import tasks
+from mast.models import Encoder, EncoderConfig, load_encoder
+
+RESULTS = Path(__file__).parent / "results"
+SIZE = 32
+RECIPES = ("vicreg5_small", "mast5_small")
+NARROW = {
+    "layers": [1, 1, 1, 1],
+    "channels": [32, 64, 128, 256],
+    "stem_type": "deep",
+    "stem_width": 16,
+}
+PROTOCOLS = ("knn", "linear", "linear_sgd")
+SETTINGS = EvaluationSettings(
+    protocols={"linear_sgd": {"epochs": 5, "learning_rates": [0.02, 0.2, 2.0, 20.0]}}
+)
+
+
+def pretrained(recipe: str, sets: Path, out: Path) -> Path:
+    """A run of a recipe on 10,000 training images of CIFAR-10."""
+    config = mast.configure(
+        recipe,
+        data=str(sets / "cifar10-10k"),
+        out=str(out / f"{recipe}-cifar10"),
+        size=SIZE,
+        epochs=5,
+        batch_size=64,
+        encoder={"name": "timm:resnet18", "options": NARROW},
+        threads=torch.get_num_threads(),
+    )
+    return mast.pretrain(config).path
+
+
+def random_resnet18() -> Encoder:
+    """torchvision's ResNet-18 as it starts, with its own stem."""
+    torch.manual_seed(0)
+    return Encoder(EncoderConfig("torchvision:resnet18", stem="standard"), SIZE).eval()
+
+
+def frozen(encoder: Encoder, source: str) -> FrozenEncoder:
+    """The encoder with its features kept in the cache."""
+    identity = fingerprint(encoder, encoder.describe())
+    return FrozenEncoder(
+        encoder,
+        store=FeatureStore(default_cache() / "features", identity),
+        about={"source": source, "fingerprint": identity, **encoder.describe()},
+    )
+
+
+def against_sklearn(encoder: FrozenEncoder, data: EvaluationData) -> dict[str, float]:
+    """Top-1 of our optimum and of scikit-learn's, at the penalty that validation chooses."""
+    pool_ND, test_MD = encoder.pool_features(data.pool, SIZE), encoder.features(data.test, SIZE)
+    (task,) = tasks(data, seed=0)
+    learned = Linear().learn(pool_ND, task)
+    model = LogisticRegression(C=1 / (len(pool_ND) * learned.penalty), tol=1e-7, max_iter=20_000)
+    start = time.monotonic()
+    model.fit(pool_ND.double().numpy(), task.pool_labels_N.numpy())
+    seconds = time.monotonic() - start
+    theirs = torch.from_numpy(model.decision_function(test_MD.double().numpy()))
+    return {
+        "penalty": learned.penalty,
+        "ours": accuracy(learned.scores(test_MD), task.test_labels_M, "top1"),
+        "scikit-learn": accuracy(theirs, task.test_labels_M, "top1"),
+        "iterations of scikit-learn": int(model.n_iter_.max()),
+        "seconds of scikit-learn": seconds,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    link_pretraining_images(options.sets)
+    encoders = {"resnet18-random": random_resnet18()}
+    for recipe in RECIPES:
+        encoders[f"{recipe}-cifar10"] = load_encoder(pretrained(recipe, options.sets, options.out))
+    train, test = (
+        open_canvas(str(options.sets / "cifar10" / part), SIZE) for part in ("train", "test")
+    )
+    data = EvaluationData(train, None, test, SIZE)
+    minutes: dict[str, float] = {}
+    agreement: dict[str, Any] = {}
+    for name, encoder in encoders.items():
+        start = time.monotonic()
+        folder = options.out / name
+        one = frozen(encoder, name)
+        evaluate_encoder(one, data, PROTOCOLS, SETTINGS, lambda result, at=folder: result.write(at))
+        minutes[name] = (time.monotonic() - start) / 60
+        agreement[name] = against_sklearn(one, data)
+        kept = RESULTS / "protocols" / name
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(folder / "evaluations", kept / "evaluations")
+    compared = compare([RESULTS / "protocols" / name for name in encoders])
+    write_json(
+        RESULTS / "protocols.json",
+        {
+            "agreement with scikit-learn": agreement,
+            "minutes of evaluation": minutes,
+            "runs": compared.runs,
+            "notes": compared.notes,
+            "rows": [
+                {
+                    "measure": " ".join(row.about),
+                    "values": row.values,
+                    "differences": [
+                        None if d is None else [d.value, d.low, d.high] for d in row.differences
+                    ],
+                }
+                for row in compared.rows
+            ],
+            "provenance": provenance(),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
