@@ -167,7 +167,10 @@ def _open(
             for part, spec in described.parts.items()
         }
         return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
-    sources = {part: open_source(described.parts[part]) for part in ("train", "test")}
+    # Nothing is tuned: what is there to choose hyper-parameters by is learned from as well.
+    pool = [described.parts[part] for part in ("train", "val") if part in described.parts]
+    named = {"train": "+".join(pool), "test": described.parts["test"]}
+    sources = {part: open_source(spec) for part, spec in named.items()}
     for source in sources.values():
         if not isinstance(source, Annotated):
             raise UserError(

@@ -9,6 +9,7 @@ Legend: N objects of one image, M images, C categories.
 
 import hashlib
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,6 +105,8 @@ class Annotated(Source):
     Attributes:
         categories: Their names.
         category_ids: Their numbers in the annotation file, in the same order.
+        images: What is known of every image.
+        state: As given.
 
     Raises:
         UserError: If an image is not in the folder, or nothing is annotated.
@@ -122,19 +125,19 @@ class Annotated(Source):
         self.categories = tuple(categories.values())
         self.category_ids = tuple(categories)
         self._files = _files(name, folder, [image.file for image in images])
-        self._state = state
-        self._images = _inside(name, images)
-        if not any(len(image.objects) for image in self._images):
+        self.state = state
+        self.images = _inside(name, images)
+        if not any(len(image.objects) for image in self.images):
             raise UserError(
                 f"none of the {len(images)} images of {name} has an annotated object; expected "
                 "annotations with boxes."
             )
         self.targets = {}
         self.classes = {TASK: self.categories}
-        self.multilabels = {TASK: _presence(self._images, len(self.categories))}
+        self.multilabels = {TASK: _presence(self.images, len(self.categories))}
 
     def __len__(self) -> int:
-        return len(self._images)
+        return len(self.images)
 
     def open(self, index: int) -> Image.Image:
         image = Image.open(self.path(index))
@@ -148,26 +151,57 @@ class Annotated(Source):
         return image
 
     def identifier(self, index: int) -> str:
-        return self._images[index].file
+        return self.images[index].file
 
     def fingerprint(self) -> str:
         """A hash of the annotations and of every image's path, size and time of modification."""
-        digest = hashlib.blake2b(self._state.encode(), digest_size=16)
-        for image, (size, modified) in zip(self._images, self._files, strict=True):
+        digest = hashlib.blake2b(self.state.encode(), digest_size=16)
+        for image, (size, modified) in zip(self.images, self._files, strict=True):
             digest.update(f"{image.file}\0{size}\0{modified}\n".encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
     def path(self, index: int) -> Path:
         """The file of one image."""
-        return self.folder / self._images[index].file
+        return self.folder / self.images[index].file
 
     def size(self, index: int) -> tuple[int, int]:
         """Height and width of one upright image in pixels, as annotated."""
-        return self._images[index].height, self._images[index].width
+        return self.images[index].height, self.images[index].width
 
     def objects(self, index: int) -> Objects:
         """What is annotated in one image; perhaps nothing."""
-        return self._images[index].objects
+        return self.images[index].objects
+
+
+def joined(name: str, parts: Sequence[Annotated]) -> Annotated:
+    """Several sets as one, the images of one after those of another.
+
+    Args:
+        name: What the user called it.
+        parts: Sets with the same categories.
+
+    Raises:
+        UserError: Their categories differ.
+    """
+    first = parts[0]
+    for part in parts[1:]:
+        if part.categories != first.categories:
+            raise UserError(
+                f"{first.name} and {part.name} cannot be joined: their categories differ, "
+                f"{len(first.categories)} and {len(part.categories)}, or others in another order"
+            )
+    folder = Path(os.path.commonpath([part.folder.absolute() for part in parts]))
+    images = [
+        replace(image, file=str(part.folder.absolute().relative_to(folder) / image.file))
+        for part in parts
+        for image in part.images
+    ]
+    categories = dict(zip(first.category_ids, first.categories, strict=True))
+    whole = Annotated(name, folder, images, categories, " ".join(part.state for part in parts))
+    whole.multilabels = {
+        TASK: np.concatenate([part.multilabels[TASK] for part in parts]),
+    }
+    return whole
 
 
 def _files(name: str, folder: Path, files: Sequence[str]) -> list[tuple[int, int]]:

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from mast.core.errors import UserError
+from mast.data.annotated import Annotated, joined
 from mast.data.coco import open_coco
 from mast.data.factors import Factors
 from mast.data.folder import Folder
@@ -32,7 +33,8 @@ def open_source(spec: str | Path, root: Path | None = None, download: bool = Fal
     Args:
         spec: A folder; `factors`, `factors@test` or `factors@train:4096` (generated);
             `torchvision:CIFAR10@train`; `hf:owner/name@split`; `coco:FOLDER@train2017` or
-            `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`. A folder that is itself
+            `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`; several of the last three
+            joined by "+". A folder that is itself
             called `factors` is written `./factors`.
         root: Where torchvision and Hugging Face sets lie or are downloaded to; the cache if None.
         download: Whether the network may be used.
@@ -54,11 +56,23 @@ def open_source(spec: str | Path, root: Path | None = None, download: bool = Fal
         where = root or default_cache() / "downloads"
         named = Torchvision if kind == "torchvision" else HuggingFace
         return named(name, split or "train", where, download)
+    parts = re.split(r"\+(?=(?:coco|voc):)", text)
+    if len(parts) > 1:
+        return joined(text, [_annotated(part) for part in parts])
+    if text.startswith(("coco:", "voc:")):
+        return _annotated(text)
+    return _folder(text)
+
+
+def _annotated(text: str) -> Annotated:
     if text.startswith("coco:"):
         return open_coco(text)
     if text.startswith("voc:"):
         return open_voc(text)
-    return _folder(text)
+    raise UserError(
+        f"cannot join {text!r} with annotated sets: expected coco:… or voc:…, such as "
+        "voc:VOCdevkit/VOC2007@trainval+voc:VOCdevkit/VOC2012@trainval"
+    )
 
 
 def _factors(text: str) -> Factors:

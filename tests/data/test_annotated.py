@@ -262,3 +262,32 @@ def test_manifest_and_content_say_what_is_unknown(voc, tmp_path):
     (voc / "ImageSets" / "Main" / "cat_trainval.txt").write_text("a1 -1\na2 -1\n")
     second = open_canvas(config, 32)
     assert second.fingerprint != first.fingerprint  # the same pixels, other labels
+
+
+def test_sets_joined(tmp_path):
+    first = write_voc(tmp_path / "VOC2007", one=voc_object("dog", (2, 1, 5, 4)))
+    second = write_voc(
+        tmp_path / "VOC2012",
+        two=voc_object("cat", (1, 1, 8, 6)),
+        three=voc_object("dog", (1, 1, 4, 4), difficult=1),
+    )
+    spec = f"voc:{first}@trainval+voc:{second}@trainval"
+    both = open_source(spec)
+    assert isinstance(both, Annotated)
+    assert both.name == spec
+    assert [both.identifier(index) for index in range(3)] == [
+        "VOC2007/JPEGImages/one.jpg",
+        "VOC2012/JPEGImages/two.jpg",
+        "VOC2012/JPEGImages/three.jpg",
+    ]
+    parts = [open_source(f"voc:{folder}@trainval") for folder in (first, second)]
+    expected = np.concatenate([part.multilabels["objects"] for part in parts])
+    assert np.array_equal(both.multilabels["objects"], expected)
+    assert both.objects(1).boxes_N4.tolist() == [[0, 0, 8, 6]]
+    assert both.load(0).shape == (6, 8, 3)
+    assert both.fingerprint() not in [part.fingerprint() for part in parts]
+    coco = write_coco(tmp_path / "coco")
+    with pytest.raises(UserError, match="cannot be joined: their categories differ, 20 and 3"):
+        open_source(f"voc:{first}@trainval+coco:{coco}@train2017")
+    with pytest.raises(UserError, match="cannot join"):
+        open_source(f"{tmp_path}+voc:{first}@trainval")
