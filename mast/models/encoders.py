@@ -84,7 +84,7 @@ class Encoder(nn.Module):
         _set_stem(self.model, config, size)
         self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(IMAGENET_STD).view(3, 1, 1), persistent=False)
-        self._encode = _torchvision_encode(self.model) if self.library == "torchvision" else None
+        self._family = _torchvision_family(self.model) if self.library == "torchvision" else None
         self.dim = self._measure()
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
@@ -94,8 +94,8 @@ class Encoder(nn.Module):
     def encode(self, images_BCHW: Tensor) -> Encoding:
         """Representations and unpooled features of images (B, 3, H, W) in [0, 1]."""
         images_BCHW = (images_BCHW - self.mean) / self.std
-        if self._encode is not None:
-            return self._encode(images_BCHW)
+        if self._family is not None:
+            return self._family(self.model, images_BCHW)
         output = self.model.forward_features(images_BCHW)
         representation_BC = self.model.forward_head(output, pre_logits=True)
         if output.ndim == 3:  # tokens, the class and register tokens first
@@ -250,36 +250,50 @@ def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
     model.register_module("maxpool", nn.Identity())
 
 
-def _torchvision_encode(model: Any) -> Callable[[Tensor], Encoding]:
-    """How this torchvision model gives its last feature map; one row a family."""
+Family = Callable[[Any, Tensor], Encoding]
 
-    def residual(x: Tensor) -> Encoding:
-        x = model.maxpool(model.relu(model.bn1(model.conv1(x))))
-        return _pooled(model.layer4(model.layer3(model.layer2(model.layer1(x)))))
 
-    def tokens(x: Tensor) -> Encoding:
-        x = model._process_input(x)
-        x = model.encoder(torch.cat([model.class_token.expand(len(x), -1, -1), x], dim=1))
-        return Encoding(x[:, 0], x[:, 1:])
+def _residual(model: Any, x: Tensor) -> Encoding:
+    x = model.maxpool(model.relu(model.bn1(model.conv1(x))))
+    return _pooled(model.layer4(model.layer3(model.layer2(model.layer1(x)))))
 
-    def shuffle(x: Tensor) -> Encoding:
-        x = model.stage2(model.maxpool(model.conv1(x)))
-        return _pooled(model.conv5(model.stage4(model.stage3(x))))
 
-    families: dict[str, Callable[[Tensor], Encoding]] = {
-        "ResNet": residual,
-        "VisionTransformer": tokens,
-        "ShuffleNetV2": shuffle,
-        "RegNet": lambda x: _pooled(model.trunk_output(model.stem(x))),
-        "MNASNet": lambda x: _pooled(model.layers(x)),
-        "DenseNet": lambda x: _pooled(model.features(x).relu()),
-        "SwinTransformer": lambda x: _pooled(model.permute(model.norm(model.features(x)))),
-    }
+def _tokens(model: Any, x: Tensor) -> Encoding:
+    x = model._process_input(x)
+    x = model.encoder(torch.cat([model.class_token.expand(len(x), -1, -1), x], dim=1))
+    return Encoding(x[:, 0], x[:, 1:])
+
+
+def _shuffle(model: Any, x: Tensor) -> Encoding:
+    x = model.stage2(model.maxpool(model.conv1(x)))
+    return _pooled(model.conv5(model.stage4(model.stage3(x))))
+
+
+def _swin(model: Any, x: Tensor) -> Encoding:
+    return _pooled(model.permute(model.norm(model.features(x))))
+
+
+FAMILIES: dict[str, Family] = {
+    "ResNet": _residual,
+    "VisionTransformer": _tokens,
+    "ShuffleNetV2": _shuffle,
+    "RegNet": lambda model, x: _pooled(model.trunk_output(model.stem(x))),
+    "MNASNet": lambda model, x: _pooled(model.layers(x)),
+    "DenseNet": lambda model, x: _pooled(model.features(x).relu()),
+    "SwinTransformer": _swin,
+}
+
+
+def _torchvision_family(model: nn.Module) -> Family:
+    """How torchvision's models of this kind give their last feature map.
+
+    The model is an argument, not bound: a copy of an encoder must run its own weights.
+    """
     family = type(model).__name__
-    if family in families:
-        return families[family]
+    if family in FAMILIES:
+        return FAMILIES[family]
     if hasattr(model, "features"):  # AlexNet, VGG, SqueezeNet, MobileNet, EfficientNet, ConvNeXt
-        return lambda x: _pooled(model.features(x))
+        return lambda model, x: _pooled(model.features(x))
     raise UserError(f"torchvision's {family} has no single feature map; use timm's version of it")
 
 

@@ -1,5 +1,6 @@
 """Encoders: equal to their library at the same weights, small stems, files that rebuild them."""
 
+import copy
 import json
 import pickle
 
@@ -218,3 +219,16 @@ def test_foreign_files_are_user_errors(tmp_path):
         save_file({"weight": torch.zeros(2)}, file, metadata={"mast": header})
         with pytest.raises(UserError, match="header"):
             load_encoder(file)
+
+
+@pytest.mark.parametrize("name", ["torchvision:resnet18", "timm:resnet18"])
+def test_a_copy_runs_its_own_weights(name: str) -> None:
+    encoder = Encoder(EncoderConfig(name), 32).eval()
+    twin = copy.deepcopy(encoder)
+    with torch.no_grad():
+        twin.model.layer4[1].bn2.weight.fill_(1.0)
+    images = torch.rand(2, 3, 32, 32)
+    assert not torch.allclose(encoder(images), twin(images))
+    twin(images).sum().backward()
+    assert twin.model.conv1.weight.grad is not None
+    assert encoder.model.conv1.weight.grad is None
