@@ -9,6 +9,7 @@ import pytest
 
 import mast
 from mast.cli import COMMANDS, main
+from mast.evaluate import EVALUATORS
 from mast.recipes import configure_from_arguments
 
 ROOT = Path(__file__).parent.parent
@@ -46,6 +47,11 @@ def test_commands_parse(command: str, capsys: pytest.CaptureFixture[str]) -> Non
         shown = capsys.readouterr().out
         for option in re.findall(r"--[a-z_]+", command):
             assert option in shown or option in ("--data", "--recipe")
+
+
+def test_the_manual_lists_every_protocol() -> None:
+    listed = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "evaluation.md").read_text(), re.M)
+    assert [name for name in listed if name in EVALUATORS] == list(EVALUATORS)
 
 
 def test_python_of_the_readme_runs(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
@@ -18,7 +17,8 @@ from mast.core.run import flatten
 from mast.evaluate.bootstrap import percentiles, resampled_means
 from mast.evaluate.result import ENDS, FOLDER, Result, readable
 
-SETTINGS_OF_MACHINES = ("extraction.device", "extraction.batch_size")  # they change no value
+# They change no value beyond rounding.
+OF_MACHINES = ("extraction.device", "extraction.batch_size", "extraction.processes")
 
 
 @dataclass(frozen=True)
@@ -125,14 +125,17 @@ def compare(runs: Sequence[str | Path], seed: int = 0, resamples: int = 1000) ->
 
 
 def _results(run: Path) -> dict[tuple[str, str], Result]:
-    """The results of a run by protocol and set."""
+    """The results of a run by protocol and set, as their files are named."""
     files = sorted((run / FOLDER).glob("*.json"))
     if not files:
         raise UserError(
             f"{run} has no evaluations; measure it first: mast evaluate {run} --data SET"
         )
-    results = [Result.read(file) for file in files]
-    return {(result.protocol, readable(result.set_name)): result for result in results}
+    results = {file: Result.read(file) for file in files}
+    return {
+        (result.protocol, file.stem.removeprefix(f"{result.protocol}-")): result
+        for file, result in results.items()
+    }
 
 
 def _names(runs: list[Path]) -> tuple[str, ...]:
@@ -162,24 +165,20 @@ def _comparable(
               if first.fingerprints.get(part) != other.fingerprints.get(part)]  # fmt: skip
     if differ:
         notes.append(f"{about}: other pixels of {', '.join(differ)} (another size, or changed)")
-    mine, theirs = flatten(_settings(first)), flatten(_settings(other))
+    mine, theirs = flatten(first.settings), flatten(other.settings)
     differing = [
-        f"{name} {mine.get(name)} and {theirs.get(name)}"
+        f"{name} {_brief(mine.get(name))} and {_brief(theirs.get(name))}"
         for name in sorted(mine.keys() | theirs.keys())
-        if mine.get(name) != theirs.get(name) and name not in SETTINGS_OF_MACHINES
+        if mine.get(name) != theirs.get(name) and name not in OF_MACHINES
     ]
     if differing:
         notes.append(f"{about}: other settings: {'; '.join(differing)}")
     return True
 
 
-def _settings(result: Result) -> dict[str, Any]:
-    """Settings as they look after a file was read, where tuples are lists."""
-    as_lists = {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in result.settings["protocol"].items()
-    }
-    return {"extraction": result.settings["extraction"], "protocol": as_lists}
+def _brief(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}…"
 
 
 def _value(result: Result | None, target: str, measure: str) -> float | None:
