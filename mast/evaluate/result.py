@@ -192,7 +192,8 @@ def tables(results: Sequence[Result]) -> list[Table]:
 
     Returns:
         Tables for a rich console: accuracies of whole test sets, a row for each protocol, set and
-        target; then every other measure, a row each, with its value at each magnitude.
+        target, the set's own metric in bold; then every other measure, a row each, with its value
+        at each magnitude.
     """
     shown = Table(title="Accuracy (test set, %, 95 % intervals)")
     for column in ("protocol", "set", "target"):
@@ -208,7 +209,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
                 result.protocol,
                 _short(result.set_name),
                 target,
-                *(_cell(measured.values, name) for name in ACCURACIES),
+                *(_cell(measured.values, name, bold=name == result.metric) for name in ACCURACIES),
                 ", ".join(f"{name} {value:.3g}" for name, value in measured.chosen.items()),
             )
     others = [
@@ -247,9 +248,10 @@ def _short(set_name: str) -> str:
     return "/".join(Path(set_name).parts[-2:])
 
 
-def _cell(values: dict[str, float], name: str) -> str:
+def _cell(values: dict[str, float], name: str, bold: bool = False) -> str:
     if name not in values:
         return "–"
+    value = f"[b]{values[name]:.1f}[/b]" if bold else f"{values[name]:.1f}"
     if f"{name}_low" not in values:
-        return f"{values[name]:.1f}"
-    return f"{values[name]:.1f} [{values[f'{name}_low']:.1f}, {values[f'{name}_high']:.1f}]"
+        return value
+    return f"{value} [{values[f'{name}_low']:.1f}, {values[f'{name}_high']:.1f}]"

@@ -180,7 +180,7 @@ def test_table(encoder: nn.Module, data: EvaluationData) -> None:
     assert shown.row_count == 2
     assert len(shown.columns) == 7
     cells = list(shown.columns[3].cells)
-    assert f"{results[0].targets['class'].values['top1']:.1f} [" in cells[0]
+    assert f"[b]{results[0].targets['class'].values['top1']:.1f}[/b] [" in cells[0]
     assert list(shown.columns[4].cells) == ["–", "–"]  # fewer than ten classes
 
 
