@@ -35,6 +35,8 @@ PACKAGES = (
     "numpy",
     "numba",
     "pillow",
+    "torchmetrics",
+    "faster-coco-eval",
 )
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from mast.evaluate.compare import Comparison, compare
 from mast.evaluate.data import EvaluationData, ObjectData
+from mast.evaluate.detection import Detection, Segmentation
 from mast.evaluate.ensemble import EmbeddingProbe, Ensemble
 from mast.evaluate.features import FrozenEncoder, extract
 from mast.evaluate.fewshot import FewShot
@@ -34,11 +35,14 @@ EVALUATORS: dict[str, type[Evaluator[Any]]] = {
     "finetune": FineTune,
     "ensemble": Ensemble,
     "embedding": EmbeddingProbe,
+    "detection": Detection,
+    "segmentation": Segmentation,
 }
 
 __all__ = [
     "EVALUATORS",
     "Comparison",
+    "Detection",
     "EmbeddingProbe",
     "Ensemble",
     "EvaluationData",
@@ -55,6 +59,7 @@ __all__ = [
     "Result",
     "Robust",
     "Rotation",
+    "Segmentation",
     "Semi",
     "Svm",
     "TargetResult",

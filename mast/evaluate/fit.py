@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from mast.core.display import TrainingDisplay
-from mast.core.loop import Losses, Training
+from mast.core.loop import Done, Losses, Training
+from mast.core.memory import keep_freed_memory
 from mast.evaluate.features import FrozenEncoder
 
 
@@ -20,6 +21,7 @@ def fit(
     loss: Callable[[Any, Any, int, int], Losses],
     what: str,
     seed: int,
+    seen: Callable[[Done], object] | None = None,
 ) -> None:
     """Train to the end, from the checkpoint of a killed process if there is one.
 
@@ -33,22 +35,27 @@ def fit(
         loss: As in `Training.run`.
         what: What the progress bar says.
         seed: Of what PyTorch draws itself, such as dropout.
+        seen: Called with every step.
 
     Raises:
         UserError: A loss that is not finite.
     """
     fabric = encoder.fabric
+    if fabric.device.type == "cpu":
+        keep_freed_memory()
     with torch.random.fork_rng():
         training.resume(seed)
         chief = fabric.is_global_zero
         display = TrainingDisplay(what, training.steps, training.step, enabled=chief)
-        seen_at, seen = time.monotonic(), training.step
+        shown_at, shown = time.monotonic(), training.step
         with display.running():
             for done in training.run(fabric, batches, loss):
+                if seen is not None:
+                    seen(done)
                 if done.due and done.metrics is not None:
                     now = time.monotonic()
-                    speed = (done.step - seen) / (now - seen_at)
-                    seen_at, seen = now, done.step
+                    speed = (done.step - shown) / (now - shown_at)
+                    shown_at, shown = now, done.step
                     terms = "  ".join(f"{name} {value:.3f}" for name, value in done.metrics.items())
                     display.update(done.step, terms, f"{speed:.2f} steps/s")
     fabric.barrier()

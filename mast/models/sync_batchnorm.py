@@ -12,8 +12,8 @@ class SyncBatchNorm(_BatchNorm):
     """BatchNorm whose training statistics are those of the global batch.
 
     PyTorch's own `nn.SyncBatchNorm` has no CPU kernel; this one needs only differentiable
-    sums, so that two gloo processes equal one process, loss and gradients. Every process must
-    bring the same number of samples.
+    sums, so that two gloo processes equal one process, loss and gradients. Processes may bring
+    different numbers of samples, as detectors do, whose images differ in size.
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
@@ -28,8 +28,9 @@ class SyncBatchNorm(_BatchNorm):
         axes = [axis for axis in range(input.ndim) if axis != 1]
         shape = [1, -1] + [1] * (input.ndim - 2)
         values = input.float()
-        count = values.numel() / values.shape[1] * processes()
-        mean_C = global_sum(values.sum(axes)) / count
+        local = values.new_tensor([values.numel() / values.shape[1]])
+        sums = global_sum(torch.cat([values.sum(axes), local]))
+        mean_C, count = sums[:-1] / sums[-1], sums[-1].detach()
         centred = values - mean_C.view(shape)
         variance_C = global_sum(centred.square().sum(axes)) / count
         self._track(mean_C.detach(), variance_C.detach() * count / (count - 1))

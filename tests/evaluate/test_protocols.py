@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,11 +17,18 @@ from mast.evaluate import (
     EvaluationSettings,
     Evaluator,
     FrozenEncoder,
+    ObjectData,
     Result,
     evaluate_encoder,
     tables,
 )
 from mast.evaluate.run import evaluator
+from mast.models import Encoder
+
+DETECTOR: dict[str, Any] = {
+    "iterations": 4, "batch_size": 2, "lr": 0.01, "warmup": 0, "min_sizes": [32, 40],
+    "test_min_size": 40, "max_size": 64, "regions": 8, "pyramid": 8, "anchors": [8, 12, 16, 24, 32],
+}  # fmt: skip
 
 QUICK = EvaluationSettings(
     protocols={
@@ -31,6 +39,8 @@ QUICK = EvaluationSettings(
         "svm": {"costs": [0.1, 10]},
         "semi": {"shares": [0.2], "encoder_lrs": [0.01], "head_lrs": [3.0], "batch_size": 8},
         "finetune": {"changes": {"epochs": 10, "batch_size": 16}, "encoder_lrs": [0.0001, 0.3]},
+        "detection": DETECTOR,
+        "segmentation": DETECTOR,
     }
 )
 
@@ -38,10 +48,14 @@ TARGETS = {  # of the protocols that bring their own
     "rotation": ["rotation"],
     "svm": ["shows"],
     "semi": ["class 20%", "bright 20%"],
+    "detection": ["objects"],
+    "segmentation": ["objects", "masks"],
 }
+OF_OBJECTS = [name for name, protocol in EVALUATORS.items() if protocol.needs is ObjectData]
+OF_IMAGES = [name for name in EVALUATORS if name not in OF_OBJECTS]
 
 
-@pytest.mark.parametrize("name", EVALUATORS)
+@pytest.mark.parametrize("name", OF_IMAGES)
 @pytest.mark.parametrize("with_validation", [True, False])
 def test_conformance(
     name: str,
@@ -50,12 +64,26 @@ def test_conformance(
     data: EvaluationData,
     frozen: Callable[..., FrozenEncoder],
 ) -> None:
-    if not with_validation:
-        data = replace(data, val=None)
+    data = data if with_validation else replace(data, val=None)
+    conform(name, encoder, lambda: frozen(encoder), data)
+
+
+@pytest.mark.parametrize("name", OF_OBJECTS)
+def test_conformance_on_objects(name: str, resnet: Encoder, object_data: ObjectData) -> None:
+    conform(name, resnet, lambda: FrozenEncoder(resnet), object_data)
+
+
+def conform(
+    name: str,
+    encoder: nn.Module,
+    fresh: Callable[[], FrozenEncoder],
+    data: EvaluationData | ObjectData,
+) -> None:
+    """What every protocol keeps to, by two encoders over the same module."""
     weights = {key: value.clone() for key, value in encoder.state_dict().items()}
     encoder.train()
-    (result,) = evaluate_encoder(frozen(encoder), data, [name], QUICK)
-    (again,) = evaluate_encoder(frozen(encoder), data, [name], QUICK)
+    (result,) = evaluate_encoder(fresh(), data, [name], QUICK)
+    (again,) = evaluate_encoder(fresh(), data, [name], QUICK)
     assert result == again
     assert issubclass(EVALUATORS[name], Evaluator)
     assert list(result.targets) == TARGETS.get(name, ["class", "bright"])
@@ -71,7 +99,7 @@ def test_conformance(
         for measure, each in measured.each.items():
             percent = 100 * float(each.double().mean())
             assert percent == pytest.approx(measured.values[measure], abs=1e-3)
-    if name != "rotation":  # which these images do not show
+    if name in OF_IMAGES and name != "rotation":  # which these images do not show
         first = next(iter(result.targets.values()))
         assert next(iter(first.values.values())) > 75
     # The encoder is as it was.
@@ -80,7 +108,7 @@ def test_conformance(
     assert all(parameter.grad is None for parameter in encoder.parameters())
 
 
-@pytest.mark.parametrize("name", EVALUATORS)
+@pytest.mark.parametrize("name", OF_IMAGES)
 def test_tuning_never_sees_the_test_set(
     name: str,
     encoder: nn.Module,
@@ -105,6 +133,15 @@ def test_neighbours_are_clipped_to_the_training_set(
     settings = EvaluationSettings(protocols={"knn": {"neighbours": (200,)}})
     (result,) = evaluate_encoder(encoder, replace(data, train=few), ["knn"], settings)
     assert result.targets["class"].chosen["k"] == 3  # clipped to the images there were
+
+
+@pytest.mark.parametrize("name", ["knn", "detection"])
+def test_data_of_the_other_kind_is_refused(
+    name: str, encoder: nn.Module, data: EvaluationData, object_data: ObjectData
+) -> None:
+    other = object_data if name == "knn" else data
+    with pytest.raises(UserError, match=f"{name} needs .*Data, got .*Data: annotated objects are"):
+        evaluate_encoder(encoder, other, [name])
 
 
 def test_features_are_shared(encoder: nn.Module, data: EvaluationData) -> None:
@@ -182,6 +219,11 @@ def test_table(encoder: nn.Module, data: EvaluationData) -> None:
     cells = list(shown.columns[3].cells)
     assert f"[b]{results[0].targets['class'].values['top1']:.1f}[/b] [" in cells[0]
     assert list(shown.columns[4].cells) == ["–", "–"]  # fewer than ten classes
+
+
+def test_table_of_objects(resnet: Encoder, object_data: ObjectData) -> None:
+    (shown,) = tables(evaluate_encoder(resnet, object_data, ["detection"], QUICK))
+    assert list(shown.columns[3].cells)[:3] == ["ap", "ap50", "ap75"]
 
 
 def test_unknown_names() -> None:

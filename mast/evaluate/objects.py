@@ -1,0 +1,204 @@
+"""Images with their objects as detectors take them, in training and in testing.
+
+Images are uint8 (3, H, W). Targets are torchvision's: "boxes" (N, 4), "labels" (N,) from 1 as 0 is
+the background, and "masks" (N, H, W) uint8 where masks are wanted. N objects of one image, B images
+of this process in a batch, G of all processes, M images that can be trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mast.core.ahead import ahead
+from mast.core.errors import UserError
+from mast.data.decode import BrokenImageError, to_pixels
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+    from mast.data.annotated import Annotated, Objects, Segmentation
+
+Target = dict[str, Tensor]
+
+
+@final
+class ObjectBatch:
+    """This process's part of a step: B images and what is to be found in each.
+
+    No tuple and no dataclass, on purpose: in mixed precision Fabric would look into one and round
+    the boxes to bfloat16, by up to four pixels of a thousand.
+    """
+
+    def __init__(self, images: list[Tensor], targets: list[Target]) -> None:
+        self.images = images
+        self.targets = targets
+
+
+class TrainingObjects:
+    """Batches of images; each is a pure function of the seed and the step.
+
+    The images run by in one shuffled order after the other, of which batches take no notice, and
+    half of them are mirrored. Crowds are not trained on, difficult objects are, as in detectron2;
+    images without an object are left out. The images of the next steps are decoded in a background
+    thread.
+
+    Args:
+        source: Annotated images.
+        batch_size: G.
+        seed: Of order and flips.
+        masks: Whether to rasterise masks.
+        flip: Whether to mirror.
+
+    Raises:
+        UserError: There is no object to train on, or one lacks the mask that is wanted.
+    """
+
+    def __init__(
+        self, source: Annotated, *, batch_size: int, seed: int, masks: bool, flip: bool = True
+    ) -> None:
+        self.source = source
+        self.batch_size = batch_size
+        self.seed = seed
+        self.masks = masks
+        self.flip = flip
+        alone = [~source.objects(index).crowd_N for index in range(len(source))]
+        self.usable_M = np.array([index for index, kept in enumerate(alone) if kept.any()], int)
+        if len(self.usable_M) == 0:
+            raise UserError(
+                f"none of the {len(source)} images of {source.name} has an object to train on: "
+                "expected boxes that are not of crowds."
+            )
+        if masks:
+            require_masks(source)
+
+    def batches(self, fabric: Fabric, start: int, stop: int) -> Iterator[ObjectBatch]:
+        """This process's batches of the steps from `start` until before `stop`.
+
+        Args:
+            fabric: Says which process this is; several must share a batch evenly.
+            start: First step that is wanted.
+            stop: The step behind the last.
+
+        Yields:
+            A batch a step, on the device.
+
+        Raises:
+            BrokenImageError: An image cannot be decoded.
+        """
+        steps = (self.batch(fabric, step) for step in range(start, stop))
+        for batch in ahead(steps):
+            yield ObjectBatch(fabric.to_device(batch.images), fabric.to_device(batch.targets))
+
+    def batch(self, fabric: Fabric, step: int) -> ObjectBatch:
+        """This process's batch of one step, on the CPU."""
+        count = len(self.usable_M)
+        places_G = range(step * self.batch_size, (step + 1) * self.batch_size)
+        orders = {
+            turn: np.random.default_rng((self.seed, turn)).permutation(self.usable_M)
+            for turn in {place // count for place in places_G}
+        }
+        flip_G = np.random.default_rng((self.seed, step, 1)).random(self.batch_size) < 0.5
+        share = self.batch_size // fabric.world_size
+        first = fabric.global_rank * share
+        images, targets = [], []
+        for place, flipped in zip(
+            places_G[first : first + share], flip_G[first : first + share], strict=True
+        ):
+            index = int(orders[place // count][place % count])
+            image_CHW, target = self._sample(index)
+            if self.flip and flipped:
+                image_CHW, target = mirrored(image_CHW, target)
+            images.append(image_CHW)
+            targets.append(target)
+        return ObjectBatch(images, targets)
+
+    def _sample(self, index: int) -> tuple[Tensor, Target]:
+        objects = self.source.objects(index)
+        target = as_target(objects.select(~objects.crowd_N), self.source.size(index), self.masks)
+        return read_image(self.source, index), target
+
+
+def mirrored(image_CHW: Tensor, target: Target) -> tuple[Tensor, Target]:
+    """An image and its objects, left and right exchanged."""
+    width = image_CHW.shape[-1]
+    left_N, top_N, right_N, bottom_N = target["boxes"].unbind(dim=1)
+    boxes_N4 = torch.stack([width - right_N, top_N, width - left_N, bottom_N], dim=1)
+    target = {**target, "boxes": boxes_N4}
+    if "masks" in target:
+        target["masks"] = target["masks"].flip(-1)
+    return image_CHW.flip(-1), target
+
+
+def read_image(source: Annotated, index: int) -> Tensor:
+    """One image at its full size, (3, H, W) uint8.
+
+    Raises:
+        BrokenImageError: It cannot be decoded, or is not of the size that is annotated.
+    """
+    try:
+        with source.open(index) as image:
+            pixels_HWC = to_pixels(image)
+    except Exception as error:  # Pillow raises many kinds for damaged files
+        raise BrokenImageError(str(source.path(index)), str(error)) from error
+    return torch.from_numpy(pixels_HWC.copy()).permute(2, 0, 1).contiguous()
+
+
+def as_target(objects: Objects, size: tuple[int, int], masks: bool) -> Target:
+    """What is to be found in an image.
+
+    Args:
+        objects: As annotated.
+        size: Height and width of the image in pixels.
+        masks: Whether to rasterise masks, which all objects then have.
+    """
+    target = {
+        "boxes": torch.from_numpy(objects.boxes_N4),
+        "labels": torch.from_numpy(objects.labels_N) + 1,
+    }
+    if masks:
+        drawn = [rasterise(mask, *size) for mask in objects.masks if mask is not None]
+        target["masks"] = torch.from_numpy(np.array(drawn, np.uint8).reshape(len(objects), *size))
+    return target
+
+
+def rasterise(mask: Segmentation, height: int, width: int) -> np.ndarray:
+    """The pixels of a segmentation as COCO writes it, (H, W) uint8 of 0 and 1."""
+    from faster_coco_eval.core import mask as tools
+
+    if isinstance(mask, list):
+        runs = tools.merge(tools.frPyObjects(mask, height, width))
+    elif isinstance(mask["counts"], list):
+        runs = tools.frPyObjects(mask, height, width)
+    else:
+        runs = mask
+    pixels_HW: np.ndarray = tools.decode(runs)
+    if pixels_HW.shape != (height, width):
+        raise UserError(
+            f"a mask is of {pixels_HW.shape[0]} × {pixels_HW.shape[1]} pixels (height × width) in "
+            f"an image of {height} × {width}"
+        )
+    return pixels_HW
+
+
+def require_masks(source: Annotated) -> None:
+    """Make sure that every object has a mask.
+
+    Raises:
+        UserError: One has none.
+    """
+    lacking = [
+        source.identifier(index)
+        for index in range(len(source))
+        if any(mask is None for mask in source.objects(index).masks)
+    ]
+    if lacking:
+        raise UserError(
+            f"segmentation needs a mask for every object, but in {source.name} {len(lacking)} of "
+            f"{len(source)} images have objects without, the first is {lacking[0]}. Use the "
+            "protocol detection, or a set with masks such as COCO's."
+        )
