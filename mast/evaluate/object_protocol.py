@@ -103,6 +103,8 @@ class ObjectProtocol(Evaluator[ObjectData]):
             )
         if self.masks:
             require_masks(data.test)
+        for index in track(range(len(data.test)), f"reading {data.test.name}", len(data.test)):
+            read_image(data.test, index)  # a broken one is found now, not after days of training
         detector = self.train(encoder, data)
         yield from self.measure(encoder, detector, data)
 

@@ -7,6 +7,7 @@ of this process in a batch, G of all processes, M images that can be trained on.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, final
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from mast.data.annotated import Annotated, Objects, Segmentation
 
 Target = dict[str, Tensor]
+
+_log = logging.getLogger("mast")
 
 
 @final
@@ -66,6 +69,7 @@ class TrainingObjects:
         self.seed = seed
         self.masks = masks
         self.flip = flip
+        self._broken: set[str] = set()
         alone = [~source.objects(index).crowd_N for index in range(len(source))]
         self.usable_M = np.array([index for index, kept in enumerate(alone) if kept.any()], int)
         if len(self.usable_M) == 0:
@@ -88,7 +92,7 @@ class TrainingObjects:
             A batch a step, on the device.
 
         Raises:
-            BrokenImageError: An image cannot be decoded.
+            UserError: No image can be decoded; one that cannot is logged and another one taken.
         """
         steps = (self.batch(fabric, step) for step in range(start, stop))
         for batch in ahead(steps):
@@ -109,13 +113,23 @@ class TrainingObjects:
         for place, flipped in zip(
             places_G[first : first + share], flip_G[first : first + share], strict=True
         ):
-            index = int(orders[place // count][place % count])
-            image_CHW, target = self._sample(index)
+            image_CHW, target = self._readable(orders[place // count], place % count)
             if self.flip and flipped:
                 image_CHW, target = mirrored(image_CHW, target)
             images.append(image_CHW)
             targets.append(target)
         return ObjectBatch(images, targets)
+
+    def _readable(self, order_M: np.ndarray, place: int) -> tuple[Tensor, Target]:
+        """The image at a place of an order, or the next one behind it that can be decoded."""
+        for index in np.roll(order_M, -place):
+            try:
+                return self._sample(int(index))
+            except BrokenImageError as error:
+                if str(error) not in self._broken:
+                    self._broken.add(str(error))
+                    _log.warning("%s; trained on another one in its place", error)
+        raise UserError(f"none of the {len(order_M)} images of {self.source.name} can be decoded")
 
     def _sample(self, index: int) -> tuple[Tensor, Target]:
         objects = self.source.objects(index)

@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -420,3 +421,23 @@ def test_other_refusals(resnet: Encoder, object_data: ObjectData, tmp_path: Path
     other = open_source(f"coco:{write_coco(tmp_path)}@train2017")
     with pytest.raises(UserError, match="must annotate the same categories; got 2 and 3"):
         next(quick().run(frozen(resnet), replace(object_data, test=other)))
+
+
+def test_broken_images(
+    resnet: Encoder, object_data: ObjectData, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "squares"
+    shutil.copytree(object_data.train.folder.parent, root)
+    folders = {part: root / getattr(object_data, part).folder.name for part in ("train", "test")}
+    (folders["train"] / "0.png").write_bytes(b"no image")
+    train = open_source(f"coco:{root}@train")
+    assert isinstance(train, Annotated)
+    # In training another image takes its place, and it is named once.
+    settings = quick(iterations=6)
+    settings.train(frozen(resnet), ObjectData(train, object_data.test, 32))
+    assert caplog.text.count("trained on another one in its place") == 1
+    (folders["test"] / "0.png").write_bytes(b"no image")
+    test = open_source(f"coco:{root}@test")
+    assert isinstance(test, Annotated)
+    with pytest.raises(UserError, match="replace or remove this file"):
+        list(settings.run(frozen(resnet), ObjectData(object_data.train, test, 32)))
