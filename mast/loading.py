@@ -83,14 +83,19 @@ def load(
         UserError: No encoder there and none of that name, or no masks; a checkpoint that does
             not fit.
     """
+    if size is not None and size < 1:
+        raise UserError(f"size must be 1 pixel or more, got {size}")
     path = Path(run)
     if weights is not None or is_foreign(path):
         name = str(run) if weights is not None else None
         return _foreign(Path(weights or path), name, representation, size)
     if not path.exists() and "/" not in str(run) and path.suffix not in CHECKPOINTS:
-        return _random(str(run), representation, size or 224, seed)
+        return _random(str(run), representation, 224 if size is None else size, seed)
     encoder = load_encoder(path)
-    size, folder = size or encoder.size, path if path.is_dir() else path.parent
+    size = encoder.size if size is None else size
+    folder = path if path.is_dir() else path.parent
+    if not RunFolder(folder).config.is_file():  # a file taken elsewhere, perhaps one of several
+        folder = Path("runs") / f"{path.stem}-{_digest(path)[:8]}"
     if representation == "encoder":
         return Loaded(encoder, size, encoder.describe(), folder)
     method = load_method(run)
@@ -108,8 +113,7 @@ def _foreign(
             f"{file} has no {representation}: it is an encoder alone; give a run folder"
         )
     encoder, layout, left_out = load_foreign(file, name, size)
-    with file.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    digest = _digest(file)
     weights = {"file": file.name, "sha256": digest, "layout": layout, "left_out": len(left_out)}
     stem = file.name
     while Path(stem).suffix in CHECKPOINTS:  # of `.pth.tar`, both
@@ -118,6 +122,11 @@ def _foreign(
     parts = [name.replace(":", "-")] if name else []
     folder = Path("runs") / "-".join([*parts, stem, digest[:8]])
     return Loaded(encoder, encoder.size, encoder.describe() | {"weights": weights}, folder)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _random(name: str, representation: Representation, size: int, seed: int) -> Loaded:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from mast.core.checkpoint import write_atomically
+from mast.core.checkpoint import write_atomically, write_text
 from mast.core.errors import UserError
 from mast.core.launch import Device, find_device, make_fabric
 from mast.data import (
@@ -37,7 +37,7 @@ from mast.evaluate import (
 )
 from mast.evaluate import compare as comparison
 from mast.evaluate.result import FOLDER
-from mast.evaluate.run import kind_of
+from mast.evaluate.run import evaluator, kind_of
 from mast.loading import Loaded, Representation, load
 
 
@@ -98,6 +98,8 @@ def evaluate(
     Raises:
         UserError: A path, a protocol or a label that does not fit; the message says which.
     """
+    if not protocols:
+        raise UserError("no protocol is named; give --protocols knn linear, or others")
     fabric = make_fabric(
         device, devices, precision="32-true" if precision == "float32" else "bf16-mixed"
     )
@@ -123,12 +125,21 @@ def evaluate(
             workspace=loaded.folder / FOLDER,
         )
 
+    # What cannot work is found before anything runs for hours.
     frozen_encoder = frozen(loaded)
     common = EvaluationSettings(seed=seed, protocols=settings or {})
+    for name in protocols:
+        evaluator(name, common).prepare(frozen_encoder)
+    if fabric.is_global_zero:
+        write_text(loaded.folder / FOLDER / ".writable", "")
+        (loaded.folder / FOLDER / ".writable").unlink()
     described = _described(data, train, val, test)
-    for kind, names in itertools.groupby(protocols, lambda name: kind_of(name).needs):
-        sets = _open(kind, described, loaded.size, root, download)
-        evaluate_encoder(frozen_encoder, sets, list(names), common, done)
+    groups = [
+        (_open(kind, described, loaded.size, root, download), list(names))
+        for kind, names in itertools.groupby(protocols, lambda name: kind_of(name).needs)
+    ]
+    for sets, names in groups:
+        evaluate_encoder(frozen_encoder, sets, names, common, done)
     return results
 
 
@@ -167,6 +178,11 @@ def _open(
             for part, spec in described.parts.items()
         }
         return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
+    if not described.parts["train"].startswith(("coco:", "voc:")):
+        raise UserError(
+            f"{described.parts['train']} has no annotated objects; detection and segmentation need "
+            "coco:FOLDER, coco:FILE.json@FOLDER or voc:FOLDER"
+        )
     # Nothing is tuned: what is there to choose hyper-parameters by is learned from as well.
     pool = [described.parts[part] for part in ("train", "val") if part in described.parts]
     named = {"train": "+".join(pool), "test": described.parts["test"]}

@@ -32,10 +32,12 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     except BaseException as error:
         with suppress(OSError):
             partial.unlink()
-        if not isinstance(error, OSError):
+        # safetensors has an error of its own for a full disk.
+        if not isinstance(error, OSError) and type(error).__name__ != "SafetensorError":
             raise
+        reason = getattr(error, "strerror", None) or error
         raise UserError(
-            f"cannot write {path}: {error.strerror or error}. Free some space or choose another "
+            f"cannot write {path}: {reason}. Free some space or choose another "
             "folder; what was there before is unharmed."
         ) from error
 

@@ -55,6 +55,8 @@ def make_fabric(
     from lightning_fabric import Fabric
 
     kind = find_device(device)
+    if devices < 1 or nodes < 1:
+        raise UserError(f"devices and nodes must be at least 1, got {devices} and {nodes}")
     devices = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
     nodes = int(os.environ.get("WORLD_SIZE", devices * nodes)) // devices
     return Fabric(

@@ -1,12 +1,15 @@
 """Optimizers, their parameter groups and the learning-rate schedule."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
-from mast.core.errors import UserError
+from mast.core.errors import UserError, unknown
+
+OptimizerName = Literal["lars", "adamw", "sgd", "lamb"]
 
 
 @dataclass
@@ -26,7 +29,7 @@ class OptimizerConfig:
         clip: Largest norm of the gradient; None: not clipped.
     """
 
-    name: Literal["lars", "adamw", "sgd", "lamb"] = "lars"
+    name: OptimizerName = "lars"
     lr: float = 0.2
     weight_decay: float = 1e-6
     momentum: float = 0.9
@@ -60,6 +63,19 @@ def learning_rate(progress: float, warmup: float, final: float) -> float:
         return progress / warmup
     position = (progress - warmup) / (1.0 - warmup)
     return final + (1.0 - final) * 0.5 * (1.0 + math.cos(math.pi * position))
+
+
+def to_zero(steps: int, warmup: float = 0.0) -> Callable[[float], float]:
+    """The rate of a training that ends at zero, from its progress after a step.
+
+    A step has the rate of its middle, so that neither the first nor the last is lost, and a
+    training of one step trains.
+
+    Args:
+        steps: Of the whole training.
+        warmup: Share of it that warms up.
+    """
+    return lambda progress: learning_rate(progress - 0.5 / steps, warmup, final=0.0)
 
 
 def warmup_share(config: OptimizerConfig, epochs: int) -> float:
@@ -99,6 +115,8 @@ def make_optimizer(
             # timm adapts the rate of a group that has weight decay or asks for it.
             options["always_adapt"] = is_weight
         prepared.append({**group, **options})
+    if config.name not in get_args(OptimizerName):
+        raise unknown("optimizer", config.name, get_args(OptimizerName))
     if config.name == "adamw":
         return torch.optim.AdamW(prepared)
     if config.name == "sgd":

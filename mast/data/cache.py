@@ -36,7 +36,7 @@ from mast.data.decode import BrokenImageError
 from mast.data.decoded import decode_in_order
 from mast.data.source import Source
 
-VERSION = 1  # of the layout and of how a canvas is made
+VERSION = 2  # of the layout, of how a canvas is made and of what its hash covers
 
 _log = logging.getLogger("mast")
 
@@ -215,6 +215,7 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
         manifest.identifiers.append(source.identifier(index))
         manifest.aspect.append(round(outcome[1], 6))
     _refuse_too_many(request, manifest)
+    content.update(np.array(manifest.aspect, np.float32).tobytes())  # views undo the stretch by it
     for task, target_N in source.targets.items():
         kept_N = target_N[manifest.kept]
         content.update(kept_N.tobytes())

@@ -1,6 +1,6 @@
 """Accuracies of class scores, in percent, with their bootstrap intervals.
 
-N images, C classes.
+N images, C classes (where said, copies of an image), R test sets of the bootstrap.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from mast.evaluate.bootstrap import Measured, measured
+from mast.evaluate.bootstrap import Measured, draws, measured, resampled
 
 TOP5_FROM = 10  # classes; below, five guesses say little
 
@@ -75,20 +75,46 @@ def accuracies(
             bootstrap draws images with all their copies.
 
     Yields:
-        What `measured` yields, for "top1", from 10 classes on "top5", and "mean_per_class".
+        What `measured` yields, for "top1" and from 10 classes on "top5"; "mean_per_class" with
+        its interval and its draws.
     """
     scores_NC, labels_N = scores_NC.cpu(), labels_N.cpu()
-
-    def each(k: int, weight_N: Tensor | None = None) -> Tensor:
-        hits_N = hits(scores_NC, labels_N, k).double()
-        if weight_N is not None:
-            hits_N = hits_N * weight_N
-        return hits_N.view(copies, -1).mean(dim=0)
-
-    top5 = scores_NC.shape[1] >= TOP5_FROM
-    for name, credit_N in {
-        "top1": each(1),
-        **({"top5": each(5)} if top5 else {}),
-        "mean_per_class": each(1, shares(labels_N)),
-    }.items():
+    ks = {"top1": 1, "top5": 5} if scores_NC.shape[1] >= TOP5_FROM else {"top1": 1}
+    for name, k in ks.items():
+        credit_N = hits(scores_NC, labels_N, k).double().view(copies, -1).mean(dim=0)
         yield from measured(target, name, credit_N, seed, resamples)
+    yield f"{target}/mean_per_class", accuracy(scores_NC, labels_N, "mean_per_class")
+    hits_CN = hits(scores_NC, labels_N, 1).double().view(copies, -1)
+    resampled_R = resampled_class_means(hits_CN, labels_N.view(copies, -1), seed, resamples)
+    yield from resampled(target, "mean_per_class", resampled_R)
+
+
+def resampled_class_means(hits_CN: Tensor, labels_CN: Tensor, seed: int, resamples: int) -> Tensor:
+    """The mean over classes on test sets drawn with replacement.
+
+    A class counts as often as it is drawn, and one that is not drawn says nothing.
+
+    Args:
+        hits_CN: Credit of each image, for each of its C copies.
+        labels_CN: Their classes.
+        seed: Of the resampling.
+        resamples: R.
+
+    Returns:
+        mean_R, in [0, 1].
+    """
+    copies, images = hits_CN.shape
+    classes = 1 + int(labels_CN.max())
+    means = []
+    for index_RN in draws(images, seed, resamples):
+        rows = len(index_RN)
+        base_R1 = classes * torch.arange(rows)[:, None]
+        credit = torch.zeros(rows * classes, dtype=torch.float64)
+        count = torch.zeros_like(credit)
+        for copy in range(copies):
+            place = (base_R1 + labels_CN[copy][index_RN]).flatten()
+            credit += torch.bincount(place, hits_CN[copy][index_RN].flatten(), rows * classes)
+            count += torch.bincount(place, minlength=rows * classes)
+        share_RC = (credit / count).view(rows, classes)  # 0 / 0 for a class that was not drawn
+        means.append(share_RC.nanmean(dim=1))
+    return torch.cat(means)

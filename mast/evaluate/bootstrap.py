@@ -63,7 +63,7 @@ def percentiles(value_R: Tensor, level: float = 0.95) -> tuple[float, float]:
 
 
 def measured(
-    target: str, measure: str, credit_N: Tensor, seed: int, resamples: int
+    target: str, measure: str, credit_N: Tensor, seed: int, resamples: int, paired: bool = True
 ) -> Iterator[Measured]:
     """The mean of what each unit contributes, in percent, with its interval.
 
@@ -73,13 +73,32 @@ def measured(
         credit_N: What each unit contributes; 1 stands for 100 %.
         seed: Of the bootstrap.
         resamples: R.
+        paired: Whether the units are the same for every run, so that runs can be compared by them.
 
     Yields:
-        `<target>/<measure>`, the same with `_low` and `_high` (95 % interval), and the credit
-        itself, by which runs can be compared, as `<target>/each/<measure>`.
+        `<target>/<measure>`, the same with `_low` and `_high` (95 % interval), and, if paired, the
+        credit itself as `<target>/each/<measure>`.
     """
     low, high = percentiles(resampled_means(credit_N, seed, resamples))
     yield f"{target}/{measure}", 100 * float(credit_N.double().mean())
     yield f"{target}/{measure}_low", 100 * low
     yield f"{target}/{measure}_high", 100 * high
-    yield f"{target}/each/{measure}", credit_N.float()
+    if paired:
+        yield f"{target}/each/{measure}", credit_N.float()
+
+
+def resampled(target: str, measure: str, value_R: Tensor) -> Iterator[Measured]:
+    """The interval of a measure that is no mean over units, and its draws.
+
+    Args:
+        target: First part of each name.
+        measure: Second part.
+        value_R: The measure on each of the drawn test sets; 1 stands for 100 %.
+
+    Yields:
+        `<target>/<measure>_low` and `_high` (95 % interval), and `<target>/draws/<measure>`.
+    """
+    low, high = percentiles(value_R)
+    yield f"{target}/{measure}_low", 100 * low
+    yield f"{target}/{measure}_high", 100 * high
+    yield f"{target}/draws/{measure}", value_R

@@ -6,7 +6,7 @@ for both runs, so that what makes an image hard for every encoder cancels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -120,22 +120,33 @@ def compare(runs: Sequence[str | Path], seed: int = 0, resamples: int = 1000) ->
                 _difference(theirs[0], other, target, measure, seed, resamples) if may else None
                 for other, may in zip(theirs[1:], comparable, strict=True)
             )
-            rows.append(Row((*key, target, measure.replace("_", " ")), values, differences))
+            name = next(readable(result.set_name) for result in theirs if result is not None)
+            about = (key[0], name, target, measure.replace("_", " "))
+            rows.append(Row(about, values, differences))
+    notes += _namesakes(results)
     return Comparison(names, tuple(rows), tuple(notes))
 
 
 def _results(run: Path) -> dict[tuple[str, str], Result]:
-    """The results of a run by protocol and set, as their files are named."""
+    """The results of a run by protocol and tested images."""
     files = sorted((run / FOLDER).glob("*.json"))
     if not files:
         raise UserError(
             f"{run} has no evaluations; measure it first: mast evaluate {run} --data SET"
         )
-    results = {file: Result.read(file) for file in files}
-    return {
-        (result.protocol, file.stem.removeprefix(f"{result.protocol}-")): result
-        for file, result in results.items()
-    }
+    results = [Result.read(file) for file in files]
+    return {(result.protocol, result.images): result for result in results}
+
+
+def _namesakes(results: Sequence[Mapping[tuple[str, str], Result]]) -> Iterator[str]:
+    """A note for each set of which runs were measured on different images."""
+    images: dict[tuple[str, str], set[str]] = {}
+    for of_run in results:
+        for (protocol, tested), result in of_run.items():
+            images.setdefault((protocol, readable(result.set_name)), set()).add(tested)
+    for (protocol, name), different in images.items():
+        if len(different) > 1:
+            yield f"{protocol} on {name}: other images or labels; each has rows of its own"
 
 
 def _names(runs: list[Path]) -> tuple[str, ...]:
@@ -154,13 +165,10 @@ def _comparable(
     index: int,
     notes: list[str],
 ) -> bool:
-    """Whether two results are of the same test images; what else differs becomes a note."""
+    """Whether there are two results, of the same images; what differs of them becomes a note."""
     if first is None or other is None:
         return False
     about = f"{first.protocol} on {readable(first.set_name)}, {names[0]} and {names[index]}"
-    if first.sizes["test"] != other.sizes["test"]:
-        notes.append(f"{about}: other test images; not compared")
-        return False
     differ = [part for part in first.fingerprints | other.fingerprints
               if first.fingerprints.get(part) != other.fingerprints.get(part)]  # fmt: skip
     if differ:
@@ -209,6 +217,8 @@ def _difference(
         for name in ("seed", "resamples")
     )
     if drawn_alike and measure in mine.draws and measure in theirs.draws:
-        low, high = percentiles(theirs.draws[measure] - mine.draws[measure])
-        return Difference(after - before, 100 * low, 100 * high)
+        value_R, other_R = mine.draws[measure], theirs.draws[measure]
+        if value_R.shape == other_R.shape:
+            low, high = percentiles(other_R - value_R)
+            return Difference(after - before, 100 * low, 100 * high)
     return Difference(after - before)

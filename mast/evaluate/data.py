@@ -9,7 +9,8 @@ N images in the pool, F of them to fit while tuning and V to choose by, M test i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,12 @@ class EvaluationData:
         return {part: canvases for part, canvases in parts.items() if canvases is not None}
 
     @property
+    def images(self) -> str:
+        """A hash of which images are tested and of their labels, whatever their size."""
+        labels = {**self.test.targets, **self.test.multilabels}
+        return _identity(self.test.identifiers, labels)
+
+    @property
     def fingerprints(self) -> dict[str, str]:
         """Hashes of canvases and labels, by part."""
         return {part: canvases.fingerprint for part, canvases in self.named.items()}
@@ -82,9 +89,22 @@ class ObjectData:
         return {"train": self.train, "test": self.test}
 
     @property
+    def images(self) -> str:
+        """A hash of which images are tested and of what they show."""
+        names = [self.test.identifier(index) for index in range(len(self.test))]
+        return _identity(names, self.test.multilabels)
+
+    @property
     def fingerprints(self) -> dict[str, str]:
         """Hashes of annotations and files, by part."""
         return {part: annotated.fingerprint() for part, annotated in self.named.items()}
+
+
+def _identity(names: Iterable[str], labels: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256("\n".join(names).encode("utf-8", "surrogateescape"))
+    for task, values in sorted(labels.items()):
+        digest.update(task.encode() + np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()[:32]
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,6 @@ def _check(config: DetectorConfig) -> None:
             f"architecture 'fpn' has {len(STAGES) + 1} maps with anchors of one side each, got "
             f"{len(config.anchors)} sides: {config.anchors}"
         )
-    if not config.min_sizes or min(config.min_sizes) < 1:
-        raise UserError(f"min_sizes must be positive numbers of pixels, got {config.min_sizes}")
 
 
 def _resnet(encoder: nn.Module) -> Any:

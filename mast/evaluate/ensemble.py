@@ -29,6 +29,10 @@ class Ensemble(Linear):
         MAST, Table 3 ("ensemble").
     """
 
+    def prepare(self, encoder: FrozenEncoder) -> None:
+        """See `Evaluator.prepare`."""
+        encoder.other("ensemble")
+
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`."""
         yield from super().run(encoder.other("ensemble"), data)
@@ -47,6 +51,10 @@ class EmbeddingProbe(Linear):
         MAST, Figure 6 and appendix ("Class predictions").
     """
 
+    def prepare(self, encoder: FrozenEncoder) -> None:
+        """See `Evaluator.prepare`."""
+        encoder.other("embedding")
+
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`; beside the accuracies `prediction_<operator>`, in percent."""
         embedding = encoder.other("embedding")
@@ -64,8 +72,10 @@ class EmbeddingProbe(Linear):
             mask_DK = subspaces(embedding)
             for operator, mask_D in zip(operators, mask_DK.unbind(dim=1), strict=True):
                 credit_M = true_class(learned, test_MD[correct_M] * mask_D, labels_M[correct_M])
+                name = f"prediction_{operator}"
+                # Another run is right about other images.
                 yield from measured(
-                    task.target, f"prediction_{operator}", credit_M, self.seed, self.resamples
+                    task.target, name, credit_M, self.seed, self.resamples, paired=False
                 )
 
 

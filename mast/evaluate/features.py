@@ -218,6 +218,8 @@ class FrozenEncoder:
         self.about = dict(about or {})
         self.workspace = workspace
         self._others = others
+        self._other: dict[str, FrozenEncoder] = {}
+        self._unfinished: list[Path] = []
         self._fabric = fabric
         self.dtype = dtype
         self.batch_size = batch_size
@@ -251,7 +253,9 @@ class FrozenEncoder:
                 f"the {representation} needs a run folder of `mast` with its checkpoint; here is "
                 "an encoder alone."
             )
-        return self._others(representation)
+        if representation not in self._other:
+            self._other[representation] = self._others(representation)
+        return self._other[representation]
 
     def unfinished(
         self, protocol: Any, data: EvaluationData | ObjectData, **about: Any
@@ -271,12 +275,24 @@ class FrozenEncoder:
             return None
         key = (protocol, data.fingerprints, data.size, self.dtype, self.identity, about)
         name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
-        return self.workspace / "unfinished" / f"{name}.pt"
+        path = self.workspace / "unfinished" / f"{name}.pt"
+        self._unfinished.append(path)
+        return path
+
+    def finish(self) -> None:
+        """Remove the state of what is done: its result is written."""
+        if self._fabric is None or self._fabric.is_global_zero:
+            for path in self._unfinished:
+                path.unlink(missing_ok=True)
+        self._unfinished.clear()
 
     @functools.cached_property
     def identity(self) -> str:
         """The `fingerprint` of the weights, taken once."""
-        return fingerprint(self.module, None) if self.store is None else self.store.encoder
+        known: str | None = self.about.get("fingerprint")
+        if known is None:
+            return fingerprint(self.module, None) if self.store is None else self.store.encoder
+        return known
 
     def features(self, canvas_set: CanvasSet, size: int, change: Change | None = None) -> Tensor:
         """Features (N, D) of a set, extracted at the first call; float32 on the CPU."""

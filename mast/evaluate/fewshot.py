@@ -6,8 +6,9 @@ N images in the pool, M test images, D dimensions, C classes, K labelled images 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -30,8 +31,8 @@ class FewShot(Linear):
     times; the penalty is chosen on validation at the first draw and kept. *Episodes*: `ways`
     classes are drawn, of each `support` labelled images and `queries` others, all from the test
     set; a logistic regression (one class against the rest, as in AugSelf's code, C = 1) learns from
-    the former and is scored on the latter. Intervals are 1.96 standard errors, over draws and over
-    episodes. The other settings are those of `linear`.
+    the former and is scored on the latter. Intervals are Student's t, over draws and
+    over episodes. The other settings are those of `linear`.
 
     Args:
         shots: Values of K.
@@ -45,6 +46,15 @@ class FewShot(Linear):
         MAST, section 4 (5 and 10 labelled images a class); AugSelf (Lee et al., NeurIPS 2021),
         section 4.1 and its code, for the episodes.
     """
+
+    at_least: ClassVar[Mapping[str, float]] = {
+        "shots": 1,
+        "repeats": 1,
+        "ways": 2,
+        "support": 1,
+        "queries": 1,
+        "episodes": 0,
+    }
 
     shots: tuple[int, ...] = (5, 10)
     repeats: int = 10
@@ -145,9 +155,14 @@ def draw_a_class(
 
 
 def interval(target: str, measure: str, accuracies: list[float]) -> Iterator[Measured]:
-    """The mean of several accuracies, 1.96 standard errors on either side of it, and each."""
-    mean = float(np.mean(accuracies))
-    margin = 1.96 * float(np.std(accuracies)) / math.sqrt(len(accuracies))
+    """The mean of several accuracies, its 95 % interval by Student's t, and each."""
+    from scipy.stats import t
+
+    count, mean = len(accuracies), float(np.mean(accuracies))
+    margin = 0.0
+    if count > 1:
+        error = float(np.std(accuracies, ddof=1)) / math.sqrt(count)
+        margin = float(t.ppf(0.975, count - 1)) * error
     yield f"{target}/{measure}", mean
     yield f"{target}/{measure}_low", mean - margin
     yield f"{target}/{measure}_high", mean + margin

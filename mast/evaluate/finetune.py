@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import torch
 
-from mast.core.errors import unknown
+from mast.core.errors import UserError, unknown
 from mast.evaluate.accuracy import accuracies, accuracy
 from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, Task, tasks
 from mast.evaluate.features import FrozenEncoder
 from mast.evaluate.protocol import Evaluator
+from mast.evaluate.settings import settled
 from mast.evaluate.tuning import Recipe, tune
 
 RECIPES = {
@@ -54,11 +55,15 @@ class FineTune(Evaluator[EvaluationData]):
         of Kornblith et al., Do Better ImageNet Models Transfer Better?, CVPR 2019, section 4.2.
     """
 
+    above: ClassVar[Mapping[str, float]] = {"encoder_lrs": 0}
+    may_be_empty: ClassVar[tuple[str, ...]] = ("encoder_lrs",)
+
     recipe: Literal["sgd", "a3"] = "sgd"
     changes: dict[str, Any] | None = None
     encoder_lrs: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.resolved().preset()
 
     def resolved(self) -> Recipe:
@@ -69,11 +74,8 @@ class FineTune(Evaluator[EvaluationData]):
         """
         if self.recipe not in RECIPES:
             raise unknown("recipe of finetune", self.recipe, RECIPES)
-        known = [field.name for field in fields(Recipe)]
-        for name in self.changes or {}:
-            if name not in known:
-                raise unknown("field of a recipe of finetune", name, known)
-        return replace(RECIPES[self.recipe], **(self.changes or {}))
+        changed = {**asdict(RECIPES[self.recipe]), **(self.changes or {})}
+        return settled(Recipe, changed, f"recipe {self.recipe}")
 
     def settings(self) -> dict[str, Any]:
         """See `Evaluator.settings`; with the whole recipe."""
@@ -100,6 +102,8 @@ class FineTune(Evaluator[EvaluationData]):
         recipe = self.resolved()
         if not self.encoder_lrs:
             return recipe, None
+        if recipe.encoder_lr == 0:
+            raise UserError("encoder_lr is 0, so encoder_lrs cannot keep the head's ratio to it")
         ratio = recipe.head_lr / recipe.encoder_lr
         tried = []
         for rate in self.encoder_lrs:

@@ -25,8 +25,9 @@ def fit(
 ) -> None:
     """Train to the end, from the checkpoint of a killed process if there is one.
 
-    The checkpoint is removed at the end: what counts then is the result. PyTorch's global
-    generator is seeded for the training and put back as it was.
+    A last checkpoint is kept until the protocol's result is written, so that nothing that stops it
+    before costs the training. PyTorch's global generator is seeded for the training and put back
+    as it was.
 
     Args:
         encoder: Says on which devices.
@@ -58,6 +59,6 @@ def fit(
                     shown_at, shown = now, done.step
                     terms = "  ".join(f"{name} {value:.3f}" for name, value in done.metrics.items())
                     display.update(done.step, terms, f"{speed:.2f} steps/s")
-    fabric.barrier()
     if chief and training.checkpoint is not None:
-        training.checkpoint.unlink(missing_ok=True)
+        training.save()
+    fabric.barrier()

@@ -5,8 +5,9 @@ N images in the bank, M queries, D dimensions, C classes, K neighbours kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -113,6 +114,9 @@ class Knn(Evaluator[EvaluationData]):
         neighbours: Values of k to choose from, clipped to the images there are.
         temperatures: Values of τ to choose from.
     """
+
+    at_least: ClassVar[Mapping[str, float]] = {"neighbours": 1}
+    above: ClassVar[Mapping[str, float]] = {"temperatures": 0}
 
     neighbours: tuple[int, ...] = (1, 5, 10, 20, 50, 100, 200)
     temperatures: tuple[float, ...] = (0.02, 0.07, 0.2)

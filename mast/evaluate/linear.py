@@ -12,9 +12,9 @@ N images, D dimensions, R principal axes with variance, then the constant axis o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -149,6 +149,9 @@ class Linear(Evaluator[EvaluationData]):
         Self-Supervision (AugSelf), NeurIPS 2021; Kornblith et al., Do Better ImageNet Models
         Transfer Better?, CVPR 2019, section A.
     """
+
+    at_least: ClassVar[Mapping[str, float]] = {"patience": 1, "max_iterations": 1}
+    above: ClassVar[Mapping[str, float]] = {"penalties": 0}
 
     penalties: tuple[float, ...] = tuple(torch.logspace(5, -6, 45, dtype=torch.float64).tolist())
     patience: int = 8

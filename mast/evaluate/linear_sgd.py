@@ -6,16 +6,16 @@ one pass of the encoder. B images a batch, D dimensions, C classes, N images in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.core.loop import Losses, Training
-from mast.core.optim import OptimizerConfig, learning_rate, make_optimizer
+from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
 from mast.evaluate.accuracy import accuracies, accuracy
 from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, Task, tasks
@@ -45,6 +45,14 @@ class LinearSgd(Evaluator[EvaluationData]):
         Chen and He, Exploring Simple Siamese Representation Learning, CVPR 2021, appendix A, for
         the shape of it; the numbers are those of the MAST paper's linear evaluation.
     """
+
+    at_least: ClassVar[Mapping[str, float]] = {
+        "epochs": 1,
+        "batch_size": 1,
+        "momentum": 0,
+        "weight_decay": 0,
+    }
+    above: ClassVar[Mapping[str, float]] = {"learning_rates": 0}
 
     learning_rates: tuple[float, ...] = (0.02,)
     epochs: int = 100
@@ -132,7 +140,7 @@ class LinearSgd(Evaluator[EvaluationData]):
             make_optimizer(groups, config, self.batch_size),
             epochs=self.epochs,
             steps_per_epoch=views.steps_per_epoch,
-            rate=lambda progress: learning_rate(progress, warmup=0.0, final=0.0),
+            rate=to_zero(self.epochs * views.steps_per_epoch),
             checkpoint=encoder.unfinished(self, data, tuning=tuning, rates=rates),
             advice=f"Lower the learning rates {rates[0]} of linear_sgd.",
         )

@@ -6,7 +6,7 @@ it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
@@ -69,6 +69,22 @@ class ObjectProtocol(Evaluator[ObjectData]):
     """
 
     needs: ClassVar = ObjectData
+    at_least: ClassVar[Mapping[str, float]] = {
+        "iterations": 1,
+        "batch_size": 1,
+        "warmup": 0,
+        "momentum": 0,
+        "weight_decay": 0,
+        "rpn_weight": 0,
+        "min_sizes": 1,
+        "test_min_size": 1,
+        "max_size": 1,
+        "anchors": 1,
+        "regions": 1,
+        "pyramid": 1,
+    }
+    above: ClassVar[Mapping[str, float]] = {"lr": 0}
+    may_be_empty: ClassVar[tuple[str, ...]] = ("milestones",)
     masks: ClassVar[bool]
     name: ClassVar[str]
 
@@ -201,11 +217,6 @@ class ObjectProtocol(Evaluator[ObjectData]):
     def _check(self, processes: int) -> None:
         if self.batchnorm not in ("train", "frozen"):
             raise UserError(f"batchnorm must be 'train' or 'frozen', got {self.batchnorm!r}")
-        if self.iterations < 1 or self.batch_size < 1:
-            raise UserError(
-                f"iterations and batch_size must be 1 or more, got {self.iterations} and "
-                f"{self.batch_size}"
-            )
         if self.batch_size % processes:
             raise UserError(
                 f"{processes} processes cannot share a batch of {self.batch_size} images evenly; "

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, ObjectData
 from mast.evaluate.features import FrozenEncoder
+from mast.evaluate.settings import Ranged
 
 Data = TypeVar("Data", EvaluationData, ObjectData)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluator(ABC, Generic[Data]):
+class Evaluator(Ranged, ABC, Generic[Data]):
     """A protocol; a frozen dataclass whose fields are its settings.
 
     Attributes:
@@ -27,6 +28,7 @@ class Evaluator(ABC, Generic[Data]):
     """
 
     needs: ClassVar[type[EvaluationData] | type[ObjectData]] = EvaluationData
+    at_least: ClassVar[Mapping[str, float]] = {"seed": 0, "resamples": 1}
 
     seed: int = 0
     resamples: int = 1000
@@ -34,6 +36,13 @@ class Evaluator(ABC, Generic[Data]):
     def settings(self) -> dict[str, Any]:
         """All that the result depends on besides encoder and data, as JSON has it."""
         return asdict(self)
+
+    def prepare(self, encoder: FrozenEncoder) -> None:
+        """Make sure, before any protocol runs, that the encoder has what this one needs.
+
+        Raises:
+            UserError: It lacks something.
+        """
 
     @abstractmethod
     def run(self, encoder: FrozenEncoder, data: Data) -> Iterator[Measured]:

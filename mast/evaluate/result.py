@@ -59,6 +59,7 @@ class Result:
         settings: Every setting of the protocol and of the extraction, seeds included.
         fingerprints: Of the sets' content, by part ("train", "val", "test").
         sizes: Number of images, by part.
+        images: Hash of which images were tested and of their labels, whatever their size.
         metric: What the field reports on this set, "top1" or "mean_per_class".
         encoder: What was measured: its source, its fingerprint and what rebuilds it.
         provenance: Versions, machine and git revision.
@@ -70,6 +71,7 @@ class Result:
     settings: dict[str, Any]
     fingerprints: dict[str, str]
     sizes: dict[str, int]
+    images: str = ""
     metric: str = "top1"
     encoder: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict, compare=False)
@@ -103,16 +105,17 @@ class Result:
             folder: The run folder; `evaluations/` is made in it.
 
         Returns:
-            The file, `evaluations/<protocol>-<set>.json`; an older one of the same set is replaced,
-            beside one of a set whose name only ends alike a hash tells this one apart. What every
-            image contributed lies in `evaluations/each/`, as safetensors of the same name.
+            The file, `evaluations/<protocol>-<set>.json`; an older one of the same set or images
+            is replaced, beside one of others whose name ends alike a hash tells this one apart.
+            What every image contributed lies in `evaluations/each/`, as safetensors of the same
+            name.
 
         Raises:
             UserError: If it cannot be written.
         """
         path = Path(folder) / FOLDER / f"{self.stem}.json"
-        if _set_name(path) not in (None, self.set_name):
-            mark = hashlib.sha256(self.set_name.encode()).hexdigest()[:6]
+        if not _replaces(self, path):
+            mark = hashlib.sha256(f"{self.set_name} {self.images}".encode()).hexdigest()[:6]
             path = path.with_name(f"{self.stem}-{mark}.json")
         as_json = asdict(self)
         arrays = {
@@ -125,11 +128,12 @@ class Result:
             for kind in ARRAYS:
                 del target[kind]
         text = json.dumps(as_json, allow_nan=False)  # refused before anything is replaced
-        _each(path).unlink(missing_ok=True)  # of an older result, which this one replaces
         if arrays:
             from safetensors.torch import save_file
 
             write_atomically(_each(path), lambda partial: save_file(arrays, partial))
+        else:
+            _each(path).unlink(missing_ok=True)  # of an older result, which this one replaces
         write_json(path, json.loads(text))
         return path
 
@@ -161,13 +165,13 @@ class Result:
         return result
 
 
-def _set_name(path: Path) -> str | None:
-    """Of which set a file is the result; None where there is no result."""
+def _replaces(result: Result, path: Path) -> bool:
+    """Whether a file may be overwritten by a result: it is none, or one of the same set."""
     try:
-        name: str = json.loads(path.read_text(encoding="utf-8"))["set_name"]
+        there = json.loads(path.read_text(encoding="utf-8"))
+        return bool(there["set_name"] == result.set_name or there["images"] == result.images)
     except (OSError, ValueError, TypeError, KeyError):
-        return None
-    return name
+        return True
 
 
 def _is_mean(credit_N: Tensor, percent: float) -> bool:

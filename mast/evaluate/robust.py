@@ -61,6 +61,7 @@ class Robust(Linear):
     magnitudes: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in self.operators:
             if name not in OPERATORS:
                 raise unknown("operator", name, OPERATORS)

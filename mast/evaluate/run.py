@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -15,6 +16,9 @@ from mast.evaluate.data import HELD_OUT, EvaluationData, ObjectData
 from mast.evaluate.features import FrozenEncoder, crop_fraction
 from mast.evaluate.protocol import Evaluator
 from mast.evaluate.result import Result
+from mast.evaluate.settings import settled
+
+_log = logging.getLogger("mast")
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,12 @@ def evaluate_encoder(
         metric = data.metric
         shared["crop_fraction"] = crop_fraction(data.size)
         shared["held_out"] = HELD_OUT if data.val is None else None
+    for protocol in evaluators.values():
+        protocol.prepare(encoder)
+    tested = data.fingerprints["test"]
+    for part, learned in data.fingerprints.items():
+        if part != "test" and learned == tested:
+            _log.warning("the %s set and the test set are the same images", part)
     origin = provenance()
     results = []
     for name, protocol in evaluators.items():
@@ -94,6 +104,7 @@ def evaluate_encoder(
             settings={"extraction": shared, "protocol": protocol.settings()},
             fingerprints=data.fingerprints,
             sizes={part: len(images) for part, images in data.named.items()},
+            images=data.images,
             metric=metric,
             encoder=encoder.about,
             provenance=origin,
@@ -101,6 +112,7 @@ def evaluate_encoder(
         results.append(result)
         if done is not None:
             done(result)
+        encoder.finish()
     return results
 
 
@@ -119,16 +131,7 @@ def evaluator(name: str, settings: EvaluationSettings) -> Evaluator[Any]:
     """
     kind = kind_of(name)
     changes: dict[str, Any] = {"seed": settings.seed, **settings.protocols.get(name, {})}
-    known = [setting.name for setting in fields(kind)]
-    for setting in changes:
-        if setting not in known:
-            raise unknown(f"setting of {name}", setting, known)
-    # YAML and JSON have lists where a frozen dataclass has tuples.
-    fitting: dict[str, Any] = {
-        setting: tuple(value) if isinstance(value, list) else value
-        for setting, value in changes.items()
-    }
-    return kind(**fitting)
+    return settled(kind, changes, name)
 
 
 def kind_of(protocol: str) -> type[Evaluator[Any]]:

@@ -5,9 +5,10 @@ N images in the pool, F of them labelled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -48,6 +49,15 @@ class Semi(Evaluator[EvaluationData]):
         SimCLR, ICML 2020, section 4.
     """
 
+    at_least: ClassVar[Mapping[str, float]] = {
+        "epochs": 1,
+        "batch_size": 2,
+        "encoder_lrs": 0,
+        "weight_decay": 0,
+    }
+    above: ClassVar[Mapping[str, float]] = {"shares": 0, "head_lrs": 0}
+    may_be_empty: ClassVar[tuple[str, ...]] = ("lists",)
+
     shares: tuple[float, ...] = (0.01, 0.1)
     encoder_lrs: tuple[float, ...] = (0.03, 0.01)
     head_lrs: tuple[float, ...] = (0.08, 0.1)
@@ -57,6 +67,7 @@ class Semi(Evaluator[EvaluationData]):
     lists: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         sizes = {"encoder_lrs": self.encoder_lrs, "head_lrs": self.head_lrs}
         if self.lists:
             sizes["lists"] = self.lists  # type: ignore[assignment]
@@ -65,8 +76,8 @@ class Semi(Evaluator[EvaluationData]):
                 raise UserError(
                     f"semi has {len(self.shares)} shares and {len(values)} {name}; give as many"
                 )
-        if not all(0 < share <= 1 for share in self.shares):
-            raise UserError(f"expected shares of semi in (0, 1], got {self.shares}")
+        if max(self.shares) > 1:
+            raise UserError(f"shares must be in (0, 1], got {max(self.shares)}")
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`; a target a share, such as "class 1%"."""

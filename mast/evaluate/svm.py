@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mast.core.display import track
 from mast.core.errors import UserError
-from mast.evaluate.bootstrap import Measured, draws, percentiles
+from mast.evaluate.bootstrap import Measured, draws, resampled
 from mast.evaluate.data import EvaluationData, PresenceTask, presence_tasks
 from mast.evaluate.features import FrozenEncoder
 from mast.evaluate.protocol import Evaluator
@@ -72,6 +72,9 @@ class Svm(Evaluator[EvaluationData]):
         2019, section 6.1; its code, and VISSL's `svm_trainer.py`.
     """
 
+    at_least: ClassVar[Mapping[str, float]] = {"folds": 2, "max_iterations": 1}
+    above: ClassVar[Mapping[str, float]] = {"costs": 0, "positive_weight": 0, "default_cost": 0}
+
     costs: tuple[float, ...] = (0.01, 0.1, 1, 2, 5, 10, 15, 20, 50, 100, 1000)
     folds: int = 3
     positive_weight: float = 2.0
@@ -112,11 +115,8 @@ class Svm(Evaluator[EvaluationData]):
                 unconverged, len(ranked), task.target, self.max_iterations,
             )  # fmt: skip
         for measure, resampled_R, of_class in self._precisions(ranked):
-            low, high = percentiles(resampled_R)
             yield f"{task.target}/{measure}", 100 * float(np.mean(of_class))
-            yield f"{task.target}/{measure}_low", 100 * low
-            yield f"{task.target}/{measure}_high", 100 * high
-            yield f"{task.target}/draws/{measure}", resampled_R
+            yield from resampled(task.target, measure, resampled_R)
             for one, value in zip(ranked, of_class, strict=True):
                 yield f"{task.target}/{measure}/{one.name}", 100 * value
         yield f"{task.target}/chosen/classes", len(ranked)

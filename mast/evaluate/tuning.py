@@ -7,9 +7,9 @@ test set.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -20,10 +20,11 @@ from mast.augment import PRESETS
 from mast.augment.presets import Preset
 from mast.core.errors import UserError, unknown
 from mast.core.loop import Losses, Training
-from mast.core.optim import OptimizerConfig, learning_rate, make_optimizer
+from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
 from mast.evaluate.data import EvaluationData, Task
 from mast.evaluate.features import FrozenEncoder, extract
 from mast.evaluate.fit import fit
+from mast.evaluate.settings import Ranged
 from mast.evaluate.views import CROP_AND_FLIP, LabelledBatch, TrainingViews
 from mast.models import synchronise_batchnorm
 
@@ -31,8 +32,11 @@ if TYPE_CHECKING:
     from mast.data.canvas import CanvasSet
 
 
+PRESENT = 0.2  # share of an image from which a class that was mixed in is in it
+
+
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(Ranged):
     """How an encoder is fine-tuned.
 
     Args:
@@ -51,6 +55,19 @@ class Recipe:
         cutmix: The same of CutMix; where both are on, each has half of the batches.
         loss: "cross_entropy" over the classes, or "binary": each class against the rest.
     """
+
+    at_least: ClassVar[Mapping[str, float]] = {
+        "encoder_lr": 0,
+        "batch_size": 2,
+        "epochs": 1,
+        "warmup": 0,
+        "weight_decay": 0,
+        "size": 1,
+        "compose": 0,
+        "mixup": 0,
+        "cutmix": 0,
+    }
+    above: ClassVar[Mapping[str, float]] = {"head_lr": 0}
 
     optimizer: Literal["sgd", "lamb"] = "sgd"
     encoder_lr: float = 0.01
@@ -171,8 +188,10 @@ def tune(
         make_optimizer(network.groups(recipe), config, recipe.batch_size),
         epochs=recipe.epochs,
         steps_per_epoch=views.steps_per_epoch,
-        rate=lambda progress: learning_rate(progress, warmup, final=0.0),
-        checkpoint=encoder.unfinished(asdict(recipe), data, what=what, seed=seed),
+        rate=to_zero(recipe.epochs * views.steps_per_epoch, warmup),
+        checkpoint=encoder.unfinished(
+            asdict(recipe), data, what=what, seed=seed, positions=positions_N.tolist()
+        ),
         advice="Lower encoder_lr and head_lr.",
     )
     labels_N = task.pool_labels_N.to(fabric.device)
@@ -207,12 +226,12 @@ def classification_loss(scores_BC: Tensor, target_BC: Tensor, loss: str) -> Tens
         scores_BC: Of the classes.
         target_BC: What each class should have, rows that sum to 1.
         loss: "cross_entropy"; or "binary", the mean over classes of each one's binary
-            cross-entropy, for which every class that was mixed in counts fully, as in "ResNet
-            strikes back" (Wightman et al., 2021, section 2).
+            cross-entropy, for which a class that makes up more than `PRESENT` of an image is in
+            it, as in "ResNet strikes back" (Wightman et al., 2021, section 2, and timm's recipes).
     """
     if loss == "cross_entropy":
         return F.cross_entropy(scores_BC.float(), target_BC, reduction="none")
-    present_BC = (target_BC > 0).float()
+    present_BC = (target_BC > PRESENT).float()
     each_BC = F.binary_cross_entropy_with_logits(scores_BC.float(), present_BC, reduction="none")
     return each_BC.mean(dim=1)
 
@@ -220,7 +239,7 @@ def classification_loss(scores_BC: Tensor, target_BC: Tensor, loss: str) -> Tens
 def mixed(
     images_BCHW: Tensor, target_BC: Tensor, recipe: Recipe, place: tuple[int, int]
 ) -> tuple[Tensor, Tensor]:
-    """A batch by mixup or CutMix, each image with its neighbour; as it is where both are off.
+    """A batch by mixup or CutMix, each image with another one; as it is where both are off.
 
     Args:
         images_BCHW: The views.
@@ -229,7 +248,7 @@ def mixed(
         place: Seed and step; the draw is a function of them, the same in all processes.
 
     Returns:
-        Images and targets of the same shapes.
+        Images and targets of the same shapes, in another order.
 
     Reference:
         Zhang et al., mixup, ICLR 2018; Yun et al., CutMix, ICCV 2019.
@@ -246,5 +265,7 @@ def mixed(
     with torch.random.fork_rng(devices=[]):  # torchvision draws from the global generator
         torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1)[0]))
         chosen = kinds[int(torch.randint(len(kinds), ()))]
-        images_BCHW, target_BC = chosen(images_BCHW, target_BC)
+        # Neighbours are mixed, and a batch comes in the order of the set, which is by class.
+        order_B = torch.randperm(len(target_BC)).to(target_BC.device)
+        images_BCHW, target_BC = chosen(images_BCHW[order_B], target_BC[order_B])
     return images_BCHW, target_BC

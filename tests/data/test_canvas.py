@@ -70,6 +70,7 @@ def test_canvases_are_the_whole_images_stretched(config, photos):
 def test_fingerprint_is_of_canvases_and_labels_alone(config):
     canvases = open_canvas(config, 32)
     content = hashlib.blake2b(canvases.images.tobytes(), digest_size=16)
+    content.update(canvases.aspect_N.tobytes())
     content.update(canvases.targets["class"].tobytes())
     assert canvases.fingerprint == content.hexdigest()
     assert canvases.multilabels == {}

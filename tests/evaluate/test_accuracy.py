@@ -59,3 +59,18 @@ def test_top5_from_ten_classes(classes: int, expected: bool) -> None:
     values = numbers(accuracies("class", torch.rand(30, classes), labels, seed=0, resamples=50))
     assert ("class/top5" in values) is expected
     assert values["class/top1_low"] <= values["class/top1"] <= values["class/top1_high"]
+
+
+def test_the_interval_of_the_mean_per_class_counts_classes_as_they_are_drawn() -> None:
+    # Twenty of one class and two of another, all right: whatever is drawn, all of it is right.
+    labels = torch.tensor([0] * 20 + [1] * 2)
+    values = numbers(accuracies("class", torch.eye(2)[labels], labels, seed=0, resamples=200))
+    ends = [values[f"class/mean_per_class{end}"] for end in ("", "_low", "_high")]
+    assert ends == pytest.approx([100, 100, 100])
+    # One of the rare two is wrong: a drawn set says 50, 75 or 100, or lacks the class.
+    scores = torch.eye(2)[labels]
+    scores[-1] = scores[0]
+    values = numbers(accuracies("class", scores, labels, seed=0, resamples=200))
+    assert values["class/mean_per_class"] == pytest.approx(75)
+    assert values["class/mean_per_class_low"] == pytest.approx(50)
+    assert values["class/mean_per_class_high"] == pytest.approx(100)

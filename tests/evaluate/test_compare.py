@@ -27,6 +27,7 @@ def write(run: Path, hits: Tensor, **changes: Any) -> Result:
             },
             "fingerprints": {"test": "a"},
             "sizes": {"test": len(hits)},
+            "images": "these",
             **changes,
         }
     )
@@ -72,7 +73,7 @@ def test_what_differs_is_said(tmp_path: Path, hits: Tensor) -> None:
     write(tmp_path / "a", hits, protocol="linear")
     other = {"extraction": {"size": 64, "device": "cuda"}, "protocol": {"seed": 0, "resamples": 50}}
     write(tmp_path / "b", hits, settings=other, fingerprints={"test": "b"})
-    write(tmp_path / "c", hits[:400])
+    write(tmp_path / "c", hits[:400], images="others")
     comparison = compare([tmp_path / name for name in "abc"])
     knn = next(row for row in comparison.rows if row.about[0] == "knn")
     assert knn.differences[0] is not None
@@ -82,7 +83,7 @@ def test_what_differs_is_said(tmp_path: Path, hits: Tensor) -> None:
     assert comparison.notes == (
         "knn on flowers-test, a and b: other pixels of test (another size, or changed)",
         "knn on flowers-test, a and b: other settings: extraction.size 32 and 64",
-        "knn on flowers-test, a and c: other test images; not compared",
+        "knn on flowers-test: other images or labels; each has rows of its own",
     )
 
 
@@ -116,8 +117,12 @@ def test_files_that_do_not_belong_together(tmp_path: Path, hits: Tensor) -> None
 
 def test_sets_whose_names_end_alike_have_files_of_their_own(tmp_path: Path, hits: Tensor) -> None:
     paths = [
-        write(tmp_path, hits, set_name=name).write(tmp_path)
-        for name in ("/one/flowers/test", "/two/flowers/test", "/one/flowers/test")
+        write(tmp_path, hits, set_name=name, images=images).write(tmp_path)
+        for name, images in (
+            ("/one/flowers/test", "these"),
+            ("/two/flowers/test", "others"),
+            ("flowers/test", "these"),  # the same images by another name
+        )
     ]
     assert paths[0].name == "knn-flowers-test.json" == paths[2].name
     assert paths[1].name.startswith("knn-flowers-test-")

@@ -269,6 +269,10 @@ def test_an_interrupted_training_ends_as_if_it_was_not(
     assert steps == [2, 3]
     for key, value in resumed.state_dict().items():
         assert torch.equal(value, expected[key]), key
+    # The last state stays until the result is written: it costs no training to come back.
+    again = protocol.train(frozen(resnet, workspace=tmp_path), object_data, pytest.fail)
+    assert all(torch.equal(value, expected[key]) for key, value in again.state_dict().items())
+    encoder.finish()
     assert not list((tmp_path / "unfinished").iterdir())
 
 
@@ -402,8 +406,9 @@ def test_there_must_be_something_to_train_on(resnet: Encoder, tmp_path: Path) ->
         ({"architecture": "c5"}, "architecture must be 'c4' or 'fpn', got 'c5'"),
         ({"architecture": "fpn", "anchors": (8, 16)}, "5 maps with anchors .* got 2 sides"),
         ({"batchnorm": "off"}, "batchnorm must be 'train' or 'frozen', got 'off'"),
-        ({"iterations": 0}, "must be 1 or more, got 0 and 2"),
-        ({"min_sizes": ()}, "min_sizes must be positive"),
+        ({"iterations": 0}, "iterations must be 1 or more, got 0"),
+        ({"min_sizes": ()}, "min_sizes must have one value or more"),
+        ({"lr": 0.0}, "lr must be above 0, got 0.0"),
     ],
 )
 def test_settings_are_checked(

@@ -44,9 +44,8 @@ def test_the_subspace_that_a_task_needs_predicts_its_classes(
     assert values["class/prediction_first"] > 60
     # Without its half the probe sees the mean embedding at most: about chance for three classes.
     assert values["class/prediction_second"] < 50
-    credit = values["class/each/prediction_first"]
-    assert isinstance(credit, Tensor)
-    assert len(credit) == round(values["class/top1"] / 100 * len(data.test))
+    # Another run is right about other images: there is nothing to pair.
+    assert "class/each/prediction_first" not in values
 
 
 def test_an_encoder_alone_has_no_embedding(encoder: nn.Module, data: EvaluationData) -> None:

@@ -83,7 +83,7 @@ def test_draws_hold_so_many_of_every_class(data: EvaluationData) -> None:
 
 def test_the_interval_is_of_the_mean() -> None:
     values = dict(interval("class", "x", [40.0, 60.0, 50.0, 50.0]))
-    margin = 1.96 * np.sqrt(50.0) / 2
+    margin = 3.182446 * np.sqrt(200 / 3) / 2  # Student's t with three degrees of freedom
     each = values.pop("class/each/x")
     assert isinstance(each, Tensor)
     assert each.tolist() == pytest.approx([0.4, 0.6, 0.5, 0.5])

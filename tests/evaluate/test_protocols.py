@@ -238,3 +238,33 @@ def test_unknown_protocol_in_settings(encoder: nn.Module, data: EvaluationData) 
     wrong = EvaluationSettings(protocols={"kn": {}})
     with pytest.raises(UserError, match=r"unknown protocol 'kn'\. Did you mean 'knn'"):
         evaluate_encoder(encoder, data, ["knn"], wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("semi", {"shares": ["a"]}, "settings of semi: .*shares.*Expected a float"),
+        ("semi", {"shares": 0.1}, "settings of semi: .*shares.*Expected a tuple"),
+        ("semi", {"seed": -1}, "settings of semi: seed must be 0 or more, got -1"),
+        ("knn", {"temperatures": []}, "temperatures must have one value or more"),
+        ("linear", {"penalties": [-1.0]}, "penalties must be above 0"),
+        ("linear", {"resamples": 0}, "resamples must be 1 or more"),
+        ("linear_sgd", {"epochs": 0}, "epochs must be 1 or more"),
+        ("fewshot", {"shots": [0]}, "shots must be 1 or more"),
+        ("svm", {"folds": 0}, "folds must be 2 or more"),
+        ("finetune", {"changes": [1]}, "settings of finetune"),
+        ("finetune", {"changes": {"loss": "hinge"}}, "settings of recipe sgd: .*loss"),
+        ("detection", {"iterations": 1.5}, "settings of detection: .*iterations"),
+        ("detection", {"optimizer": "adam"}, "settings of detection: .*optimizer"),
+    ],
+)
+def test_settings_of_the_wrong_kind(name: str, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        evaluator(name, EvaluationSettings(protocols={name: changes}))
+
+
+def test_training_images_that_are_tested_are_named(
+    encoder: nn.Module, data: EvaluationData, caplog: pytest.LogCaptureFixture
+) -> None:
+    evaluate_encoder(encoder, replace(data, val=data.test), ["knn"], QUICK)
+    assert "the val set and the test set are the same images" in caplog.text

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.core.loop import Training
+from mast.core.optim import to_zero
 from mast.data import CanvasSet
 from mast.evaluate import EvaluationData, FineTune, FrozenEncoder, Semi
 from mast.evaluate.data import tasks
@@ -38,6 +39,23 @@ def test_losses_by_hand() -> None:
     assert float(classification_loss(scores, half, "binary")) == pytest.approx(float(expected))
 
 
+def test_images_are_mixed_with_any_other() -> None:
+    partners = set()
+    for step in range(40):
+        _, target = mixed(torch.rand(6, 3, 8, 8), torch.eye(6), Recipe(mixup=1.0), (0, step))
+        partners |= {tuple(row.nonzero().squeeze(1).tolist()) for row in target}
+    assert len([pair for pair in partners if len(pair) == 2]) == 15  # all pairs of six
+
+
+def test_every_step_has_a_rate() -> None:
+    for steps in (1, 3):
+        rate = to_zero(steps)
+        rates = [rate((step + 1) / steps) for step in range(steps)]
+        assert all(0 < low < 1 for low in rates)
+        assert rates == sorted(rates, reverse=True)
+    assert rate(1 / 3) == pytest.approx((1 + np.cos(np.pi / 6)) / 2)
+
+
 @pytest.mark.parametrize("kind", ["mixup", "cutmix"])
 def test_mixing_keeps_the_shares(kind: str) -> None:
     images = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 3, 8, 8).contiguous()
@@ -48,13 +66,10 @@ def test_mixing_keeps_the_shares(kind: str) -> None:
         views, mixed_target = mixed(images, target, recipe, (0, step))
         again, _ = mixed(images, target, recipe, (0, step))
         assert torch.equal(views, again)
-        own = mixed_target.diagonal()
-        shares.add(round(float(own[0]), 4))
+        shares.add(round(float(mixed_target.max()), 4))
         torch.testing.assert_close(mixed_target.sum(dim=1), torch.ones(4))
-        # An image is its own share of itself, the rest of its neighbour.
-        neighbour = images.roll(1, 0).mean(dim=(1, 2, 3))
-        expected = own * images.mean(dim=(1, 2, 3)) + (1 - own) * neighbour
-        torch.testing.assert_close(views.mean(dim=(1, 2, 3)), expected)
+        # An image is as much of each image that went into it as its target says.
+        torch.testing.assert_close(views.mean(dim=(1, 2, 3)), mixed_target @ torch.arange(4.0))
     assert len(shares) > 1
     assert mixed(images, target, Recipe(), (0, 0))[0] is images
 
@@ -107,9 +122,23 @@ def test_a_killed_training_goes_on_where_it_was(
     with pytest.raises(KeyboardInterrupt):
         scores(FrozenEncoder(encoder, workspace=tmp_path), data)
     assert len(list((tmp_path / "unfinished").iterdir())) == 1
-    assert torch.equal(scores(FrozenEncoder(encoder, workspace=tmp_path), data), whole)
-    assert list((tmp_path / "unfinished").iterdir()) == []
+    frozen = FrozenEncoder(encoder, workspace=tmp_path)
+    assert torch.equal(scores(frozen, data), whole)
     assert calls == 4  # the third epoch alone was trained again
+    # The last state stays until the result is written: it costs no training to come back.
+    assert torch.equal(scores(FrozenEncoder(encoder, workspace=tmp_path), data), whole)
+    assert calls == 4
+    frozen.finish()
+    assert list((tmp_path / "unfinished").iterdir()) == []
+
+
+def test_other_images_are_another_training(
+    encoder: nn.Module, data: EvaluationData, tmp_path: Path
+) -> None:
+    task = tasks(data, 0)[0]
+    for positions in (task.fit_F[:20], task.fit_F[20:40]):
+        tune(FrozenEncoder(encoder, workspace=tmp_path), data, task, positions, QUICK, 0, "trial")
+    assert len(list((tmp_path / "unfinished").iterdir())) == 2
 
 
 def test_a_part_of_the_operators_is_chosen_and_crop_and_flip_always(data: EvaluationData) -> None:
@@ -171,11 +200,14 @@ def test_the_drawn_subset_is_written_down_and_can_be_given(
     ("make", "message"),
     [
         (lambda: Semi(shares=(0.1,)), "1 shares and 2 encoder_lrs"),
-        (lambda: Semi(shares=(0.0, 0.1)), r"in \(0, 1\]"),
+        (lambda: Semi(shares=(0.0, 0.1)), "shares must be above 0, got 0.0"),
+        (lambda: Semi(shares=(0.5, 1.1)), r"shares must be in \(0, 1\], got 1.1"),
+        (lambda: FineTune(changes={"epochs": 0}), "epochs must be 1 or more, got 0"),
+        (lambda: FineTune(changes={"optimizer": "adam"}), "settings of recipe sgd: .*adam"),
         (lambda: FineTune(recipe="a4"), "unknown recipe of finetune 'a4'"),
         (
             lambda: FineTune(changes={"epoch": 1}),
-            "unknown field of a recipe of .* mean 'epochs'",
+            "unknown setting of recipe sgd .* mean 'epochs'",
         ),
         (lambda: FineTune(changes={"views": "mast6"}), "unknown views of a recipe 'mast6'"),
     ],
