@@ -48,7 +48,7 @@ NARROW = {
 }
 PROTOCOLS = ("knn", "linear", "linear_sgd")
 SETTINGS = EvaluationSettings(
-    protocols={"linear_sgd": {"epochs": 5, "learning_rates": [0.02, 0.2, 2.0, 20.0]}}
+    protocols={"linear_sgd": {"epochs": 3, "learning_rates": [0.2, 2.0, 20.0]}}
 )
 
 
