@@ -130,12 +130,13 @@ class Task:
     metric: str = "top1"
 
 
-def tasks(data: EvaluationData, seed: int) -> list[Task]:
+def tasks(data: EvaluationData, seed: int, tuned: bool = True) -> list[Task]:
     """The targets that every set of the data carries, checked and split.
 
     Args:
         data: The labelled sets.
         seed: Of the images held out for tuning where `data.val` is None.
+        tuned: Whether something will be chosen, for which there must be images to choose by.
 
     Returns:
         One task a target, in the order of the training set.
@@ -158,10 +159,10 @@ def tasks(data: EvaluationData, seed: int) -> list[Task]:
             f"there is no label to predict in all sets: {has}. Give sets with labels, such as "
             f"folders with one sub-folder a class.{objects if data.train.multilabels else ''}"
         )
-    return [_task(data, target, seed) for target in shared]
+    return [_task(data, target, seed, tuned) for target in shared]
 
 
-def _task(data: EvaluationData, target: str, seed: int) -> Task:
+def _task(data: EvaluationData, target: str, seed: int, tuned: bool) -> Task:
     classes = data.train.classes[target]
     labels = {part: np.asarray(s.targets[target], np.int64) for part, s in data.named.items()}
     for part, canvases in data.named.items():
@@ -173,7 +174,7 @@ def _task(data: EvaluationData, target: str, seed: int) -> Task:
         fit_F, choose_V = np.arange(count), count + np.arange(len(labels["val"]))
     else:
         fit_F, choose_V = hold_out(labels["train"], seed)
-        if len(choose_V) == 0:
+        if tuned and len(choose_V) == 0:
             raise UserError(
                 f"no class of {target!r} has two training images, so none can be held out to "
                 "choose hyper-parameters. Give a validation set."

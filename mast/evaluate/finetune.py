@@ -83,7 +83,7 @@ class FineTune(Evaluator[EvaluationData]):
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`."""
-        for task in tasks(data, self.seed):
+        for task in tasks(data, self.seed, tuned=bool(self.encoder_lrs)):
             recipe, validation = self._choose(encoder, data, task)
             everything_N = torch.arange(len(task.pool_labels_N))
             what = f"finetune, {task.target}"

@@ -62,7 +62,7 @@ class LinearSgd(Evaluator[EvaluationData]):
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`."""
-        todo = tasks(data, self.seed)
+        todo = tasks(data, self.seed, tuned=len(self.learning_rates) > 1)
         test_MD = encoder.features(data.test, data.size)
         chosen = self._choose(encoder, data, todo)
         heads = self._train(encoder, data, todo, [(rate,) for rate, _ in chosen], tuning=False)

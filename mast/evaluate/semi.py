@@ -82,7 +82,7 @@ class Semi(Evaluator[EvaluationData]):
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`; a target a share, such as "class 1%"."""
         names = [name for canvas_set in data.pool for name in canvas_set.identifiers]
-        for task in tasks(data, self.seed):
+        for task in tasks(data, self.seed, tuned=False):
             for at, share in enumerate(self.shares):
                 target = f"{task.target} {100 * share:g}%"
                 if self.lists:
@@ -112,7 +112,8 @@ class Semi(Evaluator[EvaluationData]):
         """Write down which images were drawn."""
         if encoder.workspace is None or not encoder.fabric.is_global_zero:
             return
-        name = f"{readable(data.train.name)}-{target.replace(' ', '-')}-seed{self.seed}.txt"
+        mark = data.fingerprints["train"][:6]
+        name = f"{readable(data.train.name)}-{target.replace(' ', '-')}-seed{self.seed}-{mark}.txt"
         write_text(encoder.workspace / "subsets" / name, "\n".join(names) + "\n")
 
 

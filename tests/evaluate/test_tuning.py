@@ -190,7 +190,7 @@ def test_the_drawn_subset_is_written_down_and_can_be_given(
     one = replace(one, train=replace(one.train, targets={"class": one.train.targets["class"]}))
     drawn = dict(Semi(**settings).run(FrozenEncoder(encoder, workspace=tmp_path), one))  # type: ignore[arg-type]
     (file,) = (tmp_path / "subsets").iterdir()
-    assert file.name == "sets-tiny-class-20%-seed0.txt"
+    assert file.name == "sets-tiny-class-20%-seed0-000000.txt"
     assert len(file.read_text().split()) == drawn["class 20%/chosen/labelled"] == 12
     given = dict(Semi(**settings, lists=(str(file),)).run(FrozenEncoder(encoder), one))  # type: ignore[arg-type]
     assert given["class 20%/top1"] == drawn["class 20%/top1"]
@@ -231,3 +231,15 @@ def test_a3_trains(encoder: nn.Module, make_set: Callable[..., CanvasSet]) -> No
     assert np.isfinite(values["class/top1"])
     assert settings.settings()["resolved"]["optimizer"] == "lamb"
     assert settings.settings()["resolved"]["epochs"] == 3
+
+
+def test_one_image_a_class_is_enough_where_nothing_is_tuned(
+    encoder: nn.Module, data: EvaluationData
+) -> None:
+    labels = data.train.targets["class"]
+    one = data.train.subset([int((labels == label).argmax()) for label in range(3)])
+    few = replace(data, train=replace(one, targets={"class": one.targets["class"]}), val=None)
+    settings = FineTune(changes={"epochs": 2})
+    assert "class/top1" in dict(settings.run(FrozenEncoder(encoder), few))
+    with pytest.raises(UserError, match="none can be held out"):
+        list(FineTune(encoder_lrs=(0.1, 0.2)).run(FrozenEncoder(encoder), few))
