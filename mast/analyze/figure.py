@@ -57,7 +57,8 @@ def masks(
     count = len(operators)
     with rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, 2.2 + 0.32 * count + 2.6), layout="constrained")
-        above, below = figure.subfigures(2, 1, height_ratios=(1.2 + 0.2 * count, 2.2 + 0.2 * count))
+        heights = (1.2 + 0.2 * count, 2.2 + 0.2 * count)
+        above, below = np.ravel(figure.subfigures(2, 1, height_ratios=heights))
         axis = above.subplots()
         image = axis.imshow(mask_KD, aspect="auto", cmap="cividis", interpolation="nearest")
         axis.set_yticks(range(count), [words(name) for name in operators])
@@ -69,7 +70,7 @@ def masks(
             _dendrogram(tree, linkage)
         tree.set_axis_off()
         ordered = correlation_KK[np.ix_(order_K, order_K)]
-        image = matrix.imshow(ordered, cmap="cividis", vmin=0, vmax=1)
+        image = matrix.imshow(ordered, cmap="cividis", vmin=0, vmax=1, aspect="auto")
         names = [words(operators[at]) for at in order_K]
         matrix.set_yticks(range(count), names)
         matrix.set_xticks(range(count), names, rotation=45, ha="right", rotation_mode="anchor")
@@ -81,7 +82,7 @@ def masks(
                 value = ordered[row, column]
                 colour = "black" if value > 0.6 else "white"
                 matrix.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour)
-        below.colorbar(image, ax=matrix, label="cosine of two masks", location="top", aspect=40)
+        below.colorbar(image, ax=matrix, label="cosine of two masks")
     return figure
 
 
