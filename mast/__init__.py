@@ -7,6 +7,7 @@ encoder = mast.load_encoder(run.path)   # images (B, 3, H, W) in [0, 1] -> (B, D
 
 from mast.demo import demo
 from mast.export import export
+from mast.insight import analyze
 from mast.loading import load_method
 from mast.models import load_encoder
 from mast.pretrain import PretrainConfig, pretrain
@@ -16,6 +17,7 @@ from mast.transfer import compare, embed, evaluate
 
 __all__ = [
     "PretrainConfig",
+    "analyze",
     "compare",
     "configure",
     "demo",

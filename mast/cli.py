@@ -15,6 +15,7 @@ from mast.core.errors import UserError, unknown
 from mast.demo import demo
 from mast.evaluate import tables
 from mast.export import export
+from mast.insight import analyze
 from mast.pretrain import pretrain
 from mast.recipes import (
     configuration_parser,
@@ -32,6 +33,7 @@ HELP = """usage: mast COMMAND [options]
   pretrain   pretrain an encoder on a folder of images; the same command continues a killed run
   evaluate   measure an encoder on labelled images by any of thirteen protocols;
              `mast evaluate --compare RUN RUN` puts what was measured side by side
+  analyze    look into a run: training curves, masks, what each subspace forgets
   embed      write the representations of a folder of images to .npz or .parquet
   export     write an encoder as a timm or torchvision state dict
   show       operators | recipes | config | views
@@ -113,6 +115,14 @@ def _evaluate(words: list[str]) -> None:
         output.print(shown)
 
 
+def _analyze(words: list[str]) -> None:
+    for option in ("--analyses", "--beside"):
+        words = _as_list(words, option)
+    for insight in analyze(**_arguments(analyze, "mast analyze", words, positional="run")):
+        where = f"  [dim]{insight.file}[/dim]" if insight.file is not None else ""
+        output.print(f"[bold]{insight.title}[/bold]{where}\n{insight.text}\n", highlight=False)
+
+
 def _embed(words: list[str]) -> None:
     arguments = _arguments(transfer.embed, "mast embed", words, positional="encoder")
     output.print(str(transfer.embed(**arguments)), highlight=False)
@@ -164,6 +174,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "demo": _demo,
     "pretrain": _pretrain,
     "evaluate": _evaluate,
+    "analyze": _analyze,
     "embed": _embed,
     "export": _export,
     "show": _show,

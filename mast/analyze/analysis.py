@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from mast.analyze.figure import Figure
 
 Arrays = dict[str, np.ndarray]
 

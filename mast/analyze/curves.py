@@ -14,7 +14,7 @@ from mast.analyze import figure
 from mast.analyze.analysis import Analysis, Arrays, Subject
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from mast.analyze.figure import Figure
 
 
 @final

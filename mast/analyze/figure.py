@@ -15,7 +15,7 @@ from torch import Tensor
 from mast.core.checkpoint import write_atomically
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Figure  # noqa: PLC0414  # for the analyses
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 STYLES = ("-", "--", ":", "-.")
@@ -38,6 +38,16 @@ CURVES = {  # panels of the training curves: heading, unit, beginnings of the me
 }
 
 
+def save(figure: Figure, file: Path) -> None:
+    """Write a figure beside its arrays, as .png and .svg of the same name."""
+    for kind in ("png", "svg"):
+
+        def write(partial: Path, kind: str = kind) -> None:
+            figure.savefig(partial, dpi=150, format=kind)
+
+        write_atomically(file.with_suffix(f".{kind}"), write)
+
+
 def words(name: str) -> str:
     """An operator's name for people: "random resized crop"."""
     return name.replace("_", " ")
@@ -58,7 +68,8 @@ def masks(
     with rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, 2.2 + 0.32 * count + 2.6), layout="constrained")
         heights = (1.2 + 0.2 * count, 2.2 + 0.2 * count)
-        above, below = np.ravel(figure.subfigures(2, 1, height_ratios=heights))
+        parts: Any = figure.subfigures(2, 1, height_ratios=heights)
+        above, below = parts
         axis = above.subplots()
         image = axis.imshow(mask_KD, aspect="auto", cmap="cividis", interpolation="nearest")
         axis.set_yticks(range(count), [words(name) for name in operators])
@@ -170,6 +181,7 @@ def invariance(arrays: Mapping[str, np.ndarray]) -> Figure:
                 )  # fmt: skip
             axis.set_title(words(name), loc="left", fontsize=9, fontweight="bold")
             axis.set_xlabel("magnitude")
+            axis.set_ylim(bottom=min(axis.get_ylim()[0], 0.9), top=1.005)  # no drama over 1e-5
         for axis in axes.flat[len(operators) :]:
             axis.set_axis_off()
         for axis in axes[:, 0]:

@@ -17,7 +17,7 @@ from mast.analyze.analysis import Analysis, Arrays, Subject
 from mast.augment import OPERATORS
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from mast.analyze.figure import Figure
 
 MAGNITUDES = (0.2, 0.4, 0.6, 0.8, 1.0)
 LEVEL = 1.96  # standard errors on either side: a 95 % interval of the mean over images

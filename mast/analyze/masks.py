@@ -13,7 +13,7 @@ from mast.analyze import figure
 from mast.analyze.analysis import Analysis, Arrays, Subject
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from mast.analyze.figure import Figure
 
 ALIKE, APART = 0.9, 0.5  # cosine from which two masks are called redundant, and below it different
 

@@ -8,6 +8,7 @@ checkpoints/best.safetensors   the encoder at its best online score
 encoder.safetensors   the trained encoder; it exists only when the run is complete
 tensorboard/          the same metrics for TensorBoard
 evaluations/*.json    one file a protocol and data set, by `mast evaluate`
+analysis/*.npz        the arrays of one analysis each, by `mast analyze`, beside their figures
 """
 
 import json
@@ -57,6 +58,7 @@ class RunFolder:
         self.encoder = self.path / "encoder.safetensors"
         self.tensorboard = self.path / "tensorboard"
         self.evaluations = self.path / "evaluations"
+        self.analysis = self.path / "analysis"
 
     def require(self) -> "RunFolder":
         """This folder, if it holds a run.
