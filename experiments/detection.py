@@ -27,8 +27,8 @@ from mast.core.loop import Done
 from mast.core.run import plain, provenance
 from mast.data import Annotated, open_source
 from mast.evaluate import Detection, FrozenEncoder, ObjectData, Segmentation
-from mast.evaluate.average_precision import AveragePrecision, annotated_target
-from mast.evaluate.object_protocol import ObjectProtocol
+from mast.evaluate.objects.average_precision import AveragePrecision, annotated_target
+from mast.evaluate.objects.protocol import ObjectProtocol
 from mast.models import Encoder, EncoderConfig
 
 RESULT = Path(__file__).parent / "results" / "detection.json"

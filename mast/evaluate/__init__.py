@@ -4,7 +4,6 @@ from typing import Any
 
 from mast.evaluate.compare import Comparison, compare
 from mast.evaluate.data import EvaluationData, ObjectData
-from mast.evaluate.detection import Detection, Segmentation
 from mast.evaluate.ensemble import EmbeddingProbe, Ensemble
 from mast.evaluate.features import FrozenEncoder, extract
 from mast.evaluate.fewshot import FewShot
@@ -12,6 +11,7 @@ from mast.evaluate.finetune import FineTune
 from mast.evaluate.knn import Knn, knn_accuracy
 from mast.evaluate.linear import Linear
 from mast.evaluate.linear_sgd import LinearSgd
+from mast.evaluate.objects import Detection, Segmentation
 from mast.evaluate.online import online_scores
 from mast.evaluate.protocol import Evaluator
 from mast.evaluate.result import Result, TargetResult, tables

@@ -26,13 +26,13 @@ from mast.evaluate import (
     FrozenEncoder,
     ObjectData,
     Segmentation,
-    average_precision,
-    object_protocol,
 )
-from mast.evaluate.average_precision import AveragePrecision, annotated_target
-from mast.evaluate.detectors import build_detector
-from mast.evaluate.object_protocol import ObjectProtocol
-from mast.evaluate.objects import ObjectBatch, TrainingObjects, mirrored, rasterise
+from mast.evaluate.objects import average_precision as precision_module
+from mast.evaluate.objects import protocol as protocol_module
+from mast.evaluate.objects.average_precision import AveragePrecision, annotated_target
+from mast.evaluate.objects.batches import ObjectBatch, TrainingObjects, mirrored, rasterise
+from mast.evaluate.objects.detectors import build_detector
+from mast.evaluate.objects.protocol import ObjectProtocol
 from mast.models import Encoder, EncoderConfig, synchronise_batchnorm
 
 ONE: Any = SimpleNamespace(global_rank=0, world_size=1)
@@ -248,9 +248,9 @@ def test_an_interrupted_training_ends_as_if_it_was_not(
     resnet: Encoder, object_data: ObjectData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        object_protocol,
+        protocol_module,
         "Training",
-        functools.partial(object_protocol.Training, checkpoint_minutes=0.0),
+        functools.partial(protocol_module.Training, checkpoint_minutes=0.0),
     )
     protocol = quick(iterations=3)
     expected = protocol.train(frozen(resnet), object_data).state_dict()
@@ -291,13 +291,13 @@ def test_mixed_precision_leaves_boxes_exact(
     resnet: Encoder, object_data: ObjectData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds = set()
-    forward = object_protocol.DetectorLoss.forward
+    forward = protocol_module.DetectorLoss.forward
 
     def watched(self: nn.Module, batch: ObjectBatch) -> dict[str, torch.Tensor]:
         kinds.update(target["boxes"].dtype for target in batch.targets)
         return forward(self, batch)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(object_protocol.DetectorLoss, "forward", watched)
+    monkeypatch.setattr(protocol_module.DetectorLoss, "forward", watched)
     values = dict(quick("segmentation").run(frozen(resnet, dtype=torch.bfloat16), object_data))
     assert all(0 <= float(value) <= 100 for value in values.values())
     assert kinds == {torch.float32}
@@ -365,7 +365,7 @@ def test_a_missing_extra_is_named(
 ) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
-        average_precision,
+        precision_module,
         "find_spec",
         lambda name: None if name == "faster_coco_eval" else find(name),
     )

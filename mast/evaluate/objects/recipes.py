@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from mast.evaluate.detectors import Architecture
-from mast.evaluate.object_protocol import ObjectProtocol
+from mast.evaluate.objects.detectors import Architecture
+from mast.evaluate.objects.protocol import ObjectProtocol
 
 
 @final

@@ -13,7 +13,7 @@ import torch
 
 from mast.core.errors import UserError
 from mast.evaluate.bootstrap import Measured
-from mast.evaluate.objects import Target, as_target
+from mast.evaluate.objects.batches import Target, as_target
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

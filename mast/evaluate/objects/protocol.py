@@ -19,13 +19,19 @@ from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.loop import Done, Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer
-from mast.evaluate.average_precision import AveragePrecision, require_tools
 from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import ObjectData
-from mast.evaluate.detectors import Architecture, DetectorConfig, build_detector
 from mast.evaluate.features import FrozenEncoder, evaluating
 from mast.evaluate.fit import fit
-from mast.evaluate.objects import ObjectBatch, Target, TrainingObjects, read_image, require_masks
+from mast.evaluate.objects.average_precision import AveragePrecision, require_tools
+from mast.evaluate.objects.batches import (
+    ObjectBatch,
+    Target,
+    TrainingObjects,
+    read_image,
+    require_masks,
+)
+from mast.evaluate.objects.detectors import Architecture, DetectorConfig, build_detector
 from mast.evaluate.protocol import Evaluator
 from mast.models import synchronise_batchnorm
 
@@ -46,7 +52,7 @@ class ObjectProtocol(Evaluator[ObjectData]):
     """What detection and segmentation share.
 
     Args:
-        architecture: "c4" or "fpn"; see `mast.evaluate.detectors`.
+        architecture: "c4" or "fpn"; see `mast.evaluate.objects.detectors`.
         iterations: Optimizer steps.
         batch_size: Images in a step, over all processes; they must share it evenly.
         optimizer: "sgd", or "adamw" for sets so small that SGD does not get anywhere.
