@@ -12,6 +12,7 @@ from mast.loading import load_method
 from mast.models import load_encoder
 from mast.pretrain import PretrainConfig, pretrain
 from mast.recipes import configure
+from mast.report import report
 from mast.show import show_config, show_operators, show_recipes, show_views
 from mast.transfer import compare, embed, evaluate
 
@@ -27,6 +28,7 @@ __all__ = [
     "load_encoder",
     "load_method",
     "pretrain",
+    "report",
     "show_config",
     "show_operators",
     "show_recipes",

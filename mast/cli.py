@@ -23,6 +23,7 @@ from mast.recipes import (
     explain,
     recipe,
 )
+from mast.report import report
 from mast.show import show_config, show_operators, show_recipes, show_views
 
 output = Console()
@@ -34,6 +35,7 @@ HELP = """usage: mast COMMAND [options]
   evaluate   measure an encoder on labelled images by any of thirteen protocols;
              `mast evaluate --compare RUN RUN` puts what was measured side by side
   analyze    look into a run: training curves, masks, what each subspace forgets
+  report     write a run's page: how good it is, its figures, what was run
   embed      write the representations of a folder of images to .npz or .parquet
   export     write an encoder as a timm or torchvision state dict
   show       operators | recipes | config | views
@@ -170,12 +172,19 @@ def _show_views(words: list[str]) -> None:
     output.print(str(show_views(configure_from_arguments(rest), **arguments)), highlight=False)
 
 
+def _report(words: list[str]) -> None:
+    words = _as_list(words, "--beside")
+    arguments = _arguments(report, "mast report", words, positional="run")
+    output.print(str(report(**arguments)), highlight=False)
+
+
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "demo": _demo,
     "pretrain": _pretrain,
     "evaluate": _evaluate,
     "analyze": _analyze,
     "embed": _embed,
+    "report": _report,
     "export": _export,
     "show": _show,
 }

@@ -200,12 +200,12 @@ def compare(runs: Sequence[str | Path], seed: int = 0, resamples: int = 1000) ->
     """Put what was measured of several runs side by side; see `mast.evaluate.compare`.
 
     Args:
-        runs: Two or more run folders with evaluations; differences are to the first.
+        runs: Run folders with evaluations; differences are to the first.
         seed: Of the bootstrap.
         resamples: Test sets drawn for the 95 % intervals, the same ones for all runs.
 
     Raises:
-        UserError: Fewer than two runs, or one without evaluations.
+        UserError: No run, or one without evaluations.
     """
     return comparison(runs, seed, resamples)
 

@@ -9,6 +9,7 @@ encoder.safetensors   the trained encoder; it exists only when the run is comple
 tensorboard/          the same metrics for TensorBoard
 evaluations/*.json    one file a protocol and data set, by `mast evaluate`
 analysis/*.npz        the arrays of one analysis each, by `mast analyze`, beside their figures
+report.html           one page, by `mast report`
 """
 
 import json

@@ -40,12 +40,29 @@ class Row:
     Args:
         about: Protocol, set, target and measure.
         values: Percent, one a run; None where a run was not measured so.
+        intervals: The ends of each value's own 95 % interval; None where there is none.
         differences: To the first run, one for each of the others; None where there is none.
     """
 
     about: tuple[str, str, str, str]
     values: tuple[float | None, ...]
+    intervals: tuple[tuple[float, float] | None, ...]
     differences: tuple[Difference | None, ...]
+
+    def cells(self) -> list[tuple[str, str]]:
+        """For each run its value, and its interval (the first run) or difference (the others)."""
+        cells = []
+        for at, value in enumerate(self.values):
+            beside, interval = "", self.intervals[at]
+            difference = self.differences[at - 1] if at else None
+            if at == 0 and interval is not None:
+                beside = f"[{interval[0]:.1f}, {interval[1]:.1f}]"
+            elif difference is not None:
+                beside = f"{difference.value:+.1f}"
+                if difference.low is not None:
+                    beside += f" [{difference.low:+.1f}, {difference.high:+.1f}]"
+            cells.append(("–" if value is None else f"{value:.1f}", beside))
+        return cells
 
 
 @dataclass(frozen=True)
@@ -64,21 +81,15 @@ class Comparison:
 
     def table(self) -> Table:
         """A table for a rich console; a difference stands below the value."""
-        shown = Table(title=f"Test sets, %; differences to {self.runs[0]}, 95 % paired intervals")
+        shown = Table(
+            title=f"Test sets, %; differences to {self.runs[0]} are paired; 95 % intervals"
+        )
         for column in ("protocol", "set", "target", "measure"):
             shown.add_column(column)
         for run in self.runs:
             shown.add_column(run, justify="right")
         for row in self.rows:
-            cells = []
-            for value, difference in zip(row.values, (None, *row.differences), strict=True):
-                cell = "–" if value is None else f"{value:.1f}"
-                if difference is not None:
-                    cell += f"\n{difference.value:+.1f}"
-                    if difference.low is not None:
-                        cell += f" [{difference.low:+.1f}, {difference.high:+.1f}]"
-                cells.append(cell)
-            shown.add_row(*row.about, *cells)
+            shown.add_row(*row.about, *("\n".join(filter(None, cell)) for cell in row.cells()))
         return shown
 
 
@@ -86,7 +97,7 @@ def compare(runs: Sequence[str | Path], seed: int = 0, resamples: int = 1000) ->
     """Put what was measured of several runs side by side.
 
     Args:
-        runs: Two or more run folders with evaluations; differences are to the first.
+        runs: Run folders with evaluations; differences are to the first.
         seed: Of the bootstrap.
         resamples: Test sets drawn for the intervals.
 
@@ -94,10 +105,10 @@ def compare(runs: Sequence[str | Path], seed: int = 0, resamples: int = 1000) ->
         A row for each measure of each protocol, set and target that one of the runs has.
 
     Raises:
-        UserError: Fewer than two runs, or one without evaluations.
+        UserError: No run, or one without evaluations.
     """
-    if len(runs) < 2:
-        raise UserError(f"a comparison needs two runs or more, got {len(runs)}")
+    if not runs:
+        raise UserError("name the runs to compare, such as runs/flowers runs/vicreg")
     results = [_results(Path(run)) for run in runs]
     names = _names([Path(run) for run in runs])
     notes: list[str] = []
@@ -122,7 +133,8 @@ def compare(runs: Sequence[str | Path], seed: int = 0, resamples: int = 1000) ->
             )
             name = next(readable(result.set_name) for result in theirs if result is not None)
             about = (key[0], name, target, measure.replace("_", " "))
-            rows.append(Row(about, values, differences))
+            intervals = tuple(_interval(result, target, measure) for result in theirs)
+            rows.append(Row(about, values, intervals, differences))
     notes += _namesakes(results)
     return Comparison(names, tuple(rows), tuple(notes))
 
@@ -193,6 +205,11 @@ def _value(result: Result | None, target: str, measure: str) -> float | None:
     if result is None or target not in result.targets:
         return None
     return result.targets[target].values.get(measure)
+
+
+def _interval(result: Result | None, target: str, measure: str) -> tuple[float, float] | None:
+    low, high = (_value(result, target, f"{measure}{end}") for end in ENDS)
+    return None if low is None or high is None else (low, high)
 
 
 def _difference(
