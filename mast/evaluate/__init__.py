@@ -5,9 +5,10 @@ from typing import Any
 from mast.evaluate.compare import Comparison, compare
 from mast.evaluate.data import EvaluationData, ObjectData
 from mast.evaluate.ensemble import EmbeddingProbe, Ensemble
-from mast.evaluate.features import FrozenEncoder, extract
+from mast.evaluate.features import extract
 from mast.evaluate.fewshot import FewShot
 from mast.evaluate.finetune import FineTune
+from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.knn import Knn, knn_accuracy
 from mast.evaluate.linear import Linear
 from mast.evaluate.linear_sgd import LinearSgd

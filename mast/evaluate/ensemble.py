@@ -15,7 +15,7 @@ from torch import Tensor
 from mast.evaluate.accuracy import hits
 from mast.evaluate.bootstrap import Measured, measured
 from mast.evaluate.data import EvaluationData, tasks
-from mast.evaluate.features import FrozenEncoder
+from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.linear import Learned, Linear
 
 

@@ -12,7 +12,7 @@ from mast.core.errors import UserError, unknown
 from mast.evaluate.accuracy import accuracies, accuracy
 from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, Task, tasks
-from mast.evaluate.features import FrozenEncoder
+from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.protocol import Evaluator
 from mast.evaluate.settings import settled
 from mast.evaluate.tuning import Recipe, tune

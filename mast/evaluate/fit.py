@@ -11,7 +11,7 @@ import torch
 from mast.core.display import TrainingDisplay
 from mast.core.loop import Done, Losses, Training
 from mast.core.memory import keep_freed_memory
-from mast.evaluate.features import FrozenEncoder
+from mast.evaluate.frozen import FrozenEncoder
 
 
 def fit(

@@ -17,7 +17,7 @@ from mast.core.errors import UserError
 from mast.evaluate.accuracy import accuracies, accuracy
 from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, Task, tasks
-from mast.evaluate.features import FrozenEncoder
+from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.protocol import Evaluator
 
 CHUNK_ELEMENTS = 2**24  # similarities held at once: 64 MiB

@@ -23,7 +23,7 @@ from torch import Tensor
 from mast.evaluate.accuracy import accuracies, accuracy
 from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, Task, tasks
-from mast.evaluate.features import FrozenEncoder
+from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.protocol import Evaluator
 
 SPREAD = 1e-10  # variance, relative to the first axis, below which an axis is rounding

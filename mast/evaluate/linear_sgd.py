@@ -19,8 +19,9 @@ from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
 from mast.evaluate.accuracy import accuracies, accuracy
 from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, Task, tasks
-from mast.evaluate.features import FrozenEncoder, evaluating, represent
+from mast.evaluate.features import evaluating, represent
 from mast.evaluate.fit import fit
+from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.protocol import Evaluator
 from mast.evaluate.views import LabelledBatch, TrainingViews
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, ObjectData
-from mast.evaluate.features import FrozenEncoder
+from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.settings import Ranged
 
 Data = TypeVar("Data", EvaluationData, ObjectData)

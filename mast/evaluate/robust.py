@@ -16,7 +16,8 @@ from mast.core.errors import unknown
 from mast.evaluate.accuracy import hits
 from mast.evaluate.bootstrap import Measured, measured
 from mast.evaluate.data import EvaluationData, tasks
-from mast.evaluate.features import Change, FrozenEncoder
+from mast.evaluate.features import Change
+from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.linear import Linear
 
 

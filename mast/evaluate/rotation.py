@@ -13,7 +13,8 @@ import torch
 
 from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, Task, hold_out
-from mast.evaluate.features import Change, FrozenEncoder
+from mast.evaluate.features import Change
+from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.linear import Linear
 
 ANGLES = (0, 90, 180, 270)

@@ -13,7 +13,8 @@ from torch import nn
 from mast.core.errors import UserError, unknown
 from mast.core.run import provenance
 from mast.evaluate.data import HELD_OUT, EvaluationData, ObjectData
-from mast.evaluate.features import FrozenEncoder, crop_fraction
+from mast.evaluate.features import crop_fraction
+from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.protocol import Evaluator
 from mast.evaluate.result import Result
 from mast.evaluate.settings import settled

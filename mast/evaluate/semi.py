@@ -19,7 +19,7 @@ from mast.core.errors import UserError
 from mast.evaluate.accuracy import accuracies
 from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import EvaluationData, Task, tasks
-from mast.evaluate.features import FrozenEncoder
+from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.protocol import Evaluator
 from mast.evaluate.result import readable
 from mast.evaluate.tuning import Recipe, tune

@@ -22,7 +22,7 @@ from mast.core.display import track
 from mast.core.errors import UserError
 from mast.evaluate.bootstrap import Measured, draws, resampled
 from mast.evaluate.data import EvaluationData, PresenceTask, presence_tasks
-from mast.evaluate.features import FrozenEncoder
+from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.protocol import Evaluator
 from mast.evaluate.ranking import average_precision
 

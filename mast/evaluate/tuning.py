@@ -22,8 +22,9 @@ from mast.core.errors import UserError, unknown
 from mast.core.loop import Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
 from mast.evaluate.data import EvaluationData, Task
-from mast.evaluate.features import FrozenEncoder, extract
+from mast.evaluate.features import extract
 from mast.evaluate.fit import fit
+from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.settings import Ranged
 from mast.evaluate.views import CROP_AND_FLIP, LabelledBatch, TrainingViews
 from mast.models import synchronise_batchnorm

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from mast.evaluate import EvaluationData, FeatureStore, Result, evaluate_encoder, fingerprint
-from mast.evaluate.features import Change, FrozenEncoder
+from mast.evaluate.features import Change
+from mast.evaluate.frozen import FrozenEncoder
 
 
 def test_the_next_protocol_needs_no_forward_pass(

@@ -21,8 +21,9 @@ from mast.core.loop import Done, Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.evaluate.bootstrap import Measured
 from mast.evaluate.data import ObjectData
-from mast.evaluate.features import FrozenEncoder, evaluating
+from mast.evaluate.features import evaluating
 from mast.evaluate.fit import fit
+from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.objects.average_precision import AveragePrecision, require_tools
 from mast.evaluate.objects.batches import (
     ObjectBatch,
