@@ -96,8 +96,8 @@ def _pretrain(words: list[str]) -> None:
 
 
 def _evaluate(words: list[str]) -> None:
-    if words[:1] == ["--compare"]:
-        words = _as_list(["--runs", *words[1:]], "--runs")
+    if "--compare" in words:
+        words = _as_list(["--runs" if word == "--compare" else word for word in words], "--runs")
         comparison = transfer.compare(**_arguments(transfer.compare, "mast evaluate", words))
         output.print(comparison.table())
         for note in comparison.notes:

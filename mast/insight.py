@@ -1,6 +1,7 @@
 """Looking into a run: its analyses as arrays and figures in the run folder."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,9 +73,7 @@ def analyze(
     where = find_device(device)
     subject = _subject(run, data, images, where, seed)
     others = tuple(_subject(other, data, images, where, seed) for other in beside)
-    subject = Subject(
-        subject.name, subject.operators, subject.mask_DK, subject.log, subject.embed, others
-    )
+    subject = replace(subject, beside=others)
     folder = RunFolder(run).analysis
     return [_look(name, subject, folder) for name in analyses]
 

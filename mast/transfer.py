@@ -12,7 +12,7 @@ import torch
 
 from mast.core.checkpoint import write_atomically, write_text
 from mast.core.errors import UserError
-from mast.core.launch import Device, find_device, make_fabric
+from mast.core.launch import Device, find_device, make_fabric, precision_of
 from mast.data import (
     Annotated,
     CanvasSet,
@@ -100,9 +100,8 @@ def evaluate(
     """
     if not protocols:
         raise UserError("no protocol is named; give --protocols knn linear, or others")
-    fabric = make_fabric(
-        device, devices, precision="32-true" if precision == "float32" else "bf16-mixed"
-    )
+    dtype = getattr(torch, precision)
+    fabric = make_fabric(device, devices, precision=precision_of(dtype))
     fabric.launch()
     loaded = load(encoder, size=size, seed=seed, weights=weights)
     results: list[Result] = []
@@ -117,7 +116,7 @@ def evaluate(
         return FrozenEncoder(
             loaded.module,
             fabric.device,
-            getattr(torch, precision),
+            dtype,
             store=FeatureStore(default_cache() / "features", identity) if cache else None,
             about={"source": str(encoder), "fingerprint": identity, **loaded.described},
             others=lambda name: frozen(load(encoder, name, size, seed, weights)),  # type: ignore[arg-type]
@@ -130,14 +129,14 @@ def evaluate(
     common = EvaluationSettings(seed=seed, protocols=settings or {})
     for name in protocols:
         evaluator(name, common).prepare(frozen_encoder)
-    if fabric.is_global_zero:
-        write_text(loaded.folder / FOLDER / ".writable", "")
-        (loaded.folder / FOLDER / ".writable").unlink()
     described = _described(data, train, val, test)
     groups = [
         (_open(kind, described, loaded.size, root, download), list(names))
         for kind, names in itertools.groupby(protocols, lambda name: kind_of(name).needs)
     ]
+    if fabric.is_global_zero:
+        write_text(loaded.folder / FOLDER / ".writable", "")
+        (loaded.folder / FOLDER / ".writable").unlink()
     for sets, names in groups:
         evaluate_encoder(frozen_encoder, sets, names, common, done)
     return results
@@ -228,7 +227,7 @@ def embed(
         out: A file ending in .npz or .parquet (which needs the extra of that name); `<set>.npz`
             in the current folder if not given.
         size: Side of the views in pixels; that of pretraining if not given.
-        representation: "encoder" or "ensemble".
+        representation: "encoder", "ensemble" or "embedding".
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; they are random if not given.
 

@@ -33,6 +33,18 @@ def resolve(precision: Precision, device: torch.device) -> Literal["32-true", "b
     return "bf16-mixed" if device.type == "cuda" else "32-true"
 
 
+def precision_of(dtype: torch.dtype) -> Precision:
+    """The precision of a type: mixed for bfloat16, which keeps weights in float32."""
+    return "32-true" if dtype is torch.float32 else "bf16-mixed"
+
+
+def cores() -> int:
+    """The cores this process may use, which in a container are fewer than the machine's."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def make_fabric(
     device: Device = "auto",
     devices: int = 1,

@@ -8,7 +8,6 @@ Legend: N images, B batch, S side of the canvas, H = W = S, C channels, L classe
 
 import hashlib
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
+from mast.core.launch import cores
 from mast.data import cache
 from mast.data.decoded import Decoded
 from mast.data.sources import default_cache, open_source
@@ -207,7 +207,7 @@ def open_canvas(config: DataConfig | str, view_size: int) -> CanvasSet:
     folder = config.cache or default_cache()
     source = open_source(config.spec, config.root or folder / "downloads", config.download)
     size = config.canvas or canvas_size(view_size)
-    workers = config.workers or _cores()
+    workers = config.workers or cores()
     store = len(source) * size * size * 3 <= config.cache_limit_gb * 1e9
     manifest, stored = cache.obtain(
         cache.Request(source, size, folder, store, config.max_broken, workers)
@@ -224,10 +224,3 @@ def open_canvas(config: DataConfig | str, view_size: int) -> CanvasSet:
         skipped=manifest.skipped,
         multilabels={task: label_NL[kept_N] for task, label_NL in source.multilabels.items()},
     )
-
-
-def _cores() -> int:
-    """The cores this process may use, which in a container are fewer than the machine's."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

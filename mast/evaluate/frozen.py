@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
-from mast.core.launch import make_fabric
+from mast.core.launch import Device, make_fabric, precision_of
 from mast.evaluate.features import Change, crop_fraction, extract, place
 from mast.evaluate.store import FeatureStore, fingerprint
 
@@ -76,8 +76,8 @@ class FrozenEncoder:
     def fabric(self) -> Fabric:
         """What the protocols that train run through."""
         if self._fabric is None:
-            precision = "32-true" if self.dtype is torch.float32 else "bf16-mixed"
-            self._fabric = make_fabric(self.device.type, precision=precision)  # type: ignore[arg-type]
+            device: Device = "cuda" if self.device.type == "cuda" else "cpu"
+            self._fabric = make_fabric(device, precision=precision_of(self.dtype))
         return self._fabric
 
     @property

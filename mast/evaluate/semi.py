@@ -68,9 +68,12 @@ class Semi(Evaluator[EvaluationData]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        sizes = {"encoder_lrs": self.encoder_lrs, "head_lrs": self.head_lrs}
+        sizes: dict[str, tuple[object, ...]] = {
+            "encoder_lrs": self.encoder_lrs,
+            "head_lrs": self.head_lrs,
+        }
         if self.lists:
-            sizes["lists"] = self.lists  # type: ignore[assignment]
+            sizes["lists"] = self.lists
         for name, values in sizes.items():
             if len(values) != len(self.shares):
                 raise UserError(

@@ -6,7 +6,6 @@ N images in the pool, M test images, L classes, D dimensions, R test sets of the
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from mast.core.display import track
 from mast.core.errors import UserError
+from mast.core.launch import cores
 from mast.evaluate.bootstrap import Measured, draws, resampled
 from mast.evaluate.data import EvaluationData, PresenceTask, presence_tasks
 from mast.evaluate.frozen import FrozenEncoder
@@ -104,7 +104,7 @@ class Svm(Evaluator[EvaluationData]):
                 f"no class of {task.target!r} is both shown and not shown by images of the "
                 "training set, and shown by a test image. Give more images."
             )
-        with warnings.catch_warnings(), ThreadPoolExecutor(_cores()) as threads:
+        with warnings.catch_warnings(), ThreadPoolExecutor(cores()) as threads:
             warnings.simplefilter("ignore", ConvergenceWarning)  # counted below
             work = threads.map(lambda at: self._rank(task, at, pool_ND, test_MD), shown)
             ranked = list(track(work, f"svm of {task.target}", len(shown)))
@@ -206,7 +206,3 @@ def _shown(task: PresenceTask, at: int) -> bool:
     """Whether a class can be learned and scored."""
     label_N, label_M = task.pool_labels_NL[:, at], task.test_labels_ML[:, at]
     return bool((label_N == 1).any() and (label_N == 0).any() and (label_M == 1).any())
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
