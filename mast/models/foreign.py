@@ -1,8 +1,8 @@
 """Encoders that other projects trained, read from their checkpoints.
 
-A checkpoint is recognised by its keys; `LAYOUTS` has one row for each way of writing one. Nothing
-in a file is executed, and nothing is loaded in part: every key of the encoder must fit in name and
-shape, and only the known heads beside it are left out.
+A checkpoint is recognised by its keys (`mast.models.layouts`). Nothing in a file is executed, and
+nothing is loaded in part: every key of the encoder must fit in name and shape, and only the known
+heads beside it are left out.
 
 The encoder normalises by ImageNet's mean and standard deviation. All these projects train with
 them, except solo-learn on CIFAR and STL-10 and some weights of timm (those from CLIP, and those of
@@ -14,7 +14,6 @@ CIFAR; activations and strides are those of the architecture of that name.
 import json
 import re
 from argparse import Namespace
-from collections.abc import Mapping
 from math import isqrt
 from pathlib import Path
 from pickle import UnpicklingError
@@ -26,95 +25,14 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.models.encoders import Encoder, EncoderConfig, read_safetensors
-
-
-class Layout(NamedTuple):
-    """How one project writes a checkpoint; keys are read without `module.` and `_orig_mod.`.
-
-    Attributes:
-        name: Of the project.
-        places: Where the state dict lies in the file, joined by dots; "" is the file itself, for
-            those who saved the weights alone.
-        prefix: What the keys of the encoder begin with.
-        beside: What the keys of everything else begin with; they are left out.
-        needs: Some key must begin with each of these, to tell projects with one prefix apart.
-        padding: Of the convolution of a small stem.
-        sine_heads: Attention heads of its tiny and small ViTs with fixed sine positions.
-    """
-
-    name: str
-    places: tuple[str, ...]
-    prefix: str
-    beside: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    padding: int = 1
-    sine_heads: int | None = None
-
-
-# What stands beside the encoder, over all methods of a project.
-SOLO_LEARN = (
-    "classifier.", "projector.", "predictor.", "head.", "prototypes", "queue", "momentum_",
-    "dino_loss_func.",
-)  # fmt: skip
-LIGHTLY = (
-    "projection_head", "prediction_head", "backbone_momentum.", "momentum_backbone.", "prototypes",
-    "queue", "criterion.", "online_classifier.", "student_", "teacher_", "head.", "fc.",
-)  # fmt: skip
-MMSELFSUP = (
-    "neck.", "head.", "encoder_q.", "encoder_k.", "queue", "online_net.", "target_net.",
-    "predictor.", "momentum_encoder.", "data_preprocessor.",
-)  # fmt: skip
-
-# The first row that fits is taken, so a row that needs more stands above one that needs less.
-LAYOUTS = (
-    Layout("VISSL", ("classy_state_dict.base_model.model.trunk", ""), "_feature_blocks."),
-    Layout("MMSelfSup", ("state_dict", ""), "backbone.", MMSELFSUP, ("neck.",)),
-    Layout("MoCo v1 or v2", ("state_dict", ""), "encoder_q.", ("encoder_k.", "queue")),
-    Layout(
-        "MoCo v3", ("state_dict", ""), "base_encoder.", ("momentum_encoder.", "predictor."),
-        sine_heads=12,
-    ),
-    Layout(
-        "solo-learn", ("state_dict", ""), "backbone.", SOLO_LEARN, ("classifier.", "projector."),
-        padding=2, sine_heads=12,
-    ),
-    Layout(
-        "solo-learn, its DINO", ("state_dict", ""), "backbone.", SOLO_LEARN,
-        ("classifier.", "momentum_head."), padding=2, sine_heads=12,
-    ),
-    Layout(
-        "solo-learn, its first versions", ("state_dict", ""), "encoder.", SOLO_LEARN,
-        ("classifier.", "projector."), padding=2, sine_heads=12,
-    ),
-    Layout("SimSiam", ("state_dict", ""), "encoder.", ("predictor.",), ("predictor.",)),
-    Layout("DINO", ("teacher",), "backbone.", ("head.",)),
-    Layout(
-        "BYOL-pytorch", ("state_dict", "model", ""), "online_encoder.net.",
-        ("net.", "online_encoder.projector.", "online_predictor.", "target_encoder."),
-    ),
-    Layout(
-        "VICReg or Barlow Twins", ("model", ""), "backbone.", ("projector.", "bn."), ("projector.",)
-    ),
-    Layout("lightly", ("state_dict", ""), "backbone.", LIGHTLY),
-    Layout("lightly, with a teacher", ("state_dict", ""), "teacher_backbone.", LIGHTLY),
-    Layout(
-        "SwAV", ("state_dict", ""), "", ("projection_head.", "prototypes."),
-        ("projection_head.", "prototypes."),
-    ),
-    Layout(
-        "timm or torchvision",
-        ("state_dict_ema", "model_ema", "state_dict", "model", "model_state_dict", ""), "",
-    ),
-)  # fmt: skip
-
-# Inside the encoder: the classifier, in whose place MoCo and SimSiam have their projector.
-CLASSIFIERS = ("fc.", "head.", "heads.", "head_dist.", "classifier.", "last_linear.", "mask_token")
-
-# Children of a ResNet by their place in `nn.Sequential(*resnet.children())`: torchvision's, and
-# that of lightly's own, which has no modules for what has no weights.
-CHILDREN = (
-    {"0": "conv1", "1": "bn1", "4": "layer1", "5": "layer2", "6": "layer3", "7": "layer4"},
-    {"0": "conv1", "1": "bn1", "2": "layer1", "3": "layer2", "4": "layer3", "5": "layer4"},
+from mast.models.layouts import (
+    CHILDREN,
+    CLASSIFIERS,
+    LAYOUTS,
+    Layout,
+    listed,
+    recognise,
+    with_names,
 )
 
 # Blocks of the four layers, whether they are bottlenecks, channels out of and into the 3x3
@@ -177,8 +95,8 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
         content, header = read_safetensors(path)
     else:
         content, header = _read_torch(path), {}
-    layout, state, beside = _recognise(path, content)
-    tensors = _with_names(state)
+    layout, state, beside = recognise(path, content)
+    tensors = with_names(state)
     config, size = _architecture(path, layout, tensors, name, header, size)
     with torch.random.fork_rng(devices=[]):  # the first weights are drawn, only to be replaced
         encoder = Encoder(config, size).eval()
@@ -240,71 +158,6 @@ def _read_torch(path: Path) -> Any:
 
 def _first(error: Exception) -> str:
     return (str(error).splitlines() or ["nothing in it"])[0]
-
-
-# ---------------------------------------------------------------------------------- layouts
-
-
-def _recognise(path: Path, content: Any) -> tuple[Layout, dict[str, Tensor], tuple[str, ...]]:
-    """The first layout that fits, the encoder's tensors by their keys in it, keys left out."""
-    for layout in LAYOUTS:
-        for place in layout.places:
-            state = _state(path, content, place)
-            expected = (layout.prefix, *layout.needs)
-            if not all(any(key.startswith(text) for key in state) for text in expected):
-                continue
-            beside = tuple(
-                key
-                for key in state
-                if key.startswith(layout.beside)
-                and not (layout.prefix and key.startswith(layout.prefix))
-            )
-            of_encoder = {
-                key.removeprefix(layout.prefix): value
-                for key, value in state.items()
-                if key.startswith(layout.prefix) and key not in beside
-            }
-            others = state.keys() - {layout.prefix + key for key in of_encoder} - set(beside)
-            if others:
-                raise UserError(
-                    f"{path} has the layout of {layout.name}, but {_listed(others)} belong neither "
-                    f"to the encoder ({layout.prefix}…) nor to its known heads"
-                )
-            return layout, of_encoder, beside
-    found = _listed(content) if isinstance(content, Mapping) else f"a {type(content).__name__}"
-    raise UserError(
-        f"{path} has no known layout. It holds {found}. Layouts tried: "
-        f"{', '.join(layout.name for layout in LAYOUTS)}"
-    )
-
-
-def _state(path: Path, content: Any, place: str) -> dict[str, Tensor]:
-    """The state dict at a place, without the marks of wrappers; empty if there is none."""
-    for step in place.split(".") if place else ():
-        content = content.get(step) if isinstance(content, Mapping) else None
-    if not isinstance(content, Mapping) or not all(
-        isinstance(key, str) and isinstance(value, Tensor) for key, value in content.items()
-    ):
-        return {}
-    state = {
-        ".".join(part for part in key.split(".") if part not in ("module", "_orig_mod")): value
-        for key, value in content.items()
-    }
-    if len(state) < len(content):
-        raise UserError(f"{path} has keys that differ only by `module.` or `_orig_mod.`")
-    return state
-
-
-def _with_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Name the children of a ResNet that was wrapped as an `nn.Sequential`."""
-    for names in CHILDREN:
-        if {key.split(".")[0] for key in state} == names.keys():
-            return {
-                f"{names[child]}.{rest}".replace(".shortcut.", ".downsample."): value
-                for key, value in state.items()
-                for child, _, rest in [key.partition(".")]
-            }
-    return state
 
 
 # ------------------------------------------------------------------------------ architectures
@@ -371,7 +224,7 @@ def _infer(path: Path, layout: Layout, tensors: dict[str, Tensor]) -> tuple[str,
     if name is None:
         raise UserError(
             f"{path} has the layout of {layout.name}, but its weights do not tell the "
-            f"architecture: they begin with {_listed(tensors)}. Give its timm or torchvision name "
+            f"architecture: they begin with {listed(tensors)}. Give its timm or torchvision name "
             "(mast evaluate NAME --weights FILE)"
         )
     return name, options
@@ -433,17 +286,10 @@ def _fill(path: Path, layout: Layout, encoder: Encoder, tensors: dict[str, Tenso
         raise UserError(
             f"{path} has the layout of {layout.name}, but its weights are not those of "
             f"{encoder.config.name!r}: "
-            + "; ".join(f"{what}: {_listed(keys)}" for what, keys in problems.items() if keys)
+            + "; ".join(f"{what}: {listed(keys)}" for what, keys in problems.items() if keys)
             + ". If it is another architecture, give its timm or torchvision name "
             "(mast evaluate NAME --weights FILE). Layouts tried: "
             + ", ".join(tried.name for tried in LAYOUTS[: LAYOUTS.index(layout) + 1])
         )
     encoder.model.load_state_dict(wanted | {key: tensors[key] for key in wanted.keys() & tensors})
     return left_out
-
-
-def _listed(keys: Any, most: int = 5) -> str:
-    """The first keys in order, and how many there are."""
-    names = sorted(str(key) for key in keys)
-    more = f", … ({len(names)} in all)" if len(names) > most else ""
-    return (", ".join(names[:most]) or "nothing") + more

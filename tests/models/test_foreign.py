@@ -24,7 +24,8 @@ from torch import nn
 
 from mast.core.errors import UserError
 from mast.models import Encoder, EncoderConfig, Foreign, is_foreign, load_foreign, save_encoder
-from mast.models.foreign import LAYOUTS, RESNETS, _infer
+from mast.models.foreign import RESNETS, _infer
+from mast.models.layouts import LAYOUTS
 
 State = dict[str, torch.Tensor]
 
