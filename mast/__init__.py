@@ -7,7 +7,7 @@ encoder = mast.load_encoder(run.path)   # images (B, 3, H, W) in [0, 1] -> (B, D
 
 from mast.demo import demo
 from mast.export import export
-from mast.insight import analyze
+from mast.insight import advise, analyze, uncertain
 from mast.loading import load_method
 from mast.models import load_encoder
 from mast.pretrain import PretrainConfig, pretrain
@@ -18,6 +18,7 @@ from mast.transfer import compare, embed, evaluate
 
 __all__ = [
     "PretrainConfig",
+    "advise",
     "analyze",
     "compare",
     "configure",
@@ -33,4 +34,5 @@ __all__ = [
     "show_operators",
     "show_recipes",
     "show_views",
+    "uncertain",
 ]

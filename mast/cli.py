@@ -15,7 +15,7 @@ from mast.core.errors import UserError, unknown
 from mast.demo import demo
 from mast.evaluate import tables
 from mast.export import export
-from mast.insight import analyze
+from mast.insight import advise, analyze, uncertain
 from mast.pretrain import pretrain
 from mast.recipes import (
     configuration_parser,
@@ -35,6 +35,8 @@ HELP = """usage: mast COMMAND [options]
   evaluate   measure an encoder on labelled images by any of thirteen protocols;
              `mast evaluate --compare RUN RUN` puts what was measured side by side
   analyze    look into a run: training curves, masks, what each subspace forgets
+  advise     say which augmentations a labelled task wants
+  uncertain  rank images by how unsure the run is of them, as a table
   report     write a run's page: how good it is, its figures, what was run
   embed      write the representations of a folder of images to .npz or .parquet
   export     write an encoder as a timm or torchvision state dict
@@ -125,6 +127,17 @@ def _analyze(words: list[str]) -> None:
         output.print(f"[bold]{insight.title}[/bold]{where}\n{insight.text}\n", highlight=False)
 
 
+def _advise(words: list[str]) -> None:
+    advice = advise(**_arguments(advise, "mast advise", words, positional="run"))
+    output.print(advice.table())
+    output.print(advice.text, highlight=False, markup=False)
+
+
+def _uncertain(words: list[str]) -> None:
+    arguments = _arguments(uncertain, "mast uncertain", words, positional="run")
+    output.print(str(uncertain(**arguments)), highlight=False)
+
+
 def _embed(words: list[str]) -> None:
     arguments = _arguments(transfer.embed, "mast embed", words, positional="encoder")
     output.print(str(transfer.embed(**arguments)), highlight=False)
@@ -183,6 +196,8 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "pretrain": _pretrain,
     "evaluate": _evaluate,
     "analyze": _analyze,
+    "advise": _advise,
+    "uncertain": _uncertain,
     "embed": _embed,
     "report": _report,
     "export": _export,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mast.augment import PRESETS, Pipeline, ScheduleConfig, Views, draw_chosen
+from mast.augment import PRESETS, Pipeline, Preset, ScheduleConfig, Views, draw_chosen
 from mast.core.display import TrainingDisplay
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, Precision, make_fabric, resolve
@@ -56,6 +56,7 @@ class PretrainConfig:
         data: The images.
         size: Side of a view in pixels.
         views: Preset of augmentations: mast5, mast15, mast19 or vicreg.
+        operators: Names of the preset's operators that act; all of them if not given.
         schedule: How operators compose over the run.
         method: mast or vicreg.
         objective: The method's own configuration.
@@ -84,6 +85,7 @@ class PretrainConfig:
     data: DataConfig = field(default_factory=DataConfig)
     size: int = 224
     views: str = "mast5"
+    operators: tuple[str, ...] | None = None
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     method: str = "mast"
     objective: MethodConfig = field(default_factory=MastConfig)
@@ -115,6 +117,7 @@ class PretrainConfig:
             raise unknown("method", self.method, METHODS)
         if self.views not in PRESETS:
             raise unknown("preset of views", self.views, PRESETS)
+        _ = self.preset
         expected = METHODS[self.method].config
         if not isinstance(self.objective, expected):
             raise UserError(f"method {self.method!r} needs an objective of {expected.__name__}")
@@ -129,6 +132,12 @@ class PretrainConfig:
             )
         if not 0.0 <= schedule.leave_out <= 1.0:
             raise UserError(f"expected schedule.leave_out in [0, 1], got {schedule.leave_out:g}")
+
+    @property
+    def preset(self) -> Preset:
+        """The views: the preset with the operators that act."""
+        preset = PRESETS[self.views]
+        return preset if self.operators is None else preset.only(self.operators)
 
     def folder(self) -> Path:
         """Where the run goes."""
@@ -149,7 +158,7 @@ def build_method(config: PretrainConfig) -> Method:
         torch.manual_seed(config.seed)
         encoder = Encoder(config.encoder, config.size)
         method = METHODS[config.method].method
-        return method(config.objective, encoder, PRESETS[config.views].operators, config.seed)  # type: ignore[arg-type]
+        return method(config.objective, encoder, config.preset.operators, config.seed)  # type: ignore[arg-type]
 
 
 def pretrain(config: PretrainConfig) -> RunFolder:
@@ -202,7 +211,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         raise UserError(
             f"{len(canvases)} images make no batch of {config.batch_size}; lower batch_size"
         )
-    pipeline = Pipeline(PRESETS[config.views], config.size)
+    pipeline = Pipeline(config.preset, config.size)
 
     # -------------------------------------------------------------------- folder and its log
     if chief:

@@ -83,7 +83,7 @@ def show_views(
     generator = torch.Generator().manual_seed(draw_seed(config.seed, 0, 0))
     index_B = torch.randperm(len(canvases), generator=generator)[:images]
     canvas_BHWC, aspect_B = canvases.batch(index_B)
-    pipeline = Pipeline(PRESETS[config.views], config.size)
+    pipeline = Pipeline(config.preset, config.size)
     chosen_BK = draw_chosen(config.schedule, len(index_B), len(pipeline.names), progress, generator)
     records = pipeline.draw(len(index_B), generator, chosen_BK)
     views = pipeline.views(canvas_BHWC, aspect_B, records)

@@ -1,14 +1,50 @@
 """Questions to a run: arrays first, then figures; one file and one line of `ANALYSES` each."""
 
-from mast.analyze.analysis import Analysis, Arrays, Subject
+from mast.analyze.analysis import (
+    Analysis,
+    Arrays,
+    ChangeBy,
+    Details,
+    Gallery,
+    Grid,
+    Images,
+    Map,
+    Score,
+    Study,
+    Subject,
+    Trial,
+)
 from mast.analyze.curves import Curves
 from mast.analyze.invariance import Invariance
 from mast.analyze.masks import Masks
+from mast.analyze.predictions import Predictions
+from mast.analyze.subspaces import Subspaces
+from mast.analyze.uncertainty import Uncertainty
 
+STUDIES: dict[str, type[Study]] = {}
 ANALYSES: dict[str, type[Analysis]] = {
     "curves": Curves,
     "masks": Masks,
+    "subspaces": Subspaces,
     "invariance": Invariance,
+    "predictions": Predictions,
+    "uncertainty": Uncertainty,
+    **STUDIES,
 }
 
-__all__ = ["ANALYSES", "Analysis", "Arrays", "Subject"]
+__all__ = [
+    "ANALYSES",
+    "STUDIES",
+    "Analysis",
+    "Arrays",
+    "ChangeBy",
+    "Details",
+    "Gallery",
+    "Grid",
+    "Images",
+    "Map",
+    "Score",
+    "Study",
+    "Subject",
+    "Trial",
+]

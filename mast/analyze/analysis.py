@@ -1,6 +1,6 @@
 """What an analysis is: arrays first, kept in the run folder, then a figure and what to see in it.
 
-N images, D dimensions of the embedding, K operators.
+N images, P side of a thumbnail in pixels, D dimensions of the embedding, K operators.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from torch import Tensor
@@ -16,7 +16,57 @@ from torch import Tensor
 if TYPE_CHECKING:
     from mast.analyze.figure import Figure
 
-Arrays = dict[str, np.ndarray]
+Arrays: TypeAlias = dict[str, np.ndarray]
+# What is done to images: an operator at a magnitude from 0 to 1 (None where it has none).
+ChangeBy: TypeAlias = tuple[str, float | None]
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images that a run is looked at with.
+
+    Args:
+        names: Paths or indices.
+        thumbnails_NPP3: What they look like, uint8.
+        labels: Class indices (N,) by task; empty where there are none.
+        classes: Class names by task.
+        hits: Whether a linear probe on the representation is right, (N,) of 1 and 0, by task;
+            only where `linear` was measured on these images.
+    """
+
+    names: tuple[str, ...]
+    thumbnails_NPP3: np.ndarray
+    labels: Mapping[str, np.ndarray] = field(default_factory=dict)
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    hits: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Score:
+    """One measure of a test set, in percent, with the ends of its 95 % interval if it has one."""
+
+    protocol: str
+    set_name: str
+    target: str
+    measure: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A finished run of a `Study`.
+
+    Args:
+        name: In the study's plan.
+        seed: Of the run.
+        scores: What was measured of it.
+    """
+
+    name: str
+    seed: int
+    scores: tuple[Score, ...]
 
 
 @dataclass(frozen=True)
@@ -25,20 +75,95 @@ class Subject:
 
     Args:
         name: Of the run.
+        method: "mast", "vicreg" or another.
+        trained_with: Names of the operators of its views.
         operators: Names of the K operators that have a mask; empty for a method without masks.
         mask_DK: The masks as the distance uses them; None without masks.
+        epochs: Of its configuration.
+        stages: What begins at which epoch, such as ("operators compose", 50.0).
         log: Lines of `metrics.jsonl`.
-        embed: Embeddings (N, D) of the images, all changed by an operator at a magnitude from 0 to
-            1 (None where it has none), or as they are; None where there are no images.
+        images: What it is looked at with; None where none were named.
+        embed: Embeddings (N, D) of the images, all changed by an operator, or as they are (None);
+            None where there are no images.
+        uncertainty: The trace of the predicted covariance (N,) of the images, changed likewise;
+            None where there are no images or the method predicts none.
+        scores: What was measured of it.
+        trials: Finished runs of its studies.
         beside: Other runs to stand beside this one, on the same images.
     """
 
     name: str
+    method: str = "mast"
+    trained_with: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
     mask_DK: Tensor | None = None
+    epochs: int = 0
+    stages: tuple[tuple[str, float], ...] = ()
     log: Sequence[Mapping[str, Any]] = ()
-    embed: Callable[[tuple[str, float | None] | None], Tensor] | None = None
-    beside: tuple[Subject, ...] = field(default=())
+    images: Images | None = None
+    embed: Callable[[ChangeBy | None], Tensor] | None = None
+    uncertainty: Callable[[ChangeBy | None], Tensor] | None = None
+    scores: tuple[Score, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    beside: tuple[Subject, ...] = ()
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of the numbers in a figure, for the page and the command line.
+
+    Args:
+        columns: Headings, with units.
+        rows: Cells; numbers as numbers, so that the page can sort by them.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Images to look at.
+
+    Args:
+        title: What they have in common.
+        pictures_NPP3: uint8.
+        captions: One for each.
+    """
+
+    title: str
+    pictures_NPP3: np.ndarray
+    captions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Map:
+    """Points on a plane, in several arrangements of which one is looked at at a time.
+
+    Args:
+        arrangements: Names.
+        points_AN2: Coordinates in [0, 1], one set an arrangement.
+        captions: Of each point.
+        colors: By name of a colouring, the class of each point; empty without labels.
+        classes: By name of a colouring, the names of its classes.
+        pictures_NPP3: The image of each point, uint8.
+    """
+
+    arrangements: tuple[str, ...]
+    points_AN2: np.ndarray
+    captions: tuple[str, ...]
+    colors: Mapping[str, np.ndarray]
+    classes: Mapping[str, tuple[str, ...]]
+    pictures_NPP3: np.ndarray
+
+
+@dataclass(frozen=True)
+class Details:
+    """What the page shows of an analysis beside its figure."""
+
+    grid: Grid | None = None
+    galleries: tuple[Gallery, ...] = ()
+    map: Map | None = None
 
 
 class Analysis(ABC):
@@ -65,3 +190,26 @@ class Analysis(ABC):
     @abstractmethod
     def caption(self, arrays: Arrays) -> str:
         """What to see in it, in words computed from the numbers."""
+
+    def details(self, arrays: Arrays) -> Details:
+        """The numbers of the figure as a table, and images to look at, where there are some."""
+        return Details()
+
+
+class Study(Analysis):
+    """A question that is answered by training other runs, each like the run but for something."""
+
+    @abstractmethod
+    def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
+        """The runs to make.
+
+        Args:
+            subject: The run that they vary.
+
+        Returns:
+            By the trial's name the fields of the configuration that differ from the run's, by
+            dotted name; the same name is the same run in every study.
+
+        Raises:
+            UserError: The run cannot be varied so.
+        """

@@ -17,12 +17,25 @@ if TYPE_CHECKING:
     from mast.analyze.figure import Figure
 
 
+PANELS = {  # heading: unit, beginnings of the metrics' names
+    "Loss and its terms": ("weighted", ("loss", "term/")),
+    "Masks": ("share, or cosine", ("stat/mask_",)),
+    "Embedding": ("", ("stat/embedding_std", "stat/unmasked_distance")),
+    "Predicted uncertainty": ("", ("stat/uncertainty",)),
+    "kNN on its own images": ("%", ("online/knn",)),
+    "Effective rank": ("dimensions", ("online/effective_rank",)),
+    "Learning rate": ("", ("lr",)),
+}
+
+
 @final
 class Curves(Analysis):
     """Everything that was logged.
 
     Arrays:
         epoch: (T,) of every line of the log.
+        stages: (G,) names of what begins in the middle of the run.
+        stage_epochs: (G,) when.
         <metric>: (T,) one array a metric, such as "loss", "term/variance", "stat/mask_mean",
             "online/knn" (percent) or "lr"; NaN where a line does not have it.
     """
@@ -39,14 +52,45 @@ class Curves(Analysis):
         names = sorted({name for line in lines for name in line} - {"step", "epoch"})
         return {
             "epoch": np.array([line["epoch"] for line in lines], float),
+            "stages": np.array([name for name, _ in subject.stages], str),
+            "stage_epochs": np.array([epoch for _, epoch in subject.stages], float),
             **{
                 name: np.array([_number(line.get(name)) for line in lines], float) for name in names
             },
         }
 
+    @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`."""
-        return figure.curves(arrays)
+        """See `Analysis.draw`: a panel for each group of metrics that was logged."""
+        groups = {
+            heading: (unit, sorted(name for name in arrays if name.startswith(beginnings)))
+            for heading, (unit, beginnings) in PANELS.items()
+        }
+        groups = {heading: group for heading, group in groups.items() if group[1]}
+        drawn, axes = figure.panels(len(groups), 2, 2.3)
+        for axis, (heading, (unit, names)) in zip(axes, groups.items(), strict=True):
+            for at, name in enumerate(names):
+                known = np.isfinite(arrays[name])
+                if not known.any():
+                    continue
+                label = figure.words(name.rpartition("/")[2])
+                value_T = arrays[name][known]
+                (line,) = axis.plot(
+                    arrays["epoch"][known], value_T,
+                    figure.STYLES[at // len(figure.COLORS) % len(figure.STYLES)],
+                    color=figure.color(at), label=label,
+                    marker="o" if known.sum() < 12 else None, markersize=3,
+                )  # fmt: skip
+                figure.tip(line, f"{label}: {value_T[0]:.4g} at first, {value_T[-1]:.4g} at last")
+            for name, epoch in zip(arrays["stages"], arrays["stage_epochs"], strict=True):
+                line = axis.axvline(epoch, color=figure.GRAY, linestyle="--", linewidth=1)
+                figure.tip(line, f"{name}: epoch {epoch:g}")
+            axis.set_title(heading)
+            axis.set_ylabel(unit)
+            axis.set_xlabel("epoch")
+            if len(names) > 1:
+                axis.legend(ncols=2)
+        return drawn
 
     def caption(self, arrays: Arrays) -> str:
         """See `Analysis.caption`."""
@@ -68,6 +112,8 @@ class Curves(Analysis):
         )
         if lost:
             parts.append(f"{lost} logged losses were not finite")
+        for name, epoch in zip(arrays["stages"], arrays["stage_epochs"], strict=True):
+            parts.append(f"{name} from epoch {epoch:g} on (dashed)")
         return "; ".join(parts) + "."
 
 

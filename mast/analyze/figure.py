@@ -1,13 +1,15 @@
-"""Figures. The only module that imports matplotlib.
+"""Figures: the one style, and the only module that imports matplotlib.
 
 Colours are those of Okabe and Ito, which people of any colour vision tell apart, and cividis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -17,178 +19,183 @@ from mast.core.checkpoint import write_atomically
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Figure  # noqa: PLC0414  # for the analyses
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 STYLES = ("-", "--", ":", "-.")
+GRAY = "#7F7F7F"
 WIDTH = 8.4  # inches
 STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
     "axes.grid": True,
     "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
     "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
 }
-CURVES = {  # panels of the training curves: heading, unit, beginnings of the metrics' names
-    "Loss and its terms": ("weighted", ("loss", "term/")),
-    "Masks": ("share, or cosine", ("stat/mask_",)),
-    "Embedding": ("", ("stat/embedding_std", "stat/unmasked_distance", "stat/uncertainty")),
-    "kNN on its own images": ("%", ("online/knn",)),
-    "Effective rank": ("dimensions", ("online/effective_rank",)),
-    "Learning rate": ("", ("lr",)),
-}
+
+
+def styled(draw: Callable[P, R]) -> Callable[P, R]:
+    """Draw in the one style; for the functions that return a figure."""
+
+    @functools.wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
+        from matplotlib import rc_context
+
+        with rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def empty(height: float) -> Figure:
+    """A figure of the page's width without axes, `height` in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(WIDTH, height), layout="constrained")
+
+
+def panels(count: int, columns: int, height: float, **options: Any) -> tuple[Figure, list[Any]]:
+    """A figure with a number of axes.
+
+    Args:
+        count: Of axes, 1 or more.
+        columns: At most, in a row.
+        height: Of a row in inches.
+        **options: Of `Figure.subplots`.
+    """
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    figure = empty(height * rows)
+    axes = list(figure.subplots(rows, columns, squeeze=False, **options).flat)
+    for axis in axes[count:]:
+        axis.set_axis_off()
+    return figure, axes[:count]
+
+
+def color(at: int) -> str:
+    """The colour of the `at`-th thing."""
+    return COLORS[at % len(COLORS)]
+
+
+def shade(at: int, count: int) -> Any:
+    """The colour of the `at`-th of many things: evenly along a scale of even lightness."""
+    from matplotlib import colormaps
+
+    return colormaps["cividis"](at / max(count - 1, 1))
+
+
+def tip(artist: Any, text: str) -> None:
+    """Say something of an artist where it is pointed at, in the .svg."""
+    artist.set_gid(f"tip {text}")
+
+
+def curve(
+    axis: Any,
+    x_S: np.ndarray,
+    y_S: np.ndarray,
+    label: str,
+    ink: str,
+    style: str = "-",
+    width: float = 1.5,
+    shown: str | None = None,
+) -> None:
+    """A line whose points say their values.
+
+    Args:
+        axis: To draw on.
+        x_S: Positions.
+        y_S: Values; not finite ones are left out.
+        label: For the tips.
+        ink: Colour.
+        style: Of the line.
+        width: Of the line in points.
+        shown: Label in the legend, if it has one.
+    """
+    axis.plot(x_S, y_S, style, color=ink, linewidth=width, label=shown)
+    for x, y in zip(x_S, y_S, strict=True):
+        if np.isfinite(y):
+            (point,) = axis.plot([x], [y], "o", color=ink, markersize=2 + width)
+            tip(point, f"{label}: {y:.3g} at {x:g}")
+
+
+def legend(figure: Figure, axes: Sequence[Any], ncols: int) -> None:
+    """One legend below the figure for all axes, each label once."""
+    entries: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=ncols)
+
+
+def cells(
+    axis: Any,
+    value_RC: np.ndarray,
+    texts: Sequence[Sequence[str]],
+    width: float = 1,
+    written: bool = False,
+) -> None:
+    """Say something of each cell of an image where it is pointed at, and write values into it.
+
+    Args:
+        axis: With the image, shown by `imshow`.
+        value_RC: In [0, 1] by the image's colours.
+        texts: Of the tips, R rows of C.
+        width: Of a cell in the axis's units, where one spans several pixels.
+        written: Whether the values stand in the cells.
+    """
+    from matplotlib.patches import Rectangle
+
+    for row, column in np.ndindex(*value_RC.shape):
+        corner = (column * width - 0.5, row - 0.5)
+        cell = Rectangle(corner, width, 1, facecolor="white", alpha=0.0, linewidth=0)
+        tip(cell, texts[row][column])
+        axis.add_patch(cell)
+        if written:
+            value = value_RC[row, column]
+            ink = "black" if value > 0.6 else "white"
+            axis.text(column, row, f"{value:.2f}", ha="center", va="center", color=ink)
 
 
 def save(figure: Figure, file: Path) -> None:
     """Write a figure beside its arrays, as .png and .svg of the same name."""
+    from matplotlib import rc_context
+
     for kind in ("png", "svg"):
 
         def write(partial: Path, kind: str = kind) -> None:
-            figure.savefig(partial, dpi=150, format=kind)
+            figure.savefig(partial, dpi=150, format=kind, metadata=DATELESS[kind])
+            if kind == "svg":
+                partial.write_text(_with_tips(partial.read_text(), file.stem))
 
-        write_atomically(file.with_suffix(f".{kind}"), write)
+        # The same arrays give the same file.
+        with rc_context({**STYLE, "svg.hashsalt": file.stem}):
+            write_atomically(file.with_suffix(f".{kind}"), write)
+
+
+DATELESS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}}
+
+
+def _with_tips(svg: str, name: str) -> str:
+    """Tips as titles, which browsers show and read aloud; other ids unique among figures."""
+    svg = re.sub(
+        r'<g id="tip (.*?)">',
+        r'<g class="tip" tabindex="0"><title>\1</title>',
+        svg,
+    )
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    return re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
 
 
 def words(name: str) -> str:
     """An operator's name for people: "random resized crop"."""
     return name.replace("_", " ")
-
-
-def masks(
-    operators: Sequence[str],
-    mask_KD: np.ndarray,
-    correlation_KK: np.ndarray,
-    order_K: np.ndarray,
-    linkage: np.ndarray,
-) -> Figure:
-    """The mask matrix above, below it the correlation of the masks beside its dendrogram."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    count = len(operators)
-    with rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, 2.2 + 0.32 * count + 2.6), layout="constrained")
-        heights = (1.2 + 0.2 * count, 2.2 + 0.2 * count)
-        parts: Any = figure.subfigures(2, 1, height_ratios=heights)
-        above, below = parts
-        axis = above.subplots()
-        image = axis.imshow(mask_KD, aspect="auto", cmap="cividis", interpolation="nearest")
-        axis.set_yticks(range(count), [words(name) for name in operators])
-        axis.set_xlabel("dimension of the embedding, ordered by the operator that holds most of it")
-        axis.grid(visible=False)
-        above.colorbar(image, ax=axis, label="mask")
-        tree, matrix = below.subplots(1, 2, width_ratios=(1, 3))
-        if count > 1:
-            _dendrogram(tree, linkage)
-        tree.set_axis_off()
-        ordered = correlation_KK[np.ix_(order_K, order_K)]
-        image = matrix.imshow(ordered, cmap="cividis", vmin=0, vmax=1, aspect="auto")
-        names = [words(operators[at]) for at in order_K]
-        matrix.set_yticks(range(count), names)
-        matrix.set_xticks(range(count), names, rotation=45, ha="right", rotation_mode="anchor")
-        matrix.yaxis.tick_right()
-        matrix.spines.left.set_visible(False)
-        matrix.grid(visible=False)
-        if count <= 10:
-            for row, column in np.ndindex(count, count):
-                value = ordered[row, column]
-                colour = "black" if value > 0.6 else "white"
-                matrix.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour)
-        below.colorbar(image, ax=matrix, label="cosine of two masks")
-    return figure
-
-
-def _dendrogram(axis: Any, linkage: np.ndarray) -> None:
-    from scipy.cluster.hierarchy import dendrogram
-
-    dendrogram(
-        linkage,
-        ax=axis,
-        orientation="left",
-        no_labels=True,
-        link_color_func=lambda _: "#555555",
-    )
-    axis.invert_yaxis()
-
-
-def curves(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """A panel for each group of metrics that was logged, over the epochs."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    panels = {
-        heading: (unit, [name for name in arrays if name.startswith(beginnings)])
-        for heading, (unit, beginnings) in CURVES.items()
-    }
-    panels = {heading: panel for heading, panel in panels.items() if panel[1]}
-    rows = -(-len(panels) // 2)
-    with rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, 2.3 * rows), layout="constrained")
-        axes = list(figure.subplots(rows, 2, squeeze=False).flat)
-        for axis, (heading, (unit, names)) in zip(axes, panels.items(), strict=False):
-            for at, name in enumerate(sorted(names)):
-                known = np.isfinite(arrays[name])
-                axis.plot(
-                    arrays["epoch"][known],
-                    arrays[name][known],
-                    STYLES[at // len(COLORS) % len(STYLES)],
-                    color=COLORS[at % len(COLORS)],
-                    label=name.rpartition("/")[2].replace("_", " "),
-                    marker="o" if known.sum() < 12 else None,
-                    markersize=3,
-                )
-            axis.set_title(heading, loc="left", fontsize=9, fontweight="bold")
-            axis.set_ylabel(unit)
-            axis.set_xlabel("epoch")
-            if len(names) > 1:
-                axis.legend(frameon=False, fontsize=7, ncols=2)
-        for axis in axes[len(panels) :]:
-            axis.set_axis_off()
-    return figure
-
-
-def invariance(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """A panel for each operator: the similarity in each subspace against the magnitude."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    operators, subspaces = list(arrays["operators"]), list(arrays["subspaces"])
-    columns = min(3, len(operators))
-    rows = -(-len(operators) // columns)
-    magnitude_S = arrays["magnitudes"]
-    with rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, 2.4 * rows + 0.9), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False, sharex=True)
-        for row, name in enumerate(operators):
-            axis = axes.flat[row]
-            for at, subspace in enumerate(subspaces):
-                own = subspace == name
-                mean_S, margin_S = arrays["similarity"][row, at], arrays["margin"][row, at]
-                last = at == len(subspaces) - 1
-                colour = "black" if last else COLORS[at % (len(COLORS) - 2)]
-                axis.plot(
-                    magnitude_S, mean_S, "--" if last else "-", color=colour,
-                    linewidth=2.5 if own else 1.0, label=words(subspace),
-                )  # fmt: skip
-                if own or last:
-                    axis.fill_between(
-                        magnitude_S, mean_S - margin_S, mean_S + margin_S, color=colour, alpha=0.2,
-                        linewidth=0,
-                    )  # fmt: skip
-            for at, other in enumerate(arrays["beside"]):
-                axis.plot(
-                    magnitude_S, arrays["similarity_beside"][at, row], ":", color="#7F7F7F",
-                    linewidth=2, label=str(other),
-                )  # fmt: skip
-            axis.set_title(words(name), loc="left", fontsize=9, fontweight="bold")
-            axis.set_xlabel("magnitude")
-            axis.set_ylim(bottom=min(axis.get_ylim()[0], 0.9), top=1.005)  # no drama over 1e-5
-        for axis in axes.flat[len(operators) :]:
-            axis.set_axis_off()
-        for axis in axes[:, 0]:
-            axis.set_ylabel("cosine similarity")
-        handles, labels = axes.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-    return figure
 
 
 def views_grid(

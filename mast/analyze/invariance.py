@@ -5,7 +5,7 @@ N images, D dimensions, K operators with a mask, O operators that are tried, S m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.analyze import figure
-from mast.analyze.analysis import Analysis, Arrays, Subject
+from mast.analyze.analysis import Analysis, Arrays, Details, Grid, Subject
 from mast.augment import OPERATORS
 
 if TYPE_CHECKING:
@@ -80,9 +80,69 @@ class Invariance(Analysis):
             "margin_beside": np.array([[m[0] for _, m in r] for r in beside]).reshape(shape),
         }
 
+    @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`."""
-        return figure.invariance(arrays)
+        """See `Analysis.draw`: above each operator's own subspace, below it all subspaces."""
+        operators, subspaces = list(arrays["operators"]), list(arrays["subspaces"])
+        columns = min(3, len(operators))
+        blocks = -(-len(operators) // columns)
+        drawn = figure.empty(4.6 * blocks + 0.5)
+        axes: Any = drawn.subplots(2 * blocks, columns, squeeze=False, sharex=True)
+        lowest = float(np.nanmin(arrays["similarity"]))
+        for at in range(blocks * columns):
+            above, below = axes[2 * (at // columns) : 2 * (at // columns) + 2, at % columns]
+            if at >= len(operators):
+                above.set_axis_off()
+                below.set_axis_off()
+                continue
+            self._compare(above, arrays, at)
+            self._specialise(below, arrays, at)
+            for axis in (above, below):
+                axis.set_ylim(bottom=min(lowest - 0.02, 0.9), top=1.005)  # no drama over 1e-5
+            below.set_xlabel("magnitude")
+        for row, axis in enumerate(axes[:, 0]):
+            axis.set_ylabel(
+                "cosine similarity\n" + ("all subspaces" if row % 2 else "own subspace")
+            )
+        figure.legend(
+            drawn, [axis for axis in axes.flat if axis.lines], ncols=min(4, len(subspaces))
+        )
+        return drawn
+
+    def _compare(self, axis: Any, arrays: Arrays, row: int) -> None:
+        """The operator's own subspace beside the whole embedding and other runs."""
+        own = list(arrays["subspaces"]).index(arrays["operators"][row])
+        curves = [
+            ("its own subspace", figure.color(own), "-", arrays["similarity"][row, own],
+             arrays["margin"][row, own]),
+            ("whole embedding", "black", "--", arrays["similarity"][row, -1],
+             arrays["margin"][row, -1]),
+            *(
+                (str(other), figure.GRAY, figure.STYLES[(2 + at) % 4],
+                 arrays["similarity_beside"][at, row], arrays["margin_beside"][at, row])
+                for at, other in enumerate(arrays["beside"])
+            ),
+        ]  # fmt: skip
+        for label, ink, style, mean_S, margin_S in curves:
+            # In the legend each operator's own subspace has the name and colour that it has below.
+            known = None if label == "its own subspace" else label
+            figure.curve(axis, arrays["magnitudes"], mean_S, label, ink, style, 2.0, shown=known)
+            axis.fill_between(
+                arrays["magnitudes"], mean_S - margin_S, mean_S + margin_S,
+                color=ink, alpha=0.2, linewidth=0,
+            )  # fmt: skip
+        axis.set_title(figure.words(arrays["operators"][row]))
+
+    def _specialise(self, axis: Any, arrays: Arrays, row: int) -> None:
+        """All subspaces against one operator, its own one thick."""
+        for at, subspace in enumerate(arrays["subspaces"][:-1]):
+            width = 2.5 if subspace == arrays["operators"][row] else 1.0
+            label = figure.words(subspace)
+            style = figure.STYLES[at // len(figure.COLORS) % len(figure.STYLES)]
+            mean_S = arrays["similarity"][row, at]
+            figure.curve(
+                axis, arrays["magnitudes"], mean_S, label, figure.color(at), style, width, label
+            )
 
     def caption(self, arrays: Arrays) -> str:
         """See `Analysis.caption`."""
@@ -100,6 +160,18 @@ class Invariance(Analysis):
             f"{', '.join(lines)}. For {won} of {len(names)} operators their own subspace is the "
             "most invariant of all."
         )
+
+    def details(self, arrays: Arrays) -> Details:
+        """See `Analysis.details`: the cosines at the strongest magnitude."""
+        names = [*arrays["subspaces"], *arrays["beside"]]
+        cosine_OX = np.concatenate(
+            [arrays["similarity"][:, :, -1], arrays["similarity_beside"][:, :, -1].T], axis=1
+        )
+        rows = tuple(
+            (figure.words(name), *cosine_X)
+            for name, cosine_X in zip(arrays["operators"], cosine_OX.tolist(), strict=True)
+        )
+        return Details(Grid(("changed by", *map(figure.words, names)), rows))
 
 
 def _graded(subject: Subject) -> list[str]:

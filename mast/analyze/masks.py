@@ -5,12 +5,12 @@ K operators, D dimensions of the embedding.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
 from mast.analyze import figure
-from mast.analyze.analysis import Analysis, Arrays, Subject
+from mast.analyze.analysis import Analysis, Arrays, Details, Grid, Subject
 
 if TYPE_CHECKING:
     from mast.analyze.figure import Figure
@@ -67,15 +67,46 @@ class Masks(Analysis):
             "own_share": (energy_KD * claim_KD).sum(axis=1),
         }
 
+    @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`."""
-        return figure.masks(
-            list(arrays["operators"]),
-            arrays["masks"][:, arrays["dimensions"]],
-            arrays["correlation"],
-            arrays["order"],
-            arrays["linkage"],
-        )
+        """See `Analysis.draw`: the mask matrix, below it the dendrogram beside the correlation."""
+        operators = [figure.words(name) for name in arrays["operators"]]
+        count = len(operators)
+        heights = (1.2 + 0.2 * count, 2.2 + 0.2 * count)
+        drawn = figure.empty(sum(heights) + 1.4)
+        parts: Any = drawn.subfigures(2, 1, height_ratios=heights)
+        above, below = parts
+        axis = above.subplots()
+        mask_KD = arrays["masks"][:, arrays["dimensions"]]
+        image = axis.imshow(mask_KD, aspect="auto", cmap="cividis", interpolation="nearest")
+        axis.set_yticks(range(count), operators)
+        axis.set_xlabel("dimension of the embedding, ordered by the operator that holds most of it")
+        axis.grid(visible=False)
+        figure.cells(axis, np.zeros((count, 1)), [
+            [f"{name}: {own:.0%} of the mask is its own; entries from {row_D.min():.2f} to "
+             f"{row_D.max():.2f}"]
+            for name, own, row_D in zip(operators, arrays["own_share"], mask_KD, strict=True)
+        ], width=mask_KD.shape[1])  # fmt: skip
+        above.colorbar(image, ax=axis, label="mask")
+        tree, matrix = below.subplots(1, 2, width_ratios=(1, 3))
+        if count > 1:
+            _dendrogram(tree, arrays["linkage"])
+        tree.set_axis_off()
+        order_K = arrays["order"]
+        ordered_KK = arrays["correlation"][np.ix_(order_K, order_K)]
+        image = matrix.imshow(ordered_KK, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+        names = [operators[at] for at in order_K]
+        matrix.set_yticks(range(count), names)
+        matrix.set_xticks(range(count), names, rotation=45, ha="right", rotation_mode="anchor")
+        matrix.yaxis.tick_right()
+        matrix.spines.left.set_visible(False)
+        matrix.grid(visible=False)
+        figure.cells(matrix, ordered_KK, [
+            [f"{first} and {second}: {value:.2f}" for second, value in zip(names, row, strict=True)]
+            for first, row in zip(names, ordered_KK, strict=True)
+        ], written=count <= 10)  # fmt: skip
+        below.colorbar(image, ax=matrix, label="cosine of two masks")
+        return drawn
 
     def caption(self, arrays: Arrays) -> str:
         """See `Analysis.caption`."""
@@ -103,6 +134,35 @@ class Masks(Analysis):
         if max(correlation_KK[pair] for pair in pairs) < APART:
             return f"{text} No two masks are alike: every operator has its own subspace."
         return text
+
+    def details(self, arrays: Arrays) -> Details:
+        """See `Analysis.details`."""
+        operators, correlation_KK = arrays["operators"], arrays["correlation"]
+        energy_KD = arrays["masks"].astype(float) ** 2
+        used_K = energy_KD.sum(axis=1) ** 2 / (energy_KD**2).sum(axis=1) / energy_KD.shape[1]
+        mean_K = (correlation_KK.sum(axis=1) - 1) / max(len(operators) - 1, 1)
+        rows = tuple(
+            (figure.words(name), 100 * own, 100 * (1 - own), 100 * used, mean)
+            for name, own, used, mean in zip(
+                operators, arrays["own_share"].tolist(), used_K.tolist(), mean_K.tolist(),
+                strict=True,
+            )
+        )  # fmt: skip
+        columns = ("operator", "own (%)", "shared (%)", "dimensions used (%)", "mean cosine")
+        return Details(Grid(columns, rows))
+
+
+def _dendrogram(axis: Any, linkage: np.ndarray) -> None:
+    from scipy.cluster.hierarchy import dendrogram
+
+    dendrogram(
+        linkage,
+        ax=axis,
+        orientation="left",
+        no_labels=True,
+        link_color_func=lambda _: "#555555",
+    )
+    axis.invert_yaxis()
 
 
 def _cluster(correlation_KK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

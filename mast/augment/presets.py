@@ -1,8 +1,10 @@
 """Each method's views as data: which operators, and what each of the two views changes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from mast.core.errors import UserError, unknown
 
 Overrides: TypeAlias = Mapping[str, Mapping[str, Any]]
 
@@ -18,6 +20,24 @@ class Preset:
 
     operators: tuple[str, ...]
     overrides: tuple[Overrides, Overrides] = field(default=({}, {}))
+
+    def only(self, names: Sequence[str]) -> "Preset":
+        """The same views of some of the operators, in the preset's order.
+
+        Raises:
+            UserError: There is none, or one that the preset does not have.
+        """
+        if not names:
+            raise UserError("operators is empty: name at least one, or leave it out for all")
+        for name in names:
+            if name not in self.operators:
+                raise unknown("operator of these views", name, self.operators)
+        kept = tuple(name for name in self.operators if name in names)
+        first, second = (
+            {name: fields for name, fields in override.items() if name in kept}
+            for override in self.overrides
+        )
+        return Preset(kept, (first, second))
 
 
 MAST5 = (

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mast.evaluate.compare import Comparison, compare
-from mast.evaluate.data import EvaluationData, ObjectData
+from mast.evaluate.data import EvaluationData, ObjectData, image_identity
 from mast.evaluate.ensemble import EmbeddingProbe, Ensemble
 from mast.evaluate.features import extract
 from mast.evaluate.fewshot import FewShot
@@ -69,6 +69,7 @@ __all__ = [
     "evaluate_encoder",
     "extract",
     "fingerprint",
+    "image_identity",
     "knn_accuracy",
     "online_scores",
     "tables",

@@ -60,8 +60,7 @@ class EvaluationData:
     @property
     def images(self) -> str:
         """A hash of which images are tested and of their labels, whatever their size."""
-        labels = {**self.test.targets, **self.test.multilabels}
-        return _identity(self.test.identifiers, labels)
+        return image_identity(self.test)
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -98,6 +97,11 @@ class ObjectData:
     def fingerprints(self) -> dict[str, str]:
         """Hashes of annotations and files, by part."""
         return {part: annotated.fingerprint() for part, annotated in self.named.items()}
+
+
+def image_identity(canvases: CanvasSet) -> str:
+    """A hash of which images these are and of their labels, whatever their size."""
+    return _identity(canvases.identifiers, {**canvases.targets, **canvases.multilabels})
 
 
 def _identity(names: Iterable[str], labels: Mapping[str, np.ndarray]) -> str:

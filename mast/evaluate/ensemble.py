@@ -56,7 +56,13 @@ class EmbeddingProbe(Linear):
         encoder.other("embedding")
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
-        """See `Evaluator.run`; beside the accuracies `prediction_<operator>`, in percent."""
+        """See `Evaluator.run`.
+
+        Yields:
+            The accuracies; `prediction_<operator>`, the mean probability of the true class, and
+            `advantage_<operator>`, how far that is from the mean over operators: in percent, with
+            intervals over the images that the probe classifies correctly.
+        """
         embedding = encoder.other("embedding")
         operators: tuple[str, ...] = getattr(embedding.module, "operators", ())
         pool_ND = embedding.pool_features(data.pool, data.size).to(encoder.device)
@@ -70,13 +76,22 @@ class EmbeddingProbe(Linear):
             if not operators or not correct_M.any():
                 continue
             mask_DK = subspaces(embedding)
-            for operator, mask_D in zip(operators, mask_DK.unbind(dim=1), strict=True):
-                credit_M = true_class(learned, test_MD[correct_M] * mask_D, labels_M[correct_M])
-                name = f"prediction_{operator}"
-                # Another run is right about other images.
-                yield from measured(
-                    task.target, name, credit_M, self.seed, self.resamples, paired=False
-                )
+            credit_KM = torch.stack(
+                [
+                    true_class(learned, test_MD[correct_M] * mask_D, labels_M[correct_M])
+                    for mask_D in mask_DK.unbind(dim=1)
+                ]
+            )
+            for kind, value_KM in (
+                ("prediction", credit_KM),
+                ("advantage", credit_KM - credit_KM.mean(dim=0)),
+            ):
+                for operator, value_M in zip(operators, value_KM, strict=True):
+                    # Another run is right about other images.
+                    yield from measured(
+                        task.target, f"{kind}_{operator}", value_M, self.seed, self.resamples,
+                        paired=False,
+                    )  # fmt: skip
 
 
 def subspaces(embedding: FrozenEncoder) -> Tensor:

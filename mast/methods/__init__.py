@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from mast.methods.base import Method
 from mast.methods.mast import Mast, MastConfig
-from mast.methods.representations import Embedding, MaskedEnsemble
+from mast.methods.representations import Embedding, MaskedEnsemble, PredictedUncertainty
 from mast.methods.vicreg import VICReg, VICRegConfig
 
 MethodConfig = MastConfig | VICRegConfig
@@ -30,6 +30,7 @@ __all__ = [
     "MastConfig",
     "Method",
     "MethodConfig",
+    "PredictedUncertainty",
     "VICReg",
     "VICRegConfig",
 ]

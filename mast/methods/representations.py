@@ -38,6 +38,33 @@ class Embedding(nn.Module):
         return self.method.masks() if isinstance(self.method, Mast) else None
 
 
+class PredictedUncertainty(nn.Module):
+    """The trace of the covariance that is predicted for an image: (B, 3, H, W) to (B, 1).
+
+    Args:
+        method: A trained method that predicts one.
+
+    Raises:
+        UserError: It predicts none.
+
+    Reference:
+        MAST, appendix ("Uncertainty visualization").
+    """
+
+    def __init__(self, method: Method) -> None:
+        super().__init__()
+        if not isinstance(method, Mast) or not method.mode.uncertainty:
+            raise UserError(
+                "this run predicts no uncertainty; MAST does with --objective.uncertainty true"
+            )
+        self.method = method
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """Traces in float32."""
+        covariance_BD = self.method.projector(self.method.encoder.encode(images_BCHW)).covariance_BD
+        return covariance_BD.sum(dim=1, keepdim=True)
+
+
 class MaskedEnsemble(nn.Module):
     """The K masked embeddings of an image side by side: (B, 3, H, W) to (B, K D).
 

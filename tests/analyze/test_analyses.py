@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,9 @@ def whole(operators: tuple[str, ...] = NAMES, masks: Tensor | None = None) -> Su
         {"step": 3, "warning": "variance collapse: …"},
         {"step": 4, "epoch": 2.0, "loss": 2.0, "lr": 0.0},
     ]
-    return Subject("run", operators, mask_DK, log, embed)
+    return Subject(
+        "run", trained_with=operators, operators=operators, mask_DK=mask_DK, log=log, embed=embed
+    )
 
 
 @pytest.mark.parametrize("name", ANALYSES)
@@ -101,9 +104,7 @@ def test_similarity_of_an_embedding_that_turns() -> None:
 
 
 def test_other_runs_stand_beside() -> None:
-    one = whole()
-    subject = Subject("run", one.operators, one.mask_DK, one.log, one.embed, (whole(()),))
-    arrays = Invariance().compute(subject)
+    arrays = Invariance().compute(replace(whole(), beside=(whole(()),)))
     assert arrays["beside"].tolist() == ["run"]
     assert arrays["similarity_beside"][0, 0] == pytest.approx([math.cos(m) for m in MAGNITUDES])
     assert arrays["similarity_beside"].shape == arrays["margin_beside"].shape == (1, 2, 5)
