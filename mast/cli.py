@@ -32,10 +32,10 @@ HELP = """usage: mast COMMAND [options]
 
   demo       pretrain on generated images and compare with VICReg (five minutes on a laptop)
   pretrain   pretrain an encoder on a folder of images; the same command continues a killed run
-  evaluate   measure an encoder on labelled images by any of thirteen protocols;
+  evaluate   measure an encoder on labelled images by any of fourteen protocols;
              `mast evaluate --compare RUN RUN` puts what was measured side by side
   analyze    look into a run: training curves, masks, what each subspace forgets
-  advise     say which augmentations a labelled task wants
+  advise     say which augmentations a labelled task can afford
   uncertain  rank images by how unsure the run is of them, as a table
   report     write a run's page: how good it is, its figures, what was run
   embed      write the representations of a folder of images to .npz or .parquet
@@ -128,6 +128,7 @@ def _analyze(words: list[str]) -> None:
 
 
 def _advise(words: list[str]) -> None:
+    words = _as_list(words, "--operators")
     advice = advise(**_arguments(advise, "mast advise", words, positional="run"))
     output.print(advice.table())
     output.print(advice.text, highlight=False, markup=False)

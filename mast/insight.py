@@ -16,7 +16,6 @@ from mast.analyze import (
     ANALYSES,
     Arrays,
     ChangeBy,
-    Details,
     Images,
     Score,
     Subject,
@@ -38,7 +37,7 @@ from mast.recipes import read_config
 from mast.transfer import evaluate
 
 THUMBNAIL = 48  # pixels
-MEASURED = ("linear", "embedding")  # what the analyses of a labelled set are made of
+MEASURED = ("linear", "embedding", "retained")  # what the analyses of a labelled set are made of
 
 
 class Insight(NamedTuple):
@@ -74,11 +73,11 @@ def analyze(
         data: A labelled set with `train` and `test`, of which the test images are looked at and
             the others are what probes learn from; or images alone, such as `flowers17/test`.
             Without any, the analyses that need none are made.
-        analyses: Which: curves, masks, subspaces, invariance, predictions, uncertainty.
+        analyses: Which: curves, masks, subspaces, invariance, advice, predictions, uncertainty.
         beside: Other run folders to stand beside this one on the same images, such as VICReg's.
         images: How many images are looked at, drawn at random.
-        measure: Whether to probe the labelled set, as `mast evaluate` does by the protocols linear
-            and embedding, where that was not done before.
+        measure: Whether to probe the labelled set, as `mast evaluate` does by the protocols linear,
+            embedding and retained, where that was not done before.
         device: auto, cpu or cuda.
         seed: Of the images and of the changes that are made to them.
 
@@ -98,7 +97,7 @@ def analyze(
     parts = {} if data is None else _parts(data)
     shown = parts.get("test", data)
     if measure and data is not None and "train" in parts:
-        _measure(folder, data, shown, device, seed)
+        _measure(folder, data, parts["test"], device, seed)
     subject = _subject(folder, shown, images, where, seed)
     others = tuple(
         _subject(RunFolder(other).require(), shown, images, where, seed) for other in beside
@@ -109,76 +108,99 @@ def analyze(
 
 @dataclass(frozen=True)
 class Advice:
-    """Which augmentations the tasks of a set want; see `mast.analyze.predictions.Predictions`.
+    """Which augmentations the tasks of a set can afford; see `mast.analyze.advice.Advice`.
 
     Attributes:
         text: In words.
-        details: One row a task and operator, best operator first.
-        arrays: What it is computed from.
+        columns: Headings of the rows.
+        rows: One a task and operator: task, operator, change of the accuracy where the operator
+            acts in percentage points, the ends of its 95 % interval, what follows, and what the
+            operator's subspace keeps of the true class's probability beside the mean of all
+            subspaces (NaN without masks).
     """
 
     text: str
-    details: Details
-    arrays: Arrays
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float, ...], ...]
 
     def table(self) -> Table:
         """A table for a rich console."""
-        grid = self.details.grid
-        assert grid is not None
-        shown = Table(title="Which augmentations each task wants (%, 95 % intervals)")
-        for at, column in enumerate(grid.columns):
-            shown.add_column(column, justify="right" if 2 <= at <= 5 else "left")
-        task = None
-        for row in grid.rows:
-            cells = [f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row]
-            if row[0] == task:
-                cells[0] = ""
-            elif task is not None:
+        shown = Table(title="Which augmentations each task can afford (95 % intervals)")
+        for column in self.columns:
+            shown.add_column(column, no_wrap=column == "operator")
+        for at, row in enumerate(self.rows):
+            cells = [f"{cell:+.1f}" if isinstance(cell, float) else cell for cell in row]
+            again = at > 0 and row[0] == self.rows[at - 1][0]
+            if at > 0 and not again:
                 shown.add_section()
-            task = row[0]
-            shown.add_row(*cells)
+            shown.add_row("" if again else cells[0], *cells[1:-1], cells[-1].replace("+nan", "–"))
         return shown
 
 
-def advise(run: str | Path, data: str, device: Device = "auto", seed: int = 0) -> Advice:
-    """Say which augmentations a labelled task wants, from one trained run.
+def advise(
+    run: str | Path,
+    data: str,
+    operators: Sequence[str] | None = None,
+    device: Device = "auto",
+    seed: int = 0,
+) -> Advice:
+    """Say which augmentations a labelled task can afford, from one trained run.
 
-    A linear probe on the embedding is asked for the class of each test image by one operator's
-    subspace at a time: the more of the true class's probability an operator's subspace keeps, the
-    less the task needs what that operator destroys. The paper offers this in place of training
-    once without each operator, which `mast study leave_one_out` does.
+    A linear probe learns and is tested where one operator at a time acts on half of the images:
+    the accuracy that it loses is what the operator hides of the class, which an encoder that is
+    invariant to it would not keep. Beside it stands what the operator's subspace, if there are
+    masks, keeps of the true class's probability. The paper asks the same by training once without
+    each operator, which `mast study leave_one_out` does.
 
     Args:
-        run: A run folder of a method with masks.
+        run: A run folder; masks are not needed.
         data: A labelled set with `train` and `test`.
+        operators: Names; those of the run's views if not given.
         device: auto, cpu or cuda.
-        seed: Of the probe.
+        seed: Of the probes and of what the operators draw.
 
     Returns:
-        The advice, which also becomes the analysis `predictions` of the run.
+        The advice on this set; the analyses `advice` and `predictions` of the run have it too.
 
     Raises:
-        UserError: No run or no set there, or the run has no masks.
+        UserError: No run or no labelled set there, or an unknown operator.
+
+    Reference:
+        MAST, Figures 1 and 6.
     """
     folder = RunFolder(run).require()
     parts = _parts(data)
     if "train" not in parts:
         raise UserError(f"{data} has no train and test images with labels: advice needs both")
-    analysis = ANALYSES["predictions"]()
     subject = _subject(folder, None, 0, find_device(device), seed)
-    if subject.mask_DK is None:
-        raise UserError(f"{folder.path}: {analysis.lacking(subject)}")
-    canvases = open_canvas(DataConfig(parts["test"]), load_size(folder))
-    _measure(folder, data, parts["test"], device, seed, ("embedding",))
-    tested = image_identity(canvases)
+    names = list(subject.trained_with if operators is None else operators)
+    if not names:
+        raise UserError("operators is empty: name some, or leave it out for those of the run")
+    settings = {"retained": {"operators": names}}
+    protocols = ["retained", *(["embedding"] if subject.operators else [])]
+    evaluate(folder.path, data, protocols, device=device, seed=seed, settings=settings)
+    everything = replace(subject, scores=tuple(_scores(folder)))
+    for name in ("advice", "predictions"):
+        _look(name, everything, folder.analysis)
+    tested = image_identity(open_canvas(DataConfig(parts["test"]), load_size(folder)))
     scores = tuple(_scores(folder, lambda result: result.images == tested))
-    subject = replace(subject, scores=scores)
-    lacking = analysis.lacking(subject)
-    if lacking is not None:
-        raise UserError("the probe classifies no test image correctly: there is nothing to ask")
-    arrays = analysis.compute(subject)
-    _look("predictions", replace(subject, scores=tuple(_scores(folder))), folder.analysis)
-    return Advice(analysis.caption(arrays), analysis.details(arrays), arrays)
+    return _advice(replace(subject, scores=scores))
+
+
+def _advice(subject: Subject) -> Advice:
+    """The two analyses of a set's tasks as one table."""
+    afforded, kept = ANALYSES["advice"](), ANALYSES["predictions"]()
+    arrays = afforded.compute(subject)
+    grid = afforded.details(arrays).grid
+    assert grid is not None
+    beside: dict[tuple[str | float, str | float], float] = {}
+    if kept.lacking(subject) is None:
+        by_mask = kept.details(kept.compute(subject)).grid
+        assert by_mask is not None
+        beside = {(row[0], row[1]): float(row[3]) for row in by_mask.rows}
+    columns = (*grid.columns, "kept by its subspace (points)")
+    rows = tuple((*row, beside.get((row[0], row[1]), float("nan"))) for row in grid.rows)
+    return Advice(afforded.caption(arrays), columns, rows)
 
 
 def uncertain(
@@ -236,24 +258,18 @@ def _parts(data: str) -> dict[str, str]:
     return dict(parts) if {"train", "test"} <= parts.keys() else {}
 
 
-def _measure(
-    folder: RunFolder,
-    data: str,
-    test: str | None,
-    device: Device,
-    seed: int,
-    protocols: Sequence[str] = MEASURED,
-) -> None:
+def _measure(folder: RunFolder, data: str, test: str, device: Device, seed: int) -> None:
     """Probe a labelled set by the protocols that were not run on it before."""
-    assert test is not None
     canvases = open_canvas(DataConfig(test), load_size(folder))
     if not canvases.targets:
         return
     tested = image_identity(canvases)
     done = {result.protocol for result in _results(folder) if result.images == tested}
-    missing = [name for name in protocols if name not in done]
+    missing = [name for name in MEASURED if name not in done]
     if missing:
-        evaluate(folder.path, data, missing, device=device, seed=seed)
+        names = list(read_config(folder.config).preset.operators)
+        settings = {"retained": {"operators": names}}
+        evaluate(folder.path, data, missing, device=device, seed=seed, settings=settings)
 
 
 def _look(name: str, subject: Subject, folder: Path) -> Insight:

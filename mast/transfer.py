@@ -73,8 +73,8 @@ def evaluate(
         data: The labelled set: a folder with `train`, `test` and perhaps `val` below it,
             `factors`, `torchvision:NAME`, `hf:owner/name`, `coco:FOLDER` or
             `voc:VOCdevkit/VOC2007`, of which the usual splits are taken.
-        protocols: Names of protocols: knn, linear, linear_sgd, fewshot, rotation, robust, svm,
-            semi, finetune, ensemble, embedding, detection, segmentation.
+        protocols: Names of protocols: knn, linear, linear_sgd, fewshot, rotation, robust,
+            retained, svm, semi, finetune, ensemble, embedding, detection, segmentation.
         train: Training images, if not those of `data`.
         val: Validation images, if not those of `data`.
         test: Test images, if not those of `data`.

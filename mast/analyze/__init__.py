@@ -1,5 +1,6 @@
 """Questions to a run: arrays first, then figures; one file and one line of `ANALYSES` each."""
 
+from mast.analyze.advice import Advice
 from mast.analyze.analysis import (
     Analysis,
     Arrays,
@@ -27,6 +28,7 @@ ANALYSES: dict[str, type[Analysis]] = {
     "masks": Masks,
     "subspaces": Subspaces,
     "invariance": Invariance,
+    "advice": Advice,
     "predictions": Predictions,
     "uncertainty": Uncertainty,
     **STUDIES,

@@ -108,6 +108,16 @@ class Subject:
     beside: tuple[Subject, ...] = ()
 
 
+def measures_by_task(subject: Subject, protocol: str) -> dict[str, dict[str, Score]]:
+    """What a protocol measured of a run: "set, target" to measure to score."""
+    found: dict[str, dict[str, Score]] = {}
+    for score in subject.scores:
+        if score.protocol == protocol:
+            task = f"{score.set_name}, {score.target}"
+            found.setdefault(task, {})[score.measure] = score
+    return found
+
+
 @dataclass(frozen=True)
 class Grid:
     """A table of the numbers in a figure, for the page and the command line.

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, ClassVar, final
 import numpy as np
 
 from mast.analyze import figure
-from mast.analyze.analysis import Analysis, Arrays, Details, Grid, Score, Subject
+from mast.analyze.analysis import Analysis, Arrays, Details, Grid, Score, Subject, measures_by_task
 
 if TYPE_CHECKING:
     from mast.analyze.figure import Figure
 
 PROTOCOL = "embedding"
+MORE, LESS = "more", "less"
 
 
 @final
@@ -23,9 +24,10 @@ class Predictions(Analysis):
     """The probability of the true class that a probe on the embedding gives in each subspace.
 
     From what `mast evaluate --protocols embedding` measured on the test images that the probe
-    classifies correctly. A task wants an operator, in the words used here, where the operator's
-    subspace keeps more of the true class's probability than the subspaces do on average, beyond a
-    95 % interval over images; it does not want it where it keeps less.
+    classifies correctly. A subspace keeps more, or less, of what the task needs where it leaves
+    more or less of the true class's probability than the subspaces do on average, beyond a 95 %
+    interval over images. A subspace that is wider, or whose entries are more even, keeps more of
+    every task: compare tasks before subspaces, and see `advice` for what does not depend on masks.
 
     Arrays:
         tasks: (T,) the set and the target.
@@ -40,7 +42,7 @@ class Predictions(Analysis):
         MAST, Figure 6.
     """
 
-    title: ClassVar[str] = "Which augmentations each task wants"
+    title: ClassVar[str] = "Which subspaces each task uses"
 
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`."""
@@ -57,7 +59,7 @@ class Predictions(Analysis):
         """See `Analysis.compute`."""
         tasks = _tasks(subject)
         arrays: Arrays = {
-            "tasks": np.array([f"{name}, {target}" for name, target in tasks]),
+            "tasks": np.array(list(tasks)),
             "operators": np.array(subject.operators),
             "accuracy": np.array([measures["top1"].value for measures in tasks.values()]),
         }
@@ -101,20 +103,24 @@ class Predictions(Analysis):
         """See `Analysis.caption`."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
-            said: dict[str, list[str]] = {"wants": [], "does not want": []}
+            said: dict[str, list[str]] = {MORE: [], LESS: []}
             for at in arrays["advantage"][task].argsort()[::-1]:
                 verdict = _verdict(arrays, task, int(at))
                 if verdict in said:
                     said[verdict].append(figure.words(arrays["operators"][at]))
-            told = [f"{verdict} {', '.join(which)}" for verdict, which in said.items() if which]
-            parts.append(f"{title} {' and '.join(told) or 'has no preference'}")
+            told = [
+                f"{verdict} than average in {', '.join(which)}"
+                for verdict, which in said.items()
+                if which
+            ]
+            parts.append(f"{title} {' and '.join(told) or 'the same in all'}")
         return (
-            f"By the probability that each operator's subspace alone leaves the true class: "
-            f"{'; '.join(parts)}. The others are within the interval of the mean."
+            "What the operators' subspaces keep of the true class's probability, beyond the "
+            f"interval: {'; '.join(parts)}."
         )
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: the advice, task by task, best operator first."""
+        """See `Analysis.details`: task by task, the subspace that keeps most first."""
         rows = [
             (
                 str(title), figure.words(arrays["operators"][at]),
@@ -125,23 +131,23 @@ class Predictions(Analysis):
             for task, title in enumerate(arrays["tasks"])
             for at in arrays["advantage"][task].argsort(kind="stable")[::-1]
         ]  # fmt: skip
-        columns = ("task", "operator", "true class (%)", "from mean", "low", "high", "the task")
+        columns = ("task", "subspace of", "true class (%)", "from mean", "low", "high", "it keeps")
         return Details(Grid(columns, tuple(rows)))
 
 
-def _tasks(subject: Subject) -> dict[tuple[str, str], dict[str, Score]]:
-    """The measures of the probe by set and target, where every subspace has one."""
-    found: dict[tuple[str, str], dict[str, Score]] = {}
-    for score in subject.scores:
-        if score.protocol == PROTOCOL:
-            found.setdefault((score.set_name, score.target), {})[score.measure] = score
+def _tasks(subject: Subject) -> dict[str, dict[str, Score]]:
+    """The measures of the probe by task, where every subspace has one."""
     wanted = {
         f"{kind}_{name}" for name in subject.operators for kind in ("prediction", "advantage")
     }
-    return {task: measures for task, measures in found.items() if wanted <= measures.keys()}
+    return {
+        task: measures
+        for task, measures in measures_by_task(subject, PROTOCOL).items()
+        if wanted <= measures.keys()
+    }
 
 
 def _verdict(arrays: Arrays, task: int, at: int) -> str:
     if arrays["advantage_low"][task, at] > 0:
-        return "wants"
-    return "does not want" if arrays["advantage_high"][task, at] < 0 else "is indifferent to"
+        return MORE
+    return LESS if arrays["advantage_high"][task, at] < 0 else "average"

@@ -16,6 +16,7 @@ from mast.evaluate.objects import Detection, Segmentation
 from mast.evaluate.online import online_scores
 from mast.evaluate.protocol import Evaluator
 from mast.evaluate.result import Result, TargetResult, tables
+from mast.evaluate.retained import Retained
 from mast.evaluate.robust import Robust
 from mast.evaluate.rotation import Rotation
 from mast.evaluate.run import EvaluationSettings, evaluate_encoder
@@ -31,6 +32,7 @@ EVALUATORS: dict[str, type[Evaluator[Any]]] = {
     "fewshot": FewShot,
     "rotation": Rotation,
     "robust": Robust,
+    "retained": Retained,
     "svm": Svm,
     "semi": Semi,
     "finetune": FineTune,
@@ -58,6 +60,7 @@ __all__ = [
     "LinearSgd",
     "ObjectData",
     "Result",
+    "Retained",
     "Robust",
     "Rotation",
     "Segmentation",

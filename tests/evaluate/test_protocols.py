@@ -33,6 +33,7 @@ DETECTOR: dict[str, Any] = {
 QUICK = EvaluationSettings(
     protocols={
         "linear": {"max_iterations": 50},
+        "retained": {"operators": ["horizontal_flip", "invert"], "max_iterations": 50},
         "robust": {"operators": ["color_jitter", "invert", "rotate"], "max_iterations": 50},
         "fewshot": {"repeats": 2, "episodes": 5, "shots": [5], "max_iterations": 50},
         "linear_sgd": {"epochs": 10, "batch_size": 16, "learning_rates": [0.0001, 3.0]},
