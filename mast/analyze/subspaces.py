@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NEIGHBOURS = 10
 FEWEST = 5  # images that a map needs
+COLLAPSED = 1e-9  # deviation of all coordinates of directions, below which all images are one point
 
 
 @final
@@ -76,7 +77,7 @@ class Subspaces(Analysis):
             "names": np.array(images.names),
             "pictures": images.thumbnails_NPP3,
             "tasks": np.array(tasks, str),
-            "labels": np.array(list(images.labels.values())).reshape(len(tasks), -1),
+            "labels": np.array(list(images.labels.values())).reshape(len(tasks), len(images.names)),
             **{f"classes_{task}": np.array(images.classes[task]) for task in tasks},
             "agreement": np.array(same).reshape(len(tasks), len(unit)),
             "expected": np.array([_expected(images.labels[task]) for task in tasks]),
@@ -171,6 +172,8 @@ def _expected(label_N: np.ndarray) -> float:
 def _plane(unit_ND: Tensor) -> np.ndarray:
     from sklearn.manifold import TSNE
 
+    if float(unit_ND.std(dim=0).max()) < COLLAPSED:
+        return np.full((len(unit_ND), 2), 0.5, np.float32)
     perplexity = min(30.0, (len(unit_ND) - 1) / 3)
     tsne = TSNE(perplexity=perplexity, init="pca", random_state=0)
     place_N2 = tsne.fit_transform(unit_ND.numpy())

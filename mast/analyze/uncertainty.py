@@ -82,6 +82,7 @@ class Uncertainty(Analysis):
         low, span = everything.min(), max(float(np.ptp(everything)), 1e-12)
         score_N, score_OSN = (trace_N - low) / span, (changed_OSN - low) / span
         correlation_ON = np.array([_rank_correlation(row_SN) for row_SN in changed_OSN])
+        correlation_ON = correlation_ON.reshape(len(names), len(trace_N))
         root = len(trace_N) ** 0.5
         return {
             "names": np.array(images.names),
@@ -92,8 +93,8 @@ class Uncertainty(Analysis):
             "magnitudes": np.array([0.0, *MAGNITUDES]),
             "score_changed": score_OSN.mean(axis=2),
             "margin_changed": LEVEL * score_OSN.std(axis=2) / root,
-            "correlation": correlation_ON.reshape(len(names), -1).mean(axis=1),
-            "correlation_margin": LEVEL * correlation_ON.reshape(len(names), -1).std(axis=1) / root,
+            "correlation": correlation_ON.mean(axis=1),
+            "correlation_margin": LEVEL * correlation_ON.std(axis=1) / root,
             **_by_class(subject, score_N),
         }
 

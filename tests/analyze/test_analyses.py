@@ -1,35 +1,52 @@
 """Every analysis on cases whose answer is known by hand; what a run lacks is said."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-import mast
-from mast.analyze import ANALYSES, Analysis, Subject
+from mast.analyze import ANALYSES, STUDIES, Analysis, ChangeBy, Images, Score, Subject
+from mast.analyze.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, Advice, verdict
 from mast.analyze.curves import Curves
+from mast.analyze.figure import save
 from mast.analyze.invariance import MAGNITUDES, Invariance
 from mast.analyze.masks import Masks
-from mast.cli import main
-from mast.core.errors import UserError
+from mast.analyze.predictions import Predictions
+from mast.analyze.subspaces import Subspaces
+from mast.analyze.uncertainty import Uncertainty
 
 NAMES = ("rotate", "shear_x", "invert")
 
 
 def whole(operators: tuple[str, ...] = NAMES, masks: Tensor | None = None) -> Subject:
-    """A run that has everything; its embedding is turned by as many radians as the magnitude."""
+    """A run that has everything, of ten images of two classes, of which it knows the first.
 
-    def embed(change: tuple[str, float | None] | None) -> Tensor:
-        angle = 0.0 if change is None or change[0] != "rotate" else float(change[1] or 0)
-        one = torch.tensor([[math.cos(angle), math.sin(angle)]])
-        return torch.cat([one, 3 * one])
+    Its embedding is turned by as many radians as the magnitude of `rotate`, and its uncertainty,
+    0 to 9, grows by that magnitude.
+    """
 
-    mask_DK = torch.ones(2, len(operators)) if masks is None else masks
+    def strength(change: ChangeBy | None) -> float:
+        return 0.0 if change is None or change[0] != "rotate" else float(change[1] or 0)
+
+    def embed(change: ChangeBy | None) -> Tensor:
+        one = torch.tensor([[math.cos(strength(change)), math.sin(strength(change))]])
+        return torch.cat([(1 + at) * one for at in range(10)])
+
+    labels_N = np.arange(10) % 2
+    images = Images(
+        names=tuple(f"{at}.png" for at in range(10)),
+        thumbnails_NPP3=np.zeros((10, 4, 4, 3), np.uint8),
+        labels={"class": labels_N},
+        classes={"class": ("even", "odd")},
+        hits={"class": 1.0 - labels_N},
+    )
     log = [
         {"step": 1, "epoch": 0.5, "loss": 4.0, "lr": 0.1, "stat/mask_active_share": 0.9},
         {"step": 2, "epoch": 1.0, "loss": math.nan, "lr": 0.1},
@@ -38,11 +55,37 @@ def whole(operators: tuple[str, ...] = NAMES, masks: Tensor | None = None) -> Su
         {"step": 4, "epoch": 2.0, "loss": 2.0, "lr": 0.0},
     ]
     return Subject(
-        "run", trained_with=operators, operators=operators, mask_DK=mask_DK, log=log, embed=embed
+        "run",
+        trained_with=operators,
+        operators=operators,
+        mask_DK=torch.ones(2, len(operators)) if masks is None else masks,
+        epochs=2,
+        stages=(("operators begin to compose", 1.0),),
+        log=log,
+        images=images,
+        embed=embed,
+        uncertainty=lambda change: torch.arange(10.0) + strength(change),
+        scores=tuple(scores(operators)),
     )
 
 
-@pytest.mark.parametrize("name", ANALYSES)
+def scores(operators: tuple[str, ...]) -> Iterator[Score]:
+    """Of two tasks: one that needs the first operator's subject, and one that is not known."""
+    for target, top1 in (("shape", 80.0), ("color", 34.0)):
+        for protocol in ("embedding", "retained"):
+            yield Score(protocol, "set", target, "top1", top1, top1 - 5, top1 + 5)
+        yield Score("retained", "set", target, "chance", 33.0)
+        for at, name in enumerate(operators):
+            change = -1.0 if at else -20.0
+            for protocol, measure, value in (
+                ("embedding", f"prediction_{name}", 50.0 + 10 * at),
+                ("embedding", f"advantage_{name}", 10.0 * (at - 1)),
+                ("retained", f"change_{name}", change),
+            ):
+                yield Score(protocol, "set", target, measure, value, value - 3, value + 3)
+
+
+@pytest.mark.parametrize("name", [name for name in ANALYSES if name not in STUDIES])
 @pytest.mark.parametrize("count", [1, 3])
 def test_conformance(name: str, count: int, tmp_path: Path) -> None:
     analysis = ANALYSES[name]()
@@ -58,8 +101,14 @@ def test_conformance(name: str, count: int, tmp_path: Path) -> None:
     np.savez(tmp_path / "arrays.npz", **arrays)  # type: ignore[arg-type]
     with np.load(tmp_path / "arrays.npz") as kept:
         figure = analysis.draw(dict(kept))
-    figure.savefig(tmp_path / "figure.svg")
-    assert "<svg" in (tmp_path / "figure.svg").read_text()
+        details = analysis.details(dict(kept))
+    save(figure, tmp_path / "figure.npz")
+    assert (tmp_path / "figure.png").stat().st_size > 0
+    tree = ElementTree.parse(tmp_path / "figure.svg")
+    ids = [element.get("id") for element in tree.iter() if element.get("id")]
+    assert all(str(name).startswith("figure-") for name in ids)
+    if details.grid is not None:
+        assert {len(row) for row in details.grid.rows} == {len(details.grid.columns)}
 
 
 def test_masks_that_are_the_same_and_masks_that_share_nothing() -> None:
@@ -87,6 +136,16 @@ def test_masks_of_which_two_are_alike() -> None:
     assert "invert is the least like the others (mean 0.50)" in text
     # Dimensions are ordered by who holds most of them.
     assert arrays["dimensions"].tolist() == [0, 2, 1]
+
+
+def test_the_same_arrays_give_the_same_figure(tmp_path: Path) -> None:
+    arrays = Masks().compute(whole())
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        save(Masks().draw(arrays), tmp_path / name / "masks.npz")
+    one, two = ((tmp_path / name / "masks.svg").read_text() for name in ("one", "two"))
+    assert one == two
+    assert "<title>shear x and invert: 1.00</title>" in one
 
 
 def test_similarity_of_an_embedding_that_turns() -> None:
@@ -122,9 +181,165 @@ def test_curves_keep_what_is_not_finite() -> None:
     assert "never finite" in Curves().caption(lost)
 
 
+def few(count: int, labels: bool = True) -> Subject:
+    """The same run, looked at with a few images."""
+    subject = whole()
+    images, embed, uncertainty = subject.images, subject.embed, subject.uncertainty
+    assert images is not None
+    assert embed is not None
+    assert uncertainty is not None
+    fewer = Images(
+        images.names[:count],
+        images.thumbnails_NPP3[:count],
+        {"class": images.labels["class"][:count]} if labels else {},
+        images.classes,
+    )
+    return replace(
+        subject,
+        images=fewer,
+        embed=lambda change: embed(change)[:count],
+        uncertainty=lambda change: uncertainty(change)[:count],
+    )
+
+
+def test_neighbours_in_the_subspace_of_what_tells_them_apart() -> None:
+    shape_N, color_N = np.arange(24) % 2, np.arange(24) // 12
+    embedding_ND = torch.cat(
+        [F.one_hot(torch.tensor(label_N), 2) for label_N in (shape_N, color_N)], dim=1
+    ).float()
+    images = Images(
+        tuple(map(str, range(24))),
+        np.zeros((24, 2, 2, 3), np.uint8),
+        {"shape": shape_N, "color": color_N},
+        {"shape": ("a", "b"), "color": ("c", "d")},
+    )
+    halves = torch.tensor([[1.0, 1, 0, 0], [0, 0, 1, 1]]).T
+    subject = Subject("run", operators=("rotate", "invert"), mask_DK=halves, images=images,
+                      embed=lambda _: embedding_ND)  # fmt: skip
+    arrays = Subspaces().compute(subject)
+    assert arrays["subspaces"].tolist() == ["rotate", "invert", "whole embedding"]
+    assert arrays["agreement"][0, 0] == 100  # by shape, in the half that holds the shape
+    assert arrays["agreement"][1, 1] == 100
+    assert arrays["expected"] == pytest.approx([100 * 11 / 23] * 2)
+    points_AN2 = arrays["points"]
+    assert points_AN2.shape == (3, 24, 2)
+    assert points_AN2.min() == 0
+    assert points_AN2.max() == 1
+    # On the map as well: images of one shape are nearer to each other than to the other's.
+    apart = np.linalg.norm(points_AN2[0, None] - points_AN2[0, :, None], axis=-1)
+    alike = shape_N[:, None] == shape_N
+    assert apart[alike].mean() < apart[~alike].mean() / 2
+    assert "shape 100 % in rotate" in Subspaces().caption(arrays)
+    again = Subspaces().compute(subject)
+    assert np.array_equal(again["points"], points_AN2)
+
+
+def test_images_without_labels_are_mapped_and_ranked() -> None:
+    subject = few(6, labels=False)
+    arrays = Subspaces().compute(subject)
+    assert "they have no labels" in Subspaces().caption(arrays)
+    assert Subspaces().details(arrays).grid is None
+    Subspaces().draw(arrays)
+    ranked = Uncertainty().compute(subject)
+    assert ranked["tasks"].size == ranked["class_name"].size == 0
+    Uncertainty().draw(ranked)
+    assert Uncertainty().caption(ranked).startswith("Rank correlation")
+
+
+def test_three_images_are_enough_for_uncertainty() -> None:
+    arrays = Uncertainty().compute(few(3))
+    assert arrays["trace"].tolist() == [0, 1, 2]
+    assert np.isnan(arrays["class_accuracy"]).all()
+    Uncertainty().draw(arrays)
+
+
+def test_uncertainty_of_a_model_that_is_unsure_of_turned_and_of_odd_images() -> None:
+    arrays = Uncertainty().compute(whole())
+    assert arrays["operators"].tolist() == ["rotate", "shear_x"]
+    assert arrays["score"] == pytest.approx(np.arange(10) / 10)  # 10 is the last image, turned
+    assert arrays["score_changed"][0] == pytest.approx(0.45 + arrays["magnitudes"] / 10)
+    assert arrays["score_changed"][1] == pytest.approx(np.full(6, 0.45))
+    assert arrays["correlation"] == pytest.approx([1, 0])
+    assert arrays["correlation_margin"] == pytest.approx([0, 0])
+    assert arrays["class_name"].tolist() == ["even", "odd"]
+    assert arrays["class_score"] == pytest.approx([0.4, 0.5])
+    assert arrays["class_accuracy"].tolist() == [100, 0]
+    # Of 25 pairs of an odd (wrong) and an even image the odd one is larger in 1 + 2 + 3 + 4 + 5.
+    assert arrays["error_found"] == pytest.approx([60])
+    least, most = Uncertainty().details(arrays).galleries
+    assert least.captions[0] == "9.png: 0.900"
+    assert most.captions[0] == "0.png: 0.000"
+    assert "rotate +1.00 ± 0.00, shear x +0.00 ± 0.00" in Uncertainty().caption(arrays)
+    same = Uncertainty().compute(replace(whole(), uncertainty=lambda _: torch.ones(10)))
+    assert same["score"].tolist() == [0] * 10
+    assert "it says nothing" in Uncertainty().caption(same)
+
+
+def test_rank_correlation_over_classes() -> None:
+    labels_N = np.arange(9) // 3
+    images = Images(
+        tuple("abcdefghi"), np.zeros((9, 2, 2, 3), np.uint8), {"class": labels_N},
+        {"class": ("x", "y", "z")}, {"class": np.array([1, 1, 1, 1, 1, 0, 1, 0, 0])},
+    )  # fmt: skip
+    subject = Subject("run", images=images, uncertainty=lambda _: torch.arange(9.0))
+    arrays = Uncertainty().compute(subject)
+    assert arrays["class_accuracy"] == pytest.approx([100, 200 / 3, 100 / 3])
+    assert arrays["class_correlation"] == pytest.approx([-1])
+
+
+def test_what_subspaces_keep_of_a_task() -> None:
+    arrays = Predictions().compute(whole())
+    assert arrays["tasks"].tolist() == ["set, shape", "set, color"]
+    assert arrays["prediction"].tolist() == [[50, 60, 70]] * 2
+    assert arrays["advantage_low"].tolist() == [[-13, -3, 7]] * 2
+    text = Predictions().caption(arrays)
+    assert "set, shape more than average in invert and less than average in rotate;" in text
+    grid = Predictions().details(arrays).grid
+    assert grid is not None
+    assert [row[1] for row in grid.rows[:3]] == ["invert", "shear x", "rotate"]
+    assert [row[-1] for row in grid.rows[:3]] == ["more", "average", "less"]
+
+
+def test_advice_on_what_a_task_loses() -> None:
+    arrays = Advice().compute(whole())
+    assert arrays["known"].tolist() == [True, False]  # 34 - 5 is below the chance of 33
+    assert arrays["change"].tolist() == [[-20, -1, -1]] * 2
+    verdicts = [[verdict(arrays, task, at) for at in range(3)] for task in range(2)]
+    assert verdicts == [[NEEDS, OPEN, OPEN], [UNKNOWN] * 3]  # -1 - 3 leaves a loss of 2 open
+    narrow = arrays | {"change_low": arrays["change"] - 0.5}
+    assert verdict(narrow, 0, 1) == AFFORDS
+    text = Advice().caption(arrays)
+    assert "set, shape: rotate (-20)." in text
+    assert "Nothing can be said of set, color (34 %)" in text
+    grid = Advice().details(arrays).grid
+    assert grid is not None
+    assert [row[1] for row in grid.rows[:3]] == ["shear x", "invert", "rotate"]
+
+
+def test_sets_that_were_asked_about_other_operators() -> None:
+    more = tuple(replace(score, set_name="other") for score in scores(("rotate", "cutout")))
+    arrays = Advice().compute(replace(whole(), scores=(*scores(NAMES), *more)))
+    assert arrays["operators"].tolist() == [*NAMES, "cutout"]
+    assert np.isnan(arrays["change"][2]).tolist() == [False, True, True, False]
+    Advice().draw(arrays)
+
+
 @pytest.mark.parametrize(
     ("name", "subject", "message"),
     [
+        ("subspaces", Subject("run"), "no images to look at"),
+        ("subspaces", few(3), "needs 5 images or more, here are 3"),
+        ("subspaces", replace(whole(), embed=lambda _: torch.full((10, 2), math.nan)), "diverged"),
+        ("predictions", Subject("run"), "no masks: only MAST"),
+        ("predictions", replace(whole(), scores=()), "mast advise RUN --data SET"),
+        ("advice", Subject("run"), "mast advise RUN --data SET"),
+        ("uncertainty", Subject("run"), "no images to look at"),
+        ("uncertainty", replace(whole(), uncertainty=None), "predicts no uncertainty"),
+        (
+            "uncertainty",
+            replace(whole(), uncertainty=lambda _: torch.tensor([math.nan])),
+            "not finite",
+        ),
         ("curves", Subject("run"), "Nothing was logged"),
         ("masks", Subject("run"), "no masks: only MAST"),
         ("masks", whole(masks=torch.full((2, 3), math.nan)), "not finite: the run diverged"),
@@ -136,33 +351,3 @@ def test_what_a_run_lacks_is_said(name: str, subject: Subject, message: str) -> 
     said = ANALYSES[name]().lacking(subject)
     assert said is not None
     assert message in said
-
-
-def test_by_command(
-    tiny: Callable[..., mast.PretrainConfig],
-    photos: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    ours = mast.pretrain(tiny(epochs=1, out=str(tmp_path / "ours")))
-    theirs = mast.pretrain(tiny("vicreg5_small", epochs=1, out=str(tmp_path / "theirs")))
-    command = ["analyze", str(ours.path), "--data", str(photos / "test"), "--images", "5"]
-    assert main([*command, "--beside", str(theirs.path)]) == 0
-    for name in ANALYSES:
-        for kind in ("npz", "png", "svg"):
-            assert (ours.analysis / f"{name}.{kind}").is_file()
-    with np.load(ours.analysis / "invariance.npz") as arrays:
-        assert arrays["beside"].tolist() == ["theirs"]
-        assert np.isfinite(arrays["similarity"]).all()
-    first = (ours.analysis / "invariance.npz").read_bytes()
-    assert main([*command, "--beside", str(theirs.path), "--analyses", "invariance"]) == 0
-    assert (ours.analysis / "invariance.npz").read_bytes() == first
-    capsys.readouterr()
-    assert main(["analyze", str(theirs.path), "--data", str(photos / "test")]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "This run has no masks: only MAST learns them." in shown
-    assert sorted(path.name for path in theirs.analysis.glob("*.npz")) == ["curves.npz"]
-    with pytest.raises(UserError, match=r"unknown analysis 'mask'\. Did you mean 'masks'"):
-        mast.analyze(ours.path, analyses=["mask"])
-    with pytest.raises(UserError, match="is not a run folder"):
-        mast.analyze(tmp_path)

@@ -1,0 +1,112 @@
+"""`mast analyze`, `mast advise` and `mast uncertain`, on runs that were really trained."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mast
+from mast.analyze import ANALYSES, STUDIES
+from mast.cli import main
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+
+
+@pytest.fixture
+def ours(tiny: Callable[..., mast.PretrainConfig], tmp_path: Path) -> RunFolder:
+    objective = {"uncertainty": True}
+    return mast.pretrain(tiny(epochs=1, out=str(tmp_path / "ours"), objective=objective))
+
+
+@pytest.fixture
+def theirs(tiny: Callable[..., mast.PretrainConfig], tmp_path: Path) -> RunFolder:
+    return mast.pretrain(tiny("vicreg5_small", epochs=1, out=str(tmp_path / "theirs")))
+
+
+def test_analyze_a_labelled_set(
+    ours: RunFolder, theirs: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["analyze", str(ours.path), "--data", str(photos), "--beside", str(theirs.path)]
+    assert main([*command, "--images", "12"]) == 0
+    made = sorted(name for name in ANALYSES if name not in STUDIES)
+    assert sorted(path.stem for path in ours.analysis.glob("*.npz")) == made
+    for kind in ("png", "svg"):
+        assert sorted(path.stem for path in ours.analysis.glob(f"*.{kind}")) == made
+    with np.load(ours.analysis / "invariance.npz") as arrays:
+        assert arrays["beside"].tolist() == ["theirs"]
+        assert np.isfinite(arrays["similarity"]).all()
+    with np.load(ours.analysis / "uncertainty.npz") as arrays:
+        assert np.isfinite(arrays["class_accuracy"]).all()  # of the probe that it made
+        assert arrays["pictures"].shape == (12, 48, 48, 3)
+    measured = sorted(ours.evaluations.glob("*.json"))
+    assert [path.stem.partition("-")[0] for path in measured] == ["embedding", "linear", "retained"]
+    before = {path: path.stat().st_mtime_ns for path in measured}
+    first = (ours.analysis / "invariance.npz").read_bytes()
+    assert main([*command, "--images", "12", "--analyses", "invariance"]) == 0
+    assert (ours.analysis / "invariance.npz").read_bytes() == first
+    assert {path: path.stat().st_mtime_ns for path in measured} == before  # not measured again
+
+
+def test_analyze_images_alone_and_a_run_without_masks(
+    theirs: RunFolder, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["analyze", str(theirs.path), "--data", str(photos / "test")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "This run has no masks: only MAST learns them." in shown
+    assert "This run predicts no uncertainty" in shown
+    assert sorted(path.stem for path in theirs.analysis.glob("*.npz")) == ["curves", "subspaces"]
+    with pytest.raises(UserError, match=r"unknown analysis 'mask'\. Did you mean 'masks'"):
+        mast.analyze(theirs.path, analyses=["mask"])
+    with pytest.raises(UserError, match="is not a run folder"):
+        mast.analyze(tmp_path)
+
+
+def test_a_single_operator(
+    tiny: Callable[..., mast.PretrainConfig], photos: Path, tmp_path: Path
+) -> None:
+    operators = ["color_jitter"]
+    one = mast.pretrain(tiny(epochs=1, out=str(tmp_path / "one"), operators=operators))
+    found = {insight.name: insight for insight in mast.analyze(one.path, str(photos), images=6)}
+    assert found["masks"].text.startswith("There is one operator, color jitter")
+    for name in ("masks", "subspaces", "invariance", "predictions", "advice"):
+        assert found[name].file is not None, found[name].text
+
+
+def test_advise(
+    ours: RunFolder, theirs: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["advise", str(ours.path), "--data", str(photos)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for name in ("color", "jitter", "grayscale"):
+        assert name in shown
+    assert (ours.analysis / "advice.svg").is_file()
+    advice = mast.advise(theirs.path, str(photos), operators=["invert", "rotate"])
+    assert sorted(row[1] for row in advice.rows) == ["invert", "rotate"]
+    assert all(np.isnan(row[-1]) for row in advice.rows)  # there are no masks
+    with pytest.raises(UserError, match="has no train and test images with labels"):
+        mast.advise(ours.path, str(photos / "test"))
+    with pytest.raises(UserError, match="operators is empty"):
+        mast.advise(ours.path, str(photos), operators=[])
+
+
+def test_uncertain(
+    ours: RunFolder, theirs: RunFolder, photos: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    out = tmp_path / "ranked.csv"
+    command = ["uncertain", str(ours.path), "--data", str(photos / "test"), "--out", str(out)]
+    assert main(command) == 0
+    assert capsys.readouterr().out.strip().endswith("ranked.csv")
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 24
+    scores = [float(row["score"]) for row in rows]
+    traces = [float(row["trace"]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert (scores[0], scores[-1]) == (1, 0)
+    assert traces == sorted(traces, reverse=True)
+    assert all((photos / "test" / row["path"]).is_file() for row in rows)
+    with pytest.raises(UserError, match="predicts no uncertainty"):
+        mast.uncertain(theirs.path, str(photos / "test"))
