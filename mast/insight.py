@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import yaml
 from rich.table import Table
 from torch import Tensor
 
@@ -33,7 +34,7 @@ from mast.evaluate import FrozenEncoder, Result, extract, image_identity
 from mast.evaluate.result import ENDS, readable
 from mast.evaluate.robust import changed_by
 from mast.loading import load_method
-from mast.methods import Embedding, PredictedUncertainty
+from mast.methods import Embedding, MastConfig, MethodConfig, PredictedUncertainty
 from mast.recipes import read_config
 from mast.transfer import evaluate
 
@@ -95,13 +96,13 @@ def analyze(
         raise UserError(f"images must be 1 or more, got {images}")
     folder = RunFolder(run).require()
     where = find_device(device)
-    parts = {} if data is None else _parts(data)
+    parts = {} if data is None else parts_of(data)
     shown = parts.get("test", data)
     if measure and data is not None and "train" in parts:
-        _measure(folder, data, shown, device, seed)
-    subject = _subject(folder, shown, images, where, seed)
+        measure_missing(folder, data, shown, device, seed)
+    subject = subject_of(folder, shown, images, where, seed)
     others = tuple(
-        _subject(RunFolder(other).require(), shown, images, where, seed) for other in beside
+        subject_of(RunFolder(other).require(), shown, images, where, seed) for other in beside
     )
     subject = replace(subject, beside=others)
     return [_look(name, subject, folder.analysis) for name in analyses]
@@ -161,15 +162,15 @@ def advise(run: str | Path, data: str, device: Device = "auto", seed: int = 0) -
         UserError: No run or no set there, or the run has no masks.
     """
     folder = RunFolder(run).require()
-    parts = _parts(data)
+    parts = parts_of(data)
     if "train" not in parts:
         raise UserError(f"{data} has no train and test images with labels: advice needs both")
     analysis = ANALYSES["predictions"]()
-    subject = _subject(folder, None, 0, find_device(device), seed)
+    subject = subject_of(folder, None, 0, find_device(device), seed)
     if subject.mask_DK is None:
         raise UserError(f"{folder.path}: {analysis.lacking(subject)}")
     canvases = open_canvas(DataConfig(parts["test"]), load_size(folder))
-    _measure(folder, data, parts["test"], device, seed, ("embedding",))
+    measure_missing(folder, data, parts["test"], device, seed, ("embedding",))
     tested = image_identity(canvases)
     scores = tuple(_scores(folder, lambda result: result.images == tested))
     subject = replace(subject, scores=scores)
@@ -228,7 +229,7 @@ def load_size(folder: RunFolder) -> int:
     return read_config(folder.config).size
 
 
-def _parts(data: str) -> dict[str, str]:
+def parts_of(data: str) -> dict[str, str]:
     """Train, val and test of a set that has both train and test; nothing of images alone."""
     if "@" in data or "+" in data:
         return {}
@@ -236,7 +237,7 @@ def _parts(data: str) -> dict[str, str]:
     return dict(parts) if {"train", "test"} <= parts.keys() else {}
 
 
-def _measure(
+def measure_missing(
     folder: RunFolder,
     data: str,
     test: str | None,
@@ -274,10 +275,18 @@ def _write(path: Path, arrays: Arrays) -> None:
         np.savez_compressed(file, **named)
 
 
-def _subject(
+def subject_of(
     folder: RunFolder, data: str | None, images: int, device: torch.device, seed: int
 ) -> Subject:
-    """A run as the analyses look at it."""
+    """A run as the analyses look at it.
+
+    Args:
+        folder: The run, with its checkpoint.
+        data: The images that it is looked at with, if any.
+        images: How many of them.
+        device: Where they are embedded.
+        seed: Of the choice of images and of the changes made to them.
+    """
     config = read_config(folder.config)
     method = load_method(folder.path)
     embedding = Embedding(method).eval()
@@ -300,6 +309,7 @@ def _subject(
         stages=tuple(stage for stage in stages if 0 < stage[1] < config.epochs),
         log=folder.read_metrics(),
         scores=tuple(_scores(folder)),
+        coefficients=_coefficients(config.objective),
         trials=tuple(_trials(folder)),
     )
     if data is None:
@@ -320,6 +330,18 @@ def _subject(
         FrozenEncoder(PredictedUncertainty(method).eval(), device), chosen, size, seed
     )
     return replace(subject, uncertainty=lambda change: unsure(change).squeeze(1))
+
+
+def _coefficients(objective: MethodConfig) -> dict[str, float]:
+    """MAST's three coefficients as they act, 0 where there is nothing that they weigh."""
+    if not isinstance(objective, MastConfig):
+        return {}
+    mode = objective.resolved()
+    return {
+        "objective.masked_weight": mode.masked_weight,
+        "objective.sparsity_weight": mode.sparsity_weight * (objective.masks == "learned"),
+        "objective.kl_weight": mode.kl_weight * mode.uncertainty,
+    }
 
 
 def _outputs(
@@ -378,4 +400,5 @@ def _trials(folder: RunFolder) -> Iterator[Trial]:
         trial = RunFolder(path)
         if trial.encoder.is_file() and any(trial.evaluations.glob("*.json")):
             name, _, seed = path.name.rpartition("-seed")
-            yield Trial(name, int(seed), tuple(_scores(trial)))
+            epochs = yaml.safe_load(trial.config.read_text())["epochs"]
+            yield Trial(name, int(seed), tuple(_scores(trial)), epochs)

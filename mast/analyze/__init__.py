@@ -16,12 +16,15 @@ from mast.analyze.analysis import (
 )
 from mast.analyze.curves import Curves
 from mast.analyze.invariance import Invariance
+from mast.analyze.leave_one_out import LeaveOneOut
 from mast.analyze.masks import Masks
 from mast.analyze.predictions import Predictions
 from mast.analyze.subspaces import Subspaces
 from mast.analyze.uncertainty import Uncertainty
 
-STUDIES: dict[str, type[Study]] = {}
+STUDIES: dict[str, type[Study]] = {
+    "leave_one_out": LeaveOneOut,
+}
 ANALYSES: dict[str, type[Analysis]] = {
     "curves": Curves,
     "masks": Masks,
