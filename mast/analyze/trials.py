@@ -6,9 +6,11 @@ S seeds, T tasks, N runs of a plan.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from mast.analyze import figure
 from mast.analyze.analysis import Arrays, Score, Study, Subject
 from mast.core.errors import UserError
 
@@ -116,3 +118,19 @@ def percent(mean: float, margin: float, sign: str = "") -> str:
     """A mean with its margin, where it has one: "+1.2 ± 0.4"."""
     text = f"{mean:{sign}.1f}"
     return f"{text} ± {margin:.1f}" if np.isfinite(margin) else text
+
+
+def band(axis: Any, x_N: np.ndarray, accuracy_SN: np.ndarray, label: str, at: int) -> None:
+    """The `at`-th curve of an axis: the mean over seeds, with its interval as a band.
+
+    Args:
+        axis: To draw on.
+        x_N: Positions.
+        accuracy_SN: In percent; what is not finite is left out.
+        label: In the legend and for the tips.
+        at: Which colour and style.
+    """
+    mean_N, margin_N = over_seeds(accuracy_SN)
+    ink, style = figure.color(at), figure.STYLES[at % len(figure.STYLES)]
+    figure.curve(axis, x_N, mean_N, label, ink, style, shown=label)
+    axis.fill_between(x_N, mean_N - margin_N, mean_N + margin_N, color=ink, alpha=0.15, linewidth=0)
