@@ -75,7 +75,8 @@ def analyze(
         data: A labelled set with `train` and `test`, of which the test images are looked at and
             the others are what probes learn from; or images alone, such as `flowers17/test`.
             Without any, the analyses that need none are made.
-        analyses: Which: curves, masks, subspaces, invariance, predictions, uncertainty.
+        analyses: Which: curves, masks, subspaces, invariance, predictions, uncertainty; and the
+            studies of which runs are finished: leave_one_out, growth, sensitivity, epochs.
         beside: Other run folders to stand beside this one on the same images, such as VICReg's.
         images: How many images are looked at, drawn at random.
         measure: Whether to probe the labelled set, as `mast evaluate` does by the protocols linear

@@ -117,9 +117,14 @@ class LeaveOneOut(Study):
                     said[verdict].append(f"{name} ({change})")
             told = [f"{verdict} {', '.join(which)}" for verdict, which in said.items() if which]
             parts.append(f"{title} {' and '.join(told) or 'shows no need of any one of them'}")
+        compared = int(np.isfinite(arrays["change_low"]).sum())
+        chance = (
+            f" Each is beyond its 95 % interval over seeds; of {compared} comparisons chance alone "
+            f"brings {0.05 * compared:.1f} there."
+        )
         return (
             f"{progress(arrays)}By the points of top-1 that training without an operator changes: "
-            f"{'; '.join(parts)}."
+            f"{'; '.join(parts)}.{chance if compared else ''}"
         )
 
     def details(self, arrays: Arrays) -> Details:

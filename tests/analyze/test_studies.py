@@ -73,6 +73,7 @@ def test_conformance(name: str, case: str, tmp_path: Path) -> None:
     assert study.caption(arrays).endswith(".")
     assert ("runs are finished" in study.caption(arrays)) == (case == "partial")
     assert "nan" not in study.caption(arrays)
+    assert all(key in str(study.__doc__) for key in arrays)
     grid = study.details(arrays).grid
     assert isinstance(grid, Grid)
     assert all(len(row) == len(grid.columns) for row in grid.rows)
@@ -111,7 +112,7 @@ def test_what_was_not_run_is_said(name: str) -> None:
 def test_runs_that_cannot_be_varied(name: str, subject: Subject, message: str) -> None:
     study = STUDIES[name]()
     assert message in str(study.lacking(subject))
-    with pytest.raises(UserError, match="This run|masks|all 0"):
+    with pytest.raises(UserError, match=r"This run|masks|all 0"):
         study.plan(subject)
 
 
@@ -195,6 +196,7 @@ def test_change_without_an_operator() -> None:
     assert arrays["change_high"][0, 2] - arrays["change"][0, 2] == pytest.approx(0.2484, abs=1e-4)
     text = study.caption(arrays)
     assert "needs color jitter (-3.1 ± 0.2) and does better without grayscale (+2.1 ± 0.2)" in text
+    assert "of 5 comparisons chance alone brings 0.2 there" in text
     one = study.compute(trained(study, RUN, score))
     assert np.isnan(one["change_low"]).all()
     assert "With one seed" in study.caption(one)
