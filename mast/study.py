@@ -24,17 +24,20 @@ class StudyRun:
 
     Attributes:
         name: Of the trial.
-        seed: Of the run.
         changes: Fields of the configuration that differ from the studied run's, by dotted name.
-        folder: Where it lies.
-        state: "finished", "begun", "to do", or what went wrong.
+        config: All of it.
+        state: "finished" (trained, and measured on a set), "begun", "to do", or what went wrong.
     """
 
     name: str
-    seed: int
     changes: Mapping[str, Any]
-    folder: RunFolder
+    config: PretrainConfig
     state: str
+
+    @property
+    def folder(self) -> RunFolder:
+        """Where it lies."""
+        return RunFolder(self.config.folder())
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Studied:
             shown.add_column(column, justify="right" if column == "seed" else "left")
         for run in self.runs:
             differs = ", ".join(f"{name}: {_short(value)}" for name, value in run.changes.items())
-            shown.add_row(run.name, str(run.seed), differs or "nothing", run.state)
+            shown.add_row(run.name, str(run.config.seed), differs or "nothing", run.state)
         return shown
 
 
@@ -114,27 +117,57 @@ def study(
     )
     plan = STUDIES[name]().plan(subject)
     operational = {"device": device, "devices": 1, "nodes": 1, "threads": threads}
-    runs = []
-    for seed in seeds:
-        for trial, changes in plan.items():
-            out = RunFolder(folder.studies / f"{trial}-seed{seed}")
-            wanted = _configuration(
-                config, {**changes, **operational, "seed": seed, "out": str(out.path)}
-            )
-            _same_budget(out, wanted)
-            runs.append((StudyRun(trial, seed, changes, out, _state(out)), wanted))
-    if not dry:
-        for at, (trial_run, wanted) in enumerate(runs):
-            if at % every == one:
-                runs[at] = (_finish(trial_run, wanted, data, tested, protocols), wanted)
-    answer = None if dry else analyze(folder.path, analyses=[name], device=device)[0]
-    return Studied(STUDIES[name].title, tuple(trial_run for trial_run, _ in runs), answer)
+    config = changed(config, operational)
+    runs = [
+        _planned(config, trial, changes, seed, folder.studies)
+        for seed in seeds
+        for trial, changes in plan.items()
+    ]
+    if dry:
+        return Studied(STUDIES[name].title, tuple(runs), None)
+    done = tuple(
+        _finish(planned, data, tested, protocols) if at % every == one else planned
+        for at, planned in enumerate(runs)
+    )
+    answer = analyze(folder.path, analyses=[name], device=device)[0]
+    return Studied(STUDIES[name].title, done, answer)
 
 
-def _finish(
-    run: StudyRun, config: PretrainConfig, data: str, tested: str, protocols: Sequence[str]
+def _planned(
+    base: PretrainConfig, name: str, changes: Mapping[str, Any], seed: int, folder: Path
 ) -> StudyRun:
+    """One run of a plan, with the studied run's configuration but for the changes.
+
+    Raises:
+        UserError: Another command has trained it for longer or shorter.
+    """
+    if changes.get("method", base.method) != base.method:
+        base = _as_vicreg(base)
+    out = RunFolder(folder / f"{name}-seed{seed}")
+    config = changed(base, {**changes, "seed": seed, "out": str(out.path)})
+    if out.config.is_file():
+        there = read_config(out.config).epochs
+        if there != config.epochs:
+            raise UserError(
+                f"{out.path} has {there} epochs and would now have {config.epochs}; give the "
+                f"same --epochs as before, or delete {folder} to begin anew"
+            )
+    return StudyRun(name, changes, config, _state(out))
+
+
+def _as_vicreg(config: PretrainConfig) -> PretrainConfig:
+    """VICReg beside a run: its own objective and schedule, and all else as in the run."""
+    recipe = "vicreg5_small" if config.recipe.endswith("_small") else "vicreg5"
+    vicreg = RECIPES[recipe]()
+    objective = replace(vicreg.objective, projector=config.objective.projector)
+    return replace(
+        config, recipe=recipe, method="vicreg", objective=objective, schedule=vicreg.schedule
+    )
+
+
+def _finish(run: StudyRun, data: str, tested: str, protocols: Sequence[str]) -> StudyRun:
     """Train and measure one run, as far as that was not done before."""
+    config = run.config
     try:
         pretrain(config)
         measure_missing(run.folder, data, tested, config.device, config.seed, protocols)
@@ -150,34 +183,6 @@ def _state(folder: RunFolder) -> str:
     if folder.encoder.is_file() and any(folder.evaluations.glob("*.json")):
         return "finished"
     return "begun" if folder.config.is_file() else "to do"
-
-
-def _configuration(base: PretrainConfig, changes: Mapping[str, Any]) -> PretrainConfig:
-    """The studied run's configuration with a trial's changes."""
-    if changes.get("method", base.method) != base.method:
-        base = _as_vicreg(base)
-    return changed(base, changes)
-
-
-def _as_vicreg(config: PretrainConfig) -> PretrainConfig:
-    """VICReg beside a run: its own objective and schedule, and all else as in the run."""
-    recipe = "vicreg5_small" if config.recipe.endswith("_small") else "vicreg5"
-    vicreg = RECIPES[recipe]()
-    objective = replace(vicreg.objective, projector=config.objective.projector)
-    return replace(
-        config, recipe=recipe, method="vicreg", objective=objective, schedule=vicreg.schedule
-    )
-
-
-def _same_budget(folder: RunFolder, config: PretrainConfig) -> None:
-    """Refuse a run that another command of the studies has trained for longer or shorter."""
-    if folder.config.is_file():
-        there = read_config(folder.config).epochs
-        if there != config.epochs:
-            raise UserError(
-                f"{folder.path} has {there} epochs and would now have {config.epochs}; give the "
-                f"same --epochs as before, or delete {folder.path.parent} to begin anew"
-            )
 
 
 def _tested(data: str, size: int) -> str:
