@@ -14,6 +14,7 @@ from mast.pretrain import PretrainConfig, pretrain
 from mast.recipes import configure
 from mast.report import report
 from mast.show import show_config, show_operators, show_recipes, show_views
+from mast.study import study
 from mast.transfer import compare, embed, evaluate
 
 __all__ = [
@@ -34,5 +35,6 @@ __all__ = [
     "show_operators",
     "show_recipes",
     "show_views",
+    "study",
     "uncertain",
 ]

@@ -1,6 +1,5 @@
 """The `mast` command: one sub-command for each public function."""
 
-import json
 import sys
 from argparse import ArgumentError
 from collections.abc import Callable, Sequence
@@ -15,9 +14,10 @@ from mast.core.errors import UserError, unknown
 from mast.demo import demo
 from mast.evaluate import tables
 from mast.export import export
-from mast.insight import advise, analyze, uncertain
+from mast.insight import Insight, advise, analyze, uncertain
 from mast.pretrain import pretrain
 from mast.recipes import (
+    as_list,
     configuration_parser,
     configure_from_arguments,
     explain,
@@ -25,6 +25,7 @@ from mast.recipes import (
 )
 from mast.report import report
 from mast.show import show_config, show_operators, show_recipes, show_views
+from mast.study import study
 
 output = Console()
 
@@ -36,6 +37,8 @@ HELP = """usage: mast COMMAND [options]
              `mast evaluate --compare RUN RUN` puts what was measured side by side
   analyze    look into a run: training curves, masks, what each subspace forgets
   advise     say which augmentations a labelled task can afford
+  study      answer a question to a run by training others: leave_one_out, growth, sensitivity,
+             epochs; the same command continues
   uncertain  rank images by how unsure the run is of them, as a table
   report     write a run's page: how good it is, its figures, what was run
   embed      write the representations of a folder of images to .npz or .parquet
@@ -99,7 +102,7 @@ def _pretrain(words: list[str]) -> None:
 
 def _evaluate(words: list[str]) -> None:
     if "--compare" in words:
-        words = _as_list(["--runs" if word == "--compare" else word for word in words], "--runs")
+        words = as_list(["--runs" if word == "--compare" else word for word in words], "--runs")
         comparison = transfer.compare(**_arguments(transfer.compare, "mast evaluate", words))
         output.print(comparison.table())
         for note in comparison.notes:
@@ -112,7 +115,7 @@ def _evaluate(words: list[str]) -> None:
             highlight=False,
             markup=False,
         )
-    words = _as_list(words, "--protocols")
+    words = as_list(words, "--protocols")
     arguments = _arguments(transfer.evaluate, "mast evaluate", words, positional="encoder")
     results = transfer.evaluate(**arguments)
     for shown in tables(results) if results else ():  # there are none in a second process
@@ -121,17 +124,33 @@ def _evaluate(words: list[str]) -> None:
 
 def _analyze(words: list[str]) -> None:
     for option in ("--analyses", "--beside"):
-        words = _as_list(words, option)
+        words = as_list(words, option)
     for insight in analyze(**_arguments(analyze, "mast analyze", words, positional="run")):
-        where = f"  [dim]{insight.file}[/dim]" if insight.file is not None else ""
-        output.print(f"[bold]{insight.title}[/bold]{where}\n{insight.text}\n", highlight=False)
+        output.print(_told(insight), highlight=False)
+
+
+def _told(insight: Insight) -> str:
+    where = f"  [dim]{insight.file}[/dim]" if insight.file is not None else ""
+    return f"[bold]{insight.title}[/bold]{where}\n{insight.text}\n"
 
 
 def _advise(words: list[str]) -> None:
-    words = _as_list(words, "--operators")
+    words = as_list(words, "--operators")
     advice = advise(**_arguments(advise, "mast advise", words, positional="run"))
     output.print(advice.table())
     output.print(advice.text, highlight=False, markup=False)
+
+
+def _study(words: list[str]) -> None:
+    for option in ("--seeds", "--protocols"):
+        words = as_list(words, option)
+    if words and not words[0].startswith("-"):
+        words = [*words[1:], "--name", words[0]]
+    words = _as_flag(words, "--dry")
+    done = study(**_arguments(study, "mast study", words, positional="run"))
+    output.print(done.table())
+    if done.insight is not None:
+        output.print(_told(done.insight), highlight=False)
 
 
 def _uncertain(words: list[str]) -> None:
@@ -187,7 +206,7 @@ def _show_views(words: list[str]) -> None:
 
 
 def _report(words: list[str]) -> None:
-    words = _as_list(words, "--beside")
+    words = as_list(words, "--beside")
     arguments = _arguments(report, "mast report", words, positional="run")
     output.print(str(report(**arguments)), highlight=False)
 
@@ -198,6 +217,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "evaluate": _evaluate,
     "analyze": _analyze,
     "advise": _advise,
+    "study": _study,
     "uncertain": _uncertain,
     "embed": _embed,
     "report": _report,
@@ -225,16 +245,13 @@ def _arguments(
     return dict(values)
 
 
-def _as_list(words: list[str], option: str) -> list[str]:
-    """`--option a b` as the JSON list that the parser takes."""
+def _as_flag(words: list[str], option: str) -> list[str]:
+    """`--option` alone as the `--option true` that the parser takes."""
     if option not in words:
         return words
-    start = words.index(option) + 1
-    stop = next((at for at in range(start, len(words)) if words[at].startswith("-")), len(words))
-    values = words[start:stop]
-    if len(values) == 1 and values[0].startswith("["):
-        return words
-    return [*words[:start], json.dumps(values), *words[stop:]]
+    at = words.index(option) + 1
+    alone = at == len(words) or words[at].startswith("-")
+    return [*words[:at], "true", *words[at:]] if alone else words
 
 
 def _recipe_parser(words: list[str]) -> ArgumentParser:

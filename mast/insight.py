@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import yaml
 from rich.table import Table
 from torch import Tensor
 
@@ -32,7 +33,7 @@ from mast.evaluate import FrozenEncoder, Result, extract, image_identity
 from mast.evaluate.result import ENDS, readable
 from mast.evaluate.robust import changed_by
 from mast.loading import load_method
-from mast.methods import Embedding, PredictedUncertainty
+from mast.methods import Embedding, MastConfig, MethodConfig, PredictedUncertainty
 from mast.recipes import read_config
 from mast.transfer import evaluate
 
@@ -73,7 +74,8 @@ def analyze(
         data: A labelled set with `train` and `test`, of which the test images are looked at and
             the others are what probes learn from; or images alone, such as `flowers17/test`.
             Without any, the analyses that need none are made.
-        analyses: Which: curves, masks, subspaces, invariance, advice, predictions, uncertainty.
+        analyses: Which: curves, masks, subspaces, invariance, advice, predictions, uncertainty;
+            and the studies of which runs are finished: leave_one_out, growth, sensitivity, epochs.
         beside: Other run folders to stand beside this one on the same images, such as VICReg's.
         images: How many images are looked at, drawn at random.
         measure: Whether to probe the labelled set, as `mast evaluate` does by the protocols linear,
@@ -94,13 +96,13 @@ def analyze(
         raise UserError(f"images must be 1 or more, got {images}")
     folder = RunFolder(run).require()
     where = find_device(device)
-    parts = {} if data is None else _parts(data)
+    parts = {} if data is None else parts_of(data)
     shown = parts.get("test", data)
     if measure and data is not None and "train" in parts:
-        _measure(folder, data, parts["test"], device, seed)
-    subject = _subject(folder, shown, images, where, seed)
+        measure_missing(folder, data, parts["test"], device, seed)
+    subject = subject_of(folder, shown, images, where, seed)
     others = tuple(
-        _subject(RunFolder(other).require(), shown, images, where, seed) for other in beside
+        subject_of(RunFolder(other).require(), shown, images, where, seed) for other in beside
     )
     subject = replace(subject, beside=others)
     return [_look(name, subject, folder.analysis) for name in analyses]
@@ -169,10 +171,10 @@ def advise(
         MAST, Figures 1 and 6.
     """
     folder = RunFolder(run).require()
-    parts = _parts(data)
+    parts = parts_of(data)
     if "train" not in parts:
         raise UserError(f"{data} has no train and test images with labels: advice needs both")
-    subject = _subject(folder, None, 0, find_device(device), seed)
+    subject = subject_of(folder, None, 0, find_device(device), seed)
     names = list(subject.trained_with if operators is None else operators)
     if not names:
         raise UserError("operators is empty: name some, or leave it out for those of the run")
@@ -250,7 +252,7 @@ def load_size(folder: RunFolder) -> int:
     return read_config(folder.config).size
 
 
-def _parts(data: str) -> dict[str, str]:
+def parts_of(data: str) -> dict[str, str]:
     """Train, val and test of a set that has both train and test; nothing of images alone."""
     if "@" in data or "+" in data:
         return {}
@@ -258,17 +260,23 @@ def _parts(data: str) -> dict[str, str]:
     return dict(parts) if {"train", "test"} <= parts.keys() else {}
 
 
-def _measure(folder: RunFolder, data: str, test: str, device: Device, seed: int) -> None:
+def measure_missing(
+    folder: RunFolder,
+    data: str,
+    test: str,
+    device: Device,
+    seed: int,
+    protocols: Sequence[str] = MEASURED,
+) -> None:
     """Probe a labelled set by the protocols that were not run on it before."""
     canvases = open_canvas(DataConfig(test), load_size(folder))
     if not canvases.targets:
         return
     tested = image_identity(canvases)
     done = {result.protocol for result in _results(folder) if result.images == tested}
-    missing = [name for name in MEASURED if name not in done]
+    missing = [name for name in protocols if name not in done]
     if missing:
-        names = list(read_config(folder.config).preset.operators)
-        settings = {"retained": {"operators": names}}
+        settings = {"retained": {"operators": read_config(folder.config).preset.operators}}
         evaluate(folder.path, data, missing, device=device, seed=seed, settings=settings)
 
 
@@ -290,10 +298,18 @@ def _write(path: Path, arrays: Arrays) -> None:
         np.savez_compressed(file, **named)
 
 
-def _subject(
+def subject_of(
     folder: RunFolder, data: str | None, images: int, device: torch.device, seed: int
 ) -> Subject:
-    """A run as the analyses look at it."""
+    """A run as the analyses look at it.
+
+    Args:
+        folder: The run, with its checkpoint.
+        data: The images that it is looked at with, if any.
+        images: How many of them.
+        device: Where they are embedded.
+        seed: Of the choice of images and of the changes made to them.
+    """
     config = read_config(folder.config)
     method = load_method(folder.path)
     embedding = Embedding(method).eval()
@@ -316,6 +332,7 @@ def _subject(
         stages=tuple(stage for stage in stages if 0 < stage[1] < config.epochs),
         log=folder.read_metrics(),
         scores=tuple(_scores(folder)),
+        coefficients=_coefficients(config.objective),
         trials=tuple(_trials(folder)),
     )
     if data is None:
@@ -336,6 +353,18 @@ def _subject(
         FrozenEncoder(PredictedUncertainty(method).eval(), device), chosen, size, seed
     )
     return replace(subject, uncertainty=lambda change: unsure(change).squeeze(1))
+
+
+def _coefficients(objective: MethodConfig) -> dict[str, float]:
+    """MAST's three coefficients as they act, 0 where there is nothing that they weigh."""
+    if not isinstance(objective, MastConfig):
+        return {}
+    mode = objective.resolved()
+    return {
+        "objective.masked_weight": mode.masked_weight,
+        "objective.sparsity_weight": mode.sparsity_weight * (objective.masks == "learned"),
+        "objective.kl_weight": mode.kl_weight * mode.uncertainty,
+    }
 
 
 def _outputs(
@@ -394,4 +423,5 @@ def _trials(folder: RunFolder) -> Iterator[Trial]:
         trial = RunFolder(path)
         if trial.encoder.is_file() and any(trial.evaluations.glob("*.json")):
             name, _, seed = path.name.rpartition("-seed")
-            yield Trial(name, int(seed), tuple(_scores(trial)))
+            epochs = yaml.safe_load(trial.config.read_text())["epochs"]
+            yield Trial(name, int(seed), tuple(_scores(trial)), epochs)

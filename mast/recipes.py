@@ -5,9 +5,10 @@ minutes to hours on a laptop. `RECIPES` lists them all; `mast show recipes` prin
 """
 
 import difflib
+import json
 import re
 from argparse import ArgumentError
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -241,13 +242,14 @@ def configure_from_arguments(arguments: Sequence[str]) -> PretrainConfig:
     """The configuration that command-line options describe.
 
     Defaults come from `--recipe`, then from a YAML file `--config`, then from the options.
-    `--data X` is short for `--data.spec X`.
+    `--data X` is short for `--data.spec X`; `--operators` takes names with spaces between them.
 
     Raises:
         UserError: An unknown option or a value of the wrong type, with the nearest valid one.
     """
     rest = list(arguments)
     name, file = _take(rest, "--recipe"), _take(rest, "--config")
+    rest = as_list(rest, "--operators")
     rest = [re.sub(r"^--data(?==|$)", "--data.spec", argument) for argument in rest]
     base = recipe(name or "mast5_small")
     if file is not None:
@@ -277,6 +279,19 @@ def read_config(path: Path, base: PretrainConfig | None = None) -> PretrainConfi
         if method in METHODS and method != base.method:
             base = replace(base, method=method, objective=METHODS[method].config())
     return _parse(base, lambda parser: parser.parse_object(values))
+
+
+def changed(config: PretrainConfig, changes: Mapping[str, Any]) -> PretrainConfig:
+    """A configuration with other values, checked like the options of `mast pretrain`.
+
+    Args:
+        config: All other values.
+        changes: By the field's dotted name.
+
+    Raises:
+        UserError: An unknown field or a value of the wrong type.
+    """
+    return _parse(config, lambda parser: parser.parse_object(dict(changes)))
 
 
 def configuration_parser(base: PretrainConfig) -> ArgumentParser:
@@ -320,6 +335,18 @@ def explain(error: ArgumentError, parser: ArgumentParser) -> UserError:
         key = re.search(r'key "([\w.]+)"', text)
         return unknown(f"value of --{key[1] if key else given[0]}", choice[2], names)
     return UserError(text)
+
+
+def as_list(words: list[str], option: str) -> list[str]:
+    """`--option a b` as the JSON list that the parser takes."""
+    if option not in words:
+        return words
+    start = words.index(option) + 1
+    stop = next((at for at in range(start, len(words)) if words[at].startswith("-")), len(words))
+    values = words[start:stop]
+    if len(values) == 1 and values[0].startswith("["):
+        return words
+    return [*words[:start], json.dumps(values), *words[stop:]]
 
 
 def _take(arguments: list[str], option: str) -> str | None:

@@ -47,7 +47,8 @@ def test_the_protocol_measures(photos: Path) -> None:
 def test_the_analysis_is_made() -> None:
     analysis = ANALYSES["mask_sizes"]()
     assert analysis.lacking(Subject("run")) == "This run has no masks."
-    arrays = analysis.compute(Subject("run", ("flip", "blur"), torch.tensor([[1.0, 0.5]])))
+    mask_DK = torch.tensor([[1.0, 0.5]])
+    arrays = analysis.compute(Subject("run", operators=("flip", "blur"), mask_DK=mask_DK))
     assert np.array_equal(arrays["sizes"], [1.0, 0.5])
     assert analysis.caption(arrays) == "The largest mask is that of flip."
     assert analysis.draw(arrays).axes

@@ -20,7 +20,7 @@ import yaml
 import mast
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.recipes import RECIPES
+from mast.recipes import RECIPES, configure_from_arguments
 
 Configure = Callable[..., mast.PretrainConfig]
 
@@ -134,6 +134,28 @@ def test_sigkill_at_three_random_moments(tiny: Configure, photos: Path, tmp_path
     assert config.epochs == 12
 
 
+def test_a_run_of_some_operators(tiny: Configure) -> None:
+    run = mast.pretrain(tiny(epochs=1, operators=["gaussian_blur", "horizontal_flip"]))
+    assert yaml.safe_load(run.config.read_text())["operators"] == [
+        "gaussian_blur",
+        "horizontal_flip",
+    ]
+    assert mast.load_method(run.path).operators == ("horizontal_flip", "gaussian_blur")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--operators", "grayscale", "rotate", "--epochs", "3"],
+        ["--epochs", "3", "--operators", '["grayscale", "rotate"]'],
+    ],
+)
+def test_operators_by_command(words: list[str]) -> None:
+    config = configure_from_arguments(["--recipe", "mast15_small", *words])
+    assert config.preset.operators == ("grayscale", "rotate")
+    assert config.epochs == 3
+
+
 def test_a_complete_run_is_left_alone(tiny: Configure) -> None:
     run = mast.pretrain(tiny())
     before = run.encoder.stat().st_mtime_ns
@@ -203,6 +225,9 @@ def test_a_damaged_checkpoint_is_named(tiny: Configure) -> None:
         ({"schedule": {"stage1": 0.6, "full": 0.5}}, "schedule.stage1 <= schedule.full"),
         ({"schedule": {"leave_out": 1.5}}, "schedule.leave_out"),
         ({"encoder": {"name": "resnet81"}}, "Did you mean 'resnet18'"),
+        ({"operators": []}, "operators is empty"),
+        ({"operators": ["gaussian_blr"]}, "Did you mean 'gaussian_blur'"),
+        ({"views": "mast5", "operators": ["rotate"]}, "unknown operator of these views 'rotate'"),
         ({"data": "nowhere"}, "no folder 'nowhere'"),
     ],
 )

@@ -62,11 +62,13 @@ class Trial:
         name: In the study's plan.
         seed: Of the run.
         scores: What was measured of it.
+        epochs: Of its configuration.
     """
 
     name: str
     seed: int
     scores: tuple[Score, ...]
+    epochs: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ class Subject:
         uncertainty: The trace of the predicted covariance (N,) of the images, changed likewise;
             None where there are no images or the method predicts none.
         scores: What was measured of it.
+        coefficients: Of the objective's terms, as they act (0 where a term does nothing), by the
+            configuration's dotted names; empty for a method without masks.
         trials: Finished runs of its studies.
         beside: Other runs to stand beside this one, on the same images.
     """
@@ -104,6 +108,7 @@ class Subject:
     embed: Callable[[ChangeBy | None], Tensor] | None = None
     uncertainty: Callable[[ChangeBy | None], Tensor] | None = None
     scores: tuple[Score, ...] = ()
+    coefficients: Mapping[str, float] = field(default_factory=dict)
     trials: tuple[Trial, ...] = ()
     beside: tuple[Subject, ...] = ()
 
@@ -207,7 +212,13 @@ class Analysis(ABC):
 
 
 class Study(Analysis):
-    """A question that is answered by training other runs, each like the run but for something."""
+    """A question that is answered by training other runs, each like the run but for something.
+
+    Attributes:
+        name: Of the study, by which `mast study` makes its runs.
+    """
+
+    name: ClassVar[str]
 
     @abstractmethod
     def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:

@@ -53,8 +53,7 @@ class Masks(Analysis):
         mask_KD = subject.mask_DK.detach().cpu().double().numpy().T
         energy_KD = mask_KD**2 / np.maximum((mask_KD**2).sum(axis=1, keepdims=True), 1e-12)
         claim_KD = energy_KD / np.maximum(energy_KD.sum(axis=0), 1e-12)
-        unit_KD = mask_KD / np.maximum(np.linalg.norm(mask_KD, axis=1, keepdims=True), 1e-12)
-        correlation_KK = np.clip(unit_KD @ unit_KD.T, 0, 1)
+        correlation_KK = cosines(mask_KD)
         linkage, order_K = _cluster(correlation_KK)
         holder_D = claim_KD.argmax(axis=0)
         return {
@@ -117,7 +116,7 @@ class Masks(Analysis):
         pairs = [(row, column) for row in range(len(names)) for column in range(row)]
         closest = max(pairs, key=lambda pair: correlation_KK[pair])
         alike = sum(correlation_KK[pair] > ALIKE for pair in pairs)
-        others_K = (correlation_KK.sum(axis=1) - np.diag(correlation_KK)) / (len(names) - 1)
+        others_K = mean_with_others(correlation_KK)
         newest = int(others_K.argmin())
         own_K = arrays["own_share"]
         text = (
@@ -140,7 +139,7 @@ class Masks(Analysis):
         operators, correlation_KK = arrays["operators"], arrays["correlation"]
         energy_KD = arrays["masks"].astype(float) ** 2
         used_K = energy_KD.sum(axis=1) ** 2 / (energy_KD**2).sum(axis=1) / energy_KD.shape[1]
-        mean_K = (correlation_KK.sum(axis=1) - 1) / max(len(operators) - 1, 1)
+        mean_K = mean_with_others(correlation_KK)
         rows = tuple(
             (figure.words(name), 100 * own, 100 * (1 - own), 100 * used, mean)
             for name, own, used, mean in zip(
@@ -150,6 +149,18 @@ class Masks(Analysis):
         )  # fmt: skip
         columns = ("operator", "own (%)", "shared (%)", "dimensions used (%)", "mean cosine")
         return Details(Grid(columns, rows))
+
+
+def cosines(mask_KD: np.ndarray) -> np.ndarray:
+    """Cosine of every two masks, (K, K), from 0 to 1."""
+    unit_KD = mask_KD / np.maximum(np.linalg.norm(mask_KD, axis=1, keepdims=True), 1e-12)
+    return np.clip(unit_KD @ unit_KD.T, 0, 1)
+
+
+def mean_with_others(correlation_KK: np.ndarray) -> np.ndarray:
+    """Mean of each mask's cosines with the others, (K,); 0 for a mask that is alone."""
+    total_K = correlation_KK.sum(axis=1) - np.diag(correlation_KK)
+    return np.asarray(total_K / max(len(correlation_KK) - 1, 1))
 
 
 def _dendrogram(axis: Any, linkage: np.ndarray) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, center_views
+from mast.core.errors import UserError
 
 B, SIZE = 24, 32
 presets = pytest.mark.parametrize("name", PRESETS)
@@ -40,6 +41,18 @@ def test_presets_follow_the_table():
         preset = PRESETS[f"mast{count}"]
         assert preset.operators == tuple(OPERATORS)[:count]
         assert preset.overrides == ({}, {})
+
+
+def test_some_operators_keep_their_order_and_what_a_view_changes():
+    preset = PRESETS["vicreg"].only(["solarize", "grayscale"])
+    assert preset.operators == ("grayscale", "solarize")
+    first, second = preset.overrides
+    assert list(first) == list(second) == ["solarize"]
+    assert second == {"solarize": PRESETS["vicreg"].overrides[1]["solarize"]}
+    assert PRESETS["mast5"].only(PRESETS["mast5"].operators) == PRESETS["mast5"]
+    for names, message in (([], "operators is empty"), (["solarise"], "Did you mean 'solarize'")):
+        with pytest.raises(UserError, match=message):
+            PRESETS["vicreg"].only(names)
 
 
 def test_vicreg_is_asymmetric_as_in_its_code():

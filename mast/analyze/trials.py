@@ -1,0 +1,136 @@
+"""What the studies share: the accuracies of their runs, by seed and task.
+
+S seeds, T tasks, N runs of a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mast.analyze import figure
+from mast.analyze.analysis import Arrays, Score, Study, Subject
+from mast.core.errors import UserError
+
+BASE = "base"  # the run that is like the studied one, trained again so that budgets are equal
+MEASURE = "top1"
+LEVEL = 0.975  # quantile of Student's t at either end of a 95 % interval
+
+
+def not_run(study: Study, subject: Subject) -> str | None:
+    """What a study lacks, in words; None where a seed has the base and a run beside it."""
+    try:
+        names = list(study.plan(subject))
+    except UserError as error:
+        return str(error)
+    accuracy_STN = collect(subject, names)["accuracy"]
+    finished = {(trial.seed, trial.name) for trial in subject.trials}
+    compared = any(
+        (seed, BASE) in finished and (seed, name) in finished
+        for seed, _ in finished
+        for name in names
+        if name != BASE
+    )
+    if not compared:
+        return f"Not run yet: mast study {study.name} RUN --data SET."
+    if accuracy_STN.size == 0:
+        return "Its runs have no top-1 accuracy: measure them on a set with classes."
+    return None
+
+
+def collect(subject: Subject, names: Sequence[str]) -> Arrays:
+    """What was measured of the runs of a plan.
+
+    Args:
+        subject: With the finished runs.
+        names: Of the N trials.
+
+    Returns:
+        tasks: (T,) set and target, and the protocol where there are several.
+        seeds: (S,) those that any of these runs has.
+        accuracy: (S, T, N) top-1 in percent; NaN where a run is not finished or not measured.
+        finished, planned: () numbers of runs of these seeds.
+    """
+    trials = [trial for trial in subject.trials if trial.name in names]
+    seeds = sorted({trial.seed for trial in trials})
+    found = dict.fromkeys(_task(score) for trial in trials for score in _accuracies(trial.scores))
+    tasks = list(found)
+    accuracy_STN = np.full((len(seeds), len(tasks), len(names)), np.nan)
+    for trial in trials:
+        for score in _accuracies(trial.scores):
+            at = seeds.index(trial.seed), tasks.index(_task(score)), names.index(trial.name)
+            accuracy_STN[at] = score.value
+    several = len({protocol for protocol, *_ in tasks}) > 1
+    return {
+        "tasks": np.array([_label(*task, several) for task in tasks], str),
+        "seeds": np.array(seeds, int),
+        "accuracy": accuracy_STN,
+        "finished": np.array(len({(trial.seed, trial.name) for trial in trials})),
+        "planned": np.array(len(seeds) * len(names)),
+    }
+
+
+def _accuracies(scores: Sequence[Score]) -> list[Score]:
+    return [score for score in scores if score.measure == MEASURE]
+
+
+def _task(score: Score) -> tuple[str, str, str]:
+    return score.protocol, score.set_name, score.target
+
+
+def _label(protocol: str, set_name: str, target: str, several: bool) -> str:
+    return f"{set_name}, {target} ({protocol})" if several else f"{set_name}, {target}"
+
+
+def over_seeds(value_SX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over the seeds that are there, and half of its 95 % interval.
+
+    Args:
+        value_SX: (S, ...) with NaN for what is missing.
+
+    Returns:
+        Both (...); the mean is NaN without a seed, the margin with fewer than two.
+    """
+    from scipy.special import stdtrit
+
+    there_SX = np.isfinite(value_SX)
+    count_X = there_SX.sum(axis=0)
+    filled_SX = np.where(there_SX, value_SX, 0)
+    mean_X = np.where(count_X > 0, filled_SX.sum(axis=0) / np.maximum(count_X, 1), np.nan)
+    squared_X = (np.where(there_SX, filled_SX - mean_X, 0) ** 2).sum(axis=0)
+    freedom_X = np.maximum(count_X - 1, 1)
+    margin_X = stdtrit(freedom_X, LEVEL) * np.sqrt(squared_X / freedom_X / np.maximum(count_X, 1))
+    return mean_X, np.where(count_X > 1, margin_X, np.nan)
+
+
+def progress(arrays: Arrays) -> str:
+    """What a caption begins with: how much of the study is done, and by how many seeds."""
+    finished, planned = int(arrays["finished"]), int(arrays["planned"])
+    text = f"{finished} of {planned} runs are finished. " if finished < planned else ""
+    if len(arrays["seeds"]) == 1:
+        text += "With one seed there is no telling a difference from chance. "
+    return text
+
+
+def percent(mean: float, margin: float, sign: str = "") -> str:
+    """A mean with its margin, where it has one: "+1.2 ± 0.4"."""
+    text = f"{mean:{sign}.1f}"
+    return f"{text} ± {margin:.1f}" if np.isfinite(margin) else text
+
+
+def band(axis: Any, x_N: np.ndarray, accuracy_SN: np.ndarray, label: str, at: int) -> None:
+    """The `at`-th curve of an axis: the mean over seeds, with its interval as a band.
+
+    Args:
+        axis: To draw on.
+        x_N: Positions.
+        accuracy_SN: In percent; what is not finite is left out.
+        label: In the legend and for the tips.
+        at: Which colour and style.
+    """
+    mean_N, margin_N = over_seeds(accuracy_SN)
+    ink, style = figure.color(at), figure.STYLES[at % len(figure.STYLES)]
+    figure.curve(axis, x_N, mean_N, label, ink, style, shown=label)
+    axis.fill_between(x_N, mean_N - margin_N, mean_N + margin_N, color=ink, alpha=0.15, linewidth=0)
