@@ -6,13 +6,15 @@ which property kept, and which operator's invariance destroys it:
 | task        | classes | what it is                          | destroyed by invariance to   |
 | ----------- | ------- | ----------------------------------- | ---------------------------- |
 | shape       | 6       | outline of the object               | (none; cutout hides parts)   |
-| color       | 8       | hue of the object                   | color jitter, grayscale      |
+| color       | 8       | hue of the object                   | color jitter, grayscale,     |
+|             |         |                                     | invert                       |
 | orientation | 4       | the diagonal to which its eye looks | horizontal flip, rotate      |
-| position    | 9       | cell of a 3 × 3 grid, of its centre | crop, translate              |
+| position    | 9       | cell of a 3 × 3 grid, of its centre | crop, translate, flip        |
 | texture     | 5       | pattern on its surface              | strong blur, cutout          |
 | sharpness   | 3       | how much the whole image is blurred | blur, sharpness, motion blur |
 
-A horizontal flip swaps both pairs of diagonals, so what is invariant to it reaches 50 % at most.
+A horizontal flip swaps both pairs of diagonals, so what is invariant to it reaches 50 % at most,
+and it swaps the left and right columns of the grid. `DESTROYED_BY` names the operators.
 Everything else is chance and belongs to no task: size, exact hue, saturation and brightness, small
 shifts and turns, phase of the texture, a dull background with a gradient, and pixel noise.
 
@@ -40,6 +42,14 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "texture": ("plain", "stripes", "checker", "dots", "patches"),
     "sharpness": ("sharp", "soft", "blurred"),
 }  # fmt: skip
+DESTROYED_BY: dict[str, tuple[str, ...]] = {
+    "shape": (),
+    "color": ("color_jitter", "grayscale", "invert"),
+    "orientation": ("horizontal_flip", "rotate"),
+    "position": ("random_resized_crop", "translate_x", "translate_y", "horizontal_flip"),
+    "texture": ("gaussian_blur", "cutout"),
+    "sharpness": ("gaussian_blur", "sharpness", "motion_blur"),
+}
 SPLITS = {"train": 8192, "val": 2048, "test": 2048}
 
 _DRAWING = 2  # raise it when a change here alters the pixels, so that caches are rebuilt
