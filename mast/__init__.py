@@ -7,7 +7,7 @@ encoder = mast.load_encoder(run.path)   # images (B, 3, H, W) in [0, 1] -> (B, D
 
 from mast.demo import demo
 from mast.export import export
-from mast.insight import advise, analyze, uncertain
+from mast.insight import advise, analyze, draw, uncertain
 from mast.loading import load_method
 from mast.models import load_encoder
 from mast.pretrain import PretrainConfig, pretrain
@@ -24,6 +24,7 @@ __all__ = [
     "compare",
     "configure",
     "demo",
+    "draw",
     "embed",
     "evaluate",
     "export",

@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,6 +36,9 @@ from mast.loading import load_method
 from mast.methods import Embedding, MastConfig, MethodConfig, PredictedUncertainty
 from mast.recipes import read_config
 from mast.transfer import evaluate
+
+if TYPE_CHECKING:
+    from mast.analyze.figure import Figure
 
 THUMBNAIL = 48  # pixels
 MEASURED = ("linear", "embedding", "retained")  # what the analyses of a labelled set are made of
@@ -106,6 +109,25 @@ def analyze(
     )
     subject = replace(subject, beside=others)
     return [_look(name, subject, folder.analysis) for name in analyses]
+
+
+def draw(run: str | Path, analysis: str) -> "Figure":
+    """The figure of an analysis that was made, for a notebook.
+
+    Args:
+        run: A run folder in which `analyze` was.
+        analysis: One of its analyses, such as "masks"; the arrays are `analysis/masks.npz`.
+
+    Raises:
+        UserError: An unknown analysis, or one that was not made.
+    """
+    if analysis not in ANALYSES:
+        raise unknown("analysis", analysis, ANALYSES)
+    file = RunFolder(run).require().analysis / f"{analysis}.npz"
+    if not file.is_file():
+        raise UserError(f"{file} is not there; make it first: mast analyze {run} --data SET")
+    with np.load(file) as kept:
+        return ANALYSES[analysis]().draw(dict(kept))
 
 
 @dataclass(frozen=True)

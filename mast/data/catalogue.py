@@ -100,7 +100,8 @@ def describe(data: str) -> SetDescription:
     """The usual parts of a labelled set, and what is reported on it.
 
     Args:
-        data: `factors`; `torchvision:NAME` or `hf:owner/name`; `coco:FOLDER` with
+        data: `factors`, or `factors:1024` for so many training images and a quarter of them to
+            validate and to test; `torchvision:NAME` or `hf:owner/name`; `coco:FOLDER` with
             annotations/instances_*.json in it; `voc:VOCdevkit/VOC2007`; or a folder with `train`,
             `test` and perhaps `val` below it.
 
@@ -123,12 +124,20 @@ def describe(data: str) -> SetDescription:
         return SetDescription(_named(data, splits), usual.metric)
     if kind == "hf":
         return SetDescription(_named(data, {"train": "train", "test": "test"}))
-    if data == "factors":
-        return SetDescription(_named(data, {part: part for part in PARTS}))
+    if kind == "factors":
+        return SetDescription(_factors(name))
     root = Path(data).expanduser()
     if not root.is_dir():
         raise UserError(f"no folder {root}; give one with `train` and `test` below it")
     return SetDescription({part: str(root / part) for part in PARTS if (root / part).is_dir()})
+
+
+def _factors(count: str) -> dict[str, str]:
+    if not count:
+        return {part: f"factors@{part}" for part in PARTS}
+    if not count.isdecimal() or int(count) < 4:
+        raise UserError(f"expected factors:N with 4 training images or more, got factors:{count}")
+    return {part: f"factors@{part}:{int(count) // (1 if part == 'train' else 4)}" for part in PARTS}
 
 
 def _named(data: str, splits: Mapping[str, str | None]) -> dict[str, str]:
