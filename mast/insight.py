@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from mast.analyze import (
 )
 from mast.analyze.figure import save
 from mast.augment import center_views
-from mast.core.checkpoint import write_atomically, write_text
+from mast.core.checkpoint import write_atomically, write_json, write_text
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
@@ -37,7 +38,7 @@ from mast.methods import Embedding, PredictedUncertainty
 from mast.recipes import read_config
 from mast.transfer import evaluate
 
-THUMBNAIL = 48  # pixels
+THUMBNAIL = 64  # pixels
 MEASURED = ("linear", "embedding")  # what the analyses of a labelled set are made of
 
 
@@ -103,8 +104,7 @@ def analyze(
     others = tuple(
         _subject(RunFolder(other).require(), shown, images, where, seed) for other in beside
     )
-    subject = replace(subject, beside=others)
-    return [_look(name, subject, folder.analysis) for name in analyses]
+    return look(replace(subject, beside=others), analyses, folder.analysis)
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def advise(run: str | Path, data: str, device: Device = "auto", seed: int = 0) -
     if lacking is not None:
         raise UserError("the probe classifies no test image correctly: there is nothing to ask")
     arrays = analysis.compute(subject)
-    _look("predictions", replace(subject, scores=tuple(_scores(folder))), folder.analysis)
+    look(replace(subject, scores=tuple(_scores(folder))), ("predictions",), folder.analysis)
     return Advice(analysis.caption(arrays), analysis.details(arrays), arrays)
 
 
@@ -254,6 +254,28 @@ def _measure(
     missing = [name for name in protocols if name not in done]
     if missing:
         evaluate(folder.path, data, missing, device=device, seed=seed)
+
+
+def look(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insight]:
+    """Make analyses of a subject.
+
+    Args:
+        subject: What is looked at.
+        analyses: Which.
+        folder: Where their arrays and figures go; `missing.json` there says why others have none.
+
+    Returns:
+        One insight an analysis.
+    """
+    insights = [_look(name, subject, folder) for name in analyses]
+    file = folder / "missing.json"
+    reasons = json.loads(file.read_text()) if file.is_file() else {}
+    for insight in insights:
+        reasons.pop(insight.name, None)
+        if insight.file is None:
+            reasons[insight.name] = insight.text
+    write_json(file, reasons)
+    return insights
 
 
 def _look(name: str, subject: Subject, folder: Path) -> Insight:

@@ -76,7 +76,7 @@ class Predictions(Analysis):
     def draw(self, arrays: Arrays) -> Figure:
         """See `Analysis.draw`: bars of each task."""
         names = [figure.words(name) for name in arrays["operators"]]
-        drawn, axes = figure.panels(len(arrays["tasks"]), 2, 0.7 + 0.24 * len(names), sharey=True)
+        drawn, axes = figure.panels(len(arrays["tasks"]), 2, 0.95 + 0.22 * len(names), sharey=True)
         for task, axis in enumerate(axes):
             value_K = arrays["prediction"][task]
             low_K, high_K = arrays["prediction_low"][task], arrays["prediction_high"][task]
@@ -109,7 +109,8 @@ class Predictions(Analysis):
             told = [f"{verdict} {', '.join(which)}" for verdict, which in said.items() if which]
             parts.append(f"{title} {' and '.join(told) or 'has no preference'}")
         return (
-            f"By the probability that each operator's subspace alone leaves the true class: "
+            f"{_most_wanted(arrays)}By the probability that each operator's subspace alone leaves "
+            "the true class: "
             f"{'; '.join(parts)}. The others are within the interval of the mean."
         )
 
@@ -139,6 +140,22 @@ def _tasks(subject: Subject) -> dict[tuple[str, str], dict[str, Score]]:
         f"{kind}_{name}" for name in subject.operators for kind in ("prediction", "advantage")
     }
     return {task: measures for task, measures in found.items() if wanted <= measures.keys()}
+
+
+def _most_wanted(arrays: Arrays) -> str:
+    """Over several tasks, the operator that most want and the one that most do not."""
+    wanted_K = (arrays["advantage_low"] > 0).sum(axis=0)
+    unwanted_K = (arrays["advantage_high"] < 0).sum(axis=0)
+    count = len(arrays["tasks"])
+    if count == 1 or not wanted_K.any() or not unwanted_K.any():
+        return ""
+    most, least = (
+        figure.words(arrays["operators"][counts_K.argmax()]) for counts_K in (wanted_K, unwanted_K)
+    )
+    return (
+        f"{wanted_K.max()} of {count} tasks want {most}, and {unwanted_K.max()} do not want "
+        f"{least}. "
+    )
 
 
 def _verdict(arrays: Arrays, task: int, at: int) -> str:
