@@ -84,8 +84,8 @@ for (const plot of all(".plot")) {
   });
 }
 addEventListener("scroll", () => {
-  // What is focused may have been scrolled into sight just now: its tip moves along.
-  if (said !== null && said === document.activeElement) say(said);
+  // What is looked at may have been scrolled into sight just now: its tip moves along.
+  if (said?.matches(":focus, :hover")) say(said);
   else hush();
 }, { passive: true, capture: true });
 
@@ -165,7 +165,7 @@ function walk(map) {
       if (!pictured.checked) return;
       show(small, at);
       const image = document.createElementNS(SVG, "image");
-      const place = { x: -18, y: -18, width: 36, height: 36, href: small.toDataURL("image/jpeg") };
+      const place = { x: -21, y: -21, width: 42, height: 42, href: small.toDataURL("image/jpeg") };
       Object.entries(place).forEach(([name, value]) => image.setAttribute(name, value));
       dot.append(image);
     });

@@ -111,7 +111,7 @@ def _table(
             Cell(text, value, beside, value is not None and value == best, marked)
             for value, (text, beside), marked in zip(row.values, row.cells(), clear, strict=True)
         ]
-        rows.append((Cell(target), Cell(f"{protocol}, {measure}", beside=set_name), *cells))
+        rows.append((Cell(target, beside=set_name), Cell(protocol, beside=measure), *cells))
     return Table(caption, (*columns, *runs), tuple(rows))
 
 
