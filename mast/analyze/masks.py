@@ -121,11 +121,11 @@ class Masks(Analysis):
         newest = int(others_K.argmin())
         own_K = arrays["own_share"]
         text = (
-            f"Of all {names[closest[0]]} and {names[closest[1]]} take the most alike dimensions (cosine "
-            f"{correlation_KK[closest]:.2f}); {names[newest]} is the least like the others (mean "
-            f"{others_K[newest]:.2f}) and so adds the most that is new. Between {own_K.min():.0%} "
-            f"and {own_K.max():.0%} of a mask is its own; masks that are all the same would have "
-            f"{1 / len(names):.0%}."
+            f"Of all {names[closest[0]]} and {names[closest[1]]} take the most alike dimensions "
+            f"(cosine {correlation_KK[closest]:.2f}); {names[newest]} is the least like the "
+            f"others (mean {others_K[newest]:.2f}) and so adds the most that is new. "
+            f"Between {own_K.min():.0%} and {own_K.max():.0%} of a mask is its own; masks "
+            f"that are all the same would have {1 / len(names):.0%}."
         )
         if alike == len(pairs):
             verdict = f"All masks are alike (above {ALIKE}): one subspace serves every operator."

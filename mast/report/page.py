@@ -54,10 +54,18 @@ class Part:
 
 @dataclass(frozen=True)
 class Missing:
-    """An analysis that was not made: why, and the command that makes it."""
+    """An analysis that was not made: why, and the command that makes it.
+
+    Attributes:
+        title: Its heading.
+        reason: What the run lacks, or that nobody has asked.
+        invitation: What stands before the command.
+        command: For a shell.
+    """
 
     title: str
     reason: str
+    invitation: str
     command: str
 
 
@@ -135,7 +143,7 @@ def _measured(folder: RunFolder, beside: Sequence[str]) -> bool:
 def _page(folder: RunFolder, measured: Comparison | None, kinds: Sequence[str], side: int) -> Page:
     config, log = read_config(folder.config), folder.read_metrics()
     known = json.loads(folder.provenance.read_text()) if folder.provenance.is_file() else {}
-    parts = tuple(_part(name, folder, side) for name in ANALYSES if _arrays(folder, name).is_file())
+    parts = tuple(_part(name, folder, side) for name in ANALYSES if _made(folder, name))
     found = [finding(part.name, part.caption) for part in parts if part.name not in ALREADY_TOLD]
     script = (HERE / "page.js").read_text()
     facts = {
@@ -168,6 +176,12 @@ def _page(folder: RunFolder, measured: Comparison | None, kinds: Sequence[str], 
 
 def _arrays(folder: RunFolder, name: str) -> Path:
     return folder.analysis / f"{name}.npz"
+
+
+def _made(folder: RunFolder, name: str) -> bool:
+    """Whether there are arrays and, what is written last, their figure."""
+    file = _arrays(folder, name)
+    return file.is_file() and file.with_suffix(".svg").is_file()
 
 
 def _part(name: str, folder: RunFolder, side: int) -> Part:
@@ -208,11 +222,12 @@ def _missing(folder: RunFolder) -> tuple[Missing, ...]:
         Missing(
             analysis.title,
             reasons.get(name, "Nobody has asked yet."),
-            f"mast study {name} {folder.path}" if name in STUDIES
+            "To ask again:" if name in reasons else "To ask:",
+            f"mast study {name} {folder.path} --data SET" if name in STUDIES
             else f"mast analyze {folder.path} --data SET --analyses {name}",
         )
         for name, analysis in ANALYSES.items()
-        if not _arrays(folder, name).is_file()
+        if not _made(folder, name)
     )  # fmt: skip
 
 
