@@ -65,7 +65,7 @@ def advice(run: Path) -> dict[str, Any]:
     rows = mast.advise(run, "factors").rows
     tasks: dict[str, Any] = {}
     for task in CLASSES:
-        mine = [row for row in rows if str(row[0]).endswith(f", {task}")]
+        mine = [row for row in rows if row[0] == task]
         names = [str(row[1]).replace(" ", "_") for row in mine]
         tasks[task] = {
             "destroyed_by": [name for name in DESTROYED_BY[task] if name in names],

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from mast.analyze import (
 )
 from mast.analyze.figure import save
 from mast.augment import center_views
-from mast.core.checkpoint import write_atomically, write_text
+from mast.core.checkpoint import write_atomically, write_json, write_text
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
@@ -40,7 +41,7 @@ from mast.transfer import evaluate
 if TYPE_CHECKING:
     from mast.analyze.figure import Figure
 
-THUMBNAIL = 48  # pixels
+THUMBNAIL = 64  # pixels
 MEASURED = ("linear", "embedding", "retained")  # what the analyses of a labelled set are made of
 
 
@@ -107,8 +108,7 @@ def analyze(
     others = tuple(
         subject_of(RunFolder(other).require(), shown, images, where, seed) for other in beside
     )
-    subject = replace(subject, beside=others)
-    return [_look(name, subject, folder.analysis) for name in analyses]
+    return look(replace(subject, beside=others), analyses, folder.analysis)
 
 
 def draw(run: str | Path, analysis: str) -> "Figure":
@@ -204,8 +204,7 @@ def advise(
     protocols = ["retained", *(["embedding"] if subject.operators else [])]
     evaluate(folder.path, data, protocols, device=device, seed=seed, settings=settings)
     everything = replace(subject, scores=tuple(_scores(folder)))
-    for name in ("advice", "predictions"):
-        _look(name, everything, folder.analysis)
+    look(everything, ("advice", "predictions"), folder.analysis)
     tested = image_identity(open_canvas(DataConfig(parts["test"]), load_size(folder)))
     scores = tuple(_scores(folder, lambda result: result.images == tested))
     return _advice(replace(subject, scores=scores))
@@ -300,6 +299,28 @@ def measure_missing(
     if missing:
         settings = {"retained": {"operators": read_config(folder.config).preset.operators}}
         evaluate(folder.path, data, missing, device=device, seed=seed, settings=settings)
+
+
+def look(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insight]:
+    """Make analyses of a subject.
+
+    Args:
+        subject: What is looked at.
+        analyses: Which.
+        folder: Where their arrays and figures go; `missing.json` there says why others have none.
+
+    Returns:
+        One insight an analysis.
+    """
+    insights = [_look(name, subject, folder) for name in analyses]
+    file = folder / "missing.json"
+    reasons = json.loads(file.read_text()) if file.is_file() else {}
+    for insight in insights:
+        reasons.pop(insight.name, None)
+        if insight.file is None:
+            reasons[insight.name] = insight.text
+    write_json(file, reasons)
+    return insights
 
 
 def _look(name: str, subject: Subject, folder: Path) -> Insight:

@@ -219,6 +219,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     if run.encoder.is_file():
         fabric.print(f"{run.path} is complete; nothing to do")
         return run
+    plain_method = build_method(config)
     if chief:
         _check_same_images(run, canvases)
         run.write_provenance(
@@ -226,6 +227,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
             processes=processes,
             precision=resolve(config.precision, fabric.device),
             seed=config.seed,
+            representation=plain_method.encoder.dim,
             data={
                 "spec": config.data.spec,
                 "images": len(canvases),
@@ -243,7 +245,6 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         loader.resident = canvases.resident(fabric.device, config.data.resident_gb)
 
     # ------------------------------------------------------------------ method and optimizer
-    plain_method = build_method(config)
     if processes > 1:
         synchronise_batchnorm(plain_method, fabric.device)
     if config.channels_last:

@@ -35,7 +35,7 @@ class Advice(Analysis):
     wholly above; nothing can be said where the encoder knows the task no better than chance.
 
     Arrays:
-        tasks: (T,) the set and the target.
+        tasks: (T,) names.
         operators: (O,) names of what acted on the images.
         accuracy: (T,) linear top-1 on unchanged images, percent.
         chance: (T,) share of the most frequent class, percent.

@@ -6,7 +6,7 @@ N images, P side of a thumbnail in pixels, D dimensions of the embedding, K oper
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -113,13 +113,26 @@ class Subject:
     beside: tuple[Subject, ...] = ()
 
 
+def task_names(tasks: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Names for tasks, given as (set, target): only as long as tells them apart.
+
+    A set with one target, which is called "class", lends the task its own name.
+    """
+    tasks = list(tasks)
+    several = len({name for name, _ in tasks}) > 1
+    return {
+        (name, target): name if target == "class" else f"{name}, {target}" if several else target
+        for name, target in tasks
+    }
+
+
 def measures_by_task(subject: Subject, protocol: str) -> dict[str, dict[str, Score]]:
-    """What a protocol measured of a run: "set, target" to measure to score."""
+    """What a protocol measured of a run: name of the task to measure to score."""
+    mine = [score for score in subject.scores if score.protocol == protocol]
+    names = task_names((score.set_name, score.target) for score in mine)
     found: dict[str, dict[str, Score]] = {}
-    for score in subject.scores:
-        if score.protocol == protocol:
-            task = f"{score.set_name}, {score.target}"
-            found.setdefault(task, {})[score.measure] = score
+    for score in mine:
+        found.setdefault(names[score.set_name, score.target], {})[score.measure] = score
     return found
 
 

@@ -67,7 +67,7 @@ class Curves(Analysis):
             for heading, (unit, beginnings) in PANELS.items()
         }
         groups = {heading: group for heading, group in groups.items() if group[1]}
-        drawn, axes = figure.panels(len(groups), 2, 2.3)
+        drawn, axes = figure.panels(len(groups), 2, 2.4)
         for axis, (heading, (unit, names)) in zip(axes, groups.items(), strict=True):
             for at, name in enumerate(names):
                 known = np.isfinite(arrays[name])
@@ -89,7 +89,7 @@ class Curves(Analysis):
             axis.set_ylabel(unit)
             axis.set_xlabel("epoch")
             if len(names) > 1:
-                axis.legend(ncols=2)
+                figure.legend_below(axis)
         return drawn
 
     def caption(self, arrays: Arrays) -> str:

@@ -34,6 +34,7 @@ STYLE: Any = {
     "axes.titlesize": 9,
     "axes.titleweight": "bold",
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.alpha": 0.25,
     "legend.frameon": False,
     "legend.fontsize": 8,
@@ -91,6 +92,15 @@ def shade(at: int, count: int) -> Any:
     return colormaps["cividis"](at / max(count - 1, 1))
 
 
+def palette(count: int) -> tuple[str, ...]:
+    """Colours of so many classes: the known ones, or a scale where there are more."""
+    from matplotlib.colors import to_hex
+
+    if count <= len(COLORS):
+        return COLORS[:count]
+    return tuple(to_hex(shade(at, count)) for at in range(count))
+
+
 def tip(artist: Any, text: str) -> None:
     """Say something of an artist where it is pointed at, in the .svg."""
     artist.set_gid(f"tip {text}")
@@ -125,13 +135,37 @@ def curve(
             tip(point, f"{label}: {y:.3g} at {x:g}")
 
 
-def legend(figure: Figure, axes: Sequence[Any], ncols: int) -> None:
-    """One legend below the figure for all axes, each label once."""
+def legend(figure: Figure, axes: Sequence[Any], ncols: int, scale: float = 1) -> None:
+    """One legend below the figure for all axes, each label once, its markers `scale` as large."""
     entries: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=ncols)
+    figure.legend(
+        list(entries.values()), list(entries), loc="outside lower center", ncols=ncols,
+        markerscale=scale,
+    )  # fmt: skip
+
+
+def legend_below(axis: Any) -> None:
+    """A legend that covers nothing: below the axis and the name of its scale, not wider than it."""
+    labels = axis.get_legend_handles_labels()[1]
+    if not labels:
+        return
+    ncols = max(1, min(len(labels), 54 // (6 + max(map(len, labels)))))
+    axis.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=ncols, columnspacing=1.2,
+        handlelength=1.5, borderaxespad=0,
+    )  # fmt: skip
+
+
+def plate(axis: Any) -> None:
+    """An axis without scales, for an image or for points whose places mean nothing."""
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.grid(visible=False)
+    for spine in axis.spines.values():
+        spine.set(visible=True, color="#BBBBBB", linewidth=0.6)
 
 
 def cells(
@@ -159,7 +193,8 @@ def cells(
         axis.add_patch(cell)
         if written:
             value = value_RC[row, column]
-            ink = "black" if value > 0.6 else "white"
+            # Not quite black: on a dark page black text becomes light, which this must not.
+            ink = "#111111" if value > 0.6 else "white"
             axis.text(column, row, f"{value:.2f}", ha="center", va="center", color=ink)
 
 
@@ -186,7 +221,7 @@ def _with_tips(svg: str, name: str) -> str:
     """Tips as titles, which browsers show and read aloud; other ids unique among figures."""
     svg = re.sub(
         r'<g id="tip (.*?)">',
-        r'<g class="tip" tabindex="0"><title>\1</title>',
+        r'<g class="tip" role="img" tabindex="0"><title>\1</title>',
         svg,
     )
     svg = re.sub(r'\bid="', f'id="{name}-', svg)

@@ -156,9 +156,8 @@ class Invariance(Analysis):
             won += bool(len(others) == 0 or own >= others.max())
             lines.append(f"{figure.words(name)} {own:.2f} (whole {strongest_OS[row, -1]:.2f})")
         return (
-            f"Cosine at the strongest magnitude in the operator's own subspace: "
-            f"{', '.join(lines)}. For {won} of {len(names)} operators their own subspace is the "
-            "most invariant of all."
+            f"For {won} of {len(names)} operators their own subspace is the most invariant of all. "
+            f"Cosine at the strongest magnitude in the operator's own subspace: {', '.join(lines)}."
         )
 
     def details(self, arrays: Arrays) -> Details:

@@ -120,19 +120,21 @@ class Masks(Analysis):
         newest = int(others_K.argmin())
         own_K = arrays["own_share"]
         text = (
-            f"{names[closest[0]]} and {names[closest[1]]} take the most alike dimensions (cosine "
-            f"{correlation_KK[closest]:.2f}); {names[newest]} is the least like the others (mean "
-            f"{others_K[newest]:.2f}) and so adds the most that is new. Between {own_K.min():.0%} "
-            f"and {own_K.max():.0%} of a mask is its own; masks that are all the same would have "
-            f"{1 / len(names):.0%}."
+            f"Of all {names[closest[0]]} and {names[closest[1]]} take the most alike dimensions "
+            f"(cosine {correlation_KK[closest]:.2f}); {names[newest]} is the least like the "
+            f"others (mean {others_K[newest]:.2f}) and so adds the most that is new. "
+            f"Between {own_K.min():.0%} and {own_K.max():.0%} of a mask is its own; masks "
+            f"that are all the same would have {1 / len(names):.0%}."
         )
         if alike == len(pairs):
-            return f"{text} All pairs are above {ALIKE}: one subspace serves every operator."
-        if alike:
-            return f"{text} {alike} of {len(pairs)} pairs are above {ALIKE}, and so redundant."
-        if max(correlation_KK[pair] for pair in pairs) < APART:
-            return f"{text} No two masks are alike: every operator has its own subspace."
-        return text
+            verdict = f"All masks are alike (above {ALIKE}): one subspace serves every operator."
+        elif alike:
+            verdict = f"{alike} of {len(pairs)} pairs of masks have a cosine above {ALIKE}."
+        elif max(correlation_KK[pair] for pair in pairs) < APART:
+            verdict = "No two masks are alike: every operator has its own subspace."
+        else:
+            return text
+        return f"{verdict} {text}"
 
     def details(self, arrays: Arrays) -> Details:
         """See `Analysis.details`."""
@@ -171,7 +173,7 @@ def _dendrogram(axis: Any, linkage: np.ndarray) -> None:
         ax=axis,
         orientation="left",
         no_labels=True,
-        link_color_func=lambda _: "#555555",
+        link_color_func=lambda _: figure.GRAY,
     )
     axis.invert_yaxis()
 

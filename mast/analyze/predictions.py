@@ -30,7 +30,7 @@ class Predictions(Analysis):
     every task: compare tasks before subspaces, and see `advice` for what does not depend on masks.
 
     Arrays:
-        tasks: (T,) the set and the target.
+        tasks: (T,) names.
         operators: (K,) names.
         accuracy: (T,) top-1 of the probe, percent.
         prediction: (T, K) mean probability of the true class, percent.
@@ -78,7 +78,7 @@ class Predictions(Analysis):
     def draw(self, arrays: Arrays) -> Figure:
         """See `Analysis.draw`: bars of each task."""
         names = [figure.words(name) for name in arrays["operators"]]
-        drawn, axes = figure.panels(len(arrays["tasks"]), 2, 0.7 + 0.24 * len(names), sharey=True)
+        drawn, axes = figure.panels(len(arrays["tasks"]), 2, 0.95 + 0.22 * len(names), sharey=True)
         for task, axis in enumerate(axes):
             value_K = arrays["prediction"][task]
             low_K, high_K = arrays["prediction_low"][task], arrays["prediction_high"][task]
@@ -115,8 +115,8 @@ class Predictions(Analysis):
             ]
             parts.append(f"{title} {' and '.join(told) or 'the same in all'}")
         return (
-            "What the operators' subspaces keep of the true class's probability, beyond the "
-            f"interval: {'; '.join(parts)}."
+            f"{_strongest(arrays)}What the subspaces keep of the true class's probability, beyond "
+            f"the interval: {'; '.join(parts)}."
         )
 
     def details(self, arrays: Arrays) -> Details:
@@ -145,6 +145,18 @@ def _tasks(subject: Subject) -> dict[str, dict[str, Score]]:
         for task, measures in measures_by_task(subject, PROTOCOL).items()
         if wanted <= measures.keys()
     }
+
+
+def _strongest(arrays: Arrays) -> str:
+    """Where a task differs most from the other tasks, which tells masks from their width."""
+    if len(arrays["tasks"]) == 1:
+        return ""
+    beyond_TK = arrays["advantage"] - arrays["advantage"].mean(axis=0)
+    task, at = divmod(int(beyond_TK.argmin()), beyond_TK.shape[1])
+    return (
+        f"Beside the other tasks, {arrays['tasks'][task]} keeps least in the subspace of "
+        f"{figure.words(arrays['operators'][at])} ({beyond_TK[task, at]:+.0f} points). "
+    )
 
 
 def _verdict(arrays: Arrays, task: int, at: int) -> str:

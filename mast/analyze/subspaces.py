@@ -77,7 +77,9 @@ class Subspaces(Analysis):
             "names": np.array(images.names),
             "pictures": images.thumbnails_NPP3,
             "tasks": np.array(tasks, str),
-            "labels": np.array(list(images.labels.values())).reshape(len(tasks), len(images.names)),
+            "labels": np.array(list(images.labels.values()), int).reshape(
+                len(tasks), len(whole_ND)
+            ),
             **{f"classes_{task}": np.array(images.classes[task]) for task in tasks},
             "agreement": np.array(same).reshape(len(tasks), len(unit)),
             "expected": np.array([_expected(images.labels[task]) for task in tasks]),
@@ -90,20 +92,18 @@ class Subspaces(Analysis):
         best = _best_task(arrays)
         label_N = arrays["labels"][best] if best is not None else None
         classes = arrays[f"classes_{arrays['tasks'][best]}"] if best is not None else ["image"]
-        many = len(classes) > len(figure.COLORS)
+        colors = figure.palette(len(classes))
         for axis, name, point_N2 in zip(axes, arrays["subspaces"], arrays["points"], strict=True):
             for at, title in enumerate(classes):
                 mine = slice(None) if label_N is None else label_N == at
                 axis.scatter(
                     *point_N2[mine].T, s=9, linewidths=0, alpha=0.8, label=title,
-                    color=figure.shade(at, len(classes)) if many else figure.color(at),
+                    color=colors[at],
                 )  # fmt: skip
             axis.set_title(figure.words(name))
-            axis.set_xticks([])
-            axis.set_yticks([])
-            axis.grid(visible=False)
+            figure.plate(axis)
         if label_N is not None and len(classes) <= 24:
-            figure.legend(drawn, axes[:1], ncols=min(6, len(classes)))
+            figure.legend(drawn, axes[:1], ncols=min(8, len(classes)), scale=2.5)
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
@@ -127,15 +127,20 @@ class Subspaces(Analysis):
                 f"(whole {agreement_A[-1]:.0f}, by chance {expected:.0f})"
             )
         return (
-            f"{text}, coloured by {arrays['tasks'][best]}. Of an image's {NEIGHBOURS} nearest "
-            f"images so many share its class: {'; '.join(parts)}."
+            f"What lies together is alike most of all in {arrays['tasks'][best]}: in the whole "
+            f"embedding {arrays['agreement'][best, -1]:.0f} % of an image's {NEIGHBOURS} nearest "
+            f"images share it, by chance {arrays['expected'][best]:.0f} %. {text}, coloured by "
+            f"{arrays['tasks'][best]}. Of an image's {NEIGHBOURS} nearest images so many share its "
+            f"class: {'; '.join(parts)}."
         )
 
     def details(self, arrays: Arrays) -> Details:
         """See `Analysis.details`: the map, and the agreement of neighbours as a table."""
         tasks = [str(task) for task in arrays["tasks"]]
-        classes = {task: tuple(map(str, arrays[f"classes_{task}"])) for task in tasks}
-        labels = dict(zip(tasks, arrays["labels"], strict=True))
+        best = _best_task(arrays)
+        first = sorted(range(len(tasks)), key=lambda at: at != best)  # what the figure shows
+        classes = {tasks[at]: tuple(map(str, arrays[f"classes_{tasks[at]}"])) for at in first}
+        labels = {tasks[at]: arrays["labels"][at] for at in first}
         captions = tuple(
             ", ".join([str(name), *(classes[task][labels[task][at]] for task in tasks)])
             for at, name in enumerate(arrays["names"])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mast.analyze import figure
-from mast.analyze.analysis import Arrays, Score, Study, Subject
+from mast.analyze.analysis import Arrays, Score, Study, Subject, task_names
 from mast.core.errors import UserError
 
 BASE = "base"  # the run that is like the studied one, trained again so that budgets are equal
@@ -48,7 +48,7 @@ def collect(subject: Subject, names: Sequence[str]) -> Arrays:
         names: Of the N trials.
 
     Returns:
-        tasks: (T,) set and target, and the protocol where there are several.
+        tasks: (T,) names, with the protocol where there are several.
         seeds: (S,) those that any of these runs has.
         accuracy: (S, T, N) top-1 in percent; NaN where a run is not finished or not measured.
         finished, planned: () numbers of runs of these seeds.
@@ -62,9 +62,14 @@ def collect(subject: Subject, names: Sequence[str]) -> Arrays:
         for score in _accuracies(trial.scores):
             at = seeds.index(trial.seed), tasks.index(_task(score)), names.index(trial.name)
             accuracy_STN[at] = score.value
+    names_of = task_names((name, target) for _, name, target in tasks)
     several = len({protocol for protocol, *_ in tasks}) > 1
+    labels = [
+        f"{names_of[name, target]} ({protocol})" if several else names_of[name, target]
+        for protocol, name, target in tasks
+    ]
     return {
-        "tasks": np.array([_label(*task, several) for task in tasks], str),
+        "tasks": np.array(labels, str),
         "seeds": np.array(seeds, int),
         "accuracy": accuracy_STN,
         "finished": np.array(len({(trial.seed, trial.name) for trial in trials})),
@@ -78,10 +83,6 @@ def _accuracies(scores: Sequence[Score]) -> list[Score]:
 
 def _task(score: Score) -> tuple[str, str, str]:
     return score.protocol, score.set_name, score.target
-
-
-def _label(protocol: str, set_name: str, target: str, several: bool) -> str:
-    return f"{set_name}, {target} ({protocol})" if several else f"{set_name}, {target}"
 
 
 def over_seeds(value_SX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -102,7 +102,7 @@ class Uncertainty(Analysis):
     def draw(self, arrays: Arrays) -> Figure:
         """See `Analysis.draw`: against magnitude, against accuracy, and the extreme images."""
         known = np.isfinite(arrays["class_accuracy"])
-        drawn = figure.empty(5.6)
+        drawn = figure.empty(5.9)
         parts: Any = drawn.subfigures(2, 1, height_ratios=(3, 2.4))
         above, below = parts
         strength, classes = above.subplots(1, 2)
@@ -120,18 +120,21 @@ class Uncertainty(Analysis):
         strength.set_xlabel("magnitude of the operator")
         strength.set_ylabel("mean uncertainty, 0 to 1")
         if len(arrays["operators"]):
-            strength.legend()
+            figure.legend_below(strength)
         for at, task in enumerate(arrays["tasks"]):
             mine = known & (arrays["class_task"] == task)
             for row in np.flatnonzero(mine):
-                dot = classes.errorbar(
-                    arrays["class_accuracy"][row], arrays["class_score"][row],
-                    yerr=arrays["class_spread"][row], fmt="o", color=figure.color(at), alpha=0.7,
-                    markersize=4, elinewidth=0.7,
+                place = (arrays["class_accuracy"][row], arrays["class_score"][row])
+                classes.errorbar(
+                    *place, yerr=arrays["class_spread"][row], fmt="none",
+                    ecolor=figure.color(at), elinewidth=0.8, alpha=0.25,
+                )  # fmt: skip
+                (dot,) = classes.plot(
+                    *place, "o", color=figure.color(at), markersize=5,
                     label=task if row == np.flatnonzero(mine)[0] else None,
                 )  # fmt: skip
                 figure.tip(
-                    dot.lines[0],
+                    dot,
                     f"{task}, {arrays['class_name'][row]}: accuracy "
                     f"{arrays['class_accuracy'][row]:.0f} %, uncertainty "
                     f"{arrays['class_score'][row]:.3f}",
@@ -139,7 +142,7 @@ class Uncertainty(Analysis):
         if known.any():
             classes.set_xlabel("linear accuracy of the class (%)")
             classes.set_ylabel("uncertainty, mean and deviation")
-            classes.legend()
+            figure.legend_below(classes)
         else:
             classes.set_axis_off()
         order_N = arrays["score"].argsort()
@@ -152,9 +155,7 @@ class Uncertainty(Analysis):
             for axis, at in zip(axes, chosen, strict=True):
                 axis.imshow(arrays["pictures"][at])
                 axis.set_title(f"{arrays['score'][at]:.2f}", fontweight="normal")
-                axis.set_xticks([])
-                axis.set_yticks([])
-                axis.grid(visible=False)
+                figure.plate(axis)
             axes[0].set_ylabel(title)
         return drawn
 

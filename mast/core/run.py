@@ -9,6 +9,7 @@ encoder.safetensors   the trained encoder; it exists only when the run is comple
 tensorboard/          the same metrics for TensorBoard
 evaluations/*.json    one file a protocol and data set, by `mast evaluate`
 analysis/*.npz        the arrays of one analysis each, by `mast analyze`, beside their figures
+analysis/missing.json why others could not be made
 studies/              run folders that differ from this one in something, by `mast study`
 report.html           one page, by `mast report`
 """

@@ -289,11 +289,11 @@ def test_rank_correlation_over_classes() -> None:
 
 def test_what_subspaces_keep_of_a_task() -> None:
     arrays = Predictions().compute(whole())
-    assert arrays["tasks"].tolist() == ["set, shape", "set, color"]
+    assert arrays["tasks"].tolist() == ["shape", "color"]
     assert arrays["prediction"].tolist() == [[50, 60, 70]] * 2
     assert arrays["advantage_low"].tolist() == [[-13, -3, 7]] * 2
     text = Predictions().caption(arrays)
-    assert "set, shape more than average in invert and less than average in rotate;" in text
+    assert "shape more than average in invert and less than average in rotate;" in text
     grid = Predictions().details(arrays).grid
     assert grid is not None
     assert [row[1] for row in grid.rows[:3]] == ["invert", "shear x", "rotate"]
@@ -309,8 +309,8 @@ def test_advice_on_what_a_task_loses() -> None:
     narrow = arrays | {"change_low": arrays["change"] - 0.5}
     assert verdict(narrow, 0, 1) == AFFORDS
     text = Advice().caption(arrays)
-    assert "set, shape: rotate (-20)." in text
-    assert "Nothing can be said of set, color (34 %)" in text
+    assert "shape: rotate (-20)." in text
+    assert "Nothing can be said of color (34 %)" in text
     grid = Advice().details(arrays).grid
     assert grid is not None
     assert [row[1] for row in grid.rows[:3]] == ["shear x", "invert", "rotate"]

@@ -188,7 +188,7 @@ def test_change_without_an_operator() -> None:
 
     study = LeaveOneOut()
     arrays = study.compute(trained(study, RUN, score, seeds=3))
-    assert arrays["tasks"].tolist() == ["birds-test, task0"]
+    assert arrays["tasks"].tolist() == ["task0"]
     assert arrays["base"] == pytest.approx([51.0])
     assert arrays["change_by_seed"].shape == (3, 1, 5)
     assert arrays["change"][0] == pytest.approx([0.0, 0.0, -3.1, 2.1, 0.0])
@@ -217,9 +217,9 @@ def test_tasks_of_several_protocols_stay_apart() -> None:
     trials = tuple(Trial(name, 0, both) for name in study.plan(RUN))
     arrays = study.compute(replace(RUN, trials=trials))
     assert arrays["tasks"].tolist() == [
-        "birds-test, task0 (linear)",
-        "birds-test, task1 (linear)",
-        "birds-test, task0 (knn)",
+        "task0 (linear)",
+        "task1 (linear)",
+        "task0 (knn)",
     ]
     assert arrays["base"] == pytest.approx([50.0, 60.0, 40.0])
 

@@ -1,0 +1,104 @@
+"""A run folder that looks trained, measured and analyzed, without any training."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+import mast
+from mast.analyze import Images, Score, Subject
+from mast.analyze.analysis import ChangeBy
+from mast.core.run import RunFolder, plain
+from mast.evaluate.result import Result, TargetResult
+from mast.insight import look
+
+OPERATORS = ("rotate", "shear_x", "invert")
+NASTY = '</script><b>&"'  # as a class may be called
+CLASSES = ("cat", "dog", NASTY)
+DIM = 12
+
+
+def make_run(folder: Path, recipe: str = "mast5_small", **changes: Any) -> RunFolder:
+    """The folder of a finished run, with a log and nothing else."""
+    run = RunFolder(folder)
+    config = mast.configure(recipe, data="photos", out=str(folder), size=32, **changes)
+    folder.mkdir(parents=True)
+    run.config.write_text(yaml.safe_dump(plain(config), sort_keys=False))
+    run.encoder.touch()
+    for line in LOG:
+        run.append_metrics(line)
+    return run
+
+
+LOG: tuple[dict[str, Any], ...] = (
+    {"step": 1, "epoch": 0.5, "loss": 4.0, "lr": 0.1, "stat/embedding_std": 0.5, "seconds": 9.0},
+    {"step": 2, "epoch": 1.0, "loss": 3.0, "lr": 0.1, "stat/embedding_std": 0.8, "seconds": 70.0},
+    {"step": 2, "epoch": 1, "online/knn": 30.0, "online/effective_rank": 7.0},
+)
+
+
+def measure(run: RunFolder, protocol: str, percent: Sequence[float]) -> None:
+    """Give a run a result: of each class an accuracy, on 40 images."""
+    targets = {}
+    for at, value in enumerate(percent):
+        each_N = (torch.arange(40) < 0.4 * value).float()
+        values = {"top1": 100 * float(each_N.mean()), "top1_low": value - 5, "top1_high": value + 5}
+        targets[f"task {at}"] = TargetResult(
+            {**values, "mean_per_class": value - 1}, each={"top1": each_N}
+        )
+    settings = {"protocol": {"seed": 0, "resamples": 20}}
+    Result(protocol, "photos/test", targets, settings, {}, {}, images="the same").write(run.path)
+
+
+def look_into(
+    run: RunFolder,
+    analyses: Sequence[str],
+    count: int = 24,
+    operators: tuple[str, ...] = OPERATORS,
+    labelled: bool = True,
+) -> None:
+    """Make analyses of embeddings drawn at random."""
+    random = np.random.default_rng(0)
+    base_ND = torch.from_numpy(random.normal(size=(count, DIM))).float()
+    labels = {"pet": np.arange(count) % 3, "side": np.arange(count) % 2} if labelled else {}
+    images = Images(
+        names=tuple(f"{at}.jpg" for at in range(count)),
+        thumbnails_NPP3=random.integers(0, 255, (count, 16, 16, 3)).astype(np.uint8),
+        labels=labels,
+        classes={"pet": CLASSES, "side": ("left", "right")} if labelled else {},
+        hits={task: (np.arange(count) % 4 > 0).astype(int) for task in labels},
+    )
+
+    def embed(change: ChangeBy | None) -> Tensor:
+        strength = 0.0 if change is None else change[1] or 0.0
+        return base_ND + strength * base_ND.roll(1, dims=1)
+
+    subject = Subject(
+        run.path.name,
+        trained_with=operators,
+        operators=operators,
+        mask_DK=torch.rand(DIM, len(operators)) + 0.1 if operators else None,
+        epochs=2,
+        log=run.read_metrics(),
+        images=images,
+        embed=embed,
+        uncertainty=(lambda change: embed(change).square().sum(dim=1)) if operators else None,
+        scores=tuple(_scores(operators)),
+    )
+    look(subject, analyses, run.analysis)
+
+
+def _scores(operators: Sequence[str]) -> list[Score]:
+    """What `embedding` measures of two tasks."""
+    values = {"top1": 60.0}
+    for at, name in enumerate(operators):
+        values |= {f"prediction_{name}": 50.0 + 10 * at, f"advantage_{name}": 10.0 * at - 10}
+    return [
+        Score("embedding", "photos-test", task, measure, value, value - 2, value + 2)
+        for task in ("pet", "side")
+        for measure, value in values.items()
+    ]
