@@ -26,6 +26,7 @@ from mast.core.checkpoint import write_json
 from mast.core.run import RunFolder, provenance
 from mast.data import open_canvas
 from mast.data.factors import CLASSES, DESTROYED_BY
+from mast.evaluate import Result
 from mast.evaluate.bootstrap import percentiles, resampled_means
 from mast.recipes import read_config
 
@@ -63,11 +64,15 @@ def cropped(image: Image.Image, area: float, random: np.random.Generator) -> Ima
 def advice(run: Path) -> dict[str, Any]:
     """For each task of factors the ranking of the run's operators, beside the truth."""
     rows = mast.advise(run, "factors").rows
+    (file,) = RunFolder(run).evaluations.glob("retained-factors-test.json")
+    measured = Result.read(file).targets
+    accuracy = {task: of_task.values["top1"] for task, of_task in measured.items()}
     tasks: dict[str, Any] = {}
     for task in CLASSES:
         mine = [row for row in rows if row[0] == task]
         names = [str(row[1]).replace(" ", "_") for row in mine]
         tasks[task] = {
+            "accuracy": accuracy[task],
             "destroyed_by": [name for name in DESTROYED_BY[task] if name in names],
             "ranking": [
                 {
@@ -106,7 +111,7 @@ def described(run: Path) -> dict[str, Any]:
         "size": config.size,
         "epochs": config.epochs,
         "staged": config.schedule.staged,
-        "uncertainty": config.objective.uncertainty if config.method == "mast" else False,
+        "mode": config.objective.mode if config.method == "mast" else None,
     }
 
 

@@ -1,4 +1,4 @@
-"""Write docs/results.md and the results of the README from the result files.
+"""Write docs/results.md and the results of the README and docs/insight.md from the result files.
 
 python experiments/write_results.py
 """
@@ -203,17 +203,80 @@ def photos() -> str:
     )
 
 
+def insights(question: str) -> list[dict[str, Any]]:
+    """What `insight.py` measured of each run."""
+    files = sorted((HERE / "results" / "insight").glob(f"{question}-*.json"))
+    return [json.loads(file.read_text()) for file in files]
+
+
+def about(run: dict[str, Any]) -> str:
+    """What a run was, in a few words."""
+    return f"{run['method']}, views {run['views']}, {run['size']} pixels, {run['epochs']} epochs"
+
+
+def advice() -> str:
+    """For each run the operators of each task by what they cost it, those that destroy it bold."""
+    parts = []
+    for result in insights("advice"):
+        lines = [
+            "| task | top-1 | costs the task, points of accuracy (**bold**: destroys it by how the "
+            "images are drawn) | right order | by subspaces |",
+            "|---|---|---|---|---|",
+        ]
+        for name, task in result["tasks"].items():
+            told = [
+                ("**{}**" if entry["operator"] in task["destroyed_by"] else "{}").format(
+                    f"{entry['operator'].replace('_', ' ')} {entry['change']:+.0f}"
+                    + {"needs what it destroys": "!", "undecided": "?"}.get(entry["verdict"], "")
+                )
+                for entry in task["ranking"]
+            ]
+            found = [
+                "–" if task[f"found_by_{key}"] is None else f"{task[f'found_by_{key}']:.0f} %"
+                for key in ("change", "kept_by_subspace")
+            ]
+            row = [name, f"{task['accuracy']:.0f}", ", ".join(told), *found]
+            lines.append(f"| {' | '.join(row)} |")
+        parts.append(f"{about(result['run'])}:\n\n" + "\n".join(lines))
+    return (
+        "\n\n".join(parts) + "\n\n"
+        "`!`: the interval is below a loss of 2 points; `?`: it is not clear. *Right order*: "
+        "percent of the pairs of a destroying and another operator in which the destroying one "
+        "costs more (50 by chance); *by subspaces*: likewise, by what the subspaces keep of the true class."
+    )
+
+
+def uncertain() -> str:
+    """How often a damaged copy is ranked above its original, a column a run."""
+    results = insights("uncertain")
+    head = " | ".join(f"{result['run']['views']}, {result['run']['mode']}" for result in results)
+    lines = [f"| copies | {head} |", f"|---|{'---|' * len(results)}"]
+    for kind in results[0]["percent"]:
+        found = [result["percent"][kind] for result in results]
+        cells = [
+            "{:.0f} [{:.0f}, {:.0f}]".format(entry["above"], *entry["interval"]) for entry in found
+        ]
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     sections = [photos()]
     head = "# Results\n\nWritten by `experiments/write_results.py` from result files.\n\n"
     body = "\n\n".join([does_it_help(), *sections])
     write_text(ROOT / "docs" / "results.md", head + body + "\n")
 
-    readme = ROOT / "README.md"
-    before, rest = readme.read_text().split("<!-- results -->")
-    after = rest.split("<!-- /results -->")[1]
     shown = "\n\n".join(section for section in (summary(), *sections) if section)
-    write_text(readme, f"{before}<!-- results -->\n{shown}\n<!-- /results -->{after}")
+    write_between(ROOT / "README.md", "results", shown)
+    write_between(ROOT / "docs" / "insight.md", "advice", advice())
+    write_between(ROOT / "docs" / "insight.md", "uncertain", uncertain())
+
+
+def write_between(document: Path, mark: str, text: str) -> None:
+    """Replace what stands between two marks of a document."""
+    before, rest = document.read_text().split(f"<!-- {mark} -->")
+    after = rest.split(f"<!-- /{mark} -->")[1]
+    write_text(document, f"{before}<!-- {mark} -->\n{text}\n<!-- /{mark} -->{after}")
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _demo(words: list[str]) -> None:
     result = demo(**_arguments(demo, "mast demo", words))
     output.print(result.table())
-    output.print(f"run folder: {result.run.path}", highlight=False)
+    output.print(f"open it in a browser: {result.page}", highlight=False)
 
 
 def _pretrain(words: list[str]) -> None:

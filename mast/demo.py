@@ -9,9 +9,11 @@ from mast.core.display import console
 from mast.core.run import RunFolder
 from mast.data import open_canvas
 from mast.evaluate import EvaluationData, evaluate_encoder
+from mast.insight import analyze
 from mast.models import load_encoder
 from mast.pretrain import PretrainConfig, build_method, pretrain
 from mast.recipes import configure
+from mast.report import report
 
 # A narrow ResNet-10: two pretrainings and eighteen probes in under five minutes on two cores.
 ENCODER = {
@@ -25,6 +27,8 @@ ENCODER = {
     "stem_stride": 2,
 }
 SIZE = 32
+LOOKED_AT = 192  # images of the analyses
+ANALYSES = ("curves", "masks", "subspaces", "invariance")  # what takes seconds
 
 
 @dataclass(frozen=True)
@@ -33,10 +37,12 @@ class DemoResult:
 
     Attributes:
         run: The run folder of MAST.
+        page: What was learned, on one page.
         accuracy: Linear accuracy in percent by task and encoder.
     """
 
     run: RunFolder
+    page: Path
     accuracy: dict[str, dict[str, float]]
 
     def table(self) -> Table:
@@ -71,7 +77,7 @@ def demo(
         seed: Seed of both runs.
 
     Returns:
-        The accuracies and the run folder of MAST.
+        The accuracies, the run folder of MAST and its page.
     """
     configs: dict[str, PretrainConfig] = {
         column: configure(
@@ -104,6 +110,11 @@ def demo(
         for result in evaluate_encoder(encoder, data, ("linear",)):
             for target, measured in result.targets.items():
                 accuracy.setdefault(target, {})[column] = measured.values["top1"]
-            if column in runs:
-                result.write(runs[column].path)
-    return DemoResult(runs["MAST-5"], accuracy)
+            result.write(runs[column].path if column in runs else Path(out) / column)
+    run, beside = runs["MAST-5"], str(runs["VICReg-5"].path)
+    analyze(
+        run.path, "factors@test", ANALYSES, beside=[beside], images=LOOKED_AT, measure=False,
+        seed=seed,
+    )  # fmt: skip
+    page = report(run.path, beside=[beside, str(Path(out) / "untrained")])
+    return DemoResult(run, page, accuracy)

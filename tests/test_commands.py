@@ -330,3 +330,6 @@ def test_demo_measures_every_task_of_three_encoders(tmp_path: Path) -> None:
         assert all(0.0 < value <= 100.0 for value in row.values())
     assert result.run.encoder.is_file()
     assert list((result.run.path / "evaluations").glob("linear-*.json"))
+    page = result.page.read_text()
+    for name in ("mast5", "vicreg5", "untrained"):
+        assert name in page
