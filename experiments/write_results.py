@@ -242,7 +242,8 @@ def advice() -> str:
         "\n\n".join(parts) + "\n\n"
         "`!`: the interval is below a loss of 2 points; `?`: it is not clear. *Right order*: "
         "percent of the pairs of a destroying and another operator in which the destroying one "
-        "costs more (50 by chance); *by subspaces*: likewise, by what the subspaces keep of the true class."
+        "costs more (50 by chance); *by subspaces*: likewise, by what the subspaces keep of the "
+        "true class."
     )
 
 
