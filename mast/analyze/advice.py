@@ -128,29 +128,31 @@ class Advice(Analysis):
 
     def caption(self, arrays: Arrays) -> str:
         """See `Analysis.caption`."""
-        parts, unknown = [], []
+        parts, unharmed, unknown = [], [], []
         for row, task in enumerate(arrays["tasks"]):
-            if not arrays["known"][row]:
-                unknown.append(f"{task} ({arrays['accuracy'][row]:.0f} %)")
-                continue
             needs = [
                 f"{figure.words(arrays['operators'][at])} ({arrays['change'][row, at]:+.0f})"
                 for at in arrays["change"][row].argsort(kind="stable")
                 if verdict(arrays, row, int(at)) == NEEDS
             ]
-            parts.append(f"{task}: {', '.join(needs) or 'none'}")
-        text = ""
+            if not arrays["known"][row]:
+                unknown.append(f"{task} ({arrays['accuracy'][row]:.0f} %)")
+            elif needs:
+                parts.append(f"{task} needs what {', '.join(needs)} destroys")
+            else:
+                unharmed.append(str(task))
+        if unharmed:
+            parts.append(f"none is known to destroy what {', '.join(unharmed)} needs")
+        told = []
         if parts:
-            text = (
-                "Operators that destroy what a task needs, with the points of accuracy that it "
-                f"loses where they act on half of the images. {'; '.join(parts)}."
-            )
+            told.append(f"{'; '.join(parts)}.")
+            told.append("Points of accuracy lost where an operator acts on half of the images.")
         if unknown:
-            text += (
-                f" Nothing can be said of {', '.join(unknown)}: the encoder knows them no better "
-                "than chance."
+            told.append(
+                f"Nothing can be said of {', '.join(unknown)}: the encoder knows no better than "
+                "chance."
             )
-        return text.strip()
+        return " ".join(told)
 
     def details(self, arrays: Arrays) -> Details:
         """See `Analysis.details`: the advice, task by task, the greatest loss last."""

@@ -25,7 +25,7 @@ from mast.report.tables import Table, all_measures, main_measures, of_grid
 HERE = Path(__file__).parent
 LIMIT = 10_000_000  # bytes: a page can still be sent by mail
 SIDES = (96, 48, 24)  # pixels of the images, the next where the page would be too large
-FINDINGS = 5  # that it opens with
+FINDINGS = 6  # that it opens with
 ALREADY_TOLD = ("curves",)  # by the verdict on collapse and divergence
 
 

@@ -309,7 +309,7 @@ def test_advice_on_what_a_task_loses() -> None:
     narrow = arrays | {"change_low": arrays["change"] - 0.5}
     assert verdict(narrow, 0, 1) == AFFORDS
     text = Advice().caption(arrays)
-    assert "shape: rotate (-20)." in text
+    assert "shape needs what rotate (-20) destroys." in text
     assert "Nothing can be said of color (34 %)" in text
     grid = Advice().details(arrays).grid
     assert grid is not None

@@ -363,6 +363,10 @@ def test_sets_that_are_named_by_their_kind() -> None:
     described = describe("factors")
     assert described.parts == {part: f"factors@{part}" for part in ("train", "val", "test")}
     assert described.metric == "top1" == EvaluationData.metric
+    few = {"train": "factors@train:1024", "val": "factors@val:256", "test": "factors@test:256"}
+    assert describe("factors:1024").parts == few
+    with pytest.raises(UserError, match="expected factors:N with 4 training images or more"):
+        describe("factors:few")
     described = describe("hf:someone/pets")
     assert described.parts == {part: f"hf:someone/pets@{part}" for part in ("train", "test")}
     # What the catalogue does not know is taken to have both.
