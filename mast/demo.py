@@ -110,11 +110,11 @@ def demo(
         for result in evaluate_encoder(encoder, data, ("linear",)):
             for target, measured in result.targets.items():
                 accuracy.setdefault(target, {})[column] = measured.values["top1"]
-            result.write(runs[column].path if column in runs else Path(out) / column)
+            result.write(runs[column].path if column in runs else runs["MAST-5"].untrained)
     run, beside = runs["MAST-5"], str(runs["VICReg-5"].path)
     analyze(
         run.path, "factors@test", ANALYSES, beside=[beside], images=LOOKED_AT, measure=False,
         seed=seed,
     )  # fmt: skip
-    page = report(run.path, beside=[beside, str(Path(out) / "untrained")])
+    page = report(run.path, beside=[beside])
     return DemoResult(run, page, accuracy)

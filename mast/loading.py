@@ -104,6 +104,25 @@ def load(
     return Loaded(kind(method).eval(), size, described, folder)
 
 
+def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
+    """The encoder of a run with the weights that it started from, to stand beside what it learned.
+
+    Args:
+        run: A run folder.
+        size: Side of the views in pixels; that of pretraining if not given.
+
+    Returns:
+        As `load`; its evaluations belong to `untrained/` in the run folder.
+
+    Raises:
+        UserError: No run at that place.
+    """
+    folder = RunFolder(run).require()
+    encoder = build_method(read_config(folder.config)).encoder.eval()
+    size = encoder.size if size is None else size
+    return Loaded(encoder, size, encoder.describe(), folder.untrained)
+
+
 def _foreign(
     file: Path, name: str | None, representation: Representation, size: int | None
 ) -> Loaded:

@@ -38,7 +38,7 @@ from mast.evaluate import (
 from mast.evaluate import compare as comparison
 from mast.evaluate.result import FOLDER
 from mast.evaluate.run import evaluator, kind_of
-from mast.loading import Loaded, Representation, load
+from mast.loading import Loaded, Representation, load, load_untrained
 
 
 def evaluate(
@@ -58,6 +58,7 @@ def evaluate(
     root: Path | None = None,
     download: bool = False,
     weights: str | Path | None = None,
+    untrained: bool = False,
 ) -> list[Result]:
     """Measure an encoder on labelled images.
 
@@ -91,6 +92,8 @@ def evaluate(
             given.
         download: Whether such a set may be downloaded.
         weights: A checkpoint with weights for the name; they are random if not given.
+        untrained: Measure the run's encoder with the weights that it started from; the results go
+            to `untrained/` in the run folder, to stand beside the run's.
 
     Returns:
         One result a protocol; in the first process, none in the others.
@@ -103,13 +106,20 @@ def evaluate(
     dtype = getattr(torch, precision)
     fabric = make_fabric(device, devices, precision=precision_of(dtype))
     fabric.launch()
-    loaded = load(encoder, size=size, seed=seed, weights=weights)
+    loaded = (
+        load_untrained(encoder, size)
+        if untrained
+        else load(encoder, size=size, seed=seed, weights=weights)
+    )
     results: list[Result] = []
 
     def done(result: Result) -> None:
         if fabric.is_global_zero:
             result.write(loaded.folder)
             results.append(result)
+
+    def other(name: str) -> FrozenEncoder:
+        return frozen(load(encoder, name, size, seed, weights))  # type: ignore[arg-type]
 
     def frozen(loaded: Loaded) -> FrozenEncoder:
         identity = fingerprint(loaded.module, loaded.described)
@@ -119,7 +129,7 @@ def evaluate(
             dtype,
             store=FeatureStore(default_cache() / "features", identity) if cache else None,
             about={"source": str(encoder), "fingerprint": identity, **loaded.described},
-            others=lambda name: frozen(load(encoder, name, size, seed, weights)),  # type: ignore[arg-type]
+            others=None if untrained else other,
             fabric=fabric,
             workspace=loaded.folder / FOLDER,
         )

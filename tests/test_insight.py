@@ -12,6 +12,7 @@ from mast.analyze import ANALYSES, STUDIES
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
+from mast.evaluate import Result
 
 
 @pytest.fixture
@@ -75,6 +76,22 @@ def test_a_single_operator(
     assert found["masks"].text.startswith("There is one operator, color jitter")
     for name in ("masks", "subspaces", "invariance", "predictions", "advice"):
         assert found[name].file is not None, found[name].text
+
+
+def test_the_untrained_encoder_stands_beside(ours: RunFolder, photos: Path) -> None:
+    command = ["evaluate", str(ours.path), "--data", str(photos), "--protocols", "knn"]
+    assert main([*command, "--untrained", "true"]) == 0
+    assert main(command) == 0
+    untrained, trained = (
+        Result.read(next(folder.glob("evaluations/knn-*.json")))
+        for folder in (ours.untrained, ours.path)
+    )
+    assert untrained.images == trained.images
+    assert untrained.encoder["fingerprint"] != trained.encoder["fingerprint"]
+    page = mast.report(ours.path).read_text()
+    assert "<small>untrained</small>" in page
+    with pytest.raises(UserError, match="is not a run folder"):
+        mast.evaluate("resnet18", str(photos), untrained=True)
 
 
 def test_advise(

@@ -10,6 +10,7 @@ tensorboard/          the same metrics for TensorBoard
 evaluations/*.json    one file a protocol and data set, by `mast evaluate`
 analysis/*.npz        the arrays of one analysis each, by `mast analyze`, beside their figures
 analysis/missing.json why others could not be made
+untrained/            evaluations of its encoder before training, by `mast evaluate --untrained`
 studies/              run folders that differ from this one in something, by `mast study`
 report.html           one page, by `mast report`
 """
@@ -62,6 +63,7 @@ class RunFolder:
         self.tensorboard = self.path / "tensorboard"
         self.evaluations = self.path / "evaluations"
         self.analysis = self.path / "analysis"
+        self.untrained = self.path / "untrained"
         self.studies = self.path / "studies"
 
     def require(self) -> "RunFolder":

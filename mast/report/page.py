@@ -96,8 +96,8 @@ def report(run: str | Path, beside: Sequence[str] = (), out: Path | None = None)
 
     Args:
         run: A run folder; what `mast evaluate` and `mast analyze` wrote there is shown.
-        beside: Other run folders whose evaluations stand beside this one's, such as VICReg's and
-            the untrained encoder's.
+        beside: Other run folders whose evaluations stand beside this one's, such as VICReg's. The
+            untrained encoder's do, where `mast evaluate --untrained true` measured it.
         out: The page; `report.html` in the run folder if not given.
 
     Returns:
@@ -112,8 +112,11 @@ def report(run: str | Path, beside: Sequence[str] = (), out: Path | None = None)
     template = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
     ).get_template("page.html.jinja")
-    measured = compare([folder.path, *beside]) if _measured(folder, beside) else None
-    kinds = tuple(map(described, [folder.path, *map(Path, beside)]))
+    runs = [folder.path, *map(Path, beside)]
+    if any(folder.untrained.glob("evaluations/*.json")):
+        runs.append(folder.untrained)
+    measured = compare(runs) if _measured(folder, beside) else None
+    kinds = tuple(map(described, runs))
     for side in SIDES:
         text = template.render(page=_page(folder, measured, kinds, side))
         size = len(text.encode())
