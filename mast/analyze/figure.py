@@ -85,20 +85,22 @@ def color(at: int) -> str:
     return COLORS[at % len(COLORS)]
 
 
-def shade(at: int, count: int) -> Any:
-    """The colour of the `at`-th of many things: evenly along a scale of even lightness."""
-    from matplotlib import colormaps
-
-    return colormaps["cividis"](at / max(count - 1, 1))
-
-
 def palette(count: int) -> tuple[str, ...]:
-    """Colours of so many classes: the known ones, or a scale where there are more."""
-    from matplotlib.colors import to_hex
+    """Colours of so many classes: the known ones, then lighter and darker, or a scale of lightness."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex, to_rgb
 
+    hues = COLORS[:6]
     if count <= len(COLORS):
         return COLORS[:count]
-    return tuple(to_hex(shade(at, count)) for at in range(count))
+    if count <= 3 * len(hues):
+        mixed = [
+            to_hex([(1 - share) * part + share * towards for part in to_rgb(ink)])
+            for towards, share in ((1.0, 0.55), (0.0, 0.5))
+            for ink in hues
+        ]
+        return (*hues, *mixed)[:count]
+    return tuple(to_hex(colormaps["cividis"](at / (count - 1))) for at in range(count))
 
 
 def tip(artist: Any, text: str) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mast.analyze.figure import Figure
 
 MAGNITUDES = (0.2, 0.4, 0.6, 0.8, 1.0)
+UNSEEN = 0.999  # cosine above which the embedding does not see what was done
 LEVEL = 1.96  # standard errors on either side: a 95 % interval of the mean over images
 
 
@@ -148,17 +149,22 @@ class Invariance(Analysis):
         """See `Analysis.caption`."""
         names, subspaces = list(arrays["operators"]), list(arrays["subspaces"])
         strongest_OS = arrays["similarity"][:, :, -1]
-        lines = []
+        lines, unseen = [], []
         won = 0
         for row, name in enumerate(names):
             own = strongest_OS[row, subspaces.index(name)]
             others = np.delete(strongest_OS[row, :-1], subspaces.index(name))
             won += bool(len(others) == 0 or own >= others.max())
             lines.append(f"{figure.words(name)} {own:.2f} (whole {strongest_OS[row, -1]:.2f})")
-        return (
+            if strongest_OS[row].min() > UNSEEN:
+                unseen.append(figure.words(name))
+        text = (
             f"For {won} of {len(names)} operators their own subspace is the most invariant of all. "
             f"Cosine at the strongest magnitude in the operator's own subspace: {', '.join(lines)}."
         )
+        if unseen:
+            text += f" At this size {', '.join(unseen)} changes nothing that the encoder sees."
+        return text
 
     def details(self, arrays: Arrays) -> Details:
         """See `Analysis.details`: the cosines at the strongest magnitude."""
