@@ -86,7 +86,7 @@ def color(at: int) -> str:
 
 
 def palette(count: int) -> tuple[str, ...]:
-    """Colours of so many classes: the known ones, then lighter and darker, or a scale of lightness."""
+    """Colours of so many classes: the known ones, lighter and darker ones, or a scale."""
     from matplotlib import colormaps
     from matplotlib.colors import to_hex, to_rgb
 
@@ -94,12 +94,11 @@ def palette(count: int) -> tuple[str, ...]:
     if count <= len(COLORS):
         return COLORS[:count]
     if count <= 3 * len(hues):
-        mixed = [
-            to_hex([(1 - share) * part + share * towards for part in to_rgb(ink)])
+        lighter, darker = (
+            [to_hex(tuple((1 - share) * np.array(to_rgb(ink)) + share * towards)) for ink in hues]
             for towards, share in ((1.0, 0.55), (0.0, 0.5))
-            for ink in hues
-        ]
-        return (*hues, *mixed)[:count]
+        )
+        return (*hues, *lighter, *darker)[:count]
     return tuple(to_hex(colormaps["cividis"](at / (count - 1))) for at in range(count))
 
 
