@@ -2,11 +2,13 @@
 
     python experiments/insight.py advice runs/factors_mast5 runs/factors_mast15
     python experiments/insight.py uncertain runs/cifar_mast5 --data SETS/cifar10/test
+    python experiments/insight.py studies runs/factors_mast5
 
 `advice` asks each run which operators the tasks of `factors` need, and holds the answer against
 what is known from how the images are drawn (`DESTROYED_BY`): results/insight/advice-<run>.json.
 `uncertain` makes blurred, noised and cropped copies of 2,000 images and counts how often
 `mast uncertain` ranks a copy above its original: results/insight/uncertain-<run>.json.
+`studies` keeps what the finished studies of a run say: results/insight/studies-<run>.json.
 The commands that made the runs are in docs/insight.md.
 """
 
@@ -21,6 +23,7 @@ import torch
 from PIL import Image, ImageFilter
 
 import mast
+from mast.analyze import STUDIES
 from mast.augment import center_views
 from mast.core.checkpoint import write_json
 from mast.core.run import RunFolder, provenance
@@ -149,6 +152,29 @@ def uncertain(run: Path, data: str) -> dict[str, Any]:
     }
 
 
+def studies(run: Path) -> dict[str, Any]:
+    """The answer of every study that `mast study` has finished, in words and as a table."""
+    answers = {}
+    for name, kind in STUDIES.items():
+        file = RunFolder(run).analysis / f"{name}.npz"
+        if file.is_file():
+            with np.load(file) as kept:
+                arrays = dict(kept)
+            grid = kind().details(arrays).grid
+            assert grid is not None
+            rows = [
+                [None if isinstance(cell, float) and np.isnan(cell) else cell for cell in row]
+                for row in grid.rows
+            ]
+            answers[name] = {
+                "title": kind.title,
+                "caption": kind().caption(arrays),
+                "columns": grid.columns,
+                "rows": rows,
+            }
+    return {"run": described(run), "studies": answers, "provenance": provenance()}
+
+
 def write(images: list[Image.Image], folder: Path) -> None:
     """Images as PNG files in a folder."""
     folder.mkdir()
@@ -161,12 +187,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("question", choices=("advice", "uncertain"))
+    parser.add_argument("question", choices=("advice", "uncertain", "studies"))
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--data", default="factors@test", help="images to damage")
     arguments = parser.parse_args()
     for run in arguments.runs:
-        answer = advice(run) if arguments.question == "advice" else uncertain(run, arguments.data)
+        answer = {
+            "advice": advice,
+            "uncertain": lambda run: uncertain(run, arguments.data),
+            "studies": studies,
+        }[arguments.question](run)
         RESULTS.mkdir(parents=True, exist_ok=True)
         write_json(RESULTS / f"{arguments.question}-{run.name}.json", answer)
 

@@ -261,6 +261,25 @@ def uncertain() -> str:
     return "\n".join(lines)
 
 
+def number(value: str | float | None) -> str:
+    """A cell of a table."""
+    return "–" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def studies() -> str:
+    """What the studies of each run said."""
+    parts = []
+    for result in insights("studies"):
+        for answer in result["studies"].values():
+            head = f"| {' | '.join(answer['columns'])} |\n|{'---|' * len(answer['columns'])}"
+            rows = [f"| {' | '.join(map(number, row))} |" for row in answer["rows"]]
+            parts.append(
+                f"**{answer['title']}** ({about(result['run'])}, one seed). {answer['caption']}\n\n"
+                + "\n".join([head, *rows])
+            )
+    return "\n\n".join(parts)
+
+
 def main() -> None:
     sections = [photos()]
     head = "# Results\n\nWritten by `experiments/write_results.py` from result files.\n\n"
@@ -271,6 +290,7 @@ def main() -> None:
     write_between(ROOT / "README.md", "results", shown)
     write_between(ROOT / "docs" / "insight.md", "advice", advice())
     write_between(ROOT / "docs" / "insight.md", "uncertain", uncertain())
+    write_between(ROOT / "docs" / "studies.md", "studies", studies())
 
 
 def write_between(document: Path, mark: str, text: str) -> None:
