@@ -1,7 +1,9 @@
 """Shared by all tests: one thread, a cache of their own, tiny images and a tiny configuration."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from PIL import Image
 from tiny import ENCODER
 
 import mast
+from mast.core.run import RunFolder
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -62,23 +65,48 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+def _tiny(
+    photos: Path, folder: Path, recipe: str = "mast5_small", **changes: Any
+) -> mast.PretrainConfig:
+    objective = {"projector": {"hidden": 32, "dim": 24, "pool": "before"}}
+    values: dict[str, Any] = {
+        "data": str(photos / "train"),
+        "out": str(folder),
+        "size": 32,
+        "encoder": asdict(ENCODER),
+        "objective": {**objective, **changes.pop("objective", {})},
+        "epochs": 2,
+        "batch_size": 16,
+        "device": "cpu",
+        **changes,
+    }
+    return mast.configure(recipe, **values)
+
+
 @pytest.fixture
 def tiny(photos: Path, tmp_path: Path) -> Callable[..., mast.PretrainConfig]:
     """A configuration that trains in about a second."""
+    return partial(_tiny, photos, tmp_path / "run")
 
-    def configure(recipe: str = "mast5_small", **changes: Any) -> mast.PretrainConfig:
-        objective = {"projector": {"hidden": 32, "dim": 24, "pool": "before"}}
-        values: dict[str, Any] = {
-            "data": str(photos / "train"),
-            "out": str(tmp_path / "run"),
-            "size": 32,
-            "encoder": asdict(ENCODER),
-            "objective": {**objective, **changes.pop("objective", {})},
-            "epochs": 2,
-            "batch_size": 16,
-            "device": "cpu",
-            **changes,
-        }
-        return mast.configure(recipe, **values)
 
-    return configure
+@pytest.fixture(scope="session")
+def _trained(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("trained")
+    uncertain = {"objective": {"uncertainty": True}}
+    configs = {
+        "ours": _tiny(photos, root / "ours", epochs=1, **uncertain),
+        "theirs": _tiny(photos, root / "theirs", "vicreg5_small", epochs=1),
+    }
+    return {name: mast.pretrain(config).path for name, config in configs.items()}
+
+
+@pytest.fixture
+def ours(_trained: dict[str, Path], tmp_path: Path) -> RunFolder:
+    """A finished run of MAST with uncertainty, to write into."""
+    return RunFolder(shutil.copytree(_trained["ours"], tmp_path / "ours"))
+
+
+@pytest.fixture
+def theirs(_trained: dict[str, Path], tmp_path: Path) -> RunFolder:
+    """A finished run of VICReg on the same images, to write into."""
+    return RunFolder(shutil.copytree(_trained["theirs"], tmp_path / "theirs"))

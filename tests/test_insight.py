@@ -15,17 +15,6 @@ from mast.core.run import RunFolder
 from mast.evaluate import Result
 
 
-@pytest.fixture
-def ours(tiny: Callable[..., mast.PretrainConfig], tmp_path: Path) -> RunFolder:
-    objective = {"uncertainty": True}
-    return mast.pretrain(tiny(epochs=1, out=str(tmp_path / "ours"), objective=objective))
-
-
-@pytest.fixture
-def theirs(tiny: Callable[..., mast.PretrainConfig], tmp_path: Path) -> RunFolder:
-    return mast.pretrain(tiny("vicreg5_small", epochs=1, out=str(tmp_path / "theirs")))
-
-
 def test_analyze_a_labelled_set(
     ours: RunFolder, theirs: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -40,7 +29,7 @@ def test_analyze_a_labelled_set(
         assert np.isfinite(arrays["similarity"]).all()
     with np.load(ours.analysis / "uncertainty.npz") as arrays:
         assert np.isfinite(arrays["class_accuracy"]).all()  # of the probe that it made
-        assert arrays["pictures"].shape == (12, 48, 48, 3)
+        assert arrays["pictures"].shape == (12, 64, 64, 3)
     assert len(mast.draw(ours.path, "curves").axes) > 3
     with pytest.raises(UserError, match=r"growth\.npz is not there; make it first"):
         mast.draw(ours.path, "growth")

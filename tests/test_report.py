@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from collections.abc import Callable
 from html import unescape
 from html.parser import HTMLParser
 from importlib import import_module
@@ -84,14 +83,10 @@ def run(tmp_path: Path) -> RunFolder:
     return make_run(tmp_path / "ours")
 
 
-def test_real_runs_beside_each_other(
-    tiny: Callable[..., mast.PretrainConfig], photos: Path, tmp_path: Path
-) -> None:
-    run = mast.pretrain(tiny(epochs=1, out=str(tmp_path / "ours")))
-    other = mast.pretrain(tiny("vicreg5_small", epochs=1, out=str(tmp_path / "theirs")))
-    results = [mast.evaluate(one.path, str(photos), ("knn",))[0] for one in (run, other)]
-    mast.analyze(run.path, str(photos / "test"), ("curves", "masks"), images=6)
-    page = written(run, beside=[str(other.path)])
+def test_real_runs_beside_each_other(ours: RunFolder, theirs: RunFolder, photos: Path) -> None:
+    results = [mast.evaluate(one.path, str(photos), ("knn",))[0] for one in (ours, theirs)]
+    mast.analyze(ours.path, str(photos / "test"), ("curves", "masks"), images=6)
+    page = written(ours, beside=[str(theirs.path)])
     top1 = [result.targets["class"].values["top1"] for result in results]
     assert "ours MAST trained timm:resnet18 on 48 images of" in page.text
     assert "1 epoch at 32 pixels, with 5 augmentations." in page.text

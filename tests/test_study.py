@@ -130,11 +130,9 @@ def test_cheaper_runs_and_one_that_fails(
     ],
 )
 def test_mistakes_are_one_line(
-    words: str, message: str, tiny: Configure, photos: Path, capsys: pytest.CaptureFixture[str]
+    words: str, message: str, theirs: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = mast.pretrain(tiny("vicreg5_small", epochs=1)).path
-    capsys.readouterr()
-    paths = {"RUN": str(run), "SET": str(photos)}
+    paths = {"RUN": str(theirs.path), "SET": str(photos)}
     assert main([word.replace("SET", paths["SET"]) if "SET" in word else paths.get(word, word)
                  for word in words.split()]) == 2  # fmt: skip
     shown = capsys.readouterr().err

@@ -203,7 +203,7 @@ def save(figure: Figure, file: Path) -> None:
     """Write a figure beside its arrays, as .png and .svg of the same name."""
     from matplotlib import rc_context
 
-    for kind in ("png", "svg"):
+    for kind in ("svg", "png"):
 
         def write(partial: Path, kind: str = kind) -> None:
             figure.savefig(partial, dpi=150, format=kind, metadata=DATELESS[kind])
@@ -213,6 +213,7 @@ def save(figure: Figure, file: Path) -> None:
         # The same arrays give the same file.
         with rc_context({**STYLE, "svg.hashsalt": file.stem}):
             write_atomically(file.with_suffix(f".{kind}"), write)
+        figure.set_layout_engine("none")  # the second is laid out as the first, which takes time
 
 
 DATELESS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}}

@@ -108,14 +108,12 @@ class LeaveOneOut(Study):
         """See `Analysis.caption`."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
-            said: dict[str, list[str]] = {"needs": [], "does better without": []}
-            for at in arrays["change"][task].argsort():
-                verdict = _verdict(arrays, task, int(at))
-                if verdict in said:
+            order_K = arrays["change"][task].argsort()
+            told = []
+            for wanted, at in (("needs", order_K[0]), ("does better without", order_K[-1])):
+                if _verdict(arrays, task, int(at)) == wanted:
                     change = percent(arrays["change"][task, at], _margin(arrays)[task, at], "+")
-                    name = figure.words(arrays["operators"][at])
-                    said[verdict].append(f"{name} ({change})")
-            told = [f"{verdict} {', '.join(which)}" for verdict, which in said.items() if which]
+                    told.append(f"{wanted} {figure.words(arrays['operators'][at])} ({change})")
             parts.append(f"{title} {' and '.join(told) or 'shows no need of any one of them'}")
         compared = int(np.isfinite(arrays["change_low"]).sum())
         chance = (
@@ -123,7 +121,8 @@ class LeaveOneOut(Study):
             f"brings {0.05 * compared:.1f} there."
         )
         return (
-            f"{progress(arrays)}By the points of top-1 that training without an operator changes: "
+            f"{progress(arrays)}The operator that matters most to each task either way, by the "
+            "points of top-1 that training without it changes: "
             f"{'; '.join(parts)}.{chance if compared else ''}"
         )
 

@@ -103,20 +103,16 @@ class Predictions(Analysis):
         """See `Analysis.caption`."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
-            said: dict[str, list[str]] = {MORE: [], LESS: []}
-            for at in arrays["advantage"][task].argsort()[::-1]:
-                verdict = _verdict(arrays, task, int(at))
-                if verdict in said:
-                    said[verdict].append(figure.words(arrays["operators"][at]))
+            order_K = arrays["advantage"][task].argsort()
             told = [
-                f"{verdict} than average in {', '.join(which)}"
-                for verdict, which in said.items()
-                if which
+                f"{wanted} in {figure.words(arrays['operators'][at])}"
+                for wanted, at in ((MORE, order_K[-1]), (LESS, order_K[0]))
+                if _verdict(arrays, task, int(at)) == wanted
             ]
             parts.append(f"{title} {' and '.join(told) or 'the same in all'}")
         return (
-            f"{_strongest(arrays)}What the subspaces keep of the true class's probability, beyond "
-            f"the interval: {'; '.join(parts)}."
+            f"{_strongest(arrays)}Where most and least is kept of the true class's probability, "
+            f"against the mean of the subspaces: {'; '.join(parts)}."
         )
 
     def details(self, arrays: Arrays) -> Details:

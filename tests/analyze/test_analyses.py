@@ -102,13 +102,15 @@ def test_conformance(name: str, count: int, tmp_path: Path) -> None:
     with np.load(tmp_path / "arrays.npz") as kept:
         figure = analysis.draw(dict(kept))
         details = analysis.details(dict(kept))
+    if details.grid is not None:
+        assert {len(row) for row in details.grid.rows} == {len(details.grid.columns)}
+    if count == 1:
+        return  # drawing is what may fail; files are slow
     save(figure, tmp_path / "figure.npz")
     assert (tmp_path / "figure.png").stat().st_size > 0
     tree = ElementTree.parse(tmp_path / "figure.svg")
     ids = [element.get("id") for element in tree.iter() if element.get("id")]
     assert all(str(name).startswith("figure-") for name in ids)
-    if details.grid is not None:
-        assert {len(row) for row in details.grid.rows} == {len(details.grid.columns)}
 
 
 def test_masks_that_are_the_same_and_masks_that_share_nothing() -> None:
@@ -293,7 +295,7 @@ def test_what_subspaces_keep_of_a_task() -> None:
     assert arrays["prediction"].tolist() == [[50, 60, 70]] * 2
     assert arrays["advantage_low"].tolist() == [[-13, -3, 7]] * 2
     text = Predictions().caption(arrays)
-    assert "shape more than average in invert and less than average in rotate;" in text
+    assert "shape more in invert and less in rotate;" in text
     grid = Predictions().details(arrays).grid
     assert grid is not None
     assert [row[1] for row in grid.rows[:3]] == ["invert", "shear x", "rotate"]
