@@ -388,13 +388,11 @@ def subject_of(
     subject = replace(
         subject,
         images=_images(folder, canvases, chosen, index_N),
-        embed=_outputs(FrozenEncoder(embedding, device), chosen, size, seed),
+        embed=outputs(FrozenEncoder(embedding, device), chosen, size, seed),
     )
     if config.method != "mast" or not method.mode.uncertainty:  # type: ignore[union-attr]
         return subject
-    unsure = _outputs(
-        FrozenEncoder(PredictedUncertainty(method).eval(), device), chosen, size, seed
-    )
+    unsure = outputs(FrozenEncoder(PredictedUncertainty(method).eval(), device), chosen, size, seed)
     return replace(subject, uncertainty=lambda change: unsure(change).squeeze(1))
 
 
@@ -410,7 +408,7 @@ def _coefficients(objective: MethodConfig) -> dict[str, float]:
     }
 
 
-def _outputs(
+def outputs(
     encoder: FrozenEncoder, canvases: CanvasSet, size: int, seed: int
 ) -> Callable[[ChangeBy | None], Tensor]:
     """What a module says of the images as they are, which is kept, or after an operator."""

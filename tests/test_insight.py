@@ -6,13 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
 
 import mast
 from mast.analyze import ANALYSES, STUDIES
+from mast.augment.color import gray
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.evaluate import Result
+from mast.data import open_canvas
+from mast.evaluate import FrozenEncoder, Result
+from mast.insight import outputs
 
 
 def test_analyze_a_labelled_set(
@@ -54,6 +60,24 @@ def test_analyze_images_alone_and_a_run_without_masks(
         mast.analyze(theirs.path, analyses=["mask"])
     with pytest.raises(UserError, match="is not a run folder"):
         mast.analyze(tmp_path)
+
+
+class Luminance(nn.Module):
+    """The brightness of a coarse grid: it ignores colour, and nothing else."""
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(gray(images_BCHW), 4).flatten(1)
+
+
+def test_an_encoder_that_ignores_colour_is_invariant_to_grayscale(photos: Path) -> None:
+    canvases = open_canvas(str(photos / "test"), 32)
+    embed = outputs(FrozenEncoder(Luminance(), "cpu"), canvases, 32, seed=0)
+    before = embed(None)
+    assert F.cosine_similarity(before, embed(("grayscale", None))) == pytest.approx(
+        torch.ones(24), abs=1e-4
+    )
+    jittered = F.cosine_similarity(before, embed(("rotate", 1.0)))
+    assert float(jittered.min()) < 0.999
 
 
 def test_a_single_operator(
