@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from mast.analyze import (
 from mast.analyze.figure import save
 from mast.augment import center_views
 from mast.core.checkpoint import write_atomically, write_json, write_text
+from mast.core.display import console
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
@@ -103,7 +105,10 @@ def analyze(
     parts = {} if data is None else parts_of(data)
     shown = parts.get("test", data)
     if measure and data is not None and "train" in parts:
-        measure_missing(folder, data, parts["test"], device, seed)
+        try:
+            measure_missing(folder, data, parts["test"], device, seed)
+        except UserError as error:  # features that are not finite: the other analyses go on
+            console.print(f"not measured: {error}", style="yellow", highlight=False, markup=False)
     subject = subject_of(folder, shown, images, where, seed)
     others = tuple(
         subject_of(RunFolder(other).require(), shown, images, where, seed) for other in beside
@@ -325,11 +330,15 @@ def look(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insigh
 
 def _look(name: str, subject: Subject, folder: Path) -> Insight:
     analysis = ANALYSES[name]()
-    lacking = analysis.lacking(subject)
+    try:
+        lacking = analysis.lacking(subject)
+        arrays = {} if lacking is not None else analysis.compute(subject)
+    except UserError as error:  # what the encoder gives of the images is not finite
+        lacking = str(error)
     if lacking is not None:
         return Insight(name, analysis.title, lacking, None)
-    arrays = analysis.compute(subject)
     file = folder / f"{name}.npz"
+    file.with_suffix(".svg").unlink(missing_ok=True)  # it would be of other arrays
     write_atomically(file, lambda partial: _write(partial, arrays))
     save(analysis.draw(arrays), file)
     return Insight(name, analysis.title, analysis.caption(arrays), file)
@@ -449,14 +458,16 @@ def _results(folder: RunFolder) -> Iterator[Result]:
 
 def _scores(folder: RunFolder, which: Callable[[Result], bool] = lambda _: True) -> Iterator[Score]:
     """What was measured of a run."""
-    for result in _results(folder):
-        if not which(result):
-            continue
+    results = list(_results(folder))
+    sets = {result.set_name for result in results}
+    endings = Counter(map(readable, sets))
+    for result in filter(which, results):
+        ending = readable(result.set_name)
+        name = ending if endings[ending] == 1 else result.set_name  # two sets that end alike
         for target, measured in result.targets.items():
             for measure, value in measured.values.items():
                 if not measure.endswith(ENDS):
                     low, high = (measured.values.get(f"{measure}{end}") for end in ENDS)
-                    name = readable(result.set_name)
                     yield Score(result.protocol, name, target, measure, value, low, high)
 
 
@@ -464,7 +475,9 @@ def _trials(folder: RunFolder) -> Iterator[Trial]:
     """The finished and measured runs of a run's studies, `studies/<trial>-seed<N>`."""
     for path in sorted(folder.studies.glob("*-seed*")):
         trial = RunFolder(path)
+        name, _, seed = path.name.rpartition("-seed")
+        if not seed.isdecimal():  # a copy that somebody put beside
+            continue
         if trial.encoder.is_file() and any(trial.evaluations.glob("*.json")):
-            name, _, seed = path.name.rpartition("-seed")
             epochs = yaml.safe_load(trial.config.read_text())["epochs"]
             yield Trial(name, int(seed), tuple(_scores(trial)), epochs)

@@ -1,11 +1,13 @@
 """`mast analyze`, `mast advise` and `mast uncertain`, on runs that were really trained."""
 
 import csv
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import mast
 from mast.analyze import ANALYSES, STUDIES
@@ -40,7 +42,7 @@ def test_analyze_a_labelled_set(
         assert np.isfinite(arrays["similarity"]).all()
     with np.load(ours.analysis / "uncertainty.npz") as arrays:
         assert np.isfinite(arrays["class_accuracy"]).all()  # of the probe that it made
-        assert arrays["pictures"].shape == (12, 48, 48, 3)
+        assert arrays["pictures"].shape == (12, 64, 64, 3)
     assert len(mast.draw(ours.path, "curves").axes) > 3
     with pytest.raises(UserError, match=r"growth\.npz is not there; make it first"):
         mast.draw(ours.path, "growth")
@@ -130,3 +132,30 @@ def test_uncertain(
     assert all((photos / "test" / row["path"]).is_file() for row in rows)
     with pytest.raises(UserError, match="predicts no uncertainty"):
         mast.uncertain(theirs.path, str(photos / "test"))
+
+
+def test_a_run_that_diverged_is_looked_into(
+    ours: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = torch.load(ours.last, weights_only=False)
+    for value in state["module"].values():
+        if value.is_floating_point():
+            value.fill_(float("nan"))
+    torch.save(state, ours.last)
+    insights = {one.name: one for one in mast.analyze(ours.path, str(photos), images=12)}
+    assert insights["curves"].file is not None
+    assert insights["masks"].text == "The masks are not finite: the run diverged."
+    for name in ("subspaces", "invariance", "uncertainty"):
+        assert "NaN or infinite features" in insights[name].text
+    assert "not measured: " in capsys.readouterr().err
+
+
+def test_sets_whose_names_end_alike_stay_apart(ours: RunFolder, photos: Path) -> None:
+    other = photos.parent / "other" / photos.name
+    shutil.copytree(photos, other)
+    next((other / "test").rglob("*.*")).unlink()
+    for data in (photos, other):
+        advice = mast.advise(ours.path, str(data), operators=["invert"])
+        assert len(advice.rows) == 1
+    with np.load(ours.analysis / "advice.npz") as arrays:
+        assert arrays["tasks"].tolist() == sorted(str(set_ / "test") for set_ in (photos, other))
