@@ -124,8 +124,8 @@ class Masks(Analysis):
         else:
             text = (
                 f"Of all {names[closest[0]]} and {names[closest[1]]} take the most alike "
-                f"dimensions (cosine {correlation_KK[closest]:.2f}); {names[newest]} is the least like the "
-                f"others (mean {others_K[newest]:.2f}) and so adds the most that is new. "
+                f"dimensions (cosine {correlation_KK[closest]:.2f}); {names[newest]} is the least "
+                f"like the others (mean {others_K[newest]:.2f}) and so adds the most that is new. "
             )
         text += (
             f"Between {own_K.min():.0%} and {own_K.max():.0%} of a mask is its own; masks "
