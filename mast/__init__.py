@@ -5,9 +5,10 @@ run = mast.pretrain(config)
 encoder = mast.load_encoder(run.path)   # images (B, 3, H, W) in [0, 1] -> (B, D)
 """
 
+from mast.advice import advise
 from mast.demo import demo
 from mast.export import export
-from mast.insight import advise, analyze, draw, uncertain
+from mast.insight import analyze, draw
 from mast.loading import load_method
 from mast.models import load_encoder
 from mast.pretrain import PretrainConfig, pretrain
@@ -16,6 +17,7 @@ from mast.report import report
 from mast.show import show_config, show_operators, show_recipes, show_views
 from mast.study import study
 from mast.transfer import compare, embed, evaluate
+from mast.uncertain import uncertain
 
 __all__ = [
     "PretrainConfig",

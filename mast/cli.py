@@ -9,12 +9,13 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from mast import transfer
+from mast.advice import advise
 from mast.core.display import console as messages
 from mast.core.errors import UserError, unknown
 from mast.demo import demo
 from mast.evaluate import tables
 from mast.export import export
-from mast.insight import Insight, advise, analyze, uncertain
+from mast.insight import Insight, analyze
 from mast.pretrain import pretrain
 from mast.recipes import (
     as_list,
@@ -26,6 +27,7 @@ from mast.recipes import (
 from mast.report import report
 from mast.show import show_config, show_operators, show_recipes, show_views
 from mast.study import study
+from mast.uncertain import uncertain
 
 output = Console()
 

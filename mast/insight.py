@@ -1,17 +1,15 @@
 """Looking into a run: its analyses as arrays and figures in the run folder."""
 
-import csv
-import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 import yaml
-from rich.table import Table
 from torch import Tensor
 
 from mast.analyze import (
@@ -25,12 +23,13 @@ from mast.analyze import (
 )
 from mast.analyze.figure import save
 from mast.augment import center_views
-from mast.core.checkpoint import write_atomically, write_json, write_text
+from mast.core.checkpoint import write_atomically, write_json
+from mast.core.display import console
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
 from mast.data import CanvasSet, DataConfig, describe, open_canvas
-from mast.evaluate import FrozenEncoder, Result, extract, image_identity
+from mast.evaluate import FrozenEncoder, Result, image_identity
 from mast.evaluate.result import ENDS, readable
 from mast.evaluate.robust import changed_by
 from mast.loading import load_method
@@ -103,7 +102,10 @@ def analyze(
     parts = {} if data is None else parts_of(data)
     shown = parts.get("test", data)
     if measure and data is not None and "train" in parts:
-        measure_missing(folder, data, parts["test"], device, seed)
+        try:
+            measure_missing(folder, data, parts["test"], device, seed)
+        except UserError as error:  # features that are not finite: the other analyses go on
+            console.print(f"not measured: {error}", style="yellow", highlight=False, markup=False)
     subject = subject_of(folder, shown, images, where, seed)
     others = tuple(
         subject_of(RunFolder(other).require(), shown, images, where, seed) for other in beside
@@ -130,144 +132,6 @@ def draw(run: str | Path, analysis: str) -> "Figure":
         return ANALYSES[analysis]().draw(dict(kept))
 
 
-@dataclass(frozen=True)
-class Advice:
-    """Which augmentations the tasks of a set can afford; see `mast.analyze.advice.Advice`.
-
-    Attributes:
-        text: In words.
-        columns: Headings of the rows.
-        rows: One a task and operator: task, operator, change of the accuracy where the operator
-            acts in percentage points, the ends of its 95 % interval, what follows, and what the
-            operator's subspace keeps of the true class's probability beside the mean of all
-            subspaces (NaN without masks).
-    """
-
-    text: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str | float, ...], ...]
-
-    def table(self) -> Table:
-        """A table for a rich console."""
-        shown = Table(title="Which augmentations each task can afford (95 % intervals)")
-        for column in self.columns:
-            shown.add_column(column, no_wrap=column == "operator")
-        for at, row in enumerate(self.rows):
-            cells = [f"{cell:+.1f}" if isinstance(cell, float) else cell for cell in row]
-            again = at > 0 and row[0] == self.rows[at - 1][0]
-            if at > 0 and not again:
-                shown.add_section()
-            shown.add_row("" if again else cells[0], *cells[1:-1], cells[-1].replace("+nan", "–"))
-        return shown
-
-
-def advise(
-    run: str | Path,
-    data: str,
-    operators: Sequence[str] | None = None,
-    device: Device = "auto",
-    seed: int = 0,
-) -> Advice:
-    """Say which augmentations a labelled task can afford, from one trained run.
-
-    A linear probe learns and is tested where one operator at a time acts on half of the images:
-    the accuracy that it loses is what the operator hides of the class, which an encoder that is
-    invariant to it would not keep. Beside it stands what the operator's subspace, if there are
-    masks, keeps of the true class's probability. The paper asks the same by training once without
-    each operator, which `mast study leave_one_out` does.
-
-    Args:
-        run: A run folder; masks are not needed.
-        data: A labelled set with `train` and `test`.
-        operators: Names; those of the run's views if not given.
-        device: auto, cpu or cuda.
-        seed: Of the probes and of what the operators draw.
-
-    Returns:
-        The advice on this set; the analyses `advice` and `predictions` of the run have it too.
-
-    Raises:
-        UserError: No run or no labelled set there, or an unknown operator.
-
-    Reference:
-        MAST, Figures 1 and 6.
-    """
-    folder = RunFolder(run).require()
-    parts = parts_of(data)
-    if "train" not in parts:
-        raise UserError(f"{data} has no train and test images with labels: advice needs both")
-    subject = subject_of(folder, None, 0, find_device(device), seed)
-    names = list(subject.trained_with if operators is None else operators)
-    if not names:
-        raise UserError("operators is empty: name some, or leave it out for those of the run")
-    settings = {"retained": {"operators": names}}
-    protocols = ["retained", *(["embedding"] if subject.operators else [])]
-    evaluate(folder.path, data, protocols, device=device, seed=seed, settings=settings)
-    everything = replace(subject, scores=tuple(_scores(folder)))
-    look(everything, ("advice", "predictions"), folder.analysis)
-    tested = image_identity(open_canvas(DataConfig(parts["test"]), load_size(folder)))
-    scores = tuple(_scores(folder, lambda result: result.images == tested))
-    return _advice(replace(subject, scores=scores))
-
-
-def _advice(subject: Subject) -> Advice:
-    """The two analyses of a set's tasks as one table."""
-    afforded, kept = ANALYSES["advice"](), ANALYSES["predictions"]()
-    arrays = afforded.compute(subject)
-    grid = afforded.details(arrays).grid
-    assert grid is not None
-    beside: dict[tuple[str | float, str | float], float] = {}
-    if kept.lacking(subject) is None:
-        by_mask = kept.details(kept.compute(subject)).grid
-        assert by_mask is not None
-        beside = {(row[0], row[1]): float(row[3]) for row in by_mask.rows}
-    columns = (*grid.columns, "kept by its subspace (points)")
-    rows = tuple((*row, beside.get((row[0], row[1]), float("nan"))) for row in grid.rows)
-    return Advice(afforded.caption(arrays), columns, rows)
-
-
-def uncertain(
-    run: str | Path,
-    data: str,
-    out: Path | None = None,
-    size: int | None = None,
-    device: Device = "auto",
-) -> Path:
-    """Rank images by how unsure the run is of them, the least certain first.
-
-    Args:
-        run: A run folder of a method that predicts an uncertainty.
-        data: The images; labels are not needed.
-        out: The table; `<set>-uncertainty.csv` in the current folder if not given.
-        size: Side of the views in pixels; that of pretraining if not given.
-        device: auto, cpu or cuda.
-
-    Returns:
-        A CSV file with the columns `path` (as in the set), `score` (from 0 to 1 over these
-        images) and `trace` (of the predicted covariance, comparable between calls).
-
-    Raises:
-        UserError: No run or images there, or the run predicts no uncertainty.
-    """
-    folder = RunFolder(run).require()
-    module = PredictedUncertainty(load_method(folder.path)).eval()
-    size = load_size(folder) if size is None else size
-    canvases = open_canvas(DataConfig(data), size)
-    trace_N = extract(module, canvases, size, device=find_device(device)).squeeze(1).numpy()
-    if not np.isfinite(trace_N).all():
-        raise UserError(f"the uncertainty that {folder.path} predicts is not finite: it diverged")
-    score_N = (trace_N - trace_N.min()) / max(float(np.ptp(trace_N)), 1e-12)
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(("path", "score", "trace"))
-    for at in (-trace_N).argsort(kind="stable"):
-        table.writerow((canvases.identifiers[at], f"{score_N[at]:.6f}", f"{trace_N[at]:.6g}"))
-    if out is None:
-        out = Path(f"{readable(data)}-uncertainty.csv")
-    write_text(out, text.getvalue())
-    return out
-
-
 def load_size(folder: RunFolder) -> int:
     """Side in pixels of the views that a run was trained with."""
     return read_config(folder.config).size
@@ -288,17 +152,39 @@ def measure_missing(
     device: Device,
     seed: int,
     protocols: Sequence[str] = MEASURED,
+    operators: Sequence[str] = (),
 ) -> None:
-    """Probe a labelled set by the protocols that were not run on it before."""
+    """Probe a labelled set by the protocols that were not run on it before.
+
+    Args:
+        folder: Of the run.
+        data: The set.
+        test: Its test images.
+        device: Where to.
+        seed: Of the protocols.
+        protocols: Names.
+        operators: What `retained` asks about, beside those of the run's views.
+    """
     canvases = open_canvas(DataConfig(test), load_size(folder))
     if not canvases.targets:
         return
     tested = image_identity(canvases)
-    done = {result.protocol for result in _results(folder) if result.images == tested}
+    asked = list(dict.fromkeys([*read_config(folder.config).preset.operators, *operators]))
+    done = {
+        result.protocol
+        for result in _results(folder)
+        if result.images == tested and _answers(result, asked, seed)
+    }
     missing = [name for name in protocols if name not in done]
     if missing:
-        settings = {"retained": {"operators": read_config(folder.config).preset.operators}}
+        settings = {"retained": {"operators": asked}}
         evaluate(folder.path, data, missing, device=device, seed=seed, settings=settings)
+
+
+def _answers(result: Result, operators: Sequence[str], seed: int) -> bool:
+    """Whether a result is of this seed and, where it is of operators, of all of these."""
+    settings = result.settings["protocol"]
+    return settings["seed"] == seed and set(operators) <= set(settings.get("operators", operators))
 
 
 def look(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insight]:
@@ -325,11 +211,15 @@ def look(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insigh
 
 def _look(name: str, subject: Subject, folder: Path) -> Insight:
     analysis = ANALYSES[name]()
-    lacking = analysis.lacking(subject)
+    try:
+        lacking = analysis.lacking(subject)
+        arrays = {} if lacking is not None else analysis.compute(subject)
+    except UserError as error:  # what the encoder gives of the images is not finite
+        lacking = str(error)
     if lacking is not None:
         return Insight(name, analysis.title, lacking, None)
-    arrays = analysis.compute(subject)
     file = folder / f"{name}.npz"
+    file.with_suffix(".svg").unlink(missing_ok=True)  # it would be of other arrays
     write_atomically(file, lambda partial: _write(partial, arrays))
     save(analysis.draw(arrays), file)
     return Insight(name, analysis.title, analysis.caption(arrays), file)
@@ -374,7 +264,7 @@ def subject_of(
         epochs=config.epochs,
         stages=tuple(stage for stage in stages if 0 < stage[1] < config.epochs),
         log=folder.read_metrics(),
-        scores=tuple(_scores(folder)),
+        scores=tuple(scores_of(folder)),
         coefficients=_coefficients(config.objective),
         trials=tuple(_trials(folder)),
     )
@@ -445,16 +335,20 @@ def _results(folder: RunFolder) -> Iterator[Result]:
         yield Result.read(file)
 
 
-def _scores(folder: RunFolder, which: Callable[[Result], bool] = lambda _: True) -> Iterator[Score]:
+def scores_of(
+    folder: RunFolder, which: Callable[[Result], bool] = lambda _: True
+) -> Iterator[Score]:
     """What was measured of a run."""
-    for result in _results(folder):
-        if not which(result):
-            continue
+    results = list(_results(folder))
+    sets = {result.set_name for result in results}
+    endings = Counter(map(readable, sets))
+    for result in filter(which, results):
+        ending = readable(result.set_name)
+        name = ending if endings[ending] == 1 else result.set_name  # two sets that end alike
         for target, measured in result.targets.items():
             for measure, value in measured.values.items():
                 if not measure.endswith(ENDS):
                     low, high = (measured.values.get(f"{measure}{end}") for end in ENDS)
-                    name = readable(result.set_name)
                     yield Score(result.protocol, name, target, measure, value, low, high)
 
 
@@ -462,7 +356,9 @@ def _trials(folder: RunFolder) -> Iterator[Trial]:
     """The finished and measured runs of a run's studies, `studies/<trial>-seed<N>`."""
     for path in sorted(folder.studies.glob("*-seed*")):
         trial = RunFolder(path)
+        name, _, seed = path.name.rpartition("-seed")
+        if not seed.isdecimal():  # a copy that somebody put beside
+            continue
         if trial.encoder.is_file() and any(trial.evaluations.glob("*.json")):
-            name, _, seed = path.name.rpartition("-seed")
             epochs = yaml.safe_load(trial.config.read_text())["epochs"]
-            yield Trial(name, int(seed), tuple(_scores(trial)), epochs)
+            yield Trial(name, int(seed), tuple(scores_of(trial)), epochs)

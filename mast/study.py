@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from mast.analyze import STUDIES
+from mast.analyze.trials import BASE
 from mast.core.display import console
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
@@ -118,9 +119,11 @@ def study(
     plan = STUDIES[name]().plan(subject)
     operational = {"device": device, "devices": 1, "nodes": 1, "threads": threads}
     config = changed(config, operational)
+    for base in sorted(folder.studies.glob(f"{BASE}-seed*")):
+        _same_length(RunFolder(base), config)
     runs = [
         _planned(config, trial, changes, seed, folder.studies)
-        for seed in seeds
+        for seed in dict.fromkeys(seeds)
         for trial, changes in plan.items()
     ]
     if dry:
@@ -145,14 +148,17 @@ def _planned(
         base = _as_vicreg(base)
     out = RunFolder(folder / f"{name}-seed{seed}")
     config = changed(base, {**changes, "seed": seed, "out": str(out.path)})
-    if out.config.is_file():
-        there = read_config(out.config).epochs
-        if there != config.epochs:
-            raise UserError(
-                f"{out.path} has {there} epochs and would now have {config.epochs}; give the "
-                f"same --epochs as before, or delete {folder} to begin anew"
-            )
+    _same_length(out, config)
     return StudyRun(name, changes, config, _state(out))
+
+
+def _same_length(run: RunFolder, config: PretrainConfig) -> None:
+    """Refuse to mix runs of a study, of one seed or of several, that differ in their epochs."""
+    if run.config.is_file() and (there := read_config(run.config).epochs) != config.epochs:
+        raise UserError(
+            f"{run.path} has {there} epochs and would now have {config.epochs}; give the "
+            f"same --epochs as before, or delete {run.path.parent} to begin anew"
+        )
 
 
 def _as_vicreg(config: PretrainConfig) -> PretrainConfig:

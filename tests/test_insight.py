@@ -1,6 +1,7 @@
 """`mast analyze`, `mast advise` and `mast uncertain`, on runs that were really trained."""
 
 import csv
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,13 +115,20 @@ def test_advise(
     for name in ("color", "jitter", "grayscale"):
         assert name in shown
     assert (ours.analysis / "advice.svg").is_file()
-    advice = mast.advise(theirs.path, str(photos), operators=["invert", "rotate"])
-    assert sorted(row[1] for row in advice.rows) == ["invert", "rotate"]
+    advice = mast.advise(theirs.path, str(photos), operators=["invert"])
+    assert sorted(row[1] for row in advice.rows) == [
+        "color jitter", "gaussian blur", "grayscale", "horizontal flip", "invert",
+        "random resized crop",
+    ]  # fmt: skip
+    (file,) = theirs.evaluations.glob("retained-*.json")
+    written = file.stat().st_mtime_ns
+    assert len(mast.advise(theirs.path, str(photos)).rows) == 6  # what was measured stays
+    assert file.stat().st_mtime_ns == written
     assert all(np.isnan(row[-1]) for row in advice.rows)  # there are no masks
     with pytest.raises(UserError, match="has no train and test images with labels"):
         mast.advise(ours.path, str(photos / "test"))
-    with pytest.raises(UserError, match="operators is empty"):
-        mast.advise(ours.path, str(photos), operators=[])
+    with pytest.raises(UserError, match=r"unknown operator 'inverts'\. Did you mean 'invert'"):
+        mast.advise(ours.path, str(photos), operators=["inverts"])
 
 
 def test_uncertain(
@@ -142,3 +150,30 @@ def test_uncertain(
     assert all((photos / "test" / row["path"]).is_file() for row in rows)
     with pytest.raises(UserError, match="predicts no uncertainty"):
         mast.uncertain(theirs.path, str(photos / "test"))
+
+
+def test_a_run_that_diverged_is_looked_into(
+    ours: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = torch.load(ours.last, weights_only=False)
+    for value in state["module"].values():
+        if value.is_floating_point():
+            value.fill_(float("nan"))
+    torch.save(state, ours.last)
+    insights = {one.name: one for one in mast.analyze(ours.path, str(photos), images=12)}
+    assert insights["curves"].file is not None
+    assert insights["masks"].text == "The masks are not finite: the run diverged."
+    for name in ("subspaces", "invariance", "uncertainty"):
+        assert "NaN or infinite features" in insights[name].text
+    assert "not measured: " in capsys.readouterr().err
+
+
+def test_sets_whose_names_end_alike_stay_apart(ours: RunFolder, photos: Path) -> None:
+    other = photos.parent / "other" / photos.name
+    shutil.copytree(photos, other)
+    next((other / "test").rglob("*.*")).unlink()
+    for data in (photos, other):
+        advice = mast.advise(ours.path, str(data))
+        assert len(advice.rows) == 5  # of this set alone
+    with np.load(ours.analysis / "advice.npz") as arrays:
+        assert arrays["tasks"].tolist() == sorted(str(set_ / "test") for set_ in (photos, other))

@@ -18,7 +18,7 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.report import report
-from mast.report.answer import health
+from mast.report.answer import finding, health
 
 VOID = {"meta", "img", "br", "input"}
 MADE = ("curves", "masks", "subspaces", "invariance", "predictions", "uncertainty")
@@ -232,3 +232,12 @@ def test_by_command(run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixtur
         mast.report(tmp_path / "none")
     with pytest.raises(UserError, match="has no evaluations to stand beside others"):
         mast.report(run.path, beside=[str(run.path)])
+
+
+def test_a_study_that_is_not_finished_opens_with_what_it_found() -> None:
+    caption = (
+        "2 of 3 runs are finished. With one seed there is no telling a difference from chance. "
+        "Top-1: shape goes up. More."
+    )
+    assert finding("growth", caption).text == "Top-1: shape goes up."
+    assert finding("masks", "All alike. More.").text == "All alike."

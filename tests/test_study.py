@@ -112,8 +112,15 @@ def test_cheaper_runs_and_one_that_fails(
     assert done.insight is not None
     assert done.insight.text.startswith("2 of 3 runs are finished.")
     assert read_config(run.studies / "base-seed0" / "config.yaml").epochs == 1
-    with pytest.raises(UserError, match="has 1 epochs and would now have 2; give the same"):
-        mast.study("leave_one_out", run.path, str(photos), device="cpu")
+    for seed in (0, 1):  # another seed would be compared with this one
+        with pytest.raises(UserError, match="has 1 epochs and would now have 2; give the same"):
+            mast.study("leave_one_out", run.path, str(photos), seeds=[seed], device="cpu")
+    planned = mast.study("leave_one_out", run.path, str(photos), [0, 0], epochs=1, dry=True)
+    assert len(planned.runs) == 3  # a seed that is given twice is one seed
+    # A copy that somebody put beside is no run of the study.
+    shutil.copytree(run.studies / "base-seed0", run.studies / "base-seed0-old")
+    (insight,) = mast.analyze(run.path, analyses=["leave_one_out"])
+    assert insight.text == done.insight.text
 
 
 @pytest.mark.parametrize(

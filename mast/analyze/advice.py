@@ -142,7 +142,7 @@ class Advice(Analysis):
             else:
                 unharmed.append(str(task))
         if unharmed:
-            parts.append(f"none is known to destroy what {', '.join(unharmed)} needs")
+            parts.append(f"no operator is known to destroy what {', '.join(unharmed)} needs")
         told = []
         if parts:
             told.append(f"{'; '.join(parts)}.")

@@ -38,6 +38,7 @@ STYLE: Any = {
     "grid.alpha": 0.25,
     "legend.frameon": False,
     "legend.fontsize": 8,
+    "text.parse_math": False,  # a dollar in the name of a class is a dollar
     "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
 }
 
@@ -228,6 +229,11 @@ def _with_tips(svg: str, name: str) -> str:
     )
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
+
+
+def entry(name: str) -> str:
+    """A name as a legend shows it: one that begins with an underscore would be left out."""
+    return f" {name}" if name.startswith("_") else name
 
 
 def words(name: str) -> str:

@@ -154,12 +154,16 @@ class Invariance(Analysis):
         for row, name in enumerate(names):
             own = strongest_OS[row, subspaces.index(name)]
             others = np.delete(strongest_OS[row, :-1], subspaces.index(name))
-            won += bool(len(others) == 0 or own >= others.max())
+            won += bool(len(others) and own > others.max())
             lines.append(f"{figure.words(name)} {own:.2f} (whole {strongest_OS[row, -1]:.2f})")
             if strongest_OS[row].min() > UNSEEN:
                 unseen.append(figure.words(name))
         text = (
             f"For {won} of {len(names)} operators their own subspace is the most invariant of all. "
+            if len(subspaces) > 2
+            else ""
+        )
+        text += (
             f"Cosine at the strongest magnitude in the operator's own subspace: {', '.join(lines)}."
         )
         if unseen:

@@ -119,10 +119,15 @@ class Masks(Analysis):
         others_K = mean_with_others(correlation_KK)
         newest = int(others_K.argmin())
         own_K = arrays["own_share"]
-        text = (
-            f"Of all {names[closest[0]]} and {names[closest[1]]} take the most alike dimensions "
-            f"(cosine {correlation_KK[closest]:.2f}); {names[newest]} is the least like the "
-            f"others (mean {others_K[newest]:.2f}) and so adds the most that is new. "
+        if len(names) == 2:
+            text = f"The cosine of {names[0]} and {names[1]} is {correlation_KK[0, 1]:.2f}. "
+        else:
+            text = (
+                f"Of all {names[closest[0]]} and {names[closest[1]]} take the most alike "
+                f"dimensions (cosine {correlation_KK[closest]:.2f}); {names[newest]} is the least "
+                f"like the others (mean {others_K[newest]:.2f}) and so adds the most that is new. "
+            )
+        text += (
             f"Between {own_K.min():.0%} and {own_K.max():.0%} of a mask is its own; masks "
             f"that are all the same would have {1 / len(names):.0%}."
         )

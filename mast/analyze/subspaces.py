@@ -39,7 +39,8 @@ class Subspaces(Analysis):
         tasks: (T,) names of what the images are labelled with.
         labels: (T, N) class indices.
         classes_<task>: names of the classes.
-        agreement: (T, A) percent of the 10 nearest images that share an image's class.
+        agreement: (T, A) percent of the 10 nearest images, or all others where there are fewer,
+            that share an image's class.
         expected: (T,) that percentage for neighbours drawn at random.
 
     Reference:
@@ -97,7 +98,7 @@ class Subspaces(Analysis):
             for at, title in enumerate(classes):
                 mine = slice(None) if label_N is None else label_N == at
                 axis.scatter(
-                    *point_N2[mine].T, s=9, linewidths=0, alpha=0.8, label=title,
+                    *point_N2[mine].T, s=9, linewidths=0, alpha=0.8, label=figure.entry(title),
                     color=colors[at],
                 )  # fmt: skip
             axis.set_title(figure.words(name))
@@ -110,6 +111,7 @@ class Subspaces(Analysis):
         """See `Analysis.caption`."""
         count = arrays["points"].shape[1]
         text = f"t-SNE of {count} images"
+        nearest = min(NEIGHBOURS, count - 1)
         best = _best_task(arrays)
         if best is None:
             return f"{text}; they have no labels, so whether neighbours are alike is not measured."
@@ -120,6 +122,12 @@ class Subspaces(Analysis):
             if len(agreement_A) == 1:
                 parts.append(f"{task} {agreement_A[0]:.0f} % (by chance {expected:.0f})")
                 continue
+            if np.ptp(agreement_A[:-1]) == 0:
+                parts.append(
+                    f"{task} {agreement_A[0]:.0f} % in every subspace (whole "
+                    f"{agreement_A[-1]:.0f}, by chance {expected:.0f})"
+                )
+                continue
             most, least = agreement_A[:-1].argmax(), agreement_A[:-1].argmin()
             parts.append(
                 f"{task} {agreement_A[most]:.0f} % in {figure.words(arrays['subspaces'][most])} "
@@ -128,9 +136,9 @@ class Subspaces(Analysis):
             )
         return (
             f"What lies together is alike most of all in {arrays['tasks'][best]}: in the whole "
-            f"embedding {arrays['agreement'][best, -1]:.0f} % of an image's {NEIGHBOURS} nearest "
+            f"embedding {arrays['agreement'][best, -1]:.0f} % of an image's {nearest} nearest "
             f"images share it, by chance {arrays['expected'][best]:.0f} %. {text}, coloured by "
-            f"{arrays['tasks'][best]}. Of an image's {NEIGHBOURS} nearest images so many share its "
+            f"{arrays['tasks'][best]}. Of an image's {nearest} nearest images so many share its "
             f"class: {'; '.join(parts)}."
         )
 

@@ -28,8 +28,8 @@ class Uncertainty(Analysis):
     Arrays:
         names: (N,) of the images.
         pictures: (N, P, P, 3) thumbnails, uint8.
-        score: (N,) uncertainty of the images; 0 is the least and 1 the most certain trace among
-            them and their changed copies.
+        score: (N,) uncertainty of the images; 0 is the smallest and 1 the largest trace among them
+            and their changed copies.
         trace: (N,) before the rescaling.
         operators: (O,) names of what was done to the images.
         magnitudes: (S,) from 0, the images as they are, to 1.
@@ -131,7 +131,7 @@ class Uncertainty(Analysis):
                 )  # fmt: skip
                 (dot,) = classes.plot(
                     *place, "o", color=figure.color(at), markersize=5,
-                    label=task if row == np.flatnonzero(mine)[0] else None,
+                    label=figure.entry(task) if row == np.flatnonzero(mine)[0] else None,
                 )  # fmt: skip
                 figure.tip(
                     dot,

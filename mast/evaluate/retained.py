@@ -94,8 +94,9 @@ class Retained(Linear):
     def _change(self, name: str, images: int, size: int, part: int) -> Change:
         operator = OPERATORS[name](size)  # type: ignore[call-arg]  # each has a default probability
         generator = torch.Generator().manual_seed(self.seed * 1000 + part)
-        parameters = operator.sample(images, generator)
+        # The same images for every operator, so that operators are compared on the same ones.
         acts_N = torch.rand(images, generator=generator) < self.share
+        parameters = operator.sample(images, generator)
 
         def apply(images_BCHW: Tensor, positions_B: Tensor) -> Tensor:
             theirs = {key: values[positions_B] for key, values in parameters.items()}

@@ -13,6 +13,7 @@ from mast.methods.base import variance_collapse
 from mast.pretrain import PretrainConfig
 
 METHODS = {"mast": "MAST", "vicreg": "VICReg"}  # as their papers print them
+PROGRESS = ("runs are finished.", "telling a difference from chance.")  # of studies
 COLLAPSED_RANK = 2.0  # below it all images lie on a line
 
 
@@ -110,8 +111,10 @@ def health(log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
 
 
 def finding(name: str, caption: str) -> Finding:
-    """The first sentence of an analysis's caption."""
-    return Finding(name, re.split(r"(?<=\.)\s+", caption, maxsplit=1)[0])
+    """The first sentence of an analysis's caption that says more than how much is done."""
+    sentences = re.split(r"(?<=\.)\s+", caption)
+    found = (text for text in sentences if not text.endswith(PROGRESS))
+    return Finding(name, next(found, sentences[0]))
 
 
 def described(run: Path) -> str:

@@ -183,6 +183,30 @@ def test_curves_keep_what_is_not_finite() -> None:
     assert "never finite" in Curves().caption(lost)
 
 
+def test_subspaces_that_are_all_the_same_are_not_told_apart() -> None:
+    subject = whole()
+    text = Invariance().caption(Invariance().compute(subject))
+    assert text.startswith("For 0 of 2 operators their own subspace")
+    text = Subspaces().caption(Subspaces().compute(subject))
+    assert "in every subspace" in text
+    assert "9 nearest images" in text  # of ten
+    one = whole(NAMES[:1])
+    assert Invariance().caption(Invariance().compute(one)).startswith("Cosine at the strongest")
+    two = Masks().compute(whole(NAMES[:2], torch.eye(2)))
+    assert "The cosine of rotate and shear x is 0.00." in Masks().caption(two)
+
+
+def test_names_of_classes_that_matplotlib_would_read(tmp_path: Path) -> None:
+    subject = whole()
+    assert subject.images is not None
+    images = replace(subject.images, classes={"class": ("_a", "cash$ and $x^{")})
+    arrays = Subspaces().compute(replace(subject, images=images))
+    save(Subspaces().draw(arrays), tmp_path / "figure.npz")
+    svg = (tmp_path / "figure.svg").read_text()
+    assert "_a</text>" in svg
+    assert "cash$ and $x^{</text>" in svg
+
+
 def few(count: int, labels: bool = True) -> Subject:
     """The same run, looked at with a few images."""
     subject = whole()
