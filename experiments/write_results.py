@@ -261,23 +261,13 @@ def uncertain() -> str:
     return "\n".join(lines)
 
 
-def number(value: str | float | None) -> str:
-    """A cell of a table."""
-    return "–" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
-
-
 def studies() -> str:
-    """What the studies of each run said."""
-    parts = []
-    for result in insights("studies"):
-        for answer in result["studies"].values():
-            head = f"| {' | '.join(answer['columns'])} |\n|{'---|' * len(answer['columns'])}"
-            rows = [f"| {' | '.join(map(number, row))} |" for row in answer["rows"]]
-            parts.append(
-                f"**{answer['title']}** ({about(result['run'])}, one seed). {answer['caption']}\n\n"
-                + "\n".join([head, *rows])
-            )
-    return "\n\n".join(parts)
+    """What the studies of each run said, in words; the numbers are in the result files."""
+    return "\n\n".join(
+        f"**{answer['title']}** (of a run of {about(result['run'])}). {answer['caption']}"
+        for result in insights("studies")
+        for answer in result["studies"].values()
+    )
 
 
 def main() -> None:
