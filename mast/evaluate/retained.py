@@ -16,9 +16,9 @@ from mast.core.errors import UserError, unknown
 from mast.evaluate.accuracy import hits
 from mast.evaluate.bootstrap import Measured, measured
 from mast.evaluate.data import EvaluationData, tasks
-from mast.evaluate.features import Change
 from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.linear import Linear
+from mast.evaluate.robust import changed_by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,22 +85,12 @@ class Retained(Linear):
         self, name: str, encoder: FrozenEncoder, data: EvaluationData
     ) -> tuple[Tensor, Tensor]:
         """Features of the pool and of the test set, a share of them changed."""
-        taken = [
-            encoder.take(part, data.size, self._change(name, len(part), data.size, at))
+        changes = [
+            changed_by(name, None, data.size, len(part), self.seed * 1000 + at, self.share)
             for at, part in enumerate((*data.pool, data.test))
         ]
-        return torch.cat(taken[:-1]).to(encoder.device), taken[-1].to(encoder.device)
-
-    def _change(self, name: str, images: int, size: int, part: int) -> Change:
-        operator = OPERATORS[name](size)  # type: ignore[call-arg]  # each has a default probability
-        generator = torch.Generator().manual_seed(self.seed * 1000 + part)
-        # The same images for every operator, so that operators are compared on the same ones.
-        acts_N = torch.rand(images, generator=generator) < self.share
-        parameters = operator.sample(images, generator)
-
-        def apply(images_BCHW: Tensor, positions_B: Tensor) -> Tensor:
-            theirs = {key: values[positions_B] for key, values in parameters.items()}
-            acts_B111 = acts_N[positions_B][:, None, None, None].to(images_BCHW.device)
-            return torch.where(acts_B111, operator.apply(images_BCHW, theirs), images_BCHW)
-
-        return Change(f"{name} on {self.share:g}, seed {self.seed}, part {part}", apply)
+        *pool, test_MD = (
+            encoder.take(part, data.size, change)
+            for part, change in zip((*data.pool, data.test), changes, strict=True)
+        )
+        return torch.cat(pool).to(encoder.device), test_MD.to(encoder.device)

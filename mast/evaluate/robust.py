@@ -21,27 +21,37 @@ from mast.evaluate.frozen import FrozenEncoder
 from mast.evaluate.linear import Linear
 
 
-def changed_by(name: str, magnitude: float | None, size: int, images: int, seed: int) -> Change:
-    """An operator applied to every view, at one magnitude.
+def changed_by(
+    name: str, magnitude: float | None, size: int, images: int, seed: int, share: float = 1.0
+) -> Change:
+    """An operator applied to every view, or to a share of them.
 
     Args:
         name: In `OPERATORS`.
-        magnitude: From 0 to 1; None for an operator that has none.
+        magnitude: From 0 to 1; None for an operator that has none, or for the parameters that
+            pretraining draws.
         size: Side of the views in pixels.
         images: Images of the set; directions and places are drawn for all at once, so that they
             do not depend on batches, and are the same at every magnitude.
         seed: Of that draw.
+        share: Of the images that are changed, the same ones for every operator.
     """
     operator = OPERATORS[name](size)  # type: ignore[call-arg]  # each has a default probability
-    parameters = operator.sample(images, torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    acts_N = torch.rand(images, generator=generator) < share if share < 1 else None
+    parameters = operator.sample(images, generator)
     if magnitude is not None:
         parameters = operator.at_magnitude(magnitude, parameters)
 
     def apply(images_BCHW: Tensor, positions_B: Tensor) -> Tensor:
         theirs = {key: values[positions_B] for key, values in parameters.items()}
-        return operator.apply(images_BCHW, theirs)
+        changed_BCHW = operator.apply(images_BCHW, theirs)
+        if acts_N is None:
+            return changed_BCHW
+        acts_B111 = acts_N[positions_B][:, None, None, None].to(images_BCHW.device)
+        return torch.where(acts_B111, changed_BCHW, images_BCHW)
 
-    return Change(f"{name} at {magnitude}, seed {seed}", apply)
+    return Change(f"{name} at {magnitude}, seed {seed}, share {share:g}", apply)
 
 
 @dataclass(frozen=True, kw_only=True)
