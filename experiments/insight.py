@@ -2,13 +2,14 @@
 
     python experiments/insight.py advice runs/factors_mast5 runs/factors_mast15
     python experiments/insight.py uncertain runs/cifar_mast5 --data SETS/cifar10/test
-    python experiments/insight.py studies runs/factors_mast5
+    python experiments/insight.py findings runs/cifar_mast5
 
 `advice` asks each run which operators the tasks of `factors` need, and holds the answer against
 what is known from how the images are drawn (`DESTROYED_BY`): results/insight/advice-<run>.json.
 `uncertain` makes blurred, noised and cropped copies of 2,000 images and counts how often
 `mast uncertain` ranks a copy above its original: results/insight/uncertain-<run>.json.
-`studies` keeps what the finished studies of a run say: results/insight/studies-<run>.json.
+`findings` keeps what every analysis and finished study of a run says, in words and as a table:
+results/insight/findings-<run>.json.
 The commands that made the runs are in docs/insight.md.
 """
 
@@ -23,7 +24,7 @@ import torch
 from PIL import Image, ImageFilter
 
 import mast
-from mast.analyze import STUDIES
+from mast.analyze import ANALYSES
 from mast.augment import center_views
 from mast.core.checkpoint import write_json
 from mast.core.run import RunFolder, provenance
@@ -152,27 +153,27 @@ def uncertain(run: Path, data: str) -> dict[str, Any]:
     }
 
 
-def studies(run: Path) -> dict[str, Any]:
-    """The answer of every study that `mast study` has finished, in words and as a table."""
-    answers = {}
-    for name, kind in STUDIES.items():
+def findings(run: Path) -> dict[str, Any]:
+    """What every analysis that was made of a run says, in words and as a table."""
+    made = {}
+    for name, kind in ANALYSES.items():
         file = RunFolder(run).analysis / f"{name}.npz"
         if file.is_file():
             with np.load(file) as kept:
                 arrays = dict(kept)
             grid = kind().details(arrays).grid
-            assert grid is not None
-            rows = [
-                [None if isinstance(cell, float) and np.isnan(cell) else cell for cell in row]
-                for row in grid.rows
-            ]
-            answers[name] = {
+            made[name] = {
                 "title": kind.title,
                 "caption": kind().caption(arrays),
-                "columns": grid.columns,
-                "rows": rows,
+                "columns": grid.columns if grid else [],
+                "rows": [[plain(cell) for cell in row] for row in grid.rows] if grid else [],
             }
-    return {"run": described(run), "studies": answers, "provenance": provenance()}
+    return {"run": described(run), "analyses": made, "provenance": provenance()}
+
+
+def plain(cell: str | float) -> str | float | None:
+    """A cell of a table as JSON has it, which knows no NaN."""
+    return None if isinstance(cell, float) and not np.isfinite(cell) else cell
 
 
 def write(images: list[Image.Image], folder: Path) -> None:
@@ -187,7 +188,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("question", choices=("advice", "uncertain", "studies"))
+    parser.add_argument("question", choices=("advice", "uncertain", "findings"))
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--data", default="factors@test", help="images to damage")
     arguments = parser.parse_args()
@@ -195,7 +196,7 @@ def main() -> None:
         answer = {
             "advice": advice,
             "uncertain": lambda run: uncertain(run, arguments.data),
-            "studies": studies,
+            "findings": findings,
         }[arguments.question](run)
         RESULTS.mkdir(parents=True, exist_ok=True)
         write_json(RESULTS / f"{arguments.question}-{run.name}.json", answer)

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from mast.analyze import STUDIES
 from mast.core.checkpoint import write_atomically, write_text
 
 HERE = Path(__file__).parent
@@ -265,8 +266,19 @@ def studies() -> str:
     """What the studies of each run said, in words; the numbers are in the result files."""
     return "\n\n".join(
         f"**{answer['title']}** (of a run of {about(result['run'])}). {answer['caption']}"
-        for result in insights("studies")
-        for answer in result["studies"].values()
+        for result in insights("findings")
+        for name, answer in result["analyses"].items()
+        if name in STUDIES
+    )
+
+
+def findings(run: str) -> str:
+    """What the analyses of one run said, in words."""
+    (result,) = (result for result in insights("findings") if result["run"]["name"] == run)
+    return "\n".join(
+        f"- **{answer['title']}**: {answer['caption']}"
+        for name, answer in result["analyses"].items()
+        if name not in STUDIES
     )
 
 
@@ -280,6 +292,7 @@ def main() -> None:
     write_between(ROOT / "README.md", "results", shown)
     write_between(ROOT / "docs" / "insight.md", "advice", advice())
     write_between(ROOT / "docs" / "insight.md", "uncertain", uncertain())
+    write_between(ROOT / "docs" / "insight.md", "findings", findings("cifar_mast5"))
     write_between(ROOT / "docs" / "studies.md", "studies", studies())
 
 

@@ -168,17 +168,39 @@ def measure_missing(
     canvases = open_canvas(DataConfig(test), load_size(folder))
     if not canvases.targets:
         return
-    tested = image_identity(canvases)
-    asked = list(dict.fromkeys([*read_config(folder.config).preset.operators, *operators]))
+    missing = unmeasured(folder, image_identity(canvases), seed, protocols, operators)
+    if missing:
+        settings = {"retained": {"operators": _asked(folder, operators)}}
+        evaluate(folder.path, data, missing, device=device, seed=seed, settings=settings)
+
+
+def unmeasured(
+    folder: RunFolder,
+    tested: str,
+    seed: int,
+    protocols: Sequence[str],
+    operators: Sequence[str] = (),
+) -> list[str]:
+    """Those of some protocols that were not run on a set's test images.
+
+    Args:
+        folder: Of the run.
+        tested: Identity of the test images.
+        seed: Of the protocols.
+        protocols: Names.
+        operators: What `retained` asks about, beside those of the run's views.
+    """
+    asked = _asked(folder, operators)
     done = {
         result.protocol
         for result in _results(folder)
         if result.images == tested and _answers(result, asked, seed)
     }
-    missing = [name for name in protocols if name not in done]
-    if missing:
-        settings = {"retained": {"operators": asked}}
-        evaluate(folder.path, data, missing, device=device, seed=seed, settings=settings)
+    return [name for name in protocols if name not in done]
+
+
+def _asked(folder: RunFolder, operators: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys([*read_config(folder.config).preset.operators, *operators]))
 
 
 def _answers(result: Result, operators: Sequence[str], seed: int) -> bool:

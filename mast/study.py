@@ -14,7 +14,16 @@ from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
 from mast.data import DataConfig, open_canvas
-from mast.insight import Insight, analyze, load_size, measure_missing, parts_of, subject_of
+from mast.evaluate import image_identity
+from mast.insight import (
+    Insight,
+    analyze,
+    load_size,
+    measure_missing,
+    parts_of,
+    subject_of,
+    unmeasured,
+)
 from mast.pretrain import PretrainConfig, pretrain
 from mast.recipes import RECIPES, changed, read_config
 
@@ -27,7 +36,7 @@ class StudyRun:
         name: Of the trial.
         changes: Fields of the configuration that differ from the studied run's, by dotted name.
         config: All of it.
-        state: "finished" (trained, and measured on a set), "begun", "to do", or what went wrong.
+        state: "finished" (trained, and measured on the set), "begun", "to do", or what went wrong.
     """
 
     name: str
@@ -111,7 +120,7 @@ def study(
     config = read_config(folder.config)
     if epochs is not None:
         config = changed(config, {"epochs": epochs})
-    tested = _tested(data, load_size(folder))
+    on = _measured_on(data, load_size(folder), protocols)
     one, every = _shard(shard)
     subject = replace(
         subject_of(folder, None, 0, find_device("cpu"), 0), epochs=config.epochs, trials=()
@@ -122,22 +131,36 @@ def study(
     for base in sorted(folder.studies.glob(f"{BASE}-seed*")):
         _same_length(RunFolder(base), config)
     runs = [
-        _planned(config, trial, changes, seed, folder.studies)
+        _planned(config, trial, changes, seed, folder.studies, on)
         for seed in dict.fromkeys(seeds)
         for trial, changes in plan.items()
     ]
     if dry:
         return Studied(STUDIES[name].title, tuple(runs), None)
     done = tuple(
-        _finish(planned, data, tested, protocols) if at % every == one else planned
-        for at, planned in enumerate(runs)
+        _finish(planned, on) if at % every == one else planned for at, planned in enumerate(runs)
     )
     answer = analyze(folder.path, analyses=[name], device=device)[0]
     return Studied(STUDIES[name].title, done, answer)
 
 
+@dataclass(frozen=True)
+class _MeasuredOn:
+    """What the runs of a study are measured on: a set, its test images, and by what."""
+
+    data: str
+    test: str
+    identity: str
+    protocols: tuple[str, ...]
+
+
 def _planned(
-    base: PretrainConfig, name: str, changes: Mapping[str, Any], seed: int, folder: Path
+    base: PretrainConfig,
+    name: str,
+    changes: Mapping[str, Any],
+    seed: int,
+    folder: Path,
+    on: _MeasuredOn,
 ) -> StudyRun:
     """One run of a plan, with the studied run's configuration but for the changes.
 
@@ -149,7 +172,7 @@ def _planned(
     out = RunFolder(folder / f"{name}-seed{seed}")
     config = changed(base, {**changes, "seed": seed, "out": str(out.path)})
     _same_length(out, config)
-    return StudyRun(name, changes, config, _state(out))
+    return StudyRun(name, changes, config, _state(out, seed, on))
 
 
 def _same_length(run: RunFolder, config: PretrainConfig) -> None:
@@ -171,36 +194,36 @@ def _as_vicreg(config: PretrainConfig) -> PretrainConfig:
     )
 
 
-def _finish(run: StudyRun, data: str, tested: str, protocols: Sequence[str]) -> StudyRun:
+def _finish(run: StudyRun, on: _MeasuredOn) -> StudyRun:
     """Train and measure one run, as far as that was not done before."""
     config = run.config
     try:
         pretrain(config)
-        measure_missing(run.folder, data, tested, config.device, config.seed, protocols)
+        measure_missing(run.folder, on.data, on.test, config.device, config.seed, on.protocols)
     except UserError as error:  # a loss or features that are not finite: the others go on
         if not run.changes:
             raise
         console.print(f"{run.folder.path}: {error}", style="yellow", highlight=False, markup=False)
         return replace(run, state=str(error))
-    return replace(run, state=_state(run.folder))
+    return replace(run, state=_state(run.folder, config.seed, on))
 
 
-def _state(folder: RunFolder) -> str:
-    if folder.encoder.is_file() and any(folder.evaluations.glob("*.json")):
+def _state(folder: RunFolder, seed: int, on: _MeasuredOn) -> str:
+    if folder.encoder.is_file() and not unmeasured(folder, on.identity, seed, on.protocols):
         return "finished"
     return "begun" if folder.config.is_file() else "to do"
 
 
-def _tested(data: str, size: int) -> str:
-    """The test images of a labelled set.
+def _measured_on(data: str, size: int, protocols: Sequence[str]) -> _MeasuredOn:
+    """A labelled set by which runs can be compared.
 
     Raises:
         UserError: It has no train or no test images, or no labels.
     """
     parts = parts_of(data)
-    if not parts or not open_canvas(DataConfig(parts["test"]), size).targets:
-        raise UserError(f"{data} has no train and test images with labels: a study needs both")
-    return parts["test"]
+    if parts and (canvases := open_canvas(DataConfig(parts["test"]), size)).targets:
+        return _MeasuredOn(data, parts["test"], image_identity(canvases), tuple(protocols))
+    raise UserError(f"{data} has no train and test images with labels: a study needs both")
 
 
 def _shard(text: str) -> tuple[int, int]:

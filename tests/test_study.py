@@ -117,6 +117,10 @@ def test_cheaper_runs_and_one_that_fails(
             mast.study("leave_one_out", run.path, str(photos), seeds=[seed], device="cpu")
     planned = mast.study("leave_one_out", run.path, str(photos), [0, 0], epochs=1, dry=True)
     assert len(planned.runs) == 3  # a seed that is given twice is one seed
+    other = mast.study(
+        "leave_one_out", run.path, str(photos), protocols=["knn"], epochs=1, dry=True
+    )
+    assert [at.state for at in other.runs] == ["begun", "to do", "begun"]  # trained, not measured
     # A copy that somebody put beside is no run of the study.
     shutil.copytree(run.studies / "base-seed0", run.studies / "base-seed0-old")
     (insight,) = mast.analyze(run.path, analyses=["leave_one_out"])
