@@ -20,7 +20,7 @@ ENCODER = {
     "name": "timm:resnet18",
     "options": {
         "layers": [1, 1, 1, 1],
-        "channels": [32, 64, 128, 256],
+        "channels": [16, 32, 64, 256],
         "stem_type": "deep",
         "stem_width": 16,
     },
