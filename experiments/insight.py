@@ -110,6 +110,7 @@ def described(run: Path) -> dict[str, Any]:
     config = read_config(RunFolder(run).config)
     return {
         "name": run.name,
+        "data": Path(config.data.spec).name,
         "method": config.method,
         "views": config.views,
         "size": config.size,

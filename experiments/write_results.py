@@ -1,4 +1,4 @@
-"""Write docs/results.md and the results of the README and docs/insight.md from the result files.
+"""Write docs/results.md, and the results in other documents, from the result files.
 
 python experiments/write_results.py
 """
@@ -112,6 +112,7 @@ def verdict(validation: Groups, test: Groups) -> str:
 
 def draw_fronts(validation: Groups, test: Groups, path: Path) -> None:
     """Objects against colour, and against the mean of all tasks, over the weights."""
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     ours = best(validation, guarded(validation))[0]
@@ -137,7 +138,10 @@ def draw_fronts(validation: Groups, test: Groups, path: Path) -> None:
         axis.set_ylabel(f"{label} (%)")
         axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False)
-    write_atomically(path, lambda partial: figure.savefig(partial, format="svg"))
+    with rc_context({"svg.hashsalt": "fronts"}):  # the same numbers give the same file
+        write_atomically(
+            path, lambda partial: figure.savefig(partial, format="svg", metadata={"Date": None})
+        )
 
 
 def summary() -> str:
@@ -164,7 +168,6 @@ def does_it_help() -> str:
     ]
     validation, test = scored()
     if test:
-        draw_fronts(validation, test, ROOT / "docs" / "images" / "fronts.svg")
         text += [
             verdict(validation, test),
             "Over the weights of invariance 5, 10 and 25 (mean and standard deviation of seeds, "
@@ -212,7 +215,10 @@ def insights(question: str) -> list[dict[str, Any]]:
 
 def about(run: dict[str, Any]) -> str:
     """What a run was, in a few words."""
-    return f"{run['method']}, views {run['views']}, {run['size']} pixels, {run['epochs']} epochs"
+    return (
+        f"{run['method']} on {run['data']}, views {run['views']}, {run['size']} pixels, "
+        f"{run['epochs']} epochs"
+    )
 
 
 def advice() -> str:
@@ -282,25 +288,41 @@ def findings(run: str) -> str:
     )
 
 
-def main() -> None:
-    sections = [photos()]
+def documents() -> dict[Path, str]:
+    """Every document with the results that the files hold."""
     head = "# Results\n\nWritten by `experiments/write_results.py` from result files.\n\n"
-    body = "\n\n".join([does_it_help(), *sections])
-    write_text(ROOT / "docs" / "results.md", head + body + "\n")
+    readme, insight, studied = (
+        ROOT / name for name in ("README.md", "docs/insight.md", "docs/studies.md")
+    )
+    parts = {
+        "advice": advice(),
+        "uncertain": uncertain(),
+        "findings": findings("cifar_mast5"),
+    }
+    return {
+        ROOT / "docs" / "results.md": f"{head}{does_it_help()}\n\n{photos()}\n",
+        readme: between(readme, {"results": "\n\n".join(filter(None, (summary(), photos())))}),
+        insight: between(insight, parts),
+        studied: between(studied, {"studies": studies()}),
+    }
 
-    shown = "\n\n".join(section for section in (summary(), *sections) if section)
-    write_between(ROOT / "README.md", "results", shown)
-    write_between(ROOT / "docs" / "insight.md", "advice", advice())
-    write_between(ROOT / "docs" / "insight.md", "uncertain", uncertain())
-    write_between(ROOT / "docs" / "insight.md", "findings", findings("cifar_mast5"))
-    write_between(ROOT / "docs" / "studies.md", "studies", studies())
+
+def between(document: Path, parts: dict[str, str]) -> str:
+    """A document with what stands between its marks replaced."""
+    text = document.read_text()
+    for mark, part in parts.items():
+        before, rest = text.split(f"<!-- {mark} -->")
+        after = rest.split(f"<!-- /{mark} -->")[1]
+        text = f"{before}<!-- {mark} -->\n{part}\n<!-- /{mark} -->{after}"
+    return text
 
 
-def write_between(document: Path, mark: str, text: str) -> None:
-    """Replace what stands between two marks of a document."""
-    before, rest = document.read_text().split(f"<!-- {mark} -->")
-    after = rest.split(f"<!-- /{mark} -->")[1]
-    write_text(document, f"{before}<!-- {mark} -->\n{text}\n<!-- /{mark} -->{after}")
+def main() -> None:
+    validation, test = scored()
+    if test:
+        draw_fronts(validation, test, ROOT / "docs" / "images" / "fronts.svg")
+    for document, text in documents().items():
+        write_text(document, text)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,15 @@ from rich.table import Table
 
 from mast.analyze import ANALYSES, Subject
 from mast.augment import OPERATORS
-from mast.core.errors import UserError, unknown
+from mast.core.errors import unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
-from mast.data import DataConfig, open_canvas
-from mast.evaluate import image_identity
-from mast.insight import load_size, look, measure_missing, parts_of, scores_of, subject_of
+from mast.insight import labelled, load_size, look, measure_missing, scores_of, subject_of
 
 
 @dataclass(frozen=True)
-class Advice:
-    """Which augmentations the tasks of a set can afford; see `mast.analyze.advice.Advice`.
+class Advised:
+    """Which augmentations the tasks of a set can afford; see `mast.analyze.advice`.
 
     Attributes:
         text: In words.
@@ -53,7 +51,7 @@ def advise(
     operators: Sequence[str] = (),
     device: Device = "auto",
     seed: int = 0,
-) -> Advice:
+) -> Advised:
     """Say which augmentations a labelled task can afford, from one trained run.
 
     A linear probe learns and is tested where one operator at a time acts on half of the images:
@@ -79,23 +77,20 @@ def advise(
         MAST, Figures 1 and 6.
     """
     folder = RunFolder(run).require()
-    parts = parts_of(data)
-    if "train" not in parts:
-        raise UserError(f"{data} has no train and test images with labels: advice needs both")
+    on = labelled(data, load_size(folder))
     for name in operators:
         if name not in OPERATORS:
             raise unknown("operator", name, OPERATORS)
     subject = subject_of(folder, None, 0, find_device(device), seed)
     protocols = ["retained", *(["embedding"] if subject.operators else [])]
-    measure_missing(folder, data, parts["test"], device, seed, protocols, operators)
+    measure_missing(folder, on, device, seed, protocols, operators)
     everything = replace(subject, scores=tuple(scores_of(folder)))
     look(everything, ("advice", "predictions"), folder.analysis)
-    tested = image_identity(open_canvas(DataConfig(parts["test"]), load_size(folder)))
-    scores = tuple(scores_of(folder, lambda result: result.images == tested))
+    scores = tuple(scores_of(folder, lambda result: result.images == on.identity))
     return _advice(replace(subject, scores=scores))
 
 
-def _advice(subject: Subject) -> Advice:
+def _advice(subject: Subject) -> Advised:
     """The two analyses of a set's tasks as one table."""
     afforded, kept = ANALYSES["advice"](), ANALYSES["predictions"]()
     arrays = afforded.compute(subject)
@@ -108,4 +103,4 @@ def _advice(subject: Subject) -> Advice:
         beside = {(row[0], row[1]): float(row[3]) for row in by_mask.rows}
     columns = (*grid.columns, "kept by its subspace (points)")
     rows = tuple((*row, beside.get((row[0], row[1]), float("nan"))) for row in grid.rows)
-    return Advice(afforded.caption(arrays), columns, rows)
+    return Advised(afforded.caption(arrays), columns, rows)

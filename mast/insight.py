@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +29,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
 from mast.data import CanvasSet, DataConfig, describe, open_canvas
-from mast.evaluate import FrozenEncoder, Result, image_identity
+from mast.evaluate import FrozenEncoder, Result, Retained, image_identity
 from mast.evaluate.result import ENDS, readable
 from mast.evaluate.robust import changed_by
 from mast.loading import load_method
@@ -99,11 +99,10 @@ def analyze(
         raise UserError(f"images must be 1 or more, got {images}")
     folder = RunFolder(run).require()
     where = find_device(device)
-    parts = {} if data is None else parts_of(data)
-    shown = parts.get("test", data)
-    if measure and data is not None and "train" in parts:
+    shown = data if data is None else parts_of(data).get("test", data)
+    if measure and data is not None and shown != data:
         try:
-            measure_missing(folder, data, parts["test"], device, seed)
+            measure_missing(folder, labelled(data, load_size(folder)), device, seed)
         except UserError as error:  # features that are not finite: the other analyses go on
             console.print(f"not measured: {error}", style="yellow", highlight=False, markup=False)
     subject = subject_of(folder, shown, images, where, seed)
@@ -145,10 +144,34 @@ def parts_of(data: str) -> dict[str, str]:
     return dict(parts) if {"train", "test"} <= parts.keys() else {}
 
 
+@dataclass(frozen=True)
+class Labelled:
+    """A set that runs can be measured on.
+
+    Attributes:
+        data: The set.
+        identity: Of its test images and their labels.
+    """
+
+    data: str
+    identity: str
+
+
+def labelled(data: str, size: int) -> Labelled:
+    """A set with labelled images to learn from and to test on.
+
+    Raises:
+        UserError: It has no train or no test images, or no labels.
+    """
+    parts = parts_of(data)
+    if parts and (canvases := open_canvas(DataConfig(parts["test"]), size)).targets:
+        return Labelled(data, image_identity(canvases))
+    raise UserError(f"{data} has no train and test images with labels, which this needs")
+
+
 def measure_missing(
     folder: RunFolder,
-    data: str,
-    test: str,
+    on: Labelled,
     device: Device,
     seed: int,
     protocols: Sequence[str] = MEASURED,
@@ -158,25 +181,22 @@ def measure_missing(
 
     Args:
         folder: Of the run.
-        data: The set.
-        test: Its test images.
+        on: The set.
         device: Where to.
         seed: Of the protocols.
         protocols: Names.
-        operators: What `retained` asks about, beside those of the run's views.
+        operators: What `retained` asks about, beside those of the run's views and what it was asked
+            about before.
     """
-    canvases = open_canvas(DataConfig(test), load_size(folder))
-    if not canvases.targets:
-        return
-    missing = unmeasured(folder, image_identity(canvases), seed, protocols, operators)
+    missing = unmeasured(folder, on, seed, protocols, operators)
     if missing:
-        settings = {"retained": {"operators": _asked(folder, operators)}}
-        evaluate(folder.path, data, missing, device=device, seed=seed, settings=settings)
+        settings = {"retained": {"operators": _asked(folder, on, seed, operators)}}
+        evaluate(folder.path, on.data, missing, device=device, seed=seed, settings=settings)
 
 
 def unmeasured(
     folder: RunFolder,
-    tested: str,
+    on: Labelled,
     seed: int,
     protocols: Sequence[str],
     operators: Sequence[str] = (),
@@ -185,28 +205,37 @@ def unmeasured(
 
     Args:
         folder: Of the run.
-        tested: Identity of the test images.
+        on: The set.
         seed: Of the protocols.
         protocols: Names.
         operators: What `retained` asks about, beside those of the run's views.
     """
-    asked = _asked(folder, operators)
-    done = {
-        result.protocol
-        for result in _results(folder)
-        if result.images == tested and _answers(result, asked, seed)
-    }
+    asked = set(_asked(folder, on, seed, operators))
+    done = set()
+    for result in _measured(folder, on, seed):
+        settings = result.settings["protocol"]
+        # The analyses say of `retained` that it changes half of the images.
+        as_told = settings.get("share", Retained.share) == Retained.share
+        if as_told and asked <= set(settings.get("operators", asked)):
+            done.add(result.protocol)
     return [name for name in protocols if name not in done]
 
 
-def _asked(folder: RunFolder, operators: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys([*read_config(folder.config).preset.operators, *operators]))
+def _asked(folder: RunFolder, on: Labelled, seed: int, operators: Sequence[str]) -> list[str]:
+    """The operators of the run's views, those given, and those of a kept `retained`."""
+    before = [
+        name
+        for result in _measured(folder, on, seed)
+        for name in result.settings["protocol"].get("operators", ())
+    ]
+    return list(dict.fromkeys([*read_config(folder.config).preset.operators, *operators, *before]))
 
 
-def _answers(result: Result, operators: Sequence[str], seed: int) -> bool:
-    """Whether a result is of this seed and, where it is of operators, of all of these."""
-    settings = result.settings["protocol"]
-    return settings["seed"] == seed and set(operators) <= set(settings.get("operators", operators))
+def _measured(folder: RunFolder, on: Labelled, seed: int) -> Iterator[Result]:
+    """What was measured on a set with a seed."""
+    for result in _results(folder):
+        if result.images == on.identity and result.settings["protocol"]["seed"] == seed:
+            yield result
 
 
 def look(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insight]:

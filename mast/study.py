@@ -13,14 +13,13 @@ from mast.core.display import console
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
-from mast.data import DataConfig, open_canvas
-from mast.evaluate import image_identity
 from mast.insight import (
     Insight,
+    Labelled,
     analyze,
+    labelled,
     load_size,
     measure_missing,
-    parts_of,
     subject_of,
     unmeasured,
 )
@@ -42,7 +41,7 @@ class StudyRun:
     name: str
     changes: Mapping[str, Any]
     config: PretrainConfig
-    state: str
+    state: str = "to do"
 
     @property
     def folder(self) -> RunFolder:
@@ -120,7 +119,7 @@ def study(
     config = read_config(folder.config)
     if epochs is not None:
         config = changed(config, {"epochs": epochs})
-    on = _measured_on(data, load_size(folder), protocols)
+    on = labelled(data, load_size(folder))
     one, every = _shard(shard)
     subject = replace(
         subject_of(folder, None, 0, find_device("cpu"), 0), epochs=config.epochs, trials=()
@@ -131,27 +130,18 @@ def study(
     for base in sorted(folder.studies.glob(f"{BASE}-seed*")):
         _same_length(RunFolder(base), config)
     runs = [
-        _planned(config, trial, changes, seed, folder.studies, on)
+        _with_state(_planned(config, trial, changes, seed, folder.studies), on, protocols)
         for seed in dict.fromkeys(seeds)
         for trial, changes in plan.items()
     ]
     if dry:
         return Studied(STUDIES[name].title, tuple(runs), None)
     done = tuple(
-        _finish(planned, on) if at % every == one else planned for at, planned in enumerate(runs)
+        _finish(planned, on, protocols) if at % every == one else planned
+        for at, planned in enumerate(runs)
     )
     answer = analyze(folder.path, analyses=[name], device=device)[0]
     return Studied(STUDIES[name].title, done, answer)
-
-
-@dataclass(frozen=True)
-class _MeasuredOn:
-    """What the runs of a study are measured on: a set, its test images, and by what."""
-
-    data: str
-    test: str
-    identity: str
-    protocols: tuple[str, ...]
 
 
 def _planned(
@@ -160,7 +150,6 @@ def _planned(
     changes: Mapping[str, Any],
     seed: int,
     folder: Path,
-    on: _MeasuredOn,
 ) -> StudyRun:
     """One run of a plan, with the studied run's configuration but for the changes.
 
@@ -172,7 +161,7 @@ def _planned(
     out = RunFolder(folder / f"{name}-seed{seed}")
     config = changed(base, {**changes, "seed": seed, "out": str(out.path)})
     _same_length(out, config)
-    return StudyRun(name, changes, config, _state(out, seed, on))
+    return StudyRun(name, changes, config)
 
 
 def _same_length(run: RunFolder, config: PretrainConfig) -> None:
@@ -194,36 +183,26 @@ def _as_vicreg(config: PretrainConfig) -> PretrainConfig:
     )
 
 
-def _finish(run: StudyRun, on: _MeasuredOn) -> StudyRun:
+def _finish(run: StudyRun, on: Labelled, protocols: Sequence[str]) -> StudyRun:
     """Train and measure one run, as far as that was not done before."""
     config = run.config
     try:
         pretrain(config)
-        measure_missing(run.folder, on.data, on.test, config.device, config.seed, on.protocols)
+        measure_missing(run.folder, on, config.device, config.seed, protocols)
     except UserError as error:  # a loss or features that are not finite: the others go on
         if not run.changes:
             raise
         console.print(f"{run.folder.path}: {error}", style="yellow", highlight=False, markup=False)
         return replace(run, state=str(error))
-    return replace(run, state=_state(run.folder, config.seed, on))
+    return _with_state(run, on, protocols)
 
 
-def _state(folder: RunFolder, seed: int, on: _MeasuredOn) -> str:
-    if folder.encoder.is_file() and not unmeasured(folder, on.identity, seed, on.protocols):
-        return "finished"
-    return "begun" if folder.config.is_file() else "to do"
-
-
-def _measured_on(data: str, size: int, protocols: Sequence[str]) -> _MeasuredOn:
-    """A labelled set by which runs can be compared.
-
-    Raises:
-        UserError: It has no train or no test images, or no labels.
-    """
-    parts = parts_of(data)
-    if parts and (canvases := open_canvas(DataConfig(parts["test"]), size)).targets:
-        return _MeasuredOn(data, parts["test"], image_identity(canvases), tuple(protocols))
-    raise UserError(f"{data} has no train and test images with labels: a study needs both")
+def _with_state(run: StudyRun, on: Labelled, protocols: Sequence[str]) -> StudyRun:
+    if not run.folder.config.is_file():
+        return replace(run, state="to do")
+    missing = unmeasured(run.folder, on, run.config.seed, protocols)
+    done = run.folder.encoder.is_file() and not missing
+    return replace(run, state="finished" if done else "begun")
 
 
 def _shard(text: str) -> tuple[int, int]:

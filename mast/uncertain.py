@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mast.analyze.uncertainty import rescaled
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
 from mast.core.launch import Device, find_device
@@ -39,7 +40,8 @@ def uncertain(
         images) and `trace` (of the predicted covariance, comparable between calls).
 
     Raises:
-        UserError: No run or images there, or the run predicts no uncertainty.
+        UserError: No run or images there, or the run predicts no uncertainty, or the same for every
+            image.
     """
     folder = RunFolder(run).require()
     module = PredictedUncertainty(load_method(folder.path)).eval()
@@ -48,7 +50,9 @@ def uncertain(
     trace_N = extract(module, canvases, size, device=find_device(device)).squeeze(1).numpy()
     if not np.isfinite(trace_N).all():
         raise UserError(f"the uncertainty that {folder.path} predicts is not finite: it diverged")
-    score_N = (trace_N - trace_N.min()) / max(float(np.ptp(trace_N)), 1e-12)
+    if len(trace_N) > 1 and np.ptp(trace_N) == 0:
+        raise UserError(f"{folder.path} predicts the same uncertainty for every image: no ranking")
+    score_N = rescaled(trace_N, trace_N)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(("path", "score", "trace"))

@@ -93,12 +93,15 @@ def look_into(
 
 
 def _scores(operators: Sequence[str]) -> list[Score]:
-    """What `embedding` measures of two tasks."""
-    values = {"top1": 60.0}
+    """What `embedding` and `retained` measure of two tasks."""
+    values = {"embedding": {"top1": 60.0}, "retained": {"top1": 61.0, "chance": 34.0}}
     for at, name in enumerate(operators):
-        values |= {f"prediction_{name}": 50.0 + 10 * at, f"advantage_{name}": 10.0 * at - 10}
+        prediction = {f"prediction_{name}": 50.0 + 10 * at, f"advantage_{name}": 10.0 * at - 10}
+        values["embedding"] |= prediction
+        values["retained"] |= {f"change_{name}": -12.0 * at}
     return [
-        Score("embedding", "photos-test", task, measure, value, value - 2, value + 2)
+        Score(protocol, "photos-test", task, measure, value, value - 2, value + 2)
+        for protocol, measures in values.items()
         for task in ("pet", "side")
-        for measure, value in values.items()
+        for measure, value in measures.items()
     ]

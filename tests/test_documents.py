@@ -1,6 +1,7 @@
 """What the documents show works: commands parse, Python runs, links and files exist."""
 
 import re
+import runpy
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,12 @@ def test_commands_parse(command: str, capsys: pytest.CaptureFixture[str]) -> Non
         shown = capsys.readouterr().out
         for option in re.findall(r"--[a-z_]+", command):
             assert option in shown or option in ("--data", "--recipe")
+
+
+def test_results_are_those_of_the_result_files() -> None:
+    script = str(ROOT / "experiments" / "write_results.py")
+    for document, text in runpy.run_path(script)["documents"]().items():
+        assert document.read_text() == text, f"{document.name}: run {script}"
 
 
 def test_the_manual_lists_every_protocol() -> None:

@@ -18,10 +18,10 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.report import report
-from mast.report.answer import finding, health
+from mast.report.answer import duration, health
 
 VOID = {"meta", "img", "br", "input"}
-MADE = ("curves", "masks", "subspaces", "invariance", "predictions", "uncertainty")
+MADE = ("curves", "masks", "subspaces", "invariance", "advice", "predictions", "uncertainty")
 
 
 class Page(HTMLParser):
@@ -155,7 +155,8 @@ def test_warnings_and_losses_that_are_not_finite(run: RunFolder) -> None:
         ([{"loss": 1.0, "stat/embedding_std": 0.1}], False, "The embedding collapsed."),
         ([{"loss": math.inf}, {"loss": 1.0}], False, "The loss was not always finite."),
         ([{"loss": 1.0}, {"warning": "masks died"}], False, "Warnings were logged."),
-        ([{"loss": 1.0, "online/effective_rank": math.nan}], True, "Nothing collapsed"),
+        ([{"loss": 1.0, "online/effective_rank": math.nan}], False, "The representation is not"),
+        ([{"loss": 1.0, "stat/embedding_std": math.nan}], False, "The embedding is not finite."),
     ],
 )
 def test_health(log: list[dict[str, object]], good: bool | None, said: str) -> None:
@@ -234,10 +235,9 @@ def test_by_command(run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixtur
         mast.report(run.path, beside=[str(run.path)])
 
 
-def test_a_study_that_is_not_finished_opens_with_what_it_found() -> None:
-    caption = (
-        "2 of 3 runs are finished. With one seed there is no telling a difference from chance. "
-        "Top-1: shape goes up. More."
-    )
-    assert finding("growth", caption).text == "Top-1: shape goes up."
-    assert finding("masks", "All alike. More.").text == "All alike."
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(9.4, "9 seconds"), (70, "1 minute"), (7000, "117 minutes"), (9000, "2.5 hours")],
+)
+def test_duration(seconds: float, words: str) -> None:
+    assert duration([{"seconds": seconds}]) == words

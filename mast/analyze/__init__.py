@@ -11,7 +11,6 @@ from mast.analyze.analysis import (
     Images,
     Map,
     Score,
-    Study,
     Subject,
     Trial,
 )
@@ -24,6 +23,7 @@ from mast.analyze.masks import Masks
 from mast.analyze.predictions import Predictions
 from mast.analyze.sensitivity import Sensitivity
 from mast.analyze.subspaces import Subspaces
+from mast.analyze.trials import Study
 from mast.analyze.uncertainty import Uncertainty
 
 STUDIES: dict[str, type[Study]] = {

@@ -22,6 +22,7 @@ UNKNOWN = "unknown: at chance"
 NEEDS = "needs what it destroys"
 AFFORDS = "can afford it"
 OPEN = "undecided"
+UNMEASURED = "was not asked"
 
 
 @final
@@ -94,27 +95,17 @@ class Advice(Analysis):
         axis = drawn.subplots()
         loss_TO = np.where(arrays["known"][:, None], -arrays["change"], np.nan)
         worst = max(10.0, float(np.nanmax(loss_TO)) if np.isfinite(loss_TO).any() else 0.0)
-        share_TO = np.clip(loss_TO / worst, 0, 1)
         axis.set_facecolor("#dddddd")
         image = axis.imshow(
             np.clip(loss_TO, 0, worst), cmap="cividis_r", vmin=0, vmax=worst, aspect="auto"
         )
-        figure.cells(axis, share_TO, [
-            [
-                f"{task}, {name}: {arrays['change'][row, column]:+.1f} points "
-                f"[{arrays['change_low'][row, column]:+.1f}, "
-                f"{arrays['change_high'][row, column]:+.1f}], {verdict(arrays, row, column)}"
-                for column, name in enumerate(operators)
-            ]
-            for row, task in enumerate(tasks)
-        ])  # fmt: skip
-        for row, column in np.ndindex(*share_TO.shape):
-            if np.isfinite(arrays["change"][row, column]):
-                light = not arrays["known"][row] or share_TO[row, column] < 0.5
-                axis.text(
-                    column, row, f"{arrays['change'][row, column]:+.0f}", ha="center", va="center",
-                    fontsize=8, color="black" if light else "white",
-                )  # fmt: skip
+        said, written = [], []
+        for row, task in enumerate(tasks):
+            said.append([f"{task}, {name}: {_said(arrays, row, column)}"
+                         for column, name in enumerate(operators)])  # fmt: skip
+            written.append([f"{c:+.0f}" if np.isfinite(c) else "" for c in arrays["change"][row]])
+        light_TO = 1 - np.nan_to_num(np.clip(loss_TO / worst, 0, 1))
+        figure.cells(axis, light_TO, said, written=written)
         axis.set_yticks(
             range(len(tasks)),
             [f"{t} ({a:.0f} %)" for t, a in zip(tasks, arrays["accuracy"], strict=True)],
@@ -155,7 +146,7 @@ class Advice(Analysis):
         return " ".join(told)
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: the advice, task by task, the greatest loss last."""
+        """See `Analysis.details`: by task, first what was not asked, the greatest loss last."""
         rows = [
             (
                 str(task), figure.words(arrays["operators"][at]), float(arrays["change"][row, at]),
@@ -163,15 +154,27 @@ class Advice(Analysis):
                 verdict(arrays, row, int(at)),
             )
             for row, task in enumerate(arrays["tasks"])
-            for at in (-arrays["change"][row]).argsort(kind="stable")
+            for at in np.nan_to_num(-arrays["change"][row], nan=-np.inf).argsort(kind="stable")
         ]  # fmt: skip
         columns = ("task", "operator", "change (points)", "low", "high", "the task")
         return Details(Grid(columns, tuple(rows)))
 
 
+def _said(arrays: Arrays, task: int, operator: int) -> str:
+    """A cell of the figure in words."""
+    change, low, high = (
+        arrays[key][task, operator] for key in ("change", "change_low", "change_high")
+    )
+    if not np.isfinite(change):
+        return UNMEASURED
+    return f"{change:+.1f} points [{low:+.1f}, {high:+.1f}], {verdict(arrays, task, operator)}"
+
+
 def verdict(arrays: Arrays, task: int, operator: int) -> str:
     """What the arrays of `Advice` say of a task and an operator."""
     low, high = arrays["change_low"][task, operator], arrays["change_high"][task, operator]
+    if not np.isfinite(arrays["change"][task, operator]):
+        return UNMEASURED
     if not arrays["known"][task]:
         return UNKNOWN
     if high < MATTERS:

@@ -5,6 +5,7 @@ N images, P side of a thumbnail in pixels, D dimensions of the embedding, K oper
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -219,31 +220,10 @@ class Analysis(ABC):
     def caption(self, arrays: Arrays) -> str:
         """What to see in it, in words computed from the numbers."""
 
+    def headline(self, arrays: Arrays) -> str:
+        """What the page opens with: the first sentence of the caption."""
+        return re.split(r"(?<=\.)\s+", self.caption(arrays))[0]
+
     def details(self, arrays: Arrays) -> Details:
         """The numbers of the figure as a table, and images to look at, where there are some."""
         return Details()
-
-
-class Study(Analysis):
-    """A question that is answered by training other runs, each like the run but for something.
-
-    Attributes:
-        name: Of the study, by which `mast study` makes its runs.
-    """
-
-    name: ClassVar[str]
-
-    @abstractmethod
-    def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
-        """The runs to make.
-
-        Args:
-            subject: The run that they vary.
-
-        Returns:
-            By the trial's name the fields of the configuration that differ from the run's, by
-            dotted name; the same name is the same run in every study.
-
-        Raises:
-            UserError: The run cannot be varied so.
-        """

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 
 from mast.analyze import figure
-from mast.analyze.analysis import Arrays, Details, Grid, Study, Subject
-from mast.analyze.trials import BASE, band, collect, not_run, over_seeds, percent, progress
+from mast.analyze.analysis import Arrays, Details, Grid, Subject
+from mast.analyze.interval import mean_and_margin, with_margin
+from mast.analyze.trials import BASE, Study, band, collect
 
 if TYPE_CHECKING:
     from mast.analyze.figure import Figure
@@ -54,10 +55,6 @@ class Epochs(Study):
                     runs[_trial(subject, method, epochs)] = {**changes, "epochs": epochs}
         return runs
 
-    def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
-        return not_run(self, subject)
-
     def compute(self, subject: Subject) -> Arrays:
         """See `Analysis.compute`."""
         names = list(self.plan(subject))
@@ -87,8 +84,8 @@ class Epochs(Study):
         figure.legend(drawn, axes, ncols=len(arrays["methods"]))
         return drawn
 
-    def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
+    def found(self, arrays: Arrays) -> str:
+        """See `Study.found`: the shortest and the longest training, and VICReg's beside it."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
             told = [
@@ -98,13 +95,13 @@ class Epochs(Study):
             if len(told) > 1:
                 told.append(_compared(arrays, task))
             parts.append(f"{title}: {', '.join(told)}")
-        return f"{progress(arrays)}{'; '.join(parts)}."
+        return f"Top-1: {'; '.join(parts)}."
 
     def details(self, arrays: Arrays) -> Details:
         """See `Analysis.details`: one row a task, method and number of epochs."""
         rows = []
         for at, method in enumerate(arrays["methods"]):
-            mean_TN, margin_TN = over_seeds(arrays["accuracy"][at])
+            mean_TN, margin_TN = mean_and_margin(arrays["accuracy"][at])
             rows += [
                 (
                     str(title),
@@ -137,10 +134,10 @@ def _trial(subject: Subject, method: str, epochs: int) -> str:
 
 
 def _told(method: str, epochs_N: np.ndarray, accuracy_SN: np.ndarray) -> str:
-    mean_N, margin_N = over_seeds(accuracy_SN)
+    mean_N, margin_N = mean_and_margin(accuracy_SN)
     there_N = np.flatnonzero(np.isfinite(mean_N))
     ends = [
-        f"{percent(mean_N[at], margin_N[at])} % after {epochs_N[at]} epochs"
+        f"{with_margin(mean_N[at], margin_N[at])} % after {epochs_N[at]} epochs"
         for at in dict.fromkeys(there_N[:1].tolist() + there_N[-1:].tolist())
     ]
     return f"{method} {' and '.join(ends) or 'was not measured yet'}"
@@ -149,13 +146,17 @@ def _told(method: str, epochs_N: np.ndarray, accuracy_SN: np.ndarray) -> str:
 def _compared(arrays: Arrays, task: int) -> str:
     """How the run's method stands to VICReg of as many epochs and the same seed."""
     ours_SN, theirs_SN = arrays["accuracy"][0][:, task], arrays["accuracy"][1][:, task]
-    lead_N, margin_N = over_seeds(ours_SN - theirs_SN)
+    lead_N, margin_N = mean_and_margin(ours_SN - theirs_SN)
     there_N = np.flatnonzero(np.isfinite(lead_N))
     if len(there_N) == 0:
         return "no two of the same length"
     last = there_N[-1]
-    ahead = int((lead_N[there_N] > 0).sum())
+    ours, theirs = arrays["methods"]
+    side = f"behind {theirs}" if lead_N[last] < 0 else f"ahead of {theirs}"
+    clear_N = lead_N - np.nan_to_num(margin_N) > 0
+    beyond = ", beyond the interval," if np.isfinite(margin_N[there_N]).all() else ""
     return (
-        f"{arrays['methods'][0]} ahead at {ahead} of {len(there_N)} lengths, by "
-        f"{percent(lead_N[last], margin_N[last], '+')} points after {arrays['epochs'][last]} epochs"
+        f"{ours} {with_margin(abs(lead_N[last]), margin_N[last])} points {side} after "
+        f"{arrays['epochs'][last]} epochs and ahead{beyond} at {int(clear_N[there_N].sum())} of "
+        f"{len(there_N)} lengths"
     )

@@ -175,16 +175,16 @@ def cells(
     value_RC: np.ndarray,
     texts: Sequence[Sequence[str]],
     width: float = 1,
-    written: bool = False,
+    written: Sequence[Sequence[str]] | None = None,
 ) -> None:
-    """Say something of each cell of an image where it is pointed at, and write values into it.
+    """Say something of each cell of an image where it is pointed at, and write into it.
 
     Args:
         axis: With the image, shown by `imshow`.
-        value_RC: In [0, 1] by the image's colours.
+        value_RC: How light each cell is, in [0, 1].
         texts: Of the tips, R rows of C.
         width: Of a cell in the axis's units, where one spans several pixels.
-        written: Whether the values stand in the cells.
+        written: What stands in the cells, if anything does.
     """
     from matplotlib.patches import Rectangle
 
@@ -193,11 +193,10 @@ def cells(
         cell = Rectangle(corner, width, 1, facecolor="white", alpha=0.0, linewidth=0)
         tip(cell, texts[row][column])
         axis.add_patch(cell)
-        if written:
-            value = value_RC[row, column]
+        if written is not None:
             # Not quite black: on a dark page black text becomes light, which this must not.
-            ink = "#111111" if value > 0.6 else "white"
-            axis.text(column, row, f"{value:.2f}", ha="center", va="center", color=ink)
+            ink = "#111111" if value_RC[row, column] > 0.6 else "white"
+            axis.text(column, row, written[row][column], ha="center", va="center", color=ink)
 
 
 def save(figure: Figure, file: Path) -> None:

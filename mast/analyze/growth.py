@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 
 from mast.analyze import figure
-from mast.analyze.analysis import Arrays, Details, Grid, Study, Subject
-from mast.analyze.masks import Masks, cosines, mean_with_others
-from mast.analyze.trials import BASE, band, collect, not_run, over_seeds, percent, progress
+from mast.analyze.analysis import Arrays, Details, Grid, Subject
+from mast.analyze.interval import mean_and_margin, with_margin
+from mast.analyze.masks import Masks, cosines, dead_masks, mean_with_others
+from mast.analyze.trials import BASE, Study, band, collect
 from mast.augment.presets import MAST5
 from mast.core.errors import UserError
 
@@ -53,16 +54,16 @@ class Growth(Study):
             raise UserError(f"{missing} Growth adds operators by the correlation of their masks.")
         if len(subject.operators) < 2:
             raise UserError("This run has one operator: there is nothing to add.")
+        if dead := dead_masks(subject):
+            raise UserError(
+                f"The mask of {', '.join(dead)} is all zero, so that its correlation says nothing."
+            )
         operators, _, start = _order(subject)
         grown = {
             f"grow-{count}-{operators[count - 1]}": {"operators": list(operators[:count])}
             for count in range(start, len(operators))
         }
         return {BASE: {}, **grown}
-
-    def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
-        return not_run(self, subject)
 
     def compute(self, subject: Subject) -> Arrays:
         """See `Analysis.compute`."""
@@ -90,10 +91,10 @@ class Growth(Study):
             axis.set_ylabel("top-1 (%)")
         return drawn
 
-    def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
+    def found(self, arrays: Arrays) -> str:
+        """See `Study.found`: from the first operators to all of them, and where it is best."""
         parts = []
-        mean_TN, margin_TN = over_seeds(arrays["accuracy"])
+        mean_TN, margin_TN = mean_and_margin(arrays["accuracy"])
         labels = _labels(arrays)
         for task, title in enumerate(arrays["tasks"]):
             there_N = np.flatnonzero(np.isfinite(mean_TN[task]))
@@ -102,19 +103,23 @@ class Growth(Study):
                 continue
             first, last, best = there_N[0], there_N[-1], int(np.nanargmax(mean_TN[task]))
             told = [
-                f"{percent(mean_TN[task, at], margin_TN[task, at])} % with {arrays['counts'][at]}"
+                f"{with_margin(mean_TN[task, at], margin_TN[task, at])} % "
+                f"with {arrays['counts'][at]}"
                 for at in (first, last)
             ]
             parts.append(f"{title} goes from {told[0]} to {told[1]}, best at “{labels[best]}”")
+        return f"Top-1 by the number of operators: {'; '.join(parts)}."
+
+    def caption(self, arrays: Arrays) -> str:
+        """See `Analysis.caption`."""
         return (
-            f"{progress(arrays)}Operators are added in the order of their masks' mean cosine with "
-            f"the others, up to {arrays['mean_cosine'][-1]:.2f} for the last. Top-1: "
-            f"{'; '.join(parts)}."
+            f"{self.headline(arrays)} Operators are added in the order of their masks' mean cosine "
+            f"with the others, up to {arrays['mean_cosine'][-1]:.2f} for the last."
         )
 
     def details(self, arrays: Arrays) -> Details:
         """See `Analysis.details`: one row a run and task."""
-        mean_TN, margin_TN = over_seeds(arrays["accuracy"])
+        mean_TN, margin_TN = mean_and_margin(arrays["accuracy"])
         rows = tuple(
             (str(title), label, float(arrays["mean_cosine"][count - 1]),
              float(mean_TN[task, at]), float(margin_TN[task, at]))

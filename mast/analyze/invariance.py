@@ -1,6 +1,7 @@
 """How much of an operator each subspace forgets: what it says of an image before and after.
 
-N images, D dimensions, K operators with a mask, O operators that are tried, S magnitudes.
+N images, D dimensions, K operators with a mask, O operators that are tried, S magnitudes, X
+subspaces and the whole embedding, R other runs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from mast.analyze import figure
 from mast.analyze.analysis import Analysis, Arrays, Details, Grid, Subject
+from mast.analyze.interval import mean_and_margin
 from mast.augment import OPERATORS
 
 if TYPE_CHECKING:
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
 MAGNITUDES = (0.2, 0.4, 0.6, 0.8, 1.0)
 UNSEEN = 0.999  # cosine above which the embedding does not see what was done
-LEVEL = 1.96  # standard errors on either side: a 95 % interval of the mean over images
 
 
 @final
@@ -36,7 +37,10 @@ class Invariance(Analysis):
         subspaces: (K + 1,) names of the masks, the last "whole embedding".
         magnitudes: (S,) from 0 to 1, 1 the strongest that pretraining draws.
         similarity: (O, K + 1, S) mean cosine over the images.
-        margin: (O, K + 1, S) half of its 95 % interval.
+        margin: (O, K + 1, S) half of its 95 % interval; NaN of a single image.
+        lead: (O,) cosine in the operator's own subspace less that in the most invariant other one,
+            at the strongest magnitude, mean over the images; NaN of a single subspace.
+        lead_margin: (O,) half of its paired 95 % interval.
         beside: (R,) names of the other runs.
         similarity_beside: (R, O, S) of their embeddings.
         margin_beside: (R, O, S) half of the interval.
@@ -62,23 +66,29 @@ class Invariance(Analysis):
         assert subject.mask_DK is not None
         names = _graded(subject)
         whole_D1 = torch.ones(len(subject.mask_DK), 1)
-        mask_DS = torch.cat([subject.mask_DK.detach().cpu(), whole_D1], dim=1)
-        own = [_curve(subject, name, mask_DS) for name in names]
-        beside = [
-            [_curve(other, name, None) for name in names]
-            for other in subject.beside
-            if other.embed is not None
-        ]
-        shape = (len(beside), len(names), len(MAGNITUDES))
+        mask_DX = torch.cat([subject.mask_DK.detach().cpu(), whole_D1], dim=1)
+        cosine_NOXS = np.stack([_cosines(subject, name, mask_DX) for name in names], axis=1)
+        similarity_OXS, margin_OXS = mean_and_margin(cosine_NOXS)
+        beside = [other for other in subject.beside if other.embed is not None]
+        theirs_RO2S = np.array(
+            [[mean_and_margin(_cosines(other, name, torch.ones(1, 1))[:, 0]) for name in names]
+             for other in beside]
+        ).reshape(len(beside), len(names), 2, len(MAGNITUDES))  # fmt: skip
+        own_O = [subject.operators.index(name) for name in names]
+        lead_O2 = np.array(
+            [_lead(cosine_NOXS[:, row, :-1, -1], own) for row, own in enumerate(own_O)]
+        )
         return {
             "operators": np.array(names),
             "subspaces": np.array([*subject.operators, "whole embedding"]),
             "magnitudes": np.array(MAGNITUDES),
-            "similarity": np.stack([mean for mean, _ in own]),
-            "margin": np.stack([margin for _, margin in own]),
-            "beside": np.array([other.name for other in subject.beside if other.embed], str),
-            "similarity_beside": np.array([[m[0] for m, _ in r] for r in beside]).reshape(shape),
-            "margin_beside": np.array([[m[0] for _, m in r] for r in beside]).reshape(shape),
+            "similarity": similarity_OXS,
+            "margin": margin_OXS,
+            "lead": lead_O2[:, 0],
+            "lead_margin": lead_O2[:, 1],
+            "beside": np.array([other.name for other in beside], str),
+            "similarity_beside": theirs_RO2S[:, :, 0],
+            "margin_beside": theirs_RO2S[:, :, 1],
         }
 
     @figure.styled
@@ -147,26 +157,27 @@ class Invariance(Analysis):
 
     def caption(self, arrays: Arrays) -> str:
         """See `Analysis.caption`."""
-        names, subspaces = list(arrays["operators"]), list(arrays["subspaces"])
-        strongest_OS = arrays["similarity"][:, :, -1]
-        lines, unseen = [], []
-        won = 0
-        for row, name in enumerate(names):
-            own = strongest_OS[row, subspaces.index(name)]
-            others = np.delete(strongest_OS[row, :-1], subspaces.index(name))
-            won += bool(len(others) and own > others.max())
-            lines.append(f"{figure.words(name)} {own:.2f} (whole {strongest_OS[row, -1]:.2f})")
-            if strongest_OS[row].min() > UNSEEN:
-                unseen.append(figure.words(name))
-        text = (
-            f"For {won} of {len(names)} operators their own subspace is the most invariant of all. "
-            if len(subspaces) > 2
-            else ""
-        )
+        subspaces = list(arrays["subspaces"])
+        strongest_OX = arrays["similarity"][:, :, -1]
+        changed_O = strongest_OX.min(axis=1) <= UNSEEN
+        names = [figure.words(name) for name in arrays["operators"]]
+        lines = [
+            f"{shown} {strongest_OX[row, subspaces.index(name)]:.2f} "
+            f"(whole {strongest_OX[row, -1]:.2f})"
+            for row, (name, shown) in enumerate(zip(arrays["operators"], names, strict=True))
+        ]
+        text = ""
+        if len(subspaces) > 2 and changed_O.any():
+            won_O = changed_O & (arrays["lead"] - arrays["lead_margin"] > 0)
+            text = (
+                f"For {won_O.sum()} of the {changed_O.sum()} operators that change the embedding "
+                "their own subspace is the most invariant of all, beyond the interval over images. "
+            )
         text += (
             f"Cosine at the strongest magnitude in the operator's own subspace: {', '.join(lines)}."
         )
-        if unseen:
+        if not changed_O.all():
+            unseen = [name for name, seen in zip(names, changed_O, strict=True) if not seen]
             text += f" At this size {', '.join(unseen)} changes nothing that the encoder sees."
         return text
 
@@ -187,23 +198,32 @@ def _graded(subject: Subject) -> list[str]:
     return [name for name in subject.operators if name in OPERATORS and OPERATORS[name].graded]
 
 
-def _curve(subject: Subject, name: str, mask_DS: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
-    """Mean cosine and half of its interval, each (subspaces, magnitudes)."""
+def _cosines(subject: Subject, name: str, mask_DX: Tensor) -> np.ndarray:
+    """Of each image before and after, in each masked embedding, at each magnitude: (N, X, S).
+
+    A mask of one entry is as wide as the embedding.
+    """
     assert subject.embed is not None
     before_ND = subject.embed(None)
-    if mask_DS is None:
-        mask_DS = torch.ones(before_ND.shape[1], 1)
-    means, margins = [], []
+    cosines = []
     for magnitude in MAGNITUDES:
         after_ND = subject.embed((name, magnitude))
-        cosine_NS = torch.stack(
+        cosine_NX = torch.stack(
             [
                 F.cosine_similarity(before_ND * mask_D, after_ND * mask_D, dim=1)
-                for mask_D in mask_DS.unbind(dim=1)
+                for mask_D in mask_DX.unbind(dim=1)
             ],
             dim=1,
-        ).double()
-        means.append(cosine_NS.mean(dim=0).numpy())
-        spread = cosine_NS.std(dim=0, correction=0).numpy()
-        margins.append(LEVEL * spread / max(len(cosine_NS), 1) ** 0.5)
-    return np.stack(means, axis=1), np.stack(margins, axis=1)
+        )
+        cosines.append(cosine_NX.double().numpy())
+    return np.stack(cosines, axis=2)
+
+
+def _lead(cosine_NK: np.ndarray, own: int) -> tuple[float, float]:
+    """By how much the own subspace is more invariant than the best other one, and its margin."""
+    others_NK = np.delete(cosine_NK, own, axis=1)
+    if others_NK.shape[1] == 0:
+        return float("nan"), float("nan")
+    best = int(others_NK.mean(axis=0).argmax())
+    lead, margin = mean_and_margin(cosine_NK[:, own] - others_NK[:, best])
+    return float(lead), float(margin)

@@ -5,18 +5,21 @@ S seeds, T tasks, K operators.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
 from mast.analyze import figure
-from mast.analyze.analysis import Arrays, Details, Grid, Study, Subject
-from mast.analyze.trials import BASE, collect, not_run, over_seeds, percent, progress
+from mast.analyze.analysis import Arrays, Details, Grid, Subject
+from mast.analyze.interval import mean_and_margin, with_margin
+from mast.analyze.trials import BASE, Study, collect
 from mast.core.errors import UserError
 
 if TYPE_CHECKING:
     from mast.analyze.figure import Figure
 
+NEEDS, BETTER = "needs", "does better without"
 COUNTED = 0.05  # percentage points: what is printed as 0.0 is no change
 
 
@@ -60,20 +63,16 @@ class LeaveOneOut(Study):
         }
         return {BASE: {}, **without}
 
-    def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
-        return not_run(self, subject)
-
     def compute(self, subject: Subject) -> Arrays:
         """See `Analysis.compute`."""
         measured = collect(subject, list(self.plan(subject)))
         accuracy_STN = measured.pop("accuracy")
         change_STK = accuracy_STN[:, :, 1:] - accuracy_STN[:, :, :1]
-        change_TK, margin_TK = over_seeds(change_STK)
+        change_TK, margin_TK = mean_and_margin(change_STK)
         return {
             "operators": np.array(subject.trained_with),
             **measured,
-            "base": over_seeds(accuracy_STN[:, :, 0])[0],
+            "base": mean_and_margin(accuracy_STN[:, :, 0])[0],
             "change": change_TK,
             "change_low": change_TK - margin_TK,
             "change_high": change_TK + margin_TK,
@@ -89,8 +88,8 @@ class LeaveOneOut(Study):
             for at in np.flatnonzero(np.isfinite(arrays["change"][task])).tolist():
                 change = arrays["change"][task, at]
                 (bar,) = axis.barh(at, change, color=figure.color(int(change > 0)), height=0.7)
-                said = percent(change, _margin(arrays)[task, at], "+")
-                figure.tip(bar, f"without {names[at]}: {said} points, {_verdict(arrays, task, at)}")
+                said = f"{_change(arrays, task, at)} points, {_verdict(arrays, task, at)}"
+                figure.tip(bar, f"without {names[at]}: {said}")
                 by_seed_S = arrays["change_by_seed"][:, task, at]
                 axis.plot(by_seed_S, np.full(len(by_seed_S), at), ".", color="black", markersize=4)
             axis.errorbar(
@@ -104,26 +103,31 @@ class LeaveOneOut(Study):
         axes[0].invert_yaxis()
         return drawn
 
-    def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
+    def found(self, arrays: Arrays) -> str:
+        """See `Study.found`: what matters most to each task, either way."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
-            order_K = arrays["change"][task].argsort()
-            told = []
-            for wanted, at in (("needs", order_K[0]), ("does better without", order_K[-1])):
-                if _verdict(arrays, task, int(at)) == wanted:
-                    change = percent(arrays["change"][task, at], _margin(arrays)[task, at], "+")
-                    told.append(f"{wanted} {figure.words(arrays['operators'][at])} ({change})")
+            told = [
+                f"{wanted} {figure.words(arrays['operators'][at])} ({_change(arrays, task, at)})"
+                for wanted, at in _extremes(arrays, task)
+            ]
             parts.append(f"{title} {' and '.join(told) or 'shows no need of any one of them'}")
-        compared = int(np.isfinite(arrays["change_low"]).sum())
-        chance = (
-            f" Each is beyond its 95 % interval over seeds; of {compared} comparisons chance alone "
-            f"brings {0.05 * compared:.1f} there."
-        )
         return (
-            f"{progress(arrays)}The operator that matters most to each task either way, by the "
-            "points of top-1 that training without it changes: "
-            f"{'; '.join(parts)}.{chance if compared else ''}"
+            "The operator that matters most to each task either way, by the points of top-1 that "
+            f"training without it changes: {'; '.join(parts)}."
+        )
+
+    def caption(self, arrays: Arrays) -> str:
+        """See `Analysis.caption`."""
+        text = self.headline(arrays)
+        compared = int(np.isfinite(arrays["change_low"]).sum())
+        tasks = range(len(arrays["tasks"]))
+        if not any(np.isfinite(_margin(arrays)[task, at])
+                   for task in tasks for _, at in _extremes(arrays, task)):  # fmt: skip
+            return text
+        return (
+            f"{text} What has a margin is beyond its 95 % interval over seeds; of {compared} "
+            f"comparisons chance alone brings {0.05 * compared:.1f} there."
         )
 
     def details(self, arrays: Arrays) -> Details:
@@ -145,6 +149,19 @@ def _margin(arrays: Arrays) -> np.ndarray:
     return np.asarray(arrays["change_high"] - arrays["change"])
 
 
+def _change(arrays: Arrays, task: int, at: int) -> str:
+    return with_margin(arrays["change"][task, at], _margin(arrays)[task, at], "+")
+
+
+def _extremes(arrays: Arrays, task: int) -> Iterator[tuple[str, int]]:
+    """Of the operators that a task needs the one it needs most, and likewise the other way."""
+    change_K = arrays["change"][task]
+    for wanted, sign in ((NEEDS, 1), (BETTER, -1)):
+        such = [at for at in range(len(change_K)) if _verdict(arrays, task, at) == wanted]
+        if such:
+            yield wanted, min(such, key=lambda at: sign * change_K[at])
+
+
 def _verdict(arrays: Arrays, task: int, at: int) -> str:
     """Beyond the interval over seeds; beyond rounding where there is one seed."""
     change, margin = arrays["change"][task, at], _margin(arrays)[task, at]
@@ -152,4 +169,4 @@ def _verdict(arrays: Arrays, task: int, at: int) -> str:
         return "is not known yet"
     if abs(change) < max(COUNTED, np.nan_to_num(margin)):
         return "is indifferent to it"
-    return "needs" if change < 0 else "does better without"
+    return NEEDS if change < 0 else BETTER

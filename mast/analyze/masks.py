@@ -27,7 +27,7 @@ class Masks(Analysis):
         masks: (K, D) as the distance uses them.
         dimensions: (D,) order of the dimensions in the figure: by the operator that holds most of
             each, then by how much it holds.
-        correlation: (K, K) cosine of two masks, from 0 to 1.
+        correlation: (K, K) cosine of two masks, from 0 to 1; 0 where one is all zero.
         linkage: (K - 1, 4) average-linkage clustering of 1 - cosine, as SciPy has it.
         order: (K,) operators in the order of its leaves.
         own_share: (K,) the share of a mask's energy that no other mask claims: 1 for a mask that is
@@ -103,63 +103,87 @@ class Masks(Analysis):
         figure.cells(matrix, ordered_KK, [
             [f"{first} and {second}: {value:.2f}" for second, value in zip(names, row, strict=True)]
             for first, row in zip(names, ordered_KK, strict=True)
-        ], written=count <= 10)  # fmt: skip
+        ], written=np.char.mod("%.2f", ordered_KK).tolist() if count <= 10 else None)  # fmt: skip
         below.colorbar(image, ax=matrix, label="cosine of two masks")
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
         """See `Analysis.caption`."""
+        live_K = (arrays["masks"] != 0).sum(axis=1) > 0
         names = [figure.words(name) for name in arrays["operators"]]
-        if len(names) == 1:
-            return f"There is one operator, {names[0]}; it has the whole embedding to itself."
-        correlation_KK = arrays["correlation"]
-        pairs = [(row, column) for row in range(len(names)) for column in range(row)]
-        closest = max(pairs, key=lambda pair: correlation_KK[pair])
-        alike = sum(correlation_KK[pair] > ALIKE for pair in pairs)
-        others_K = mean_with_others(correlation_KK)
-        newest = int(others_K.argmin())
-        own_K = arrays["own_share"]
-        if len(names) == 2:
-            text = f"The cosine of {names[0]} and {names[1]} is {correlation_KK[0, 1]:.2f}. "
-        else:
-            text = (
-                f"Of all {names[closest[0]]} and {names[closest[1]]} take the most alike "
-                f"dimensions (cosine {correlation_KK[closest]:.2f}); {names[newest]} is the least "
-                f"like the others (mean {others_K[newest]:.2f}) and so adds the most that is new. "
-            )
-        text += (
-            f"Between {own_K.min():.0%} and {own_K.max():.0%} of a mask is its own; masks "
-            f"that are all the same would have {1 / len(names):.0%}."
-        )
-        if alike == len(pairs):
-            verdict = f"All masks are alike (above {ALIKE}): one subspace serves every operator."
-        elif alike:
-            verdict = f"{alike} of {len(pairs)} pairs of masks have a cosine above {ALIKE}."
-        elif max(correlation_KK[pair] for pair in pairs) < APART:
-            verdict = "No two masks are alike: every operator has its own subspace."
-        else:
-            return text
-        return f"{verdict} {text}"
+        live = [name for name, is_live in zip(names, live_K, strict=True) if is_live]
+        dead = [name for name in names if name not in live]
+        told = []
+        if dead:
+            told.append(f"All zero, so that no dimension is invariant: the mask of {_and(dead)}.")
+        if len(live) == 1:
+            told.append(f"There is one operator, {live[0]}; it has the whole embedding to itself."
+                        if not dead else f"Only {live[0]} has a subspace.")  # fmt: skip
+        elif live:
+            correlation_KK = arrays["correlation"][np.ix_(live_K, live_K)]
+            told.append(_alike(live, correlation_KK, arrays["own_share"][live_K]))
+        return " ".join(told)
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`."""
-        operators, correlation_KK = arrays["operators"], arrays["correlation"]
+        """See `Analysis.details`; a mask that is all zero uses no dimension and has no cosine."""
         energy_KD = arrays["masks"].astype(float) ** 2
-        used_K = energy_KD.sum(axis=1) ** 2 / (energy_KD**2).sum(axis=1) / energy_KD.shape[1]
-        mean_K = mean_with_others(correlation_KK)
+        live_K = energy_KD.sum(axis=1) > 0
+        squared_K = np.where(live_K, (energy_KD**2).sum(axis=1), 1)
+        used_K = energy_KD.sum(axis=1) ** 2 / squared_K / energy_KD.shape[1]
+        mean_K = np.full(len(live_K), np.nan)
+        mean_K[live_K] = mean_with_others(arrays["correlation"][np.ix_(live_K, live_K)])
+        own_K = np.where(live_K, arrays["own_share"], np.nan)
         rows = tuple(
             (figure.words(name), 100 * own, 100 * (1 - own), 100 * used, mean)
             for name, own, used, mean in zip(
-                operators, arrays["own_share"].tolist(), used_K.tolist(), mean_K.tolist(),
-                strict=True,
+                arrays["operators"], own_K.tolist(), used_K.tolist(), mean_K.tolist(), strict=True
             )
-        )  # fmt: skip
+        )
         columns = ("operator", "own (%)", "shared (%)", "dimensions used (%)", "mean cosine")
         return Details(Grid(columns, rows))
 
 
+def _alike(names: list[str], correlation_KK: np.ndarray, own_K: np.ndarray) -> str:
+    """How alike two or more masks are, in words."""
+    pairs = [(row, column) for row in range(len(names)) for column in range(row)]
+    closest = max(pairs, key=lambda pair: correlation_KK[pair])
+    alike = sum(correlation_KK[pair] > ALIKE for pair in pairs)
+    others_K = mean_with_others(correlation_KK)
+    newest = int(others_K.argmin())
+    if len(names) == 2:
+        text = f"The cosine of {names[0]} and {names[1]} is {correlation_KK[0, 1]:.2f}. "
+    else:
+        text = (
+            f"Of all {names[closest[0]]} and {names[closest[1]]} take the most alike "
+            f"dimensions (cosine {correlation_KK[closest]:.2f}); {names[newest]} is the least "
+            f"like the others (mean {others_K[newest]:.2f}) and so adds the most that is new. "
+        )
+    text += (
+        f"Between {own_K.min():.0%} and {own_K.max():.0%} of a mask is its own; masks "
+        f"that are all the same would have {1 / len(names):.0%}."
+    )
+    if alike == len(pairs):
+        return f"All masks are alike (above {ALIKE}): one subspace serves every operator. {text}"
+    if alike:
+        return f"{alike} of {len(pairs)} pairs of masks have a cosine above {ALIKE}. {text}"
+    if correlation_KK[closest] < APART:
+        return f"No two masks are alike: every operator has its own subspace. {text}"
+    return text
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def dead_masks(subject: Subject) -> list[str]:
+    """The operators whose mask is all zero."""
+    assert subject.mask_DK is not None
+    live_K = subject.mask_DK.any(dim=0).tolist()
+    return [name for name, live in zip(subject.operators, live_K, strict=True) if not live]
+
+
 def cosines(mask_KD: np.ndarray) -> np.ndarray:
-    """Cosine of every two masks, (K, K), from 0 to 1."""
+    """Cosine of every two masks, (K, K), from 0 to 1; 0 where one is all zero."""
     unit_KD = mask_KD / np.maximum(np.linalg.norm(mask_KD, axis=1, keepdims=True), 1e-12)
     return np.clip(unit_KD @ unit_KD.T, 0, 1)
 

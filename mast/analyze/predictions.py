@@ -103,12 +103,15 @@ class Predictions(Analysis):
         """See `Analysis.caption`."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
-            order_K = arrays["advantage"][task].argsort()
-            told = [
-                f"{wanted} in {figure.words(arrays['operators'][at])}"
-                for wanted, at in ((MORE, order_K[-1]), (LESS, order_K[0]))
-                if _verdict(arrays, task, int(at)) == wanted
-            ]
+            told = []
+            for wanted, sign in ((MORE, 1), (LESS, -1)):
+                such = [
+                    at for at in range(len(arrays["operators"]))
+                    if _verdict(arrays, task, at) == wanted
+                ]  # fmt: skip
+                if such:
+                    most = such[int((sign * arrays["advantage"][task, such]).argmax())]
+                    told.append(f"{wanted} in {figure.words(arrays['operators'][most])}")
             parts.append(f"{title} {' and '.join(told) or 'the same in all'}")
         return (
             f"{_strongest(arrays)}Where most and least is kept of the true class's probability, "
@@ -144,15 +147,28 @@ def _tasks(subject: Subject) -> dict[str, dict[str, Score]]:
 
 
 def _strongest(arrays: Arrays) -> str:
-    """Where a task differs most from the other tasks, which tells masks from their width."""
+    """Where a task differs most from the other tasks, which tells masks from their width.
+
+    Said only where the task's interval lies below the mean of the others' intervals.
+    """
     if len(arrays["tasks"]) == 1:
         return ""
-    beyond_TK = arrays["advantage"] - arrays["advantage"].mean(axis=0)
-    task, at = divmod(int(beyond_TK.argmin()), beyond_TK.shape[1])
+    beyond_TK = arrays["advantage"] - _of_others(arrays["advantage"])
+    clear_TK = arrays["advantage_high"] < _of_others(arrays["advantage_low"])
+    if not clear_TK.any():
+        return ""
+    least = int(np.where(clear_TK, beyond_TK, 0).argmin())
+    task, at = divmod(least, beyond_TK.shape[1])
     return (
         f"Beside the other tasks, {arrays['tasks'][task]} keeps least in the subspace of "
         f"{figure.words(arrays['operators'][at])} ({beyond_TK[task, at]:+.0f} points). "
     )
+
+
+def _of_others(value_TK: np.ndarray) -> np.ndarray:
+    """The mean of the other tasks, for each task."""
+    mean_TK: np.ndarray = (value_TK.sum(axis=0) - value_TK) / (len(value_TK) - 1)
+    return mean_TK
 
 
 def _verdict(arrays: Arrays, task: int, at: int) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 
 from mast.analyze import figure
-from mast.analyze.analysis import Arrays, Details, Grid, Study, Subject
-from mast.analyze.trials import BASE, band, collect, not_run, over_seeds, progress
+from mast.analyze.analysis import Arrays, Details, Grid, Subject
+from mast.analyze.interval import mean_and_margin, with_margin
+from mast.analyze.trials import BASE, Study, band, collect
 from mast.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -62,10 +63,6 @@ class Sensitivity(Study):
         }
         return {BASE: {}, **multiplied}
 
-    def lacking(self, subject: Subject) -> str | None:
-        """See `Analysis.lacking`."""
-        return not_run(self, subject)
-
     def compute(self, subject: Subject) -> Arrays:
         """See `Analysis.compute`."""
         names = list(self.plan(subject))
@@ -98,37 +95,48 @@ class Sensitivity(Study):
         figure.legend(drawn, axes, ncols=len(arrays["coefficients"]))
         return drawn
 
-    def caption(self, arrays: Arrays) -> str:
-        """See `Analysis.caption`."""
-        change_TCM = _change(arrays)
+    def found(self, arrays: Arrays) -> str:
+        """See `Study.found`: the greatest change as each coefficient is halved and doubled."""
         near_M = (arrays["multipliers"] >= 0.5) & (arrays["multipliers"] <= 2)
+        everywhere_M = np.ones_like(near_M)
         parts = []
         for task, title in enumerate(arrays["tasks"]):
             told = [
-                f"{SYMBOLS[str(name)]} by {_largest(change_TCM[task, at, near_M])} "
-                f"({_largest(change_TCM[task, at])} from ×0.25 to ×4)"
+                f"{SYMBOLS[str(name)]} by {_largest(arrays, task, at, near_M)} "
+                f"({_largest(arrays, task, at, everywhere_M)} from ×0.25 to ×4)"
                 for at, name in enumerate(arrays["coefficients"])
             ]
-            parts.append(f"{title}: {', '.join(told)}")
-        without = [SYMBOLS[str(name)] for name in arrays["left_out"]]
-        text = (
-            f"{progress(arrays)}The most that top-1 moves from the base as a coefficient goes from "
-            f"×0.5 to ×2. {'. '.join(parts)}."
+            parts.append(f"{title} {', '.join(told)}")
+        return (
+            "The most that top-1 moves from the base as a coefficient goes from ×0.5 to ×2: "
+            f"{'; '.join(parts)}."
         )
+
+    def caption(self, arrays: Arrays) -> str:
+        """See `Analysis.caption`."""
+        text = f"{self.headline(arrays)} The largest of several differences is partly chance."
+        without = [SYMBOLS[str(name)] for name in arrays["left_out"]]
         if without:
             text += f" Left out, as it is 0 here and has no multiple: {', '.join(without)}."
         return text
 
     def details(self, arrays: Arrays) -> Details:
         """See `Analysis.details`: the accuracy at each multiple."""
-        mean_TCM, _ = over_seeds(arrays["accuracy"])
-        rows = tuple(
-            (str(title), _symbol(name), float(arrays["values"][at]), *mean_TCM[task, at].tolist())
+        mean_TCM, margin_TCM = mean_and_margin(arrays["accuracy"])
+        change_TCM, beside_TCM = _change(arrays)
+        rows: tuple[tuple[str | float, ...], ...] = tuple(
+            (
+                str(title), _symbol(name), f"×{multiplier:g}",
+                float(arrays["values"][at] * multiplier),
+                *(float(table[task, at, m])
+                  for table in (mean_TCM, margin_TCM, change_TCM, beside_TCM)),
+            )
             for task, title in enumerate(arrays["tasks"])
             for at, name in enumerate(arrays["coefficients"])
-        )
-        multiples = (f"×{multiplier:g} (%)" for multiplier in arrays["multipliers"])
-        return Details(Grid(("task", "coefficient", "value", *multiples), rows))
+            for m, multiplier in enumerate(arrays["multipliers"])
+        )  # fmt: skip
+        columns = ("task", "coefficient", "multiple", "value", "top-1 (%)", "±", "change (points)")
+        return Details(Grid((*columns, "± of it"), rows))
 
 
 def _acting(subject: Subject) -> dict[str, float]:
@@ -145,16 +153,20 @@ def _symbol(name: str) -> str:
     return f"{SYMBOLS[str(name)]}, {name}"
 
 
-def _change(arrays: Arrays) -> np.ndarray:
-    """Mean over seeds of the difference from the base of the same seed, (T, C, M), in points."""
+def _change(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    """Difference from the base of the same seed: mean and margin, both (T, C, M), in points."""
     base = list(arrays["multipliers"]).index(1)
     accuracy_STCM = arrays["accuracy"]
-    return over_seeds(accuracy_STCM - accuracy_STCM[..., base : base + 1])[0]
+    return mean_and_margin(accuracy_STCM - accuracy_STCM[..., base : base + 1])
 
 
-def _largest(change_M: np.ndarray) -> str:
-    there = change_M[np.isfinite(change_M)]
-    other = there[there != 0]
+def _largest(arrays: Arrays, task: int, at: int, among_M: np.ndarray) -> str:
+    change_M, margin_M = (table_TCM[task, at] for table_TCM in _change(arrays))
+    there = np.flatnonzero(among_M & np.isfinite(change_M))
+    other = [m for m in there if change_M[m] != 0]
     if len(there) < 2:
         return "an amount not known yet"
-    return f"{other[np.abs(other).argmax()]:+.1f} points" if len(other) else "nothing"
+    if not other:
+        return "nothing"
+    most = max(other, key=lambda m: abs(change_M[m]))
+    return f"{with_margin(change_M[most], margin_M[most], '+')} points"

@@ -1,43 +1,87 @@
-"""What the studies share: the accuracies of their runs, by seed and task.
+"""What a study is, and what studies share: the accuracies of their runs, by seed and task.
 
 S seeds, T tasks, N runs of a plan.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from mast.analyze import figure
-from mast.analyze.analysis import Arrays, Score, Study, Subject, task_names
+from mast.analyze.analysis import Analysis, Arrays, Score, Subject, task_names
+from mast.analyze.interval import mean_and_margin
 from mast.core.errors import UserError
 
 BASE = "base"  # the run that is like the studied one, trained again so that budgets are equal
 MEASURE = "top1"
-LEVEL = 0.975  # quantile of Student's t at either end of a 95 % interval
 
 
-def not_run(study: Study, subject: Subject) -> str | None:
-    """What a study lacks, in words; None where a seed has the base and a run beside it."""
-    try:
-        names = list(study.plan(subject))
-    except UserError as error:
-        return str(error)
-    accuracy_STN = collect(subject, names)["accuracy"]
-    finished = {(trial.seed, trial.name) for trial in subject.trials}
-    compared = any(
-        (seed, BASE) in finished and (seed, name) in finished
-        for seed, _ in finished
-        for name in names
-        if name != BASE
-    )
-    if not compared:
-        return f"Not run yet: mast study {study.name} RUN --data SET."
-    if accuracy_STN.size == 0:
-        return "Its runs have no top-1 accuracy: measure them on a set with classes."
-    return None
+class Study(Analysis):
+    """A question that is answered by training other runs, each like the run but for something.
+
+    Runs are compared by top-1, whatever the field reports on their set.
+
+    Attributes:
+        name: Of the study, by which `mast study` makes its runs.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
+        """The runs to make.
+
+        Args:
+            subject: The run that they vary.
+
+        Returns:
+            By the trial's name the fields of the configuration that differ from the run's, by
+            dotted name; the same name is the same run in every study.
+
+        Raises:
+            UserError: The run cannot be varied so.
+        """
+
+    @abstractmethod
+    def found(self, arrays: Arrays) -> str:
+        """What was found, in a sentence."""
+
+    def lacking(self, subject: Subject) -> str | None:
+        """See `Analysis.lacking`; a study needs a seed that has the base and a run beside it."""
+        try:
+            names = list(self.plan(subject))
+        except UserError as error:
+            return str(error)
+        accuracy_STN = collect(subject, names)["accuracy"]
+        finished = {(trial.seed, trial.name) for trial in subject.trials}
+        compared = any(
+            (seed, BASE) in finished and (seed, name) in finished
+            for seed, _ in finished
+            for name in names
+            if name != BASE
+        )
+        if not compared:
+            return f"Not run yet: mast study {self.name} RUN --data SET."
+        if accuracy_STN.size == 0:
+            return "Its runs have no top-1 accuracy: measure them on a set with classes."
+        return None
+
+    @final
+    def headline(self, arrays: Arrays) -> str:
+        """See `Analysis.headline`: how much of the study is done, how sure it is, what it found."""
+        finished, planned = int(arrays["finished"]), int(arrays["planned"])
+        text = f"{finished} of {planned} runs are finished. " if finished < planned else ""
+        if len(arrays["seeds"]) == 1:
+            text += "With one seed there is no telling a difference from chance. "
+        return text + self.found(arrays)
+
+    def caption(self, arrays: Arrays) -> str:
+        """See `Analysis.caption`."""
+        return self.headline(arrays)
 
 
 def collect(subject: Subject, names: Sequence[str]) -> Arrays:
@@ -85,42 +129,6 @@ def _task(score: Score) -> tuple[str, str, str]:
     return score.protocol, score.set_name, score.target
 
 
-def over_seeds(value_SX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over the seeds that are there, and half of its 95 % interval.
-
-    Args:
-        value_SX: (S, ...) with NaN for what is missing.
-
-    Returns:
-        Both (...); the mean is NaN without a seed, the margin with fewer than two.
-    """
-    from scipy.special import stdtrit
-
-    there_SX = np.isfinite(value_SX)
-    count_X = there_SX.sum(axis=0)
-    filled_SX = np.where(there_SX, value_SX, 0)
-    mean_X = np.where(count_X > 0, filled_SX.sum(axis=0) / np.maximum(count_X, 1), np.nan)
-    squared_X = (np.where(there_SX, filled_SX - mean_X, 0) ** 2).sum(axis=0)
-    freedom_X = np.maximum(count_X - 1, 1)
-    margin_X = stdtrit(freedom_X, LEVEL) * np.sqrt(squared_X / freedom_X / np.maximum(count_X, 1))
-    return mean_X, np.where(count_X > 1, margin_X, np.nan)
-
-
-def progress(arrays: Arrays) -> str:
-    """What a caption begins with: how much of the study is done, and by how many seeds."""
-    finished, planned = int(arrays["finished"]), int(arrays["planned"])
-    text = f"{finished} of {planned} runs are finished. " if finished < planned else ""
-    if len(arrays["seeds"]) == 1:
-        text += "With one seed there is no telling a difference from chance. "
-    return text
-
-
-def percent(mean: float, margin: float, sign: str = "") -> str:
-    """A mean with its margin, where it has one: "+1.2 ± 0.4"."""
-    text = f"{mean:{sign}.1f}"
-    return f"{text} ± {margin:.1f}" if np.isfinite(margin) else text
-
-
 def band(axis: Any, x_N: np.ndarray, accuracy_SN: np.ndarray, label: str, at: int) -> None:
     """The `at`-th curve of an axis: the mean over seeds, with its interval as a band.
 
@@ -131,7 +139,7 @@ def band(axis: Any, x_N: np.ndarray, accuracy_SN: np.ndarray, label: str, at: in
         label: In the legend and for the tips.
         at: Which colour and style.
     """
-    mean_N, margin_N = over_seeds(accuracy_SN)
+    mean_N, margin_N = mean_and_margin(accuracy_SN)
     ink, style = figure.color(at), figure.STYLES[at % len(figure.STYLES)]
     figure.curve(axis, x_N, mean_N, label, ink, style, shown=label)
     axis.fill_between(x_N, mean_N - margin_N, mean_N + margin_N, color=ink, alpha=0.15, linewidth=0)

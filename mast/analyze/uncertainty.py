@@ -12,7 +12,8 @@ import numpy as np
 
 from mast.analyze import figure
 from mast.analyze.analysis import Analysis, Arrays, Details, Gallery, Grid, Subject
-from mast.analyze.invariance import LEVEL, MAGNITUDES
+from mast.analyze.interval import mean_and_margin, with_margin
+from mast.analyze.invariance import MAGNITUDES
 from mast.augment import OPERATORS
 
 if TYPE_CHECKING:
@@ -79,11 +80,11 @@ class Uncertainty(Analysis):
             ]
         ).reshape(len(names), 1 + len(MAGNITUDES), len(trace_N))
         everything = np.concatenate([trace_N, changed_OSN.ravel()])
-        low, span = everything.min(), max(float(np.ptp(everything)), 1e-12)
-        score_N, score_OSN = (trace_N - low) / span, (changed_OSN - low) / span
+        score_N, score_OSN = (rescaled(trace, everything) for trace in (trace_N, changed_OSN))
         correlation_ON = np.array([_rank_correlation(row_SN) for row_SN in changed_OSN])
         correlation_ON = correlation_ON.reshape(len(names), len(trace_N))
-        root = len(trace_N) ** 0.5
+        score_OS, margin_OS = mean_and_margin(np.moveaxis(score_OSN, 2, 0))
+        correlation_O, margin_O = mean_and_margin(correlation_ON.T)
         return {
             "names": np.array(images.names),
             "pictures": images.thumbnails_NPP3,
@@ -91,10 +92,10 @@ class Uncertainty(Analysis):
             "trace": trace_N,
             "operators": np.array(names, str),
             "magnitudes": np.array([0.0, *MAGNITUDES]),
-            "score_changed": score_OSN.mean(axis=2),
-            "margin_changed": LEVEL * score_OSN.std(axis=2) / root,
-            "correlation": correlation_ON.mean(axis=1),
-            "correlation_margin": LEVEL * correlation_ON.std(axis=1) / root,
+            "score_changed": score_OS,
+            "margin_changed": margin_OS,
+            "correlation": correlation_O,
+            "correlation_margin": margin_O,
             **_by_class(subject, score_N),
         }
 
@@ -164,7 +165,7 @@ class Uncertainty(Analysis):
         if np.ptp(arrays["trace"]) == 0:
             return "The predicted uncertainty is the same for every image: it says nothing."
         told = [
-            f"{figure.words(name)} {value:+.2f} ± {margin:.2f}"
+            f"{figure.words(name)} {with_margin(value, margin, '+', 2)}"
             for name, value, margin in zip(
                 arrays["operators"], arrays["correlation"], arrays["correlation_margin"],
                 strict=True,
@@ -213,6 +214,11 @@ class Uncertainty(Analysis):
         )  # fmt: skip
         columns = ("task", "class", "uncertainty", "deviation", "linear accuracy (%)")
         return Details(Grid(columns, rows) if rows else None, galleries)
+
+
+def rescaled(trace: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """Traces on a scale on which the smallest among some is 0 and the largest 1; all 0 if equal."""
+    return np.asarray((trace - among.min()) / max(float(np.ptp(among)), 1e-12))
 
 
 def _rank_correlation(trace_SN: np.ndarray) -> np.ndarray:

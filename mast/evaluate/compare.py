@@ -102,7 +102,8 @@ def compare(runs: Sequence[str | Path], seed: int = 0, resamples: int = 1000) ->
         resamples: Test sets drawn for the intervals.
 
     Returns:
-        A row for each measure of each protocol, set and target that one of the runs has.
+        A row for each measure of each protocol, set and target that one of the runs has, what the
+        field reports on the set first.
 
     Raises:
         UserError: No run, or one without evaluations.
@@ -122,7 +123,7 @@ def compare(runs: Sequence[str | Path], seed: int = 0, resamples: int = 1000) ->
             for result in theirs
             if result is not None
             for target, measured in result.targets.items()
-            for measure in measured.values
+            for measure in sorted(measured.values, key=lambda name: name != result.metric)
             if not measure.endswith(ENDS) and not set("@/") & set(measure)
         )
         for target, measure in measures:

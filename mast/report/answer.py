@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ from mast.methods.base import variance_collapse
 from mast.pretrain import PretrainConfig
 
 METHODS = {"mast": "MAST", "vicreg": "VICReg"}  # as their papers print them
-PROGRESS = ("runs are finished.", "telling a difference from chance.")  # of studies
 COLLAPSED_RANK = 2.0  # below it all images lie on a line
 
 
@@ -32,19 +30,6 @@ class Health:
     verdict: str
     evidence: str
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one analysis found, in a sentence.
-
-    Attributes:
-        name: Of the analysis.
-        text: The first sentence of its caption.
-    """
-
-    name: str
-    text: str
 
 
 def trained(config: PretrainConfig, known: Mapping[str, Any], finished: bool) -> str:
@@ -83,13 +68,17 @@ def health(log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
     evidence = [f"{lost} of {len(losses)} logged losses were not finite"] if lost else []
     signs = []
     rank = _last(log, "online/effective_rank")
-    if rank is not None:
+    if rank is not None and not math.isfinite(rank):
+        signs.append("The representation is not finite.")
+    elif rank is not None:
         of = f" of {dimensions}" if dimensions is not None else ""
         evidence.append(f"the representation's effective rank at the end is {rank:.0f}{of}")
         if rank < COLLAPSED_RANK:
             signs.append("The representation collapsed.")
     deviation = _last(log, "stat/embedding_std")
-    if deviation is not None:
+    if deviation is not None and not math.isfinite(deviation):
+        signs.append("The embedding is not finite.")
+    elif deviation is not None:
         evidence.append(f"the embedding's standard deviation is {deviation:.2f} (0 is a collapse)")
         if any(variance_collapse({"stat/embedding_std": deviation})):
             signs.append("The embedding collapsed.")
@@ -110,13 +99,6 @@ def health(log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
     )
 
 
-def finding(name: str, caption: str) -> Finding:
-    """The first sentence of an analysis's caption that says more than how much is done."""
-    sentences = re.split(r"(?<=\.)\s+", caption)
-    found = (text for text in sentences if not text.endswith(PROGRESS))
-    return Finding(name, next(found, sentences[0]))
-
-
 def described(run: Path) -> str:
     """What a run is, for the head of its column: its method, or that it was not trained."""
     from mast.recipes import read_config
@@ -134,14 +116,16 @@ def duration(log: Sequence[Mapping[str, Any]]) -> str | None:
     seconds = _last(log, "seconds")
     if seconds is None:
         return None
-    minutes = seconds / 60
-    return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
+    if seconds < 60:
+        return _plural(round(seconds), "second")
+    minutes = round(seconds / 60)
+    return _plural(minutes, "minute") if minutes < 120 else f"{seconds / 3600:.1f} hours"
 
 
 def _last(log: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    """The last finite value of a metric."""
+    """The last value of a metric, whatever it is."""
     found = [line[name] for line in log if isinstance(line.get(name), int | float)]
-    return next((float(value) for value in reversed(found) if math.isfinite(value)), None)
+    return float(found[-1]) if found else None
 
 
 def _plural(count: int, thing: str) -> str:

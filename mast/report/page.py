@@ -18,7 +18,7 @@ from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.evaluate import Comparison, compare
 from mast.recipes import read_config
-from mast.report.answer import Finding, Health, described, duration, finding, health, trained
+from mast.report.answer import Health, described, duration, health, trained
 from mast.report.pictures import Plane, Shelf, plane, shelf
 from mast.report.tables import Table, all_measures, main_measures, of_grid
 
@@ -36,6 +36,7 @@ class Part:
     Attributes:
         name: Of the analysis.
         title: Its heading.
+        headline: What was found, for the top of the page.
         caption: What to see in the figure.
         figure: An SVG element.
         table: Its numbers.
@@ -45,6 +46,7 @@ class Part:
 
     name: str
     title: str
+    headline: str
     caption: str
     figure: Markup
     table: Table | None
@@ -82,7 +84,7 @@ class Page:
     notes: tuple[str, ...]
     measure: str
     health: Health
-    findings: tuple[Finding, ...]
+    findings: tuple[Part, ...]
     parts: tuple[Part, ...]
     missing: tuple[Missing, ...]
     provenance: tuple[tuple[str, str], ...]
@@ -147,7 +149,7 @@ def _page(folder: RunFolder, measured: Comparison | None, kinds: Sequence[str], 
     config, log = read_config(folder.config), folder.read_metrics()
     known = json.loads(folder.provenance.read_text()) if folder.provenance.is_file() else {}
     parts = tuple(_part(name, folder, side) for name in ANALYSES if _made(folder, name))
-    found = [finding(part.name, part.caption) for part in parts if part.name not in ALREADY_TOLD]
+    found = [part for part in parts if part.name not in ALREADY_TOLD]
     script = (HERE / "page.js").read_text()
     facts = {
         "Method": f"{kinds[0]}, views {config.views}",
@@ -191,17 +193,21 @@ def _part(name: str, folder: RunFolder, side: int) -> Part:
     analysis, file = ANALYSES[name](), _arrays(folder, name)
     with np.load(file) as kept:
         arrays = dict(kept)
-    details, caption = analysis.details(arrays), analysis.caption(arrays)
-    caption = caption[0].upper() + caption[1:]
+    details, caption = analysis.details(arrays), _capital(analysis.caption(arrays))
     return Part(
         name=name,
         title=analysis.title,
+        headline=_capital(analysis.headline(arrays)),
         caption=caption,
         figure=_inline(file.with_suffix(".svg").read_text(), f"{analysis.title}. {caption}"),
         table=of_grid(f"Numbers: {analysis.title}", details.grid) if details.grid else None,
         shelves=tuple(shelf(gallery, side) for gallery in details.galleries),
         plane=plane(details.map, side) if details.map else None,
     )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _inline(svg: str, label: str) -> Markup:

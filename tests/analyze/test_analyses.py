@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.analyze import ANALYSES, STUDIES, Analysis, ChangeBy, Images, Score, Subject
-from mast.analyze.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, Advice, verdict
+from mast.analyze.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, UNMEASURED, Advice, verdict
 from mast.analyze.curves import Curves
 from mast.analyze.figure import save
 from mast.analyze.invariance import MAGNITUDES, Invariance
@@ -124,6 +124,21 @@ def test_masks_that_are_the_same_and_masks_that_share_nothing() -> None:
     assert "every operator has its own subspace" in Masks().caption(apart)
 
 
+def test_masks_that_are_all_zero_are_said_and_compared_with_nothing() -> None:
+    one = Masks().compute(whole(masks=torch.eye(3) * torch.tensor([1.0, 1.0, 0.0])))
+    text = Masks().caption(one)
+    assert text.startswith("All zero, so that no dimension is invariant: the mask of invert. ")
+    assert "The cosine of rotate and shear x is 0.00." in text
+    grid = Masks().details(one).grid
+    assert grid is not None
+    assert grid.rows[0][1:] == (100, 0, pytest.approx(100 / 3), 0)
+    assert np.isnan([grid.rows[2][at] for at in (1, 2, 4)]).all()
+    assert grid.rows[2][3] == 0
+    every = Masks().compute(whole(masks=torch.zeros(2, 3)))
+    assert Masks().caption(every).endswith("the mask of rotate, shear x and invert.")
+    Masks().draw(every)
+
+
 def test_masks_of_which_two_are_alike() -> None:
     masks = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
     arrays = Masks().compute(whole(masks=masks))
@@ -164,6 +179,31 @@ def test_similarity_of_an_embedding_that_turns() -> None:
     assert arrays["margin"] == pytest.approx(np.zeros((2, 4, 5)), abs=1e-7)  # all images alike
 
 
+def test_the_own_subspace_leads_where_it_does_beyond_chance() -> None:
+    """Images turn by different angles; the first mask sees less of it than the second."""
+    angle_N = torch.linspace(0.2, 1.0, 8)
+
+    def embed(change: ChangeBy | None) -> Tensor:
+        turn_N = angle_N * (0.0 if change is None else float(change[1] or 0))
+        return torch.stack([turn_N.cos(), turn_N.sin() / 2, turn_N.sin()], dim=1)
+
+    masks = torch.tensor([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    subject = replace(whole(NAMES[:2], masks), embed=embed)
+    arrays = Invariance().compute(subject)
+    own_N = 1 / (1 + angle_N.tan() ** 2 / 4).sqrt()
+    lead_N = (own_N - angle_N.cos()).double()
+    lead = float(lead_N.mean())
+    assert arrays["lead"] == pytest.approx([lead, -lead], abs=1e-6)
+    # Student's t of seven degrees of freedom.
+    margin = 2.364624 * float(lead_N.std()) / 8**0.5
+    assert arrays["lead_margin"] == pytest.approx([margin] * 2, abs=1e-5)
+    assert Invariance().caption(arrays).startswith("For 1 of the 2 operators that change")
+    one = Invariance().compute(replace(subject, embed=lambda change: embed(change)[:1]))
+    assert np.isnan(one["lead_margin"]).all()  # of one image nothing is beyond chance
+    assert Invariance().caption(one).startswith("For 0 of the 2 operators that change")
+    Invariance().draw(one)
+
+
 def test_other_runs_stand_beside() -> None:
     arrays = Invariance().compute(replace(whole(), beside=(whole(()),)))
     assert arrays["beside"].tolist() == ["run"]
@@ -186,7 +226,8 @@ def test_curves_keep_what_is_not_finite() -> None:
 def test_subspaces_that_are_all_the_same_are_not_told_apart() -> None:
     subject = whole()
     text = Invariance().caption(Invariance().compute(subject))
-    assert text.startswith("For 0 of 2 operators their own subspace")
+    assert text.startswith("For 0 of the 1 operators that change the embedding their own subspace")
+    assert text.endswith("At this size shear x changes nothing that the encoder sees.")
     text = Subspaces().caption(Subspaces().compute(subject))
     assert "in every subspace" in text
     assert "9 nearest images" in text  # of ten
@@ -320,10 +361,24 @@ def test_what_subspaces_keep_of_a_task() -> None:
     assert arrays["advantage_low"].tolist() == [[-13, -3, 7]] * 2
     text = Predictions().caption(arrays)
     assert "shape more in invert and less in rotate;" in text
+    assert text.startswith("Where most and least is kept")  # the tasks are alike
     grid = Predictions().details(arrays).grid
     assert grid is not None
     assert [row[1] for row in grid.rows[:3]] == ["invert", "shear x", "rotate"]
     assert [row[-1] for row in grid.rows[:3]] == ["more", "average", "less"]
+
+
+def test_what_a_subspace_keeps_of_one_task_and_not_of_the_others() -> None:
+    arrays = Predictions().compute(whole())
+    for key, beside in (("advantage", 0), ("advantage_low", -3), ("advantage_high", 3)):
+        arrays[key] = np.array([[0.0, -20, 20], [0, 20, -20]]) + beside
+    text = Predictions().caption(arrays)
+    assert text.startswith("Beside the other tasks, shape keeps least in the subspace of shear x ")
+    assert "(-40 points)" in text
+    # The extreme is within its interval, the next one is not.
+    arrays["advantage_high"][0, 1] = 1.0
+    arrays["advantage"][0, 0], arrays["advantage_high"][0, 0] = -10, -7
+    assert "shape more in invert and less in rotate;" in Predictions().caption(arrays)
 
 
 def test_advice_on_what_a_task_loses() -> None:
@@ -347,6 +402,11 @@ def test_sets_that_were_asked_about_other_operators() -> None:
     arrays = Advice().compute(replace(whole(), scores=(*scores(NAMES), *more)))
     assert arrays["operators"].tolist() == [*NAMES, "cutout"]
     assert np.isnan(arrays["change"][2]).tolist() == [False, True, True, False]
+    assert verdict(arrays, 2, 1) == UNMEASURED
+    grid = Advice().details(arrays).grid
+    assert grid is not None
+    # First what was not asked, then from what costs least to what costs most.
+    assert [row[1] for row in grid.rows[-4:]] == ["shear x", "invert", "cutout", "rotate"]
     Advice().draw(arrays)
 
 

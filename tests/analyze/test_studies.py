@@ -12,9 +12,9 @@ import torch
 from mast.analyze import STUDIES, Grid, Score, Study, Subject, Trial
 from mast.analyze.epochs import Epochs
 from mast.analyze.growth import Growth
+from mast.analyze.interval import mean_and_margin
 from mast.analyze.leave_one_out import LeaveOneOut
 from mast.analyze.sensitivity import Sensitivity
-from mast.analyze.trials import over_seeds
 from mast.augment.presets import MAST5, MAST15
 from mast.core.errors import UserError
 
@@ -73,6 +73,13 @@ def test_conformance(name: str, case: str, tmp_path: Path) -> None:
     assert study.caption(arrays).endswith(".")
     assert ("runs are finished" in study.caption(arrays)) == (case == "partial")
     assert "nan" not in study.caption(arrays)
+    # The page opens with what was found, and with how sure that is.
+    assert study.headline(arrays).endswith(study.found(arrays))
+    assert study.caption(arrays).startswith(study.headline(arrays))
+    if case == "whole":
+        assert "task0" in study.headline(arrays)
+        one = replace(subject, trials=tuple(t for t in subject.trials if t.seed == 0))
+        assert study.headline(study.compute(one)).startswith("With one seed there is no telling")
     assert all(key in str(study.__doc__) for key in arrays)
     grid = study.details(arrays).grid
     assert isinstance(grid, Grid)
@@ -104,6 +111,7 @@ def test_what_was_not_run_is_said(name: str) -> None:
         ("leave_one_out", replace(RUN, trained_with=MAST5[:1]), "one operator: without it"),
         ("growth", Subject("run", "vicreg", MAST5), "only MAST learns them. Growth adds"),
         ("growth", replace(RUN, mask_DK=MASKS * math.nan), "diverged"),
+        ("growth", replace(RUN, mask_DK=MASKS * torch.arange(5)), "crop is all zero"),
         ("growth", replace(RUN, operators=MAST5[:1], mask_DK=MASKS[:, :1]), "nothing to add"),
         ("sensitivity", Subject("run", "vicreg", MAST5), "only MAST's loss has them"),
         ("sensitivity", replace(RUN, coefficients=dict.fromkeys(COEFFICIENTS, 0.0)), "all 0"),
@@ -112,7 +120,7 @@ def test_what_was_not_run_is_said(name: str) -> None:
 def test_runs_that_cannot_be_varied(name: str, subject: Subject, message: str) -> None:
     study = STUDIES[name]()
     assert message in str(study.lacking(subject))
-    with pytest.raises(UserError, match=r"This run|masks|all 0"):
+    with pytest.raises(UserError, match=r"This run|masks?|all 0"):
         study.plan(subject)
 
 
@@ -203,12 +211,28 @@ def test_change_without_an_operator() -> None:
     assert "needs color jitter (-3.0)" in study.caption(one)
 
 
+def test_what_matters_most_is_chosen_among_what_matters() -> None:
+    changes = {  # jitter is the worse but only grayscale is beyond its interval
+        "without-color_jitter": (-12.0, 2.0, -5.0),
+        "without-grayscale": (-3.1, -2.9, -3.0),
+        "without-horizontal_flip": (7.9, 8.0, 8.1),
+    }
+    study = LeaveOneOut()
+    whole = trained(study, RUN, lambda name, seed: 50.0 + changes.get(name, (0,) * 3)[seed], 3)
+    text = study.caption(study.compute(whole))
+    assert "task0 needs grayscale (-3.0 ± 0.2) and does better without horizontal flip" in text
+    # A run that is not finished hides nothing.
+    kept = [trial for trial in whole.trials if trial.name != "without-gaussian_blur"]
+    arrays = study.compute(replace(whole, trials=tuple(kept)))
+    assert "does better without horizontal flip (+8.0 ± 0.2)" in study.caption(arrays)
+
+
 def test_what_is_within_the_interval_of_seeds_is_no_need() -> None:
     study = LeaveOneOut()
     arrays = study.compute(
         trained(study, RUN, lambda name, seed: 50.0 + (-1) ** seed * (name != "base"), seeds=2)
     )
-    assert "shows no need of any one of them" in study.caption(arrays)
+    assert study.caption(arrays).endswith("task0 shows no need of any one of them.")
 
 
 def test_tasks_of_several_protocols_stay_apart() -> None:
@@ -255,7 +279,10 @@ def test_sensitivity_to_multiples() -> None:
     assert arrays["values"].tolist() == [10.0, -2.0]
     assert arrays["left_out"].tolist() == ["kl_weight"]
     text = study.caption(arrays)
-    assert "λ by -1.0 points (-6.0 points from ×0.25 to ×4), λ₁ by nothing" in text
+    assert "task0 λ by -1.0 points (-6.0 points from ×0.25 to ×4), λ₁ by nothing" in text
+    grid = study.details(study.compute(trained(study, RUN, score, seeds=2))).grid
+    assert grid is not None
+    assert grid.rows[4] == ("task0", "λ, masked_weight", "×4", 40.0, 44.0, 0.0, -6.0, 0.0)
     assert "Left out, as it is 0 here and has no multiple: λ₂." in text
 
 
@@ -267,7 +294,14 @@ def test_epochs_beside_vicreg() -> None:
     arrays = study.compute(trained(study, RUN, score))
     assert arrays["methods"].tolist() == ["mast", "vicreg"]
     assert arrays["accuracy"][:, 0, 0].tolist() == [[40, 40, 41, 40], [45, 40, 40, 40]]
-    assert "mast ahead at 1 of 4 lengths, by +0.0 points after 200 epochs" in study.caption(arrays)
+    assert "mast 0.0 points ahead of vicreg after 200 epochs and ahead at 1 of 4 lengths" in (
+        study.caption(arrays)
+    )
+    behind = study.compute(trained(study, RUN, lambda n, s: 40.0 + n.startswith("vicreg") + s, 2))
+    assert (
+        "mast 1.0 ± 0.0 points behind vicreg after 200 epochs and ahead, beyond the interval, at 0 "
+        "of 4 lengths" in study.caption(behind)
+    )
     # Cheaper runs: the budgets are those of the base that was trained.
     cheap = trained(study, replace(RUN, epochs=8), score)
     assert study.compute(replace(cheap, epochs=100))["epochs"].tolist() == [2, 4, 8, 16]
@@ -275,7 +309,7 @@ def test_epochs_beside_vicreg() -> None:
 
 def test_mean_and_margin_over_the_seeds_that_are_there() -> None:
     value_SX = np.array([[1.0, 1.0, math.nan], [3.0, math.nan, math.nan]])
-    mean_X, margin_X = over_seeds(value_SX)
+    mean_X, margin_X = mean_and_margin(value_SX)
     assert mean_X[:2] == pytest.approx([2.0, 1.0])
     assert margin_X[0] == pytest.approx(12.706, abs=1e-3)  # t of one degree of freedom
     assert np.isnan([mean_X[2], *margin_X[1:]]).all()

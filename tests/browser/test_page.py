@@ -6,6 +6,7 @@ Needs `pip install -e '.[browser]'` and a Chromium, which MAST_CHROMIUM names or
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-MADE = ("curves", "masks", "subspaces", "invariance", "predictions", "uncertainty")
+MADE = ("curves", "masks", "subspaces", "invariance", "advice", "predictions", "uncertainty")
 LARGEST = 10_000_000  # bytes
 SETTLED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 POSITIONS = "dots => dots.map(dot => dot.style.transform)"
@@ -293,6 +294,11 @@ def test_it_fits(browser: Browser, file: Path, width: int, scheme: str) -> None:
     lightness = [sum(map(int, said.strip("rgb()").split(","))) for said in (ground, ink)]
     assert (lightness[0] > lightness[1]) == (scheme == "light")
     assert abs(lightness[0] - lightness[1]) > 400
+    # What is written on colours keeps its own, whatever the page's are.
+    cells = seen.page.locator("#advice svg text", has_text=re.compile(r"^[+-]\d+$"))
+    assert cells.count() == 6
+    inks = cells.evaluate_all("texts => texts.map(text => getComputedStyle(text).fill)")
+    assert set(inks) == {"rgb(17, 17, 17)", "rgb(255, 255, 255)"}
     assert seen.complaints == []
     seen.page.context.close()
 

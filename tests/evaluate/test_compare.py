@@ -10,6 +10,7 @@ from torch import Tensor
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.evaluate import Result, TargetResult, compare
+from mast.report.tables import main_measures
 
 
 def write(run: Path, hits: Tensor, **changes: Any) -> Result:
@@ -66,6 +67,20 @@ def test_a_measure_that_is_no_mean_is_paired_by_its_draws(tmp_path: Path, hits: 
     (difference,) = row.differences
     assert difference is not None
     assert (difference.low, difference.high) == pytest.approx((10, 10), abs=1e-4)
+
+
+def test_what_the_field_reports_comes_first(tmp_path: Path, hits: Tensor) -> None:
+    measured = TargetResult({"top1": 80.0, "top5": 90.0, "mean_per_class": 61.0})
+    targets = {"breed": measured, "size": measured}
+    write(tmp_path / "a", hits, targets=targets, metric="mean_per_class")
+    shown = compare([tmp_path / "a"])
+    assert [row.about[2:] for row in shown.rows[:2]] == [
+        ("breed", "mean per class"), ("breed", "top1"),
+    ]  # fmt: skip
+    table = main_measures(shown, ["MAST"])
+    assert [(row[0].text, row[2].text) for row in table.rows] == [
+        ("breed", "61.0"), ("size", "61.0"),
+    ]  # fmt: skip
 
 
 def test_what_differs_is_said(tmp_path: Path, hits: Tensor) -> None:
