@@ -11,7 +11,8 @@ from mast.augment import OPERATORS
 from mast.core.errors import unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
-from mast.insight import labelled, load_size, look, measure_missing, scores_of, subject_of
+from mast.insight import look, subject_of
+from mast.measured import labelled, measure_missing, scores_of
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def advise(
         MAST, Figures 1 and 6.
     """
     folder = RunFolder(run).require()
-    on = labelled(data, load_size(folder))
+    on = labelled(data, folder)
     for name in operators:
         if name not in OPERATORS:
             raise unknown("operator", name, OPERATORS)

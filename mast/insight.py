@@ -1,9 +1,8 @@
 """Looking into a run: its analyses as arrays and figures in the run folder."""
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +16,6 @@ from mast.analyze import (
     Arrays,
     ChangeBy,
     Images,
-    Score,
     Subject,
     Trial,
 )
@@ -28,14 +26,13 @@ from mast.core.display import console
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
-from mast.data import CanvasSet, DataConfig, describe, open_canvas
-from mast.evaluate import FrozenEncoder, Result, Retained, image_identity
-from mast.evaluate.result import ENDS, readable
+from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.evaluate import FrozenEncoder, image_identity
 from mast.evaluate.robust import changed_by
 from mast.loading import load_method
+from mast.measured import labelled, measure_missing, parts_of, results_of, scores_of
 from mast.methods import Embedding, MastConfig, MethodConfig, PredictedUncertainty
 from mast.recipes import read_config
-from mast.transfer import evaluate
 
 if TYPE_CHECKING:
     from mast.analyze.figure import Figure
@@ -102,7 +99,7 @@ def analyze(
     shown = data if data is None else parts_of(data).get("test", data)
     if measure and data is not None and shown != data:
         try:
-            measure_missing(folder, labelled(data, load_size(folder)), device, seed)
+            measure_missing(folder, labelled(data, folder), device, seed, MEASURED)
         except UserError as error:  # features that are not finite: the other analyses go on
             console.print(f"not measured: {error}", style="yellow", highlight=False, markup=False)
     subject = subject_of(folder, shown, images, where, seed)
@@ -129,113 +126,6 @@ def draw(run: str | Path, analysis: str) -> "Figure":
         raise UserError(f"{file} is not there; make it first: mast analyze {run} --data SET")
     with np.load(file) as kept:
         return ANALYSES[analysis]().draw(dict(kept))
-
-
-def load_size(folder: RunFolder) -> int:
-    """Side in pixels of the views that a run was trained with."""
-    return read_config(folder.config).size
-
-
-def parts_of(data: str) -> dict[str, str]:
-    """Train, val and test of a set that has both train and test; nothing of images alone."""
-    if "@" in data or "+" in data:
-        return {}
-    parts = describe(data).parts
-    return dict(parts) if {"train", "test"} <= parts.keys() else {}
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """A set that runs can be measured on.
-
-    Attributes:
-        data: The set.
-        identity: Of its test images and their labels.
-    """
-
-    data: str
-    identity: str
-
-
-def labelled(data: str, size: int) -> Labelled:
-    """A set with labelled images to learn from and to test on.
-
-    Raises:
-        UserError: It has no train or no test images, or no labels.
-    """
-    parts = parts_of(data)
-    if parts and (canvases := open_canvas(DataConfig(parts["test"]), size)).targets:
-        return Labelled(data, image_identity(canvases))
-    raise UserError(f"{data} has no train and test images with labels, which this needs")
-
-
-def measure_missing(
-    folder: RunFolder,
-    on: Labelled,
-    device: Device,
-    seed: int,
-    protocols: Sequence[str] = MEASURED,
-    operators: Sequence[str] = (),
-) -> None:
-    """Probe a labelled set by the protocols that were not run on it before.
-
-    Args:
-        folder: Of the run.
-        on: The set.
-        device: Where to.
-        seed: Of the protocols.
-        protocols: Names.
-        operators: What `retained` asks about, beside those of the run's views and what it was asked
-            about before.
-    """
-    missing = unmeasured(folder, on, seed, protocols, operators)
-    if missing:
-        settings = {"retained": {"operators": _asked(folder, on, seed, operators)}}
-        evaluate(folder.path, on.data, missing, device=device, seed=seed, settings=settings)
-
-
-def unmeasured(
-    folder: RunFolder,
-    on: Labelled,
-    seed: int,
-    protocols: Sequence[str],
-    operators: Sequence[str] = (),
-) -> list[str]:
-    """Those of some protocols that were not run on a set's test images.
-
-    Args:
-        folder: Of the run.
-        on: The set.
-        seed: Of the protocols.
-        protocols: Names.
-        operators: What `retained` asks about, beside those of the run's views.
-    """
-    asked = set(_asked(folder, on, seed, operators))
-    done = set()
-    for result in _measured(folder, on, seed):
-        settings = result.settings["protocol"]
-        # The analyses say of `retained` that it changes half of the images.
-        as_told = settings.get("share", Retained.share) == Retained.share
-        if as_told and asked <= set(settings.get("operators", asked)):
-            done.add(result.protocol)
-    return [name for name in protocols if name not in done]
-
-
-def _asked(folder: RunFolder, on: Labelled, seed: int, operators: Sequence[str]) -> list[str]:
-    """The operators of the run's views, those given, and those of a kept `retained`."""
-    before = [
-        name
-        for result in _measured(folder, on, seed)
-        for name in result.settings["protocol"].get("operators", ())
-    ]
-    return list(dict.fromkeys([*read_config(folder.config).preset.operators, *operators, *before]))
-
-
-def _measured(folder: RunFolder, on: Labelled, seed: int) -> Iterator[Result]:
-    """What was measured on a set with a seed."""
-    for result in _results(folder):
-        if result.images == on.identity and result.settings["protocol"]["seed"] == seed:
-            yield result
 
 
 def look(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insight]:
@@ -372,35 +262,13 @@ def _images(
     tested = image_identity(canvases)
     hits = {
         target: measured.each["top1"].numpy()[index_N]
-        for result in _results(folder)
+        for result in results_of(folder)
         if result.protocol == "linear" and result.images == tested
         for target, measured in result.targets.items()
         if "top1" in measured.each
     }
     labels, classes = dict(chosen.targets), dict(chosen.classes)
     return Images(chosen.identifiers, thumbnails_NPP3, labels, classes, hits)
-
-
-def _results(folder: RunFolder) -> Iterator[Result]:
-    for file in sorted(folder.evaluations.glob("*.json")):
-        yield Result.read(file)
-
-
-def scores_of(
-    folder: RunFolder, which: Callable[[Result], bool] = lambda _: True
-) -> Iterator[Score]:
-    """What was measured of a run."""
-    results = list(_results(folder))
-    sets = {result.set_name for result in results}
-    endings = Counter(map(readable, sets))
-    for result in filter(which, results):
-        ending = readable(result.set_name)
-        name = ending if endings[ending] == 1 else result.set_name  # two sets that end alike
-        for target, measured in result.targets.items():
-            for measure, value in measured.values.items():
-                if not measure.endswith(ENDS):
-                    low, high = (measured.values.get(f"{measure}{end}") for end in ENDS)
-                    yield Score(result.protocol, name, target, measure, value, low, high)
 
 
 def _trials(folder: RunFolder) -> Iterator[Trial]:

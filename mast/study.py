@@ -13,16 +13,8 @@ from mast.core.display import console
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
-from mast.insight import (
-    Insight,
-    Labelled,
-    analyze,
-    labelled,
-    load_size,
-    measure_missing,
-    subject_of,
-    unmeasured,
-)
+from mast.insight import Insight, analyze, subject_of
+from mast.measured import Labelled, labelled, measure_missing, unmeasured
 from mast.pretrain import PretrainConfig, pretrain
 from mast.recipes import RECIPES, changed, read_config
 
@@ -119,7 +111,7 @@ def study(
     config = read_config(folder.config)
     if epochs is not None:
         config = changed(config, {"epochs": epochs})
-    on = labelled(data, load_size(folder))
+    on = labelled(data, folder)
     one, every = _shard(shard)
     subject = replace(
         subject_of(folder, None, 0, find_device("cpu"), 0), epochs=config.epochs, trials=()

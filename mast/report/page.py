@@ -25,7 +25,6 @@ from mast.report.tables import Table, all_measures, main_measures, of_grid
 HERE = Path(__file__).parent
 LIMIT = 10_000_000  # bytes: a page can still be sent by mail
 SIDES = (96, 48, 24)  # pixels of the images, the next where the page would be too large
-FINDINGS = 6  # that it opens with
 ALREADY_TOLD = ("curves",)  # by the verdict on collapse and divergence
 
 
@@ -149,7 +148,6 @@ def _page(folder: RunFolder, measured: Comparison | None, kinds: Sequence[str], 
     config, log = read_config(folder.config), folder.read_metrics()
     known = json.loads(folder.provenance.read_text()) if folder.provenance.is_file() else {}
     parts = tuple(_part(name, folder, side) for name in ANALYSES if _made(folder, name))
-    found = [part for part in parts if part.name not in ALREADY_TOLD]
     script = (HERE / "page.js").read_text()
     facts = {
         "Method": f"{kinds[0]}, views {config.views}",
@@ -169,7 +167,7 @@ def _page(folder: RunFolder, measured: Comparison | None, kinds: Sequence[str], 
         notes=measured.notes if measured is not None else (),
         measure=f"mast evaluate {folder.path} --data SET",
         health=health(log, known.get("representation")),
-        findings=tuple(found[:FINDINGS]),
+        findings=tuple(part for part in parts if part.name not in ALREADY_TOLD),
         parts=parts,
         missing=_missing(folder),
         provenance=_provenance(folder, known),
