@@ -137,10 +137,14 @@ def _told(method: str, epochs_N: np.ndarray, accuracy_SN: np.ndarray) -> str:
     mean_N, margin_N = mean_and_margin(accuracy_SN)
     there_N = np.flatnonzero(np.isfinite(mean_N))
     ends = [
-        f"{with_margin(mean_N[at], margin_N[at])} % after {epochs_N[at]} epochs"
+        f"{with_margin(mean_N[at], margin_N[at])} % after {_length(epochs_N[at])}"
         for at in dict.fromkeys(there_N[:1].tolist() + there_N[-1:].tolist())
     ]
     return f"{method} {' and '.join(ends) or 'was not measured yet'}"
+
+
+def _length(epochs: int) -> str:
+    return f"{epochs} epoch" if epochs == 1 else f"{epochs} epochs"
 
 
 def _compared(arrays: Arrays, task: int) -> str:
@@ -157,6 +161,6 @@ def _compared(arrays: Arrays, task: int) -> str:
     beyond = ", beyond the interval," if np.isfinite(margin_N[there_N]).all() else ""
     return (
         f"{ours} {with_margin(abs(lead_N[last]), margin_N[last])} points {side} after "
-        f"{arrays['epochs'][last]} epochs and ahead{beyond} at {int(clear_N[there_N].sum())} of "
+        f"{_length(arrays['epochs'][last])} and ahead{beyond} at {int(clear_N[there_N].sum())} of "
         f"{len(there_N)} lengths"
     )
