@@ -93,12 +93,13 @@ def collect(subject: Subject, names: Sequence[str]) -> Arrays:
 
     Returns:
         tasks: (T,) names, with the protocol where there are several.
-        seeds: (S,) those that any of these runs has.
+        seeds: (S,) those of these runs; the base alone may be another study's.
         accuracy: (S, T, N) top-1 in percent; NaN where a run is not finished or not measured.
         finished, planned: () numbers of runs of these seeds.
     """
     trials = [trial for trial in subject.trials if trial.name in names]
-    seeds = sorted({trial.seed for trial in trials})
+    seeds = sorted({trial.seed for trial in trials if trial.name != BASE})
+    trials = [trial for trial in trials if trial.seed in seeds]
     found = dict.fromkeys(_task(score) for trial in trials for score in _accuracies(trial.scores))
     tasks = list(found)
     accuracy_STN = np.full((len(seeds), len(tasks), len(names)), np.nan)

@@ -258,6 +258,15 @@ def test_a_seed_that_lost_a_run_counts_where_it_can() -> None:
     assert study.caption(arrays).startswith("17 of 18 runs are finished. ")
 
 
+def test_the_base_of_a_seed_that_another_study_has_does_not_count() -> None:
+    study = Growth()
+    whole = trained(study, RUN, lambda name, seed: 50.0, seeds=2)
+    with_base = replace(whole, trials=(*whole.trials, Trial("base", 2, scores(50.0), 100)))
+    arrays = study.compute(with_base)
+    assert arrays["seeds"].tolist() == [0, 1]
+    assert arrays["finished"] == arrays["planned"] == 10
+
+
 def test_accuracy_grows() -> None:
     study = Growth()
     grown = trained(study, RUN, lambda name, _: 60.0 if name == "base" else 50.0 + int(name[5]))
