@@ -129,7 +129,8 @@ class Advice(Analysis):
             if not arrays["known"][row]:
                 unknown.append(f"{task} ({arrays['accuracy'][row]:.0f} %)")
             elif needs:
-                parts.append(f"{task} needs what {', '.join(needs)} destroys")
+                verb = "destroys" if len(needs) == 1 else "destroy"
+                parts.append(f"{task} needs what {', '.join(needs)} {verb}")
             else:
                 unharmed.append(str(task))
         if unharmed:
