@@ -195,7 +195,7 @@ def cells(
         axis.add_patch(cell)
         if written is not None:
             # Not quite black: on a dark page black text becomes light, which this must not.
-            ink = "#111111" if value_RC[row, column] > 0.6 else "white"
+            ink = "#111111" if value_RC[row, column] > 0.5 else "white"
             axis.text(column, row, written[row][column], ha="center", va="center", color=ink)
 
 
