@@ -161,6 +161,12 @@ def test_uncertain(
     assert (scores[0], scores[-1]) == (1, 0)
     assert traces == sorted(traces, reverse=True)
     assert all((photos / "test" / row["path"]).is_file() for row in rows)
+    one = next((photos / "test").rglob("*.*"))
+    (tmp_path / "same").mkdir()
+    for at in range(2):
+        shutil.copy(one, tmp_path / "same" / f"{at}{one.suffix}")
+    with pytest.raises(UserError, match="the same uncertainty for every image: no ranking"):
+        mast.uncertain(ours.path, str(tmp_path / "same"))
     with pytest.raises(UserError, match="predicts no uncertainty"):
         mast.uncertain(theirs.path, str(photos / "test"))
 
