@@ -78,10 +78,10 @@ def advise(
         MAST, Figures 1 and 6.
     """
     folder = RunFolder(run).require()
-    on = labelled(data, folder)
     for name in operators:
         if name not in OPERATORS:
             raise unknown("operator", name, OPERATORS)
+    on = labelled(data, folder)
     subject = subject_of(folder, None, 0, find_device(device), seed)
     protocols = ["retained", *(["embedding"] if subject.operators else [])]
     measure_missing(folder, on, device, seed, protocols, operators)

@@ -107,12 +107,12 @@ def study(
     """
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
+    one, every = _shard(shard)
     folder = RunFolder(run).require()
     config = read_config(folder.config)
     if epochs is not None:
         config = changed(config, {"epochs": epochs})
     on = labelled(data, folder)
-    one, every = _shard(shard)
     subject = replace(
         subject_of(folder, None, 0, find_device("cpu"), 0), epochs=config.epochs, trials=()
     )
