@@ -15,7 +15,7 @@ from measure import Work, alternate, report
 from torch import Tensor
 
 from mast.augment import OPERATORS, Pipeline, Preset
-from mast.augment.geometry import GeometricOperator
+from mast.augment.operators.geometry import GeometricOperator
 from mast.data.factors import Factors
 
 GEOMETRY = {

@@ -19,7 +19,7 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 from mast.augment import PRESETS
-from mast.augment.filters import odd
+from mast.augment.operators.filters import odd
 from mast.models.encoders import IMAGENET_MEAN, IMAGENET_STD
 
 # One view of every image; the images are what the library likes best.

@@ -23,10 +23,10 @@ from data import Ours, write_folder
 from measure import alternate, report
 
 from mast.augment import PRESETS, Pipeline, Views
+from mast.config import PretrainConfig, build_method
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import make_optimizer
 from mast.data import DataConfig, open_canvas
-from mast.pretrain import PretrainConfig, build_method
 from mast.recipes import configure
 
 Run = Callable[[], None]

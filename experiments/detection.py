@@ -26,10 +26,12 @@ from mast.core.launch import make_fabric
 from mast.core.loop import Done
 from mast.core.run import plain, provenance
 from mast.data import Annotated, open_source
-from mast.evaluate import Detection, FrozenEncoder, ObjectData, Segmentation
-from mast.evaluate.objects.average_precision import AveragePrecision, annotated_target
-from mast.evaluate.objects.protocol import ObjectProtocol
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.sets import ObjectData
 from mast.models import Encoder, EncoderConfig
+from mast.protocols import Detection, Segmentation
+from mast.protocols.detection.average_precision import AveragePrecision, annotated_target
+from mast.protocols.detection.protocol import ObjectProtocol
 
 RESULT = Path(__file__).parent / "results" / "detection.json"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "detection.md"

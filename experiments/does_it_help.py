@@ -25,12 +25,14 @@ import numpy as np
 import torch
 
 from mast.augment import ScheduleConfig
+from mast.commands.pretrain import pretrain
+from mast.config import PretrainConfig, build_method
 from mast.core.checkpoint import write_json
 from mast.core.run import RunFolder, provenance
 from mast.data import CanvasSet, DataConfig, open_canvas
-from mast.evaluate import EvaluationData, evaluate_encoder
+from mast.measure.sets import EvaluationData
 from mast.models import Encoder, EncoderConfig, ProjectorConfig, load_encoder
-from mast.pretrain import PretrainConfig, build_method, pretrain
+from mast.protocols.run import evaluate_encoder
 from mast.recipes import recipe
 
 RESULTS = Path(__file__).parent / "results" / "does_it_help"

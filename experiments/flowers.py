@@ -10,13 +10,14 @@ import argparse
 import json
 from pathlib import Path
 
+from mast.config import build_method
+from mast.config import read as read_config
 from mast.core.checkpoint import write_json
 from mast.core.run import RunFolder, provenance
 from mast.data import open_canvas
-from mast.evaluate import EvaluationData, evaluate_encoder
+from mast.measure.sets import EvaluationData
 from mast.models import Encoder, load_encoder
-from mast.pretrain import build_method
-from mast.recipes import read_config
+from mast.protocols.run import evaluate_encoder
 
 PROTOCOLS = ("knn", "linear")
 

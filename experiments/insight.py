@@ -24,15 +24,15 @@ import torch
 from PIL import Image, ImageFilter
 
 import mast
-from mast.analyze import ANALYSES
+from mast.analyses import ANALYSES
 from mast.augment import center_views
+from mast.config import read as read_config
 from mast.core.checkpoint import write_json
 from mast.core.run import RunFolder, provenance
 from mast.data import open_canvas
 from mast.data.factors import CLASSES, DESTROYED_BY
-from mast.evaluate import Result
-from mast.evaluate.bootstrap import percentiles, resampled_means
-from mast.recipes import read_config
+from mast.measure.bootstrap import percentiles, resampled_means
+from mast.measure.result import Result
 
 RESULTS = Path(__file__).parent / "results" / "insight"
 IMAGES = 2000

@@ -23,20 +23,15 @@ from mast.core.checkpoint import write_json
 from mast.core.run import provenance
 from mast.data import open_canvas
 from mast.data.sources import default_cache
-from mast.evaluate import (
-    EvaluationData,
-    EvaluationSettings,
-    FeatureStore,
-    FrozenEncoder,
-    Linear,
-    Result,
-    compare,
-    evaluate_encoder,
-    fingerprint,
-)
-from mast.evaluate.accuracy import accuracy
-from mast.evaluate.data import tasks
+from mast.measure.accuracy import accuracy
+from mast.measure.compare import compare
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.result import Result
+from mast.measure.sets import EvaluationData, tasks
+from mast.measure.store import FeatureStore, fingerprint
 from mast.models import Encoder, EncoderConfig, load_encoder
+from mast.protocols import Linear
+from mast.protocols.run import EvaluationSettings, evaluate_encoder
 
 RESULTS = Path(__file__).parent / "results"
 SIZE = 32

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from mast.analyze import STUDIES
 from mast.core.checkpoint import write_atomically, write_text
+from mast.studies import STUDIES
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

@@ -5,19 +5,22 @@ run = mast.pretrain(config)
 encoder = mast.load_encoder(run.path)   # images (B, 3, H, W) in [0, 1] -> (B, D)
 """
 
-from mast.advice import advise
-from mast.demo import demo
-from mast.export import export
-from mast.insight import analyze, draw
-from mast.loading import load_method
+from mast.commands.advise import advise
+from mast.commands.analyze import analyze, draw
+from mast.commands.compare import compare
+from mast.commands.demo import demo
+from mast.commands.embed import embed
+from mast.commands.evaluate import evaluate
+from mast.commands.export import export
+from mast.commands.pretrain import pretrain
+from mast.commands.report import report
+from mast.commands.show import show_config, show_operators, show_recipes, show_views
+from mast.commands.study import study
+from mast.commands.uncertain import uncertain
+from mast.config import PretrainConfig
 from mast.models import load_encoder
-from mast.pretrain import PretrainConfig, pretrain
 from mast.recipes import configure
-from mast.report import report
-from mast.show import show_config, show_operators, show_recipes, show_views
-from mast.study import study
-from mast.transfer import compare, embed, evaluate
-from mast.uncertain import uncertain
+from mast.runs.load import load_method
 
 __all__ = [
     "PretrainConfig",

@@ -1,33 +1,33 @@
 """The `mast` command: one sub-command for each public function."""
 
+import json
+import re
 import sys
 from argparse import ArgumentError
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from mast import transfer
-from mast.advice import advise
+from mast.commands.advise import advise
+from mast.commands.analyze import Insight, analyze
+from mast.commands.compare import compare
+from mast.commands.demo import demo
+from mast.commands.embed import embed
+from mast.commands.evaluate import evaluate
+from mast.commands.export import export
+from mast.commands.pretrain import pretrain
+from mast.commands.report import report
+from mast.commands.show import show_config, show_operators, show_recipes, show_views
+from mast.commands.study import study
+from mast.commands.uncertain import uncertain
+from mast.config import PretrainConfig, configuration_parser, explain, parse, read
 from mast.core.display import console as messages
 from mast.core.errors import UserError, unknown
-from mast.demo import demo
-from mast.evaluate import tables
-from mast.export import export
-from mast.insight import Insight, analyze
-from mast.pretrain import pretrain
-from mast.recipes import (
-    as_list,
-    configuration_parser,
-    configure_from_arguments,
-    explain,
-    recipe,
-)
-from mast.report import report
-from mast.show import show_config, show_operators, show_recipes, show_views
-from mast.study import study
-from mast.uncertain import uncertain
+from mast.measure.result import tables
+from mast.recipes import recipe
 
 output = Console()
 
@@ -105,7 +105,7 @@ def _pretrain(words: list[str]) -> None:
 def _evaluate(words: list[str]) -> None:
     if "--compare" in words:
         words = as_list(["--runs" if word == "--compare" else word for word in words], "--runs")
-        comparison = transfer.compare(**_arguments(transfer.compare, "mast evaluate", words))
+        comparison = compare(**_arguments(compare, "mast evaluate", words))
         output.print(comparison.table())
         for note in comparison.notes:
             output.print(note, highlight=False, markup=False)
@@ -118,8 +118,8 @@ def _evaluate(words: list[str]) -> None:
             markup=False,
         )
     words = as_list(words, "--protocols")
-    arguments = _arguments(transfer.evaluate, "mast evaluate", words, positional="encoder")
-    results = transfer.evaluate(**arguments)
+    arguments = _arguments(evaluate, "mast evaluate", words, positional="encoder")
+    results = evaluate(**arguments)
     for shown in tables(results) if results else ():  # there are none in a second process
         output.print(shown)
 
@@ -161,8 +161,8 @@ def _uncertain(words: list[str]) -> None:
 
 
 def _embed(words: list[str]) -> None:
-    arguments = _arguments(transfer.embed, "mast embed", words, positional="encoder")
-    output.print(str(transfer.embed(**arguments)), highlight=False)
+    arguments = _arguments(embed, "mast embed", words, positional="encoder")
+    output.print(str(embed(**arguments)), highlight=False)
 
 
 def _export(words: list[str]) -> None:
@@ -262,6 +262,52 @@ def _recipe_parser(words: list[str]) -> ArgumentParser:
         if before == "--recipe":
             name = word
     return configuration_parser(recipe(name))
+
+
+def configure_from_arguments(arguments: Sequence[str]) -> PretrainConfig:
+    """The configuration that command-line options describe.
+
+    Defaults come from `--recipe`, then from a YAML file `--config`, then from the options.
+    `--data X` is short for `--data.spec X`; `--operators` takes names with spaces between them.
+
+    Raises:
+        UserError: An unknown option or a value of the wrong type, with the nearest valid one.
+    """
+    rest = list(arguments)
+    name, file = _take(rest, "--recipe"), _take(rest, "--config")
+    rest = as_list(rest, "--operators")
+    rest = [re.sub(r"^--data(?==|$)", "--data.spec", argument) for argument in rest]
+    base = recipe(name or "mast5_small")
+    if file is not None:
+        base = read(Path(file), base if name else None)
+    return parse(base, lambda parser: parser.parse_args(rest))
+
+
+def as_list(words: list[str], option: str) -> list[str]:
+    """`--option a b` as the JSON list that the parser takes."""
+    if option not in words:
+        return words
+    start = words.index(option) + 1
+    stop = next((at for at in range(start, len(words)) if words[at].startswith("-")), len(words))
+    values = words[start:stop]
+    if len(values) == 1 and values[0].startswith("["):
+        return words
+    return [*words[:start], json.dumps(values), *words[stop:]]
+
+
+def _take(arguments: list[str], option: str) -> str | None:
+    """Remove `--option value` or `--option=value` from a list and return the value."""
+    for position, argument in enumerate(arguments):
+        if argument == option:
+            if position + 1 == len(arguments):
+                raise UserError(f"{option} needs a value")
+            value = arguments[position + 1]
+            del arguments[position : position + 2]
+            return value
+        if argument.startswith(option + "="):
+            del arguments[position]
+            return argument.partition("=")[2]
+    return None
 
 
 def _asks_help(words: list[str]) -> bool:

@@ -16,6 +16,8 @@ from tiny import ENCODER
 import mast
 from mast.core.run import RunFolder
 
+pytest_plugins = ("evaluation_fixtures",)
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _fresh_kernels() -> None:

@@ -10,11 +10,11 @@ import yaml
 from torch import Tensor
 
 import mast
-from mast.analyze import Images, Score, Subject
-from mast.analyze.analysis import ChangeBy
+from mast.analyses import Images, Score, Subject
+from mast.analyses.analysis import ChangeBy
+from mast.commands.analyze import look
 from mast.core.run import RunFolder, plain
-from mast.evaluate.result import Result, TargetResult
-from mast.insight import look
+from mast.measure.result import Result, TargetResult
 
 OPERATORS = ("rotate", "shear_x", "invert")
 NASTY = '</script><b>&"'  # as a class may be called

@@ -19,9 +19,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from mast.augment import PRESETS, Pipeline, Record, Views
 from mast.augment.record import join
+from mast.commands.pretrain import _views
+from mast.config import PretrainConfig
 from mast.methods import Method
 from mast.models import synchronise_batchnorm
-from mast.pretrain import PretrainConfig, _views
 
 PROCESSES, LOCAL, STEPS = 2, 4, 2
 BEFORE = {"pool": "before"}

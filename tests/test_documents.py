@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 import mast
-from mast.cli import COMMANDS, main
-from mast.evaluate import EVALUATORS
-from mast.recipes import configure_from_arguments
+from mast.cli import COMMANDS, configure_from_arguments, main
+from mast.protocols import EVALUATORS
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

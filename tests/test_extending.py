@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mast.analyze import ANALYSES, Subject
+from mast.analyses import ANALYSES, Subject
 from mast.data import open_canvas
-from mast.evaluate import EVALUATORS, EvaluationData, EvaluationSettings, evaluate_encoder
+from mast.measure.sets import EvaluationData
+from mast.protocols import EVALUATORS
+from mast.protocols.run import EvaluationSettings, evaluate_encoder
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "extending.md"
 

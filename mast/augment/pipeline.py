@@ -9,8 +9,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mast.augment.geometry import GeometricOperator, compose
 from mast.augment.operator import Operator
+from mast.augment.operators import OPERATORS
+from mast.augment.operators.geometry import GeometricOperator, compose
 from mast.augment.presets import Overrides, Preset
 from mast.augment.record import Record, Views, join
 from mast.augment.warp import Warp, compiled_steps, render
@@ -226,8 +227,6 @@ class Pipeline:
 
 def _build(names: tuple[str, ...], overrides: Overrides, size: int) -> dict[str, Operator]:
     """Instantiate operators by name, with a view's overrides."""
-    from mast.augment import OPERATORS
-
     for name in names:
         if name not in OPERATORS:
             raise unknown("operator", name, OPERATORS)
@@ -248,8 +247,6 @@ def _in_order(
     operators: dict[str, Operator],
 ) -> tuple[list[GeometricOperator], list[Operator]]:
     """Those that move pixels and the rest, each in the order in which they act."""
-    from mast.augment import OPERATORS
-
     known = [operators[name] for name in OPERATORS if name in operators]
     geometry = [operator for operator in known if isinstance(operator, GeometricOperator)]
     rest = [operator for operator in known if not isinstance(operator, GeometricOperator)]

@@ -57,21 +57,6 @@ class Record:
             },
         )
 
-    def describe(self, i: int) -> str:
-        """Say in a line what was applied to sample `i`: "crop 0.42, flip, blur σ 0.8".
-
-        The share of a crop is that of a square image.
-        """
-        from mast.augment import OPERATORS
-
-        single = self[i : i + 1] if i >= 0 else self[len(self) + i : len(self) + i + 1]
-        captions = [
-            OPERATORS[name].caption(single.parameters[name])
-            for k, name in enumerate(self.names)
-            if single.applied_BK[0, k]
-        ]
-        return ", ".join(captions) or "unchanged"
-
 
 def join(records: Sequence[Record]) -> Record:
     """Put records of the same operators one after the other."""

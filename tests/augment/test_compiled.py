@@ -12,7 +12,7 @@ from numba.core.caching import CompileResultCacheImpl
 
 from mast.augment import OPERATORS, PRESETS, Pipeline
 from mast.augment.compiled.rows import kernel
-from mast.augment.geometry import GeometricOperator
+from mast.augment.operators.geometry import GeometricOperator
 from mast.data.factors import Factors
 
 TOLERANCE = 1e-4  # a fortieth of an 8-bit level; the Gaussian is cut at four sigmas

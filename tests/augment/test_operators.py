@@ -14,8 +14,8 @@ from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as reference
 
 from mast.augment import OPERATORS
-from mast.augment.color import ORDERS
-from mast.augment.noise import normal_field
+from mast.augment.operators.color import ORDERS
+from mast.augment.operators.noise import normal_field
 
 SIDE = 48
 BILINEAR = InterpolationMode.BILINEAR

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, center_views
+from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, center_views, describe
 from mast.core.errors import UserError
 
 B, SIZE = 24, 32
@@ -163,17 +163,17 @@ def test_the_record_says_exactly_who_changed(operator, batch):
     else:
         assert changed[applied].all()
     for i in range(B):
-        assert (record.describe(i) == "unchanged") == (not applied[i])
+        assert (describe(record, i) == "unchanged") == (not applied[i])
 
 
 def test_captions_name_the_magnitudes():
     pipeline = Pipeline(PRESETS["mast19"], SIZE)
     record, _ = pipeline.draw(B, generator())
-    assert record.describe(3).startswith("crop 0.")
-    assert record.describe(-1) == record.describe(B - 1)
+    assert describe(record, 3).startswith("crop 0.")
+    assert describe(record, -1) == describe(record, B - 1)
     labels = [operator.label for operator in OPERATORS.values()]
     for i in range(B):
-        parts = record.describe(i).split(", ")
+        parts = describe(record, i).split(", ")
         expected = [label for k, label in enumerate(labels) if record.applied_BK[i, k]]
         assert len(parts) == len(expected)
         assert all(part.startswith(label) for part, label in zip(parts, expected, strict=True))

@@ -9,7 +9,7 @@ from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as reference
 
 from mast.augment import Pipeline, Preset, Record, center_views
-from mast.augment.geometry import crop_boxes
+from mast.augment.operators.geometry import crop_boxes
 
 
 def canvas_of(images_BCHW: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pages import NASTY, OPERATORS, look_into, make_run, measure
 
-from mast.report import report
+from mast.commands.report import report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request

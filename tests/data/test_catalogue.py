@@ -17,7 +17,7 @@ from mast.core.errors import UserError
 from mast.data import Source, describe, open_source
 from mast.data.catalogue import CATALOGUE
 from mast.data.partition import Drawn
-from mast.evaluate import EvaluationData
+from mast.measure.sets import EvaluationData
 
 
 def pictures(folder: Path, *names: str) -> None:

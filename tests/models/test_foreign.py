@@ -357,7 +357,7 @@ def test_lightlys_own_resnet(tmp_path: Path) -> None:
 
 
 def test_what_export_writes_is_read_with_its_stem(tmp_path: Path) -> None:
-    from mast.export import export
+    from mast.commands.export import export
 
     encoder = scrambled(Encoder(EncoderConfig("resnet18", stem="small", stem_stride=2), 48))
     save_encoder(encoder, tmp_path / "encoder.safetensors")

@@ -1,0 +1,183 @@
+"""Which augmentations a task can afford: what it loses where one acts.
+
+T tasks, O operators.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, final
+
+import numpy as np
+
+from mast.analyses import figure
+from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject, measures_by_task
+
+if TYPE_CHECKING:
+    from mast.analyses.figure import Figure
+
+PROTOCOL = "retained"
+MATTERS = -2.0  # percentage points: a smaller loss may come from the change of the pixels alone
+
+UNKNOWN = "unknown: at chance"
+NEEDS = "needs what it destroys"
+AFFORDS = "can afford it"
+OPEN = "undecided"
+UNMEASURED = "was not asked"
+
+
+@final
+class Advice(Analysis):
+    """The accuracy that a task loses where an operator acts on half of its images.
+
+    From what `mast evaluate --protocols retained` measured, where the probe learns from changed
+    images too: what is lost is what the operator hides of the class, and what an encoder that is
+    invariant to it would not say. A task needs what an operator destroys where the 95 % interval
+    over images lies wholly below a loss of 2 points; it can afford the operator where it lies
+    wholly above; nothing can be said where the encoder knows the task no better than chance.
+
+    Arrays:
+        tasks: (T,) names.
+        operators: (O,) names of what acted on the images.
+        accuracy: (T,) linear top-1 on unchanged images, percent.
+        chance: (T,) share of the most frequent class, percent.
+        known: (T,) whether the accuracy is above chance, beyond its interval.
+        change: (T, O) accuracy where the operator acts minus accuracy where it does not, in
+            percentage points; NaN where it was not measured.
+        change_low, change_high: (T, O) its paired 95 % interval.
+    """
+
+    title: ClassVar[str] = "Which augmentations each task can afford"
+
+    def lacking(self, subject: Subject) -> str | None:
+        """See `Analysis.lacking`."""
+        if not measures_by_task(subject, PROTOCOL):
+            return (
+                "No labelled set was probed where operators act: mast advise RUN --data SET, "
+                "where SET has train and test images with labels."
+            )
+        return None
+
+    def compute(self, subject: Subject) -> Arrays:
+        """See `Analysis.compute`."""
+        tasks = measures_by_task(subject, PROTOCOL)
+        names = list(
+            dict.fromkeys(
+                name.removeprefix("change_")
+                for measures in tasks.values()
+                for name in measures
+                if name.startswith("change_")
+            )
+        )
+        change_TO3 = np.full((len(tasks), len(names), 3), np.nan)
+        for row, measures in enumerate(tasks.values()):
+            for column, name in enumerate(names):
+                score = measures.get(f"change_{name}")
+                if score is not None:
+                    change_TO3[row, column] = score.value, score.low, score.high
+        top1 = [measures["top1"] for measures in tasks.values()]
+        chance_T = np.array([measures["chance"].value for measures in tasks.values()])
+        return {
+            "tasks": np.array(list(tasks)),
+            "operators": np.array(names, str),
+            "accuracy": np.array([score.value for score in top1]),
+            "chance": chance_T,
+            "known": np.array([score.low for score in top1], float) > chance_T,
+            "change": change_TO3[..., 0],
+            "change_low": change_TO3[..., 1],
+            "change_high": change_TO3[..., 2],
+        }
+
+    @figure.styled
+    def draw(self, arrays: Arrays) -> Figure:
+        """See `Analysis.draw`: the loss of each task by operator; gray where nothing is known."""
+        tasks, operators = arrays["tasks"], [figure.words(name) for name in arrays["operators"]]
+        drawn = figure.empty(1.9 + 0.34 * len(tasks))
+        axis = drawn.subplots()
+        loss_TO = np.where(arrays["known"][:, None], -arrays["change"], np.nan)
+        worst = max(10.0, float(np.nanmax(loss_TO)) if np.isfinite(loss_TO).any() else 0.0)
+        axis.set_facecolor("#dddddd")
+        image = axis.imshow(
+            np.clip(loss_TO, 0, worst), cmap="cividis_r", vmin=0, vmax=worst, aspect="auto"
+        )
+        said, written = [], []
+        for row, task in enumerate(tasks):
+            said.append([f"{task}, {name}: {_said(arrays, row, column)}"
+                         for column, name in enumerate(operators)])  # fmt: skip
+            written.append([f"{c:+.0f}" if np.isfinite(c) else "" for c in arrays["change"][row]])
+        light_TO = 1 - np.nan_to_num(np.clip(loss_TO / worst, 0, 1))
+        figure.cells(axis, light_TO, said, written=written)
+        axis.set_yticks(
+            range(len(tasks)),
+            [f"{t} ({a:.0f} %)" for t, a in zip(tasks, arrays["accuracy"], strict=True)],
+        )
+        axis.set_xticks(
+            range(len(operators)), operators, rotation=35, ha="right", rotation_mode="anchor"
+        )
+        axis.grid(visible=False)
+        drawn.colorbar(image, ax=axis, label="points of accuracy lost")
+        return drawn
+
+    def caption(self, arrays: Arrays) -> str:
+        """See `Analysis.caption`."""
+        parts, unharmed, unknown = [], [], []
+        for row, task in enumerate(arrays["tasks"]):
+            needs = [
+                f"{figure.words(arrays['operators'][at])} ({arrays['change'][row, at]:+.0f})"
+                for at in arrays["change"][row].argsort(kind="stable")
+                if verdict(arrays, row, int(at)) == NEEDS
+            ]
+            if not arrays["known"][row]:
+                unknown.append(f"{task} ({arrays['accuracy'][row]:.0f} %)")
+            elif needs:
+                verb = "destroys" if len(needs) == 1 else "destroy"
+                parts.append(f"{task} needs what {', '.join(needs)} {verb}")
+            else:
+                unharmed.append(str(task))
+        if unharmed:
+            parts.append(f"no operator is known to destroy what {', '.join(unharmed)} needs")
+        told = []
+        if parts:
+            told.append(f"{'; '.join(parts)}.")
+            told.append("Points of accuracy lost where an operator acts on half of the images.")
+        if unknown:
+            told.append(
+                f"Nothing can be said of {', '.join(unknown)}: the encoder knows no better than "
+                "chance."
+            )
+        return " ".join(told)
+
+    def details(self, arrays: Arrays) -> Details:
+        """See `Analysis.details`: by task, first what was not asked, the greatest loss last."""
+        rows = [
+            (
+                str(task), figure.words(arrays["operators"][at]), float(arrays["change"][row, at]),
+                float(arrays["change_low"][row, at]), float(arrays["change_high"][row, at]),
+                verdict(arrays, row, int(at)),
+            )
+            for row, task in enumerate(arrays["tasks"])
+            for at in np.nan_to_num(-arrays["change"][row], nan=-np.inf).argsort(kind="stable")
+        ]  # fmt: skip
+        columns = ("task", "operator", "change (points)", "low", "high", "the task")
+        return Details(Grid(columns, tuple(rows)))
+
+
+def _said(arrays: Arrays, task: int, operator: int) -> str:
+    """A cell of the figure in words."""
+    change, low, high = (
+        arrays[key][task, operator] for key in ("change", "change_low", "change_high")
+    )
+    if not np.isfinite(change):
+        return UNMEASURED
+    return f"{change:+.1f} points [{low:+.1f}, {high:+.1f}], {verdict(arrays, task, operator)}"
+
+
+def verdict(arrays: Arrays, task: int, operator: int) -> str:
+    """What the arrays of `Advice` say of a task and an operator."""
+    low, high = arrays["change_low"][task, operator], arrays["change_high"][task, operator]
+    if not np.isfinite(arrays["change"][task, operator]):
+        return UNMEASURED
+    if not arrays["known"][task]:
+        return UNKNOWN
+    if high < MATTERS:
+        return NEEDS
+    return AFFORDS if low > MATTERS else OPEN

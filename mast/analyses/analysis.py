@@ -1,0 +1,231 @@
+"""What an analysis is: arrays first, kept in the run folder, then a figure and what to see in it.
+
+N images, P side of a thumbnail in pixels, D dimensions of the embedding, K operators.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from mast.analyses.figure import Figure
+
+Arrays: TypeAlias = dict[str, np.ndarray]
+# What is done to images: an operator at a magnitude from 0 to 1 (None where it has none).
+ChangeBy: TypeAlias = tuple[str, float | None]
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images that a run is looked at with.
+
+    Args:
+        names: Paths or indices.
+        thumbnails_NPP3: What they look like, uint8.
+        labels: Class indices (N,) by task; empty where there are none.
+        classes: Class names by task.
+        hits: Whether a linear probe on the representation is right, (N,) of 1 and 0, by task;
+            only where `linear` was measured on these images.
+    """
+
+    names: tuple[str, ...]
+    thumbnails_NPP3: np.ndarray
+    labels: Mapping[str, np.ndarray] = field(default_factory=dict)
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    hits: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Score:
+    """One measure of a test set, in percent, with the ends of its 95 % interval if it has one."""
+
+    protocol: str
+    set_name: str
+    target: str
+    measure: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A finished run of a `Study`.
+
+    Args:
+        name: In the study's plan.
+        seed: Of the run.
+        scores: What was measured of it.
+        epochs: Of its configuration.
+    """
+
+    name: str
+    seed: int
+    scores: tuple[Score, ...]
+    epochs: int = 0
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A run, as the analyses look at it.
+
+    Args:
+        name: Of the run.
+        method: "mast", "vicreg" or another.
+        trained_with: Names of the operators of its views.
+        operators: Names of the K operators that have a mask; empty for a method without masks.
+        mask_DK: The masks as the distance uses them; None without masks.
+        epochs: Of its configuration.
+        stages: What begins at which epoch, such as ("operators compose", 50.0).
+        log: Lines of `metrics.jsonl`.
+        images: What it is looked at with; None where none were named.
+        embed: Embeddings (N, D) of the images, all changed by an operator, or as they are (None);
+            None where there are no images.
+        uncertainty: The trace of the predicted covariance (N,) of the images, changed likewise;
+            None where there are no images or the method predicts none.
+        scores: What was measured of it.
+        coefficients: Of the objective's terms, as they act (0 where a term does nothing), by the
+            configuration's dotted names; empty for a method without masks.
+        trials: Finished runs of its studies.
+        beside: Other runs to stand beside this one, on the same images.
+    """
+
+    name: str
+    method: str = "mast"
+    trained_with: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    mask_DK: Tensor | None = None
+    epochs: int = 0
+    stages: tuple[tuple[str, float], ...] = ()
+    log: Sequence[Mapping[str, Any]] = ()
+    images: Images | None = None
+    embed: Callable[[ChangeBy | None], Tensor] | None = None
+    uncertainty: Callable[[ChangeBy | None], Tensor] | None = None
+    scores: tuple[Score, ...] = ()
+    coefficients: Mapping[str, float] = field(default_factory=dict)
+    trials: tuple[Trial, ...] = ()
+    beside: tuple[Subject, ...] = ()
+
+
+def task_names(tasks: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Names for tasks, given as (set, target): only as long as tells them apart.
+
+    A set with one target, which is called "class", lends the task its own name.
+    """
+    tasks = list(tasks)
+    several = len({name for name, _ in tasks}) > 1
+    return {
+        (name, target): name if target == "class" else f"{name}, {target}" if several else target
+        for name, target in tasks
+    }
+
+
+def measures_by_task(subject: Subject, protocol: str) -> dict[str, dict[str, Score]]:
+    """What a protocol measured of a run: name of the task to measure to score."""
+    mine = [score for score in subject.scores if score.protocol == protocol]
+    names = task_names((score.set_name, score.target) for score in mine)
+    found: dict[str, dict[str, Score]] = {}
+    for score in mine:
+        found.setdefault(names[score.set_name, score.target], {})[score.measure] = score
+    return found
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of the numbers in a figure, for the page and the command line.
+
+    Args:
+        columns: Headings, with units.
+        rows: Cells; numbers as numbers, so that the page can sort by them.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Images to look at.
+
+    Args:
+        title: What they have in common.
+        pictures_NPP3: uint8.
+        captions: One for each.
+    """
+
+    title: str
+    pictures_NPP3: np.ndarray
+    captions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Map:
+    """Points on a plane, in several arrangements of which one is looked at at a time.
+
+    Args:
+        arrangements: Names.
+        points_AN2: Coordinates in [0, 1], one set an arrangement.
+        captions: Of each point.
+        colors: By name of a colouring, the class of each point; empty without labels.
+        classes: By name of a colouring, the names of its classes.
+        pictures_NPP3: The image of each point, uint8.
+    """
+
+    arrangements: tuple[str, ...]
+    points_AN2: np.ndarray
+    captions: tuple[str, ...]
+    colors: Mapping[str, np.ndarray]
+    classes: Mapping[str, tuple[str, ...]]
+    pictures_NPP3: np.ndarray
+
+
+@dataclass(frozen=True)
+class Details:
+    """What the page shows of an analysis beside its figure."""
+
+    grid: Grid | None = None
+    galleries: tuple[Gallery, ...] = ()
+    map: Map | None = None
+
+
+class Analysis(ABC):
+    """One question to a run.
+
+    Attributes:
+        title: Heading on the page.
+        command: What makes it, with the places {name} and {run}.
+    """
+
+    title: ClassVar[str]
+    command: ClassVar[str] = "mast analyze {run} --data SET --analyses {name}"
+
+    @abstractmethod
+    def lacking(self, subject: Subject) -> str | None:
+        """What the run does not have, in words; None where the analysis can be made."""
+
+    @abstractmethod
+    def compute(self, subject: Subject) -> Arrays:
+        """The arrays that answer it, with the names, shapes and units of the class's docstring."""
+
+    @abstractmethod
+    def draw(self, arrays: Arrays) -> Figure:
+        """The figure of these arrays."""
+
+    @abstractmethod
+    def caption(self, arrays: Arrays) -> str:
+        """What to see in it, in words computed from the numbers."""
+
+    def headline(self, arrays: Arrays) -> str:
+        """What the page opens with: the first sentence of the caption."""
+        return re.split(r"(?<=\.)\s+", self.caption(arrays))[0]
+
+    def details(self, arrays: Arrays) -> Details:
+        """The numbers of the figure as a table, and images to look at, where there are some."""
+        return Details()

@@ -1,0 +1,121 @@
+"""How a run went: every term, the masks, the embedding, the learning rate, over its epochs.
+
+T logged steps.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar, final
+
+import numpy as np
+
+from mast.analyses import figure
+from mast.analyses.analysis import Analysis, Arrays, Subject
+
+if TYPE_CHECKING:
+    from mast.analyses.figure import Figure
+
+
+PANELS = {  # heading: unit, beginnings of the metrics' names
+    "Loss and its terms": ("weighted", ("loss", "term/")),
+    "Masks": ("share, or cosine", ("stat/mask_",)),
+    "Embedding": ("", ("stat/embedding_std", "stat/unmasked_distance")),
+    "Predicted uncertainty": ("", ("stat/uncertainty",)),
+    "kNN on its own images": ("%", ("online/knn",)),
+    "Effective rank": ("dimensions", ("online/effective_rank",)),
+    "Learning rate": ("", ("lr",)),
+}
+
+
+@final
+class Curves(Analysis):
+    """Everything that was logged.
+
+    Arrays:
+        epoch: (T,) of every line of the log.
+        stages: (G,) names of what begins in the middle of the run.
+        stage_epochs: (G,) when.
+        <metric>: (T,) one array a metric, such as "loss", "term/variance", "stat/mask_mean",
+            "online/knn" (percent) or "lr"; NaN where a line does not have it.
+    """
+
+    title: ClassVar[str] = "How the run went"
+
+    def lacking(self, subject: Subject) -> str | None:
+        """See `Analysis.lacking`."""
+        return None if any("loss" in line for line in subject.log) else "Nothing was logged."
+
+    def compute(self, subject: Subject) -> Arrays:
+        """See `Analysis.compute`."""
+        lines = [line for line in subject.log if "epoch" in line]
+        names = sorted({name for line in lines for name in line} - {"step", "epoch"})
+        return {
+            "epoch": np.array([line["epoch"] for line in lines], float),
+            "stages": np.array([name for name, _ in subject.stages], str),
+            "stage_epochs": np.array([epoch for _, epoch in subject.stages], float),
+            **{
+                name: np.array([_number(line.get(name)) for line in lines], float) for name in names
+            },
+        }
+
+    @figure.styled
+    def draw(self, arrays: Arrays) -> Figure:
+        """See `Analysis.draw`: a panel for each group of metrics that was logged."""
+        groups = {
+            heading: (unit, sorted(name for name in arrays if name.startswith(beginnings)))
+            for heading, (unit, beginnings) in PANELS.items()
+        }
+        groups = {heading: group for heading, group in groups.items() if group[1]}
+        drawn, axes = figure.panels(len(groups), 2, 2.4)
+        for axis, (heading, (unit, names)) in zip(axes, groups.items(), strict=True):
+            for at, name in enumerate(names):
+                known = np.isfinite(arrays[name])
+                if not known.any():
+                    continue
+                label = figure.words(name.rpartition("/")[2])
+                value_T = arrays[name][known]
+                (line,) = axis.plot(
+                    arrays["epoch"][known], value_T,
+                    figure.STYLES[at // len(figure.COLORS) % len(figure.STYLES)],
+                    color=figure.color(at), label=label,
+                    marker="o" if known.sum() < 12 else None, markersize=3,
+                )  # fmt: skip
+                figure.tip(line, f"{label}: {value_T[0]:.4g} at first, {value_T[-1]:.4g} at last")
+            for name, epoch in zip(arrays["stages"], arrays["stage_epochs"], strict=True):
+                line = axis.axvline(epoch, color=figure.GRAY, linestyle="--", linewidth=1)
+                figure.tip(line, f"{name}: epoch {epoch:g}")
+            axis.set_title(heading)
+            axis.set_ylabel(unit)
+            axis.set_xlabel("epoch")
+            if len(names) > 1:
+                figure.legend_below(axis)
+        return drawn
+
+    def caption(self, arrays: Arrays) -> str:
+        """See `Analysis.caption`."""
+        loss_T = arrays["loss"][np.isfinite(arrays["loss"])]
+        if len(loss_T) == 0:
+            return "The loss was never finite: the run diverged."
+        parts = [f"The loss went from {loss_T[0]:.2f} to {loss_T[-1]:.2f}"]
+        for name, text in (
+            ("online/knn", "kNN on its own images ended at {:.1f} %"),
+            ("online/effective_rank", "the representation used {:.0f} dimensions at the end"),
+            ("stat/mask_active_share", "a mask used {:.0%} of the embedding"),
+        ):
+            value_T = arrays.get(name, np.empty(0))
+            value_T = value_T[np.isfinite(value_T)]
+            if len(value_T):
+                parts.append(text.format(value_T[-1]))
+        lost = int(
+            (~np.isfinite(arrays["loss"]) & np.isfinite(arrays.get("lr", arrays["loss"]))).sum()
+        )
+        if lost:
+            parts.append(f"{lost} logged losses were not finite")
+        for name, epoch in zip(arrays["stages"], arrays["stage_epochs"], strict=True):
+            parts.append(f"{name} from epoch {epoch:g} on (dashed)")
+        return "; ".join(parts) + "."
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan

@@ -1,0 +1,177 @@
+"""Which subspaces a task uses: what each alone says of the true class.
+
+T tasks, K operators with a mask.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, final
+
+import numpy as np
+
+from mast.analyses import figure
+from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Score, Subject, measures_by_task
+
+if TYPE_CHECKING:
+    from mast.analyses.figure import Figure
+
+PROTOCOL = "embedding"
+MORE, LESS = "more", "less"
+
+
+@final
+class Predictions(Analysis):
+    """The probability of the true class that a probe on the embedding gives in each subspace.
+
+    From what `mast evaluate --protocols embedding` measured on the test images that the probe
+    classifies correctly. A subspace keeps more, or less, of what the task needs where it leaves
+    more or less of the true class's probability than the subspaces do on average, beyond a 95 %
+    interval over images. A subspace that is wider, or whose entries are more even, keeps more of
+    every task: compare tasks before subspaces, and see `advice` for what does not depend on masks.
+
+    Arrays:
+        tasks: (T,) names.
+        operators: (K,) names.
+        accuracy: (T,) top-1 of the probe, percent.
+        prediction: (T, K) mean probability of the true class, percent.
+        prediction_low, prediction_high: (T, K) its 95 % interval.
+        advantage: (T, K) its difference from the mean over subspaces, in percentage points.
+        advantage_low, advantage_high: (T, K) the paired 95 % interval of that.
+
+    Reference:
+        MAST, Figure 6.
+    """
+
+    title: ClassVar[str] = "Which subspaces each task uses"
+
+    def lacking(self, subject: Subject) -> str | None:
+        """See `Analysis.lacking`."""
+        if subject.mask_DK is None:
+            return "This run has no masks: only MAST learns them."
+        if not _tasks(subject):
+            return (
+                "No labelled set has been probed by subspace: mast advise RUN --data SET, where "
+                "SET has train and test images with labels."
+            )
+        return None
+
+    def compute(self, subject: Subject) -> Arrays:
+        """See `Analysis.compute`."""
+        tasks = _tasks(subject)
+        arrays: Arrays = {
+            "tasks": np.array(list(tasks)),
+            "operators": np.array(subject.operators),
+            "accuracy": np.array([measures["top1"].value for measures in tasks.values()]),
+        }
+        for measure in ("prediction", "advantage"):
+            table_TK = [
+                [measures[f"{measure}_{name}"] for name in subject.operators]
+                for measures in tasks.values()
+            ]
+            arrays[measure] = np.array([[score.value for score in row] for row in table_TK])
+            for end in ("low", "high"):
+                ends = [[getattr(score, end) for score in row] for row in table_TK]
+                arrays[f"{measure}_{end}"] = np.array(ends, float)
+        return arrays
+
+    @figure.styled
+    def draw(self, arrays: Arrays) -> Figure:
+        """See `Analysis.draw`: bars of each task."""
+        names = [figure.words(name) for name in arrays["operators"]]
+        drawn, axes = figure.panels(len(arrays["tasks"]), 2, 0.95 + 0.22 * len(names), sharey=True)
+        for task, axis in enumerate(axes):
+            value_K = arrays["prediction"][task]
+            low_K, high_K = arrays["prediction_low"][task], arrays["prediction_high"][task]
+            for at, name in enumerate(names):
+                (bar,) = axis.barh(at, value_K[at], color=figure.color(at), height=0.7)
+                said = _verdict(arrays, task, at)
+                figure.tip(
+                    bar, f"{name}: {value_K[at]:.1f} % [{low_K[at]:.1f}, {high_K[at]:.1f}], {said}"
+                )
+            axis.errorbar(
+                value_K, range(len(names)), xerr=[value_K - low_K, high_K - value_K], fmt="none",
+                ecolor="black", elinewidth=1, capsize=2,
+            )  # fmt: skip
+            axis.axvline(value_K.mean(), color="black", linestyle=":", linewidth=1)
+            axis.set_yticks(range(len(names)), names)
+            axis.set_title(f"{arrays['tasks'][task]} (accuracy {arrays['accuracy'][task]:.0f} %)")
+            axis.set_xlabel("probability of the true class (%), dotted: mean")
+        axes[0].invert_yaxis()
+        return drawn
+
+    def caption(self, arrays: Arrays) -> str:
+        """See `Analysis.caption`."""
+        parts = []
+        for task, title in enumerate(arrays["tasks"]):
+            told = []
+            for wanted, sign in ((MORE, 1), (LESS, -1)):
+                such = [
+                    at for at in range(len(arrays["operators"]))
+                    if _verdict(arrays, task, at) == wanted
+                ]  # fmt: skip
+                if such:
+                    most = such[int((sign * arrays["advantage"][task, such]).argmax())]
+                    told.append(f"{wanted} in {figure.words(arrays['operators'][most])}")
+            parts.append(f"{title} {' and '.join(told) or 'the same in all'}")
+        return (
+            f"{_strongest(arrays)}Where most and least is kept of the true class's probability, "
+            f"against the mean of the subspaces: {'; '.join(parts)}."
+        )
+
+    def details(self, arrays: Arrays) -> Details:
+        """See `Analysis.details`: task by task, the subspace that keeps most first."""
+        rows = [
+            (
+                str(title), figure.words(arrays["operators"][at]),
+                float(arrays["prediction"][task, at]), float(arrays["advantage"][task, at]),
+                float(arrays["advantage_low"][task, at]), float(arrays["advantage_high"][task, at]),
+                _verdict(arrays, task, int(at)),
+            )
+            for task, title in enumerate(arrays["tasks"])
+            for at in arrays["advantage"][task].argsort(kind="stable")[::-1]
+        ]  # fmt: skip
+        columns = ("task", "subspace of", "true class (%)", "from mean", "low", "high", "it keeps")
+        return Details(Grid(columns, tuple(rows)))
+
+
+def _tasks(subject: Subject) -> dict[str, dict[str, Score]]:
+    """The measures of the probe by task, where every subspace has one."""
+    wanted = {
+        f"{kind}_{name}" for name in subject.operators for kind in ("prediction", "advantage")
+    }
+    return {
+        task: measures
+        for task, measures in measures_by_task(subject, PROTOCOL).items()
+        if wanted <= measures.keys()
+    }
+
+
+def _strongest(arrays: Arrays) -> str:
+    """Where a task differs most from the other tasks, which tells masks from their width.
+
+    Said only where the task's interval lies below the mean of the others' intervals.
+    """
+    if len(arrays["tasks"]) == 1:
+        return ""
+    beyond_TK = arrays["advantage"] - _of_others(arrays["advantage"])
+    clear_TK = arrays["advantage_high"] < _of_others(arrays["advantage_low"])
+    if not clear_TK.any():
+        return ""
+    least = int(np.where(clear_TK, beyond_TK, 0).argmin())
+    task, at = divmod(least, beyond_TK.shape[1])
+    return (
+        f"Beside the other tasks, {arrays['tasks'][task]} keeps least in the subspace of "
+        f"{figure.words(arrays['operators'][at])} ({beyond_TK[task, at]:+.0f} points). "
+    )
+
+
+def _of_others(value_TK: np.ndarray) -> np.ndarray:
+    """The mean of the other tasks, for each task."""
+    mean_TK: np.ndarray = (value_TK.sum(axis=0) - value_TK) / (len(value_TK) - 1)
+    return mean_TK
+
+
+def _verdict(arrays: Arrays, task: int, at: int) -> str:
+    if arrays["advantage_low"][task, at] > 0:
+        return MORE
+    return LESS if arrays["advantage_high"][task, at] < 0 else "average"

@@ -1,0 +1,202 @@
+"""What lies beside what in each subspace: a map of the images, and whether neighbours are alike.
+
+N images, P side of a thumbnail in pixels, D dimensions, K operators with a mask, A arrangements
+(the K subspaces and the whole embedding), T tasks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, final
+
+import numpy as np
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from mast.analyses import figure
+from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Map, Subject
+
+if TYPE_CHECKING:
+    from mast.analyses.figure import Figure
+
+NEIGHBOURS = 10
+FEWEST = 5  # images that a map needs
+COLLAPSED = 1e-9  # deviation of all coordinates of directions, below which all images are one point
+
+
+@final
+class Subspaces(Analysis):
+    """t-SNE of the masked embeddings, and how often an image's neighbours share its class.
+
+    Distances are those of directions (cosine); agreement is taken in the D dimensions, not in the
+    plane.
+
+    Arrays:
+        subspaces: (A,) names of the masks, the last "whole embedding"; that one alone where a
+            method has no masks.
+        points: (A, N, 2) places in the plane, each coordinate from 0 to 1.
+        names: (N,) of the images.
+        pictures: (N, P, P, 3) thumbnails, uint8.
+        tasks: (T,) names of what the images are labelled with.
+        labels: (T, N) class indices.
+        classes_<task>: names of the classes.
+        agreement: (T, A) percent of the 10 nearest images, or all others where there are fewer,
+            that share an image's class.
+        expected: (T,) that percentage for neighbours drawn at random.
+
+    Reference:
+        MAST, Figure 3b; van der Maaten and Hinton, "Visualizing Data using t-SNE" (2008).
+    """
+
+    title: ClassVar[str] = "What lies together in each subspace"
+
+    def lacking(self, subject: Subject) -> str | None:
+        """See `Analysis.lacking`."""
+        if subject.embed is None or subject.images is None:
+            return "There are no images to look at: name some with --data."
+        if len(subject.images.names) < FEWEST:
+            return f"A map needs {FEWEST} images or more, here are {len(subject.images.names)}."
+        if not bool(subject.embed(None).isfinite().all()):
+            return "The embedding is not finite: the run diverged."
+        return None
+
+    def compute(self, subject: Subject) -> Arrays:
+        """See `Analysis.compute`."""
+        assert subject.embed is not None
+        assert subject.images is not None
+        images, whole_ND = subject.images, subject.embed(None)
+        masked = [whole_ND]
+        if subject.mask_DK is not None:
+            mask_DK = subject.mask_DK.detach().cpu()
+            masked = [whole_ND * mask_D for mask_D in mask_DK.unbind(dim=1)] + masked
+        unit = [F.normalize(embedding_ND.double(), dim=1) for embedding_ND in masked]
+        nearest = [_nearest(unit_ND) for unit_ND in unit]
+        tasks = list(images.labels)
+        same = [[_same(images.labels[task], at_NJ) for at_NJ in nearest] for task in tasks]
+        return {
+            "subspaces": np.array([*subject.operators, "whole embedding"]),
+            "points": np.stack([_plane(unit_ND) for unit_ND in unit]),
+            "names": np.array(images.names),
+            "pictures": images.thumbnails_NPP3,
+            "tasks": np.array(tasks, str),
+            "labels": np.array(list(images.labels.values()), int).reshape(
+                len(tasks), len(whole_ND)
+            ),
+            **{f"classes_{task}": np.array(images.classes[task]) for task in tasks},
+            "agreement": np.array(same).reshape(len(tasks), len(unit)),
+            "expected": np.array([_expected(images.labels[task]) for task in tasks]),
+        }
+
+    @figure.styled
+    def draw(self, arrays: Arrays) -> Figure:
+        """See `Analysis.draw`: a map a subspace, coloured by the task that the embedding knows."""
+        drawn, axes = figure.panels(len(arrays["subspaces"]), 3, 2.6)
+        best = _best_task(arrays)
+        label_N = arrays["labels"][best] if best is not None else None
+        classes = arrays[f"classes_{arrays['tasks'][best]}"] if best is not None else ["image"]
+        colors = figure.palette(len(classes))
+        for axis, name, point_N2 in zip(axes, arrays["subspaces"], arrays["points"], strict=True):
+            for at, title in enumerate(classes):
+                mine = slice(None) if label_N is None else label_N == at
+                axis.scatter(
+                    *point_N2[mine].T, s=9, linewidths=0, alpha=0.8, label=figure.entry(title),
+                    color=colors[at],
+                )  # fmt: skip
+            axis.set_title(figure.words(name))
+            figure.plate(axis)
+        if label_N is not None and len(classes) <= 24:
+            figure.legend(drawn, axes[:1], ncols=min(8, len(classes)), scale=2.5)
+        return drawn
+
+    def caption(self, arrays: Arrays) -> str:
+        """See `Analysis.caption`."""
+        count = arrays["points"].shape[1]
+        text = f"t-SNE of {count} images"
+        nearest = min(NEIGHBOURS, count - 1)
+        best = _best_task(arrays)
+        if best is None:
+            return f"{text}; they have no labels, so whether neighbours are alike is not measured."
+        parts = []
+        for task, agreement_A, expected in zip(
+            arrays["tasks"], arrays["agreement"], arrays["expected"], strict=True
+        ):
+            if len(agreement_A) == 1:
+                parts.append(f"{task} {agreement_A[0]:.0f} % (by chance {expected:.0f})")
+                continue
+            if np.ptp(agreement_A[:-1]) == 0:
+                parts.append(
+                    f"{task} {agreement_A[0]:.0f} % in every subspace (whole "
+                    f"{agreement_A[-1]:.0f}, by chance {expected:.0f})"
+                )
+                continue
+            most, least = agreement_A[:-1].argmax(), agreement_A[:-1].argmin()
+            parts.append(
+                f"{task} {agreement_A[most]:.0f} % in {figure.words(arrays['subspaces'][most])} "
+                f"and {agreement_A[least]:.0f} % in {figure.words(arrays['subspaces'][least])} "
+                f"(whole {agreement_A[-1]:.0f}, by chance {expected:.0f})"
+            )
+        return (
+            f"What lies together is alike most of all in {arrays['tasks'][best]}: in the whole "
+            f"embedding {arrays['agreement'][best, -1]:.0f} % of an image's {nearest} nearest "
+            f"images share it, by chance {arrays['expected'][best]:.0f} %. {text}, coloured by "
+            f"{arrays['tasks'][best]}. Of an image's {nearest} nearest images so many share its "
+            f"class: {'; '.join(parts)}."
+        )
+
+    def details(self, arrays: Arrays) -> Details:
+        """See `Analysis.details`: the map, and the agreement of neighbours as a table."""
+        tasks = [str(task) for task in arrays["tasks"]]
+        best = _best_task(arrays)
+        first = sorted(range(len(tasks)), key=lambda at: at != best)  # what the figure shows
+        classes = {tasks[at]: tuple(map(str, arrays[f"classes_{tasks[at]}"])) for at in first}
+        labels = {tasks[at]: arrays["labels"][at] for at in first}
+        captions = tuple(
+            ", ".join([str(name), *(classes[task][labels[task][at]] for task in tasks)])
+            for at, name in enumerate(arrays["names"])
+        )
+        subspaces = tuple(figure.words(name) for name in arrays["subspaces"])
+        plane = Map(subspaces, arrays["points"], captions, labels, classes, arrays["pictures"])
+        rows = tuple(
+            (task, *agreement_A, expected)
+            for task, agreement_A, expected in zip(
+                tasks, arrays["agreement"].tolist(), arrays["expected"].tolist(), strict=True
+            )
+        )
+        columns = ("neighbours of the same class (%)", *subspaces, "by chance")
+        return Details(Grid(columns, rows) if rows else None, map=plane)
+
+
+def _nearest(unit_ND: Tensor) -> np.ndarray:
+    """The nearest others of each image, (N, 10) or as many as there are."""
+    cosine_NN = unit_ND @ unit_ND.T
+    cosine_NN.fill_diagonal_(-float("inf"))
+    return cosine_NN.topk(min(NEIGHBOURS, len(unit_ND) - 1), dim=1).indices.numpy()
+
+
+def _same(label_N: np.ndarray, at_NJ: np.ndarray) -> float:
+    return float(100 * (label_N[at_NJ] == label_N[:, None]).mean())
+
+
+def _expected(label_N: np.ndarray) -> float:
+    """Percent of pairs of two different images that share a class."""
+    count_C, total = np.bincount(label_N), len(label_N)
+    return float(100 * (count_C * (count_C - 1)).sum() / (total * (total - 1)))
+
+
+def _plane(unit_ND: Tensor) -> np.ndarray:
+    from sklearn.manifold import TSNE
+
+    if float(unit_ND.std(dim=0).max()) < COLLAPSED:
+        return np.full((len(unit_ND), 2), 0.5, np.float32)
+    perplexity = min(30.0, (len(unit_ND) - 1) / 3)
+    tsne = TSNE(perplexity=perplexity, init="pca", random_state=0)
+    place_N2 = tsne.fit_transform(unit_ND.numpy())
+    low_2, high_2 = place_N2.min(axis=0), place_N2.max(axis=0)
+    return np.asarray((place_N2 - low_2) / np.maximum(high_2 - low_2, 1e-12), np.float32)
+
+
+def _best_task(arrays: Arrays) -> int | None:
+    """The task whose classes the whole embedding tells apart best, against chance."""
+    if len(arrays["tasks"]) == 0:
+        return None
+    gain_T = (arrays["agreement"][:, -1] - arrays["expected"]) / (100 - arrays["expected"] + 1e-9)
+    return int(gain_T.argmax())

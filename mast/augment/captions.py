@@ -1,0 +1,23 @@
+"""What was applied to a sample, in words."""
+
+from mast.augment.operators import OPERATORS
+from mast.augment.record import Record
+
+
+def describe(record: Record, sample: int) -> str:
+    """Say in a line what was applied to a sample: "crop 0.42, flip, blur σ 0.8".
+
+    The share of a crop is that of a square image.
+
+    Args:
+        record: Of the view.
+        sample: Its place in the batch, from 0, or from the end if negative.
+    """
+    at = sample if sample >= 0 else len(record) + sample
+    single = record[at : at + 1]
+    captions = [
+        OPERATORS[name].caption(single.parameters[name])
+        for k, name in enumerate(record.names)
+        if single.applied_BK[0, k]
+    ]
+    return ", ".join(captions) or "unchanged"

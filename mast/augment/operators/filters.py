@@ -1,0 +1,391 @@
+"""Filters and occlusion: Gaussian blur, sharpness, motion blur, Sobel, cutout.
+
+Legend: B samples, C = 3 channels, H and W pixels, T taps of a filter. Images are in [0, 1] and
+every kernel clips to it. Magnitudes in pixels are given for a view of 224 and scale with its side.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from mast.augment.operator import (
+    Operator,
+    Parameters,
+    Stage,
+    Step,
+    away,
+    between,
+    per_pixel,
+    uniform,
+)
+from mast.augment.operators.color import gray
+from mast.augment.warp import separable
+
+REFERENCE_SIDE = 224  # pixels, where the magnitudes in pixels were published
+
+
+def odd(pixels: float) -> int:
+    """Nearest odd whole number, at least 3: the side of a centred filter."""
+    return max(3, 2 * round((pixels - 1) / 2) + 1)
+
+
+# ----------------------------------------------------------------------------------------
+# Kernels
+
+
+def gaussian_blur(images_BCHW: Tensor, sigma_B: Tensor, taps: int) -> Tensor:
+    """Blur each sample with its own Gaussian, mirrored at the border.
+
+    Each axis is one matrix a sample that holds the taps and the mirror, so the blur is two batched
+    products whatever the sigmas.
+
+    Args:
+        images_BCHW: Float32 in [0, 1], square.
+        sigma_B: Standard deviations in pixels.
+        taps: Odd side of the filter in pixels.
+
+    Returns:
+        Images of the same shape.
+
+    Reference: torchvision `gaussian_blur`.
+    """
+    side, radius = images_BCHW.shape[-1], taps // 2
+    offset_T = torch.arange(-radius, radius + 1, device=images_BCHW.device)
+    sigma_B1 = sigma_B.to(images_BCHW.device, torch.float32, non_blocking=True)[:, None]
+    weight_BT = torch.softmax(-((offset_T / sigma_B1) ** 2) / 2, dim=1)
+    source_HT = torch.arange(side, device=images_BCHW.device)[:, None] + offset_T
+    source_HT = (side - 1) - ((side - 1) - source_HT.abs()).abs()
+    matrix_BHH = weight_BT.new_zeros(len(sigma_B1), side, side)
+    matrix_BHH.scatter_add_(
+        2,
+        source_HT.expand(len(sigma_B1), -1, -1),
+        weight_BT[:, None].expand(-1, side, -1),
+    )
+    return separable(images_BCHW, matrix_BHH, matrix_BHH).clamp_(0, 1)
+
+
+def sharpen(images_BCHW: Tensor, factor_B: Tensor) -> Tensor:
+    """Move away from (factor above 1) or towards a 3x3 smoothing; the border pixels stay.
+
+    Reference: torchvision `adjust_sharpness`.
+    """
+    rows = images_BCHW[..., :-2, :] + images_BCHW[..., 1:-1, :]
+    rows += images_BCHW[..., 2:, :]
+    smooth = rows[..., :-2] + rows[..., 1:-1]
+    smooth += rows[..., 2:]
+    center = images_BCHW[..., 1:-1, 1:-1]
+    smooth.add_(center, alpha=4).mul_(1 / 13)
+    factor = per_pixel(factor_B, images_BCHW)
+    images = images_BCHW.clone()
+    images[..., 1:-1, 1:-1] = torch.lerp(smooth, center, factor).clamp_(0, 1)
+    return images
+
+
+def motion_kernels(taps_B: Tensor, angle_B: Tensor, largest: int) -> Tensor:
+    """Filters of uniform motion along a line, in a window that holds the largest.
+
+    Args:
+        taps_B: Odd length of each line in pixels.
+        angle_B: Degrees, counter-clockwise.
+        largest: Odd side of the window.
+
+    Returns:
+        kernels_BTT: Float32, each of sum 1.
+
+    Reference: kornia `get_motion_kernel2d` (nearest, direction 0).
+    """
+    offset_T = torch.arange(largest, device=angle_B.device, dtype=torch.float64) - largest // 2
+    radians_B11 = torch.deg2rad(angle_B.double())[:, None, None]
+    cos, sin = radians_B11.cos(), radians_B11.sin()
+    x_T, y_T1 = offset_T, offset_T[:, None]
+    # rounded to 2^-20 first, so that ties fall to the even pixel whatever the sine's last bit
+    along = ((cos * x_T - sin * y_T1) * 2**20).round().div(2**20).round()
+    across = ((sin * x_T + cos * y_T1) * 2**20).round().div(2**20).round()
+    radius = (taps_B // 2)[:, None, None]
+    window = (x_T.abs() <= radius) & (y_T1.abs() <= radius)
+    line = ((across == 0) & (along.abs() <= radius) & window).float()
+    return line / line.sum(dim=(1, 2), keepdim=True)
+
+
+def filter_each(images_BCHW: Tensor, kernels_BTT: Tensor) -> Tensor:
+    """Correlate each sample with its own filter, mirrored at the border."""
+    radius = kernels_BTT.shape[-1] // 2
+    padded = functional.pad(images_BCHW, (radius,) * 4, mode="reflect").transpose(0, 1)
+    kernels_B1TT = kernels_BTT[:, None].to(images_BCHW.device, non_blocking=True)
+    filtered = functional.conv2d(padded, kernels_B1TT, groups=len(kernels_BTT))
+    return filtered.transpose(0, 1).contiguous().clamp_(0, 1)
+
+
+def blend_edges(images_BCHW: Tensor, blend_B: Tensor) -> Tensor:
+    """Blend with the gradient magnitude of the luminance, clipped to 1.
+
+    Args:
+        images_BCHW: Float32 in [0, 1].
+        blend_B: Share of the edges in [0, 1].
+
+    Returns:
+        Images of the same shape.
+
+    Reference: kornia `sobel` with `normalized=False`: a step of a quarter already gives 1.
+    """
+    padded = functional.pad(gray(images_BCHW), (1, 1, 1, 1), mode="replicate")
+    columns = padded[..., :-2, :] + padded[..., 2:, :]
+    columns.add_(padded[..., 1:-1, :], alpha=2)
+    rows = padded[..., :-2] + padded[..., 2:]
+    rows.add_(padded[..., 1:-1], alpha=2)
+    along_x = columns[..., 2:] - columns[..., :-2]
+    along_y = rows[..., 2:, :] - rows[..., :-2, :]
+    edges = along_x.square_().addcmul_(along_y, along_y).add_(1e-6).sqrt_().clamp_(max=1)
+    return torch.lerp(images_BCHW, edges, per_pixel(blend_B, images_BCHW))
+
+
+def cut_out(images_BCHW: Tensor, side_B: Tensor, x_B: Tensor, y_B: Tensor) -> Tensor:
+    """Cover a square with the image's mean colour.
+
+    Args:
+        images_BCHW: Float32 in [0, 1].
+        side_B: Side of the square as a share of the view's.
+        x_B: Its centre as a share of the width; what lies outside the view is cut.
+        y_B: Its centre as a share of the height.
+
+    Returns:
+        Images of the same shape.
+    """
+    height, width = images_BCHW.shape[-2:]
+    half = per_pixel(side_B, images_BCHW) / 2
+    row_H1 = ((torch.arange(height, device=images_BCHW.device) + 0.5) / height)[:, None]
+    column_W = (torch.arange(width, device=images_BCHW.device) + 0.5) / width
+    in_rows = (row_H1 - per_pixel(y_B, images_BCHW)).abs() < half
+    in_columns = (column_W - per_pixel(x_B, images_BCHW)).abs() < half
+    mean = images_BCHW.mean(dim=(2, 3), keepdim=True)
+    return torch.where(in_rows & in_columns, mean, images_BCHW)
+
+
+# ----------------------------------------------------------------------------------------
+# Operators
+
+
+@dataclass(frozen=True)
+class GaussianBlur(Operator):
+    """Gaussian blur of a random width.
+
+    Args:
+        sigma: Range in pixels of a view of 224.
+        extent: Side of the filter as a share of the view's.
+    """
+
+    name: ClassVar[str] = "gaussian_blur"
+    label: ClassVar[str] = "blur"
+    stage: ClassVar[Stage] = Stage.BLUR
+    graded: ClassVar[bool] = True
+
+    probability: float = 0.5
+    sigma: tuple[float, float] = (0.1, 2.0)
+    extent: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.sigma) <= 0:
+            raise ValueError(f"gaussian_blur: expected sigma above 0, got {self.sigma}")
+        if self.taps // 2 >= self.size:
+            raise ValueError(f"gaussian_blur: expected extent below 2, got {self.extent:g}")
+
+    @property
+    def taps(self) -> int:
+        """Side of the filter in pixels."""
+        return odd(self.extent * self.size)
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        return {"sigma": uniform(n, self.sigma, generator) * (self.size / REFERENCE_SIDE)}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        scale = self.size / REFERENCE_SIDE
+        return {"sigma": between(magnitude, self.sigma, parameters["sigma"]) * scale}
+
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        blurred = gaussian_blur(images_BCHW.float(), parameters["sigma"], self.taps)
+        return blurred.to(images_BCHW.dtype)
+
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
+        from mast.augment import compiled
+
+        sigma_N = parameters["sigma"].float().numpy()
+        # beyond four sigmas the filter is 0, which moves no value by more than 1e-4
+        radius_N = np.ceil(4 * sigma_N).clip(max=self.taps // 2).astype(np.int64)
+        return Step(compiled.gaussian_blur, index_N, (sigma_N, radius_N))
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        return f"blur σ {parameters['sigma'].item():.1f}"
+
+
+@dataclass(frozen=True)
+class Sharpness(Operator):
+    """Sharpen or soften.
+
+    Args:
+        factor: Range; 0 smooths, 1 changes nothing, 2 sharpens.
+    """
+
+    name: ClassVar[str] = "sharpness"
+    label: ClassVar[str] = "sharpness"
+    stage: ClassVar[Stage] = Stage.BLUR
+    graded: ClassVar[bool] = True
+
+    probability: float = 0.5
+    factor: tuple[float, float] = (0.1, 1.9)
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        return {"factor": uniform(n, self.factor, generator)}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        return {"factor": away(magnitude, self.factor, parameters["factor"], 1.0)}
+
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        return sharpen(images_BCHW.float(), parameters["factor"]).to(images_BCHW.dtype)
+
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
+        from mast.augment import compiled
+
+        return Step(compiled.sharpen, index_N, (parameters["factor"].float().numpy(),))
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        return f"sharpness {parameters['factor'].item():.1f}"
+
+
+@dataclass(frozen=True)
+class Sobel(Operator):
+    """Blend with the edges of the luminance.
+
+    Args:
+        blend: Range of the share of the edges.
+    """
+
+    name: ClassVar[str] = "sobel"
+    label: ClassVar[str] = "sobel"
+    stage: ClassVar[Stage] = Stage.EDGE
+    graded: ClassVar[bool] = True
+
+    probability: float = 0.2
+    blend: tuple[float, float] = (0.1, 1.0)
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        return {"blend": uniform(n, self.blend, generator)}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        return {"blend": between(magnitude, self.blend, parameters["blend"])}
+
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        return blend_edges(images_BCHW.float(), parameters["blend"]).to(images_BCHW.dtype)
+
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
+        from mast.augment import compiled
+
+        return Step(compiled.blend_edges, index_N, (parameters["blend"].float().numpy(),))
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        return f"sobel {parameters['blend'].item():.1f}"
+
+
+@dataclass(frozen=True)
+class Cutout(Operator):
+    """Cover a square at a random place with the image's mean colour.
+
+    Args:
+        side: Range of the square's side as a share of the view's.
+    """
+
+    name: ClassVar[str] = "cutout"
+    label: ClassVar[str] = "cutout"
+    stage: ClassVar[Stage] = Stage.OCCLUSION
+    graded: ClassVar[bool] = True
+
+    probability: float = 0.5
+    side: tuple[float, float] = (0.0, 0.5)
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        return {
+            "side": uniform(n, self.side, generator),
+            "x": uniform(n, (0.0, 1.0), generator),
+            "y": uniform(n, (0.0, 1.0), generator),
+        }
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        return parameters | {"side": between(magnitude, self.side, parameters["side"])}
+
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        covered = cut_out(images_BCHW.float(), parameters["side"], parameters["x"], parameters["y"])
+        return covered.to(images_BCHW.dtype)
+
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
+        from mast.augment import compiled
+
+        arguments = tuple(parameters[name].float().numpy() for name in ("side", "x", "y"))
+        return Step(compiled.cut_out, index_N, arguments)
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        return f"cutout {parameters['side'].item():.2f}"
+
+
+@dataclass(frozen=True)
+class MotionBlur(Operator):
+    """Blur along a line of random length and angle.
+
+    Args:
+        taps: Shortest and longest line in pixels of a view of 224; odd and at least 3 at any size.
+        angle: Range in degrees.
+    """
+
+    name: ClassVar[str] = "motion_blur"
+    label: ClassVar[str] = "motion blur"
+    stage: ClassVar[Stage] = Stage.BLUR
+    graded: ClassVar[bool] = True
+
+    probability: float = 0.5
+    taps: tuple[int, int] = (3, 7)
+    angle: tuple[float, float] = (0.0, 360.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.taps_range[1] // 2 >= self.size:
+            raise ValueError(
+                f"motion_blur: expected taps below {2 * REFERENCE_SIDE - 1}, got {self.taps}"
+            )
+
+    @property
+    def taps_range(self) -> tuple[int, int]:
+        """Shortest and longest line in pixels of this view."""
+        shortest, longest = (odd(taps * self.size / REFERENCE_SIDE) for taps in self.taps)
+        return shortest, longest
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        shortest, longest = self.taps_range
+        steps = torch.randint((longest - shortest) // 2 + 1, (n,), generator=generator)
+        return {"taps": shortest + 2 * steps, "angle": uniform(n, self.angle, generator)}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        shortest, longest = self.taps_range
+        taps = odd(shortest + magnitude * (longest - shortest))
+        return parameters | {"taps": torch.full_like(parameters["taps"], taps)}
+
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        kernels_BTT = motion_kernels(parameters["taps"], parameters["angle"], self.taps_range[1])
+        return filter_each(images_BCHW.float(), kernels_BTT).to(images_BCHW.dtype)
+
+    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
+        from mast.augment import compiled
+
+        kernels_NTT = motion_kernels(parameters["taps"], parameters["angle"], self.taps_range[1])
+        return Step(compiled.motion_blur, index_N, (kernels_NTT.numpy(),))
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        taps, angle = int(parameters["taps"]), parameters["angle"].item()
+        return f"motion blur {taps} px {angle:.0f}°"

@@ -1,0 +1,157 @@
+"""Looking into a run: its analyses as arrays and figures in the run folder."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mast.analyses import Arrays, Subject
+from mast.analyses.figure import save
+from mast.commands.evaluate import measure_missing
+from mast.core.checkpoint import write_atomically, write_json
+from mast.core.display import console
+from mast.core.errors import UserError, unknown
+from mast.core.launch import Device, find_device
+from mast.core.run import RunFolder
+from mast.runs.scores import labelled, parts_of
+from mast.runs.subject import subject_of
+from mast.studies import QUESTIONS
+
+if TYPE_CHECKING:
+    from mast.analyses.figure import Figure
+
+MEASURED = ("linear", "embedding", "retained")  # what the analyses of a labelled set are made of
+
+
+class Insight(NamedTuple):
+    """What an analysis gave.
+
+    Attributes:
+        name: Of the analysis.
+        title: Its heading.
+        text: What to see in the figure, or why there is none.
+        file: The arrays, beside a .png and a .svg of the same name; None where there are none.
+    """
+
+    name: str
+    title: str
+    text: str
+    file: Path | None
+
+
+def analyze(
+    run: str | Path,
+    data: str | None = None,
+    analyses: Sequence[str] = tuple(QUESTIONS),
+    beside: Sequence[str] = (),
+    images: int = 512,
+    measure: bool = True,
+    device: Device = "auto",
+    seed: int = 0,
+) -> list[Insight]:
+    """Look into a run: arrays first, then figures, in `analysis/` of the run folder.
+
+    Args:
+        run: A run folder with its checkpoint.
+        data: A labelled set with `train` and `test`, of which the test images are looked at and
+            the others are what probes learn from; or images alone, such as `flowers17/test`.
+            Without any, the analyses that need none are made.
+        analyses: Which: curves, masks, subspaces, invariance, advice, predictions, uncertainty;
+            and the studies of which runs are finished: leave_one_out, growth, sensitivity, epochs.
+        beside: Other run folders to stand beside this one on the same images, such as VICReg's.
+        images: How many images are looked at, drawn at random.
+        measure: Whether to probe the labelled set, as `mast evaluate` does by the protocols linear,
+            embedding and retained, where that was not done before.
+        device: auto, cpu or cuda.
+        seed: Of the images and of the changes that are made to them.
+
+    Returns:
+        One insight an analysis; what the run lacks for one is said in its text.
+
+    Raises:
+        UserError: No run, or no images, at that place; an unknown analysis.
+    """
+    for name in analyses:
+        if name not in QUESTIONS:
+            raise unknown("analysis", name, QUESTIONS)
+    if images < 1:
+        raise UserError(f"images must be 1 or more, got {images}")
+    folder = RunFolder(run).require()
+    where = find_device(device)
+    shown = data if data is None else parts_of(data).get("test", data)
+    if measure and data is not None and shown != data:
+        try:
+            measure_missing(folder, labelled(data, folder), device, seed, MEASURED)
+        except UserError as error:  # features that are not finite: the other analyses go on
+            console.print(f"not measured: {error}", style="yellow", highlight=False, markup=False)
+    subject = subject_of(folder, shown, images, where, seed)
+    others = tuple(
+        subject_of(RunFolder(other).require(), shown, images, where, seed) for other in beside
+    )
+    return look(replace(subject, beside=others), analyses, folder.analysis)
+
+
+def draw(run: str | Path, analysis: str) -> "Figure":
+    """The figure of an analysis that was made, for a notebook.
+
+    Args:
+        run: A run folder in which `analyze` was.
+        analysis: One of its analyses, such as "masks"; the arrays are `analysis/masks.npz`.
+
+    Raises:
+        UserError: An unknown analysis, or one that was not made.
+    """
+    if analysis not in QUESTIONS:
+        raise unknown("analysis", analysis, QUESTIONS)
+    file = RunFolder(run).require().analysis / f"{analysis}.npz"
+    if not file.is_file():
+        raise UserError(f"{file} is not there; make it first: mast analyze {run} --data SET")
+    with np.load(file) as kept:
+        return QUESTIONS[analysis]().draw(dict(kept))
+
+
+def look(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insight]:
+    """Make analyses of a subject.
+
+    Args:
+        subject: What is looked at.
+        analyses: Which.
+        folder: Where their arrays and figures go; `missing.json` there says why others have none.
+
+    Returns:
+        One insight an analysis.
+    """
+    insights = [_look(name, subject, folder) for name in analyses]
+    file = folder / "missing.json"
+    reasons = json.loads(file.read_text()) if file.is_file() else {}
+    for insight in insights:
+        reasons.pop(insight.name, None)
+        if insight.file is None:
+            reasons[insight.name] = insight.text
+    write_json(file, reasons)
+    return insights
+
+
+def _look(name: str, subject: Subject, folder: Path) -> Insight:
+    analysis = QUESTIONS[name]()
+    try:
+        lacking = analysis.lacking(subject)
+        arrays = {} if lacking is not None else analysis.compute(subject)
+    except UserError as error:  # what the encoder gives of the images is not finite
+        lacking = str(error)
+    if lacking is not None:
+        return Insight(name, analysis.title, lacking, None)
+    file = folder / f"{name}.npz"
+    file.with_suffix(".svg").unlink(missing_ok=True)  # it would be of other arrays
+    write_atomically(file, lambda partial: _write(partial, arrays))
+    save(analysis.draw(arrays), file)
+    return Insight(name, analysis.title, analysis.caption(arrays), file)
+
+
+def _write(path: Path, arrays: Arrays) -> None:
+    named: dict[str, Any] = dict(arrays)
+    with path.open("wb") as file:
+        np.savez_compressed(file, **named)

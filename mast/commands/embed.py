@@ -1,0 +1,92 @@
+"""Write the representation of every image of a set."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mast.core.checkpoint import write_atomically
+from mast.core.errors import UserError
+from mast.core.launch import Device, find_device
+from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.measure.features import extract
+from mast.runs.load import Representation, load
+
+
+def embed(
+    encoder: str | Path,
+    data: str,
+    out: Path | None = None,
+    size: int | None = None,
+    representation: Representation = "encoder",
+    device: Device = "auto",
+    weights: str | Path | None = None,
+) -> Path:
+    """Write the representation of every image of a set.
+
+    Args:
+        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
+            timm or torchvision name.
+        data: The images; labels are not needed, and are written where there are some.
+        out: A file ending in .npz or .parquet (which needs the extra of that name); `<set>.npz`
+            in the current folder if not given.
+        size: Side of the views in pixels; that of pretraining if not given.
+        representation: "encoder", "ensemble" or "embedding".
+        device: auto, cpu or cuda.
+        weights: A checkpoint with weights for the name; they are random if not given.
+
+    Returns:
+        The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), one (N,) array of
+        class indices a target as `target_<name>`, and one (N, C) int8 array a task of several
+        labels as `multilabel_<name>` (1 present, 0 absent, -1 unknown); a .parquet has one row an
+        image with the same columns.
+
+    Raises:
+        UserError: No encoder or images there, or a file of another kind.
+    """
+    writers = {".npz": _write_npz, ".parquet": _write_parquet}
+    if out is None:
+        out = Path(Path(data).name.replace(":", "-").replace("@", "-") + ".npz")
+    if out.suffix not in writers:
+        raise UserError(f"out must end in .npz or .parquet, got {out}")
+    if out.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
+    loaded = load(encoder, representation, size, weights=weights)
+    size = loaded.size
+    canvases = open_canvas(DataConfig(data), size)
+    features_ND = extract(loaded.module, canvases, size, device=find_device(device)).numpy()
+    writers[out.suffix](out, features_ND, canvases)
+    return out
+
+
+def _write_npz(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> None:
+    def write(partial: Path) -> None:
+        with partial.open("wb") as file:
+            arrays: dict[str, Any] = {
+                "features": features_ND,
+                "identifiers": np.array(canvases.identifiers),
+                **{f"target_{name}": values for name, values in canvases.targets.items()},
+                **{f"multilabel_{name}": table for name, table in canvases.multilabels.items()},
+            }
+            np.savez(file, **arrays)
+
+    write_atomically(path, write)
+
+
+def _write_parquet(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    def rows(table: np.ndarray) -> Any:
+        flat = pyarrow.array(np.ascontiguousarray(table).reshape(-1))
+        return pyarrow.FixedSizeListArray.from_arrays(flat, table.shape[1])
+
+    columns = {
+        "identifier": pyarrow.array(canvases.identifiers),
+        **{f"target_{name}": pyarrow.array(values) for name, values in canvases.targets.items()},
+        **{f"multilabel_{name}": rows(table) for name, table in canvases.multilabels.items()},
+        "features": rows(features_ND),
+    }
+    table = pyarrow.table(columns)
+    write_atomically(path, lambda partial: pyarrow.parquet.write_table(table, partial))

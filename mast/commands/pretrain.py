@@ -1,0 +1,283 @@
+"""Pretraining."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from mast.augment import Pipeline, Views, draw_chosen
+from mast.core.display import TrainingDisplay
+from mast.core.errors import UserError
+from mast.core.launch import make_fabric, resolve
+from mast.core.loop import Losses, Training
+from mast.core.memory import keep_freed_memory
+from mast.core.optim import learning_rate, make_optimizer, warmup_share
+from mast.core.run import RunFolder, plain
+from mast.core.seeds import stream
+from mast.data import Batch, CanvasSet, Loader, open_canvas
+from mast.measure.online import online_scores
+from mast.models import save_encoder, synchronise_batchnorm
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+from mast.config import OPERATIONAL, PretrainConfig, build_method
+
+
+def pretrain(config: PretrainConfig) -> RunFolder:
+    """Pretrain an encoder, or continue the run that the same configuration started.
+
+    A run that was killed continues from its last checkpoint, also in the middle of an epoch,
+    and on CPU ends with the weights, bit for bit, of a run that was not. A complete run is
+    left alone. On a CPU the process keeps the memory that it frees (`keep_freed_memory`).
+
+    Args:
+        config: The run; `mast.recipes` has complete ones.
+
+    Returns:
+        The run folder, which holds `encoder.safetensors`.
+
+    Raises:
+        UserError: A configuration or images that cannot be used, a folder with another run,
+            or a loss that is no longer finite.
+    """
+    # ------------------------------------------------------------------ processes and device
+    config.check()
+    run = RunFolder(config.folder())
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    fabric = make_fabric(
+        config.device, config.devices, config.nodes, config.precision, _loggers(config, run)
+    )
+    fabric.launch()
+    chief = fabric.is_global_zero
+    processes = fabric.world_size
+    part_size, remainder = divmod(config.batch_size, config.accumulate * processes)
+    if remainder or part_size < 2:
+        raise UserError(
+            f"batch_size {config.batch_size} must be a multiple of accumulate x processes "
+            f"({config.accumulate} x {processes}), with at least 2 images each"
+        )
+
+    # ------------------------------------------------------------------------ data and views
+    canvases = open_canvas(config.data, config.size)
+    loader = Loader(
+        canvases,
+        config.batch_size // config.accumulate,
+        seed=config.seed,
+        rank=fabric.global_rank,
+        world_size=processes,
+    )
+    parts_per_epoch = loader.steps_per_epoch - loader.steps_per_epoch % config.accumulate
+    steps_per_epoch = parts_per_epoch // config.accumulate
+    if steps_per_epoch == 0:
+        raise UserError(
+            f"{len(canvases)} images make no batch of {config.batch_size}; lower batch_size"
+        )
+    pipeline = Pipeline(config.preset, config.size)
+
+    # -------------------------------------------------------------------- folder and its log
+    if chief:
+        run.open(plain(config), OPERATIONAL)
+    if run.encoder.is_file():
+        fabric.print(f"{run.path} is complete; nothing to do")
+        return run
+    plain_method = build_method(config)
+    if chief:
+        _check_same_images(run, canvases)
+        run.write_provenance(
+            device=str(fabric.device),
+            processes=processes,
+            precision=resolve(config.precision, fabric.device),
+            seed=config.seed,
+            representation=plain_method.encoder.dim,
+            data={
+                "spec": config.data.spec,
+                "images": len(canvases),
+                "fingerprint": canvases.fingerprint,
+                "skipped": canvases.skipped,
+            },
+        )
+
+    # ---------------------------------------------------------------- memory for every batch
+    images = None
+    if fabric.device.type == "cpu":
+        keep_freed_memory()
+        images = pipeline.buffer(part_size, fabric.device)
+    else:
+        loader.resident = canvases.resident(fabric.device, config.data.resident_gb)
+
+    # ------------------------------------------------------------------ method and optimizer
+    if processes > 1:
+        synchronise_batchnorm(plain_method, fabric.device)
+    if config.channels_last:
+        plain_method.encoder.to(memory_format=torch.channels_last)
+    if config.compile:
+        plain_method.compile_parts()
+    optimizer = make_optimizer(plain_method.parameter_groups(), config.optimizer, config.batch_size)
+    warmup = warmup_share(config.optimizer, config.epochs)
+
+    # ------------------------------------------------------------------------------- resume
+    training = Training(
+        plain_method,
+        optimizer,
+        epochs=config.epochs,
+        steps_per_epoch=steps_per_epoch,
+        rate=lambda progress: learning_rate(progress, warmup, config.optimizer.final),
+        accumulate=config.accumulate,
+        clip=config.optimizer.clip,
+        log_every=config.log_every,
+        checkpoint=run.last,
+        checkpoint_minutes=config.checkpoint_minutes,
+        advice="Lower optimizer.lr or use --precision 32-true.",
+        kept={"best": float("-inf")},
+    )
+    training.resume(config.seed)
+    if chief:
+        run.rewind_metrics(training.step)
+
+    # ----------------------------------------------------------------------------- the loss
+    def loss(method: Any, batch: Batch, step: int, part: int) -> Losses:
+        views = _views(config, pipeline, batch, step, part, training.steps, fabric, images)
+        output: Losses = method(views)
+        return output
+
+    # --------------------------------------------------------------------------------- loop
+    display = TrainingDisplay("pretrain", training.steps, training.step, enabled=chief)
+    display.say(
+        f"{config.recipe}: {len(canvases):,} images, {config.epochs} epochs of {steps_per_epoch} "
+        f"steps on {processes} x {fabric.device}, into {run.path}"
+        + (f", from step {training.step}" if training.step else "")
+    )
+    warned: set[str] = set()
+    logged_step, logged_at = training.step, time.monotonic()
+    with display.running():
+        for done in training.run(fabric, loader.epoch, loss):
+            plain_method.after_step()
+
+            # ------------------------------------------------------------------------- log
+            if done.due and done.metrics is not None and chief:
+                now = time.monotonic()
+                speed = (done.step - logged_step) * config.batch_size / (now - logged_at)
+                logged_at, logged_step = now, done.step
+                metrics = done.metrics | plain_method.statistics()
+                metrics |= {"lr": done.share * config.optimizer.lr * config.batch_size / 256}
+                metrics |= {"seconds": training.seconds}
+                _log(run, fabric, done.step, done.step / steps_per_epoch, metrics, speed)
+                display.update(done.step, _summary(metrics), f"{speed:.0f} images/s")
+                # The first twentieth of a run is still finding its scale.
+                if done.step > training.steps // 20:
+                    for text in plain_method.warnings(metrics):
+                        if text.split(":")[0] not in warned:
+                            warned.add(text.split(":")[0])
+                            run.append_metrics({"step": done.step, "warning": text})
+                            display.say(f"warning: {text}", style="yellow")
+
+            # ----------------------------------------------------------------------- score
+            epoch = done.step // steps_per_epoch
+            if done.last_of_epoch and _score_due(config, epoch):
+                if chief:
+                    scores = online_scores(plain_method.encoder, canvases, config.size)
+                    plain_method.train()
+                    run.append_metrics({"step": done.step, "epoch": epoch, **scores})
+                    fabric.log_dict(scores, done.step)
+                    text = "  ".join(f"{name} {value:.1f}" for name, value in scores.items())
+                    display.say(f"epoch {epoch}: {text}")
+                    score = scores.get("online/knn", scores["online/effective_rank"])
+                    if score > training.kept["best"]:
+                        training.kept["best"] = score
+                        save_encoder(plain_method.encoder, run.best)
+                fabric.barrier()
+                logged_at, logged_step = time.monotonic(), done.step
+
+    # --------------------------------------------------------------------------------- end
+    if chief:
+        training.save()
+        save_encoder(plain_method.encoder, run.encoder)
+        display.say(f"done: {run.encoder}")
+    fabric.barrier()
+    return run
+
+
+def _views(
+    config: PretrainConfig,
+    pipeline: Pipeline,
+    batch: Any,
+    step: int,
+    part: int,
+    total_steps: int,
+    fabric: "Fabric",
+    images: Tensor | None,
+) -> Views:
+    """Two views of this process's images, drawn into `images` if there is such memory.
+
+    Decisions are drawn for the global batch and sliced.
+    """
+    local = len(batch.canvas_BHWC)
+    everyone, start = local * fabric.world_size, local * fabric.global_rank
+    generator = stream(config.seed, step, part)
+    chosen_BK = draw_chosen(
+        config.schedule, everyone, len(pipeline.names), step / total_steps, generator
+    )
+    records = pipeline.draw(everyone, generator, chosen_BK)
+    first, second = (record[start : start + local] for record in records)
+    canvas_BHWC, aspect_B = fabric.to_device((batch.canvas_BHWC, batch.aspect_B))
+    views = pipeline.views(canvas_BHWC, aspect_B, (first, second), out=images)
+    if chosen_BK is None:
+        return views
+    return replace(views, chosen_BK=chosen_BK[start : start + local])
+
+
+def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:
+    from lightning_fabric.loggers.tensorboard import TensorBoardLogger
+
+    loggers: list[Any] = [TensorBoardLogger(run.path, name="tensorboard", version="")]
+    if config.wandb is not None:
+        from mast.core.weights_and_biases import WandbLogger
+
+        loggers.append(WandbLogger(config.wandb, run.path.name))
+    return loggers
+
+
+def _check_same_images(run: RunFolder, canvases: CanvasSet) -> None:
+    """Refuse to continue a run on images that changed since."""
+    if not (run.provenance.is_file() and run.last.is_file()):
+        return
+    before = json.loads(run.provenance.read_text())["data"]["fingerprint"]
+    if before != canvases.fingerprint:
+        raise UserError(
+            f"the images of {canvases.name} changed since {run.path} was started; restore them, "
+            "or start a new run with another --out"
+        )
+
+
+def _score_due(config: PretrainConfig, epochs_done: int) -> bool:
+    every = config.score_every or max(1, config.epochs // 10)
+    return epochs_done % every == 0 or epochs_done == config.epochs
+
+
+def _log(
+    run: RunFolder,
+    fabric: "Fabric",
+    step: int,
+    epoch: float,
+    metrics: dict[str, float],
+    speed: float,
+) -> None:
+    record = {"images_per_second": speed, **metrics}
+    run.append_metrics({"step": step, "epoch": round(epoch, 4), **record})
+    fabric.log_dict(record, step)
+
+
+def _summary(metrics: dict[str, float]) -> str:
+    """The loss and its terms, for the live display."""
+    terms: Iterator[str] = (
+        f"{name.removeprefix('term/')} {value:.2f}"
+        for name, value in metrics.items()
+        if name.startswith("term/") and value != 0.0
+    )
+    return f"loss {metrics['loss']:.2f}  {'  '.join(terms)}"

@@ -1,0 +1,30 @@
+"""Write a run's page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mast.core.run import RunFolder
+from mast.page import write_page
+from mast.studies import QUESTIONS
+
+
+def report(
+    run: str | Path, beside: Sequence[str | Path] = (), out: str | Path | None = None
+) -> Path:
+    """Write a run's page: the answer first, then its figures; it needs no network and no scripts.
+
+    Args:
+        run: A run folder; what `mast evaluate` and `mast analyze` wrote there is shown.
+        beside: Other run folders whose evaluations stand beside this one's, such as VICReg's. The
+            untrained encoder's do, where `mast evaluate --untrained` measured it.
+        out: The page; `report.html` in the run folder if not given.
+
+    Returns:
+        The file, below 10 MB.
+
+    Raises:
+        UserError: No run at that place, the page cannot be written, or it would be too large.
+    """
+    folder = RunFolder(run).require()
+    out = folder.path / "report.html" if out is None else Path(out)
+    return write_page(folder, [Path(other) for other in beside], QUESTIONS, out)

@@ -1,0 +1,103 @@
+"""`mast show`: the operators, the recipes, a configuration, and what the views look like."""
+
+from pathlib import Path
+
+import torch
+import yaml
+from rich.table import Table
+
+from mast.augment import OPERATORS, PRESETS, Pipeline, center_views, describe, draw_chosen
+from mast.config import PretrainConfig
+from mast.core.run import plain
+from mast.core.seeds import stream
+from mast.data import open_canvas
+from mast.recipes import FULL, RECIPES
+
+
+def show_operators(size: int = 224) -> Table:
+    """The 19 operators with their probability and magnitudes for views of `size` pixels.
+
+    Args:
+        size: Side of a view in pixels; some magnitudes depend on it.
+    """
+    table = Table(title=f"operators at {size} pixels")
+    for column in ("#", "operator", "p", "magnitudes", "in"):
+        table.add_column(column)
+    for number, (name, build) in enumerate(OPERATORS.items(), start=1):
+        operator = build(size=size)  # type: ignore[call-arg]  # probability has a default
+        magnitudes = {
+            field: value
+            for field, value in plain(operator).items()
+            if field not in ("size", "probability")
+        }
+        text = ", ".join(f"{field} {_short(value)}" for field, value in magnitudes.items())
+        presets = ", ".join(key for key, preset in PRESETS.items() if name in preset.operators)
+        table.add_row(str(number), name, f"{operator.probability:g}", text, presets)
+    return table
+
+
+def show_recipes() -> Table:
+    """All recipes with what they train."""
+    table = Table(title="recipes", show_lines=True)
+    table.add_column("recipe", no_wrap=True)
+    table.add_column("what it trains")
+    for name, make in RECIPES.items():
+        config = make()
+        full = name.removesuffix("_small")
+        summary = (FULL[full].__doc__ or "").partition("\n")[0]
+        stages = "two stages" if config.schedule.staged else "all operators from the start"
+        table.add_row(
+            name,
+            f"{summary if name == full else f'{full} for small images and budgets.'}\n"
+            f"[dim]{config.encoder.name}, {config.size} px, {config.epochs} epochs, batch "
+            f"{config.batch_size}, views {config.views}, {stages}",
+        )
+    return table
+
+
+def show_config(config: PretrainConfig) -> str:
+    """A configuration as YAML, with the fields that its mode decides filled in."""
+    values = plain(config)
+    resolved = getattr(config.objective, "resolved", None)
+    if resolved is not None:
+        values["objective"] |= plain(resolved())
+    return yaml.safe_dump(values, sort_keys=False)
+
+
+def show_views(
+    config: PretrainConfig, out: Path = Path("views.png"), images: int = 6, progress: float = 1.0
+) -> Path:
+    """Draw images beside the two views that pretraining would see, captioned with what was applied.
+
+    Args:
+        config: Data, views, schedule, size and seed are used.
+        out: PNG to write.
+        images: Number of images.
+        progress: Where in the run, in [0, 1]: a staged schedule starts with single operators.
+
+    Returns:
+        The file.
+    """
+    from mast.analyses.figure import views_grid
+
+    canvases = open_canvas(config.data, config.size)
+    generator = stream(config.seed, 0, 0)
+    index_B = torch.randperm(len(canvases), generator=generator)[:images]
+    canvas_BHWC, aspect_B = canvases.batch(index_B)
+    pipeline = Pipeline(config.preset, config.size)
+    chosen_BK = draw_chosen(config.schedule, len(index_B), len(pipeline.names), progress, generator)
+    records = pipeline.draw(len(index_B), generator, chosen_BK)
+    views = pipeline.views(canvas_BHWC, aspect_B, records)
+    captions = [
+        (describe(records[0], sample), describe(records[1], sample))
+        for sample in range(len(index_B))
+    ]
+    originals_BCHW = center_views(canvas_BHWC, aspect_B, config.size)
+    views_grid(originals_BCHW, views.images, captions, out)
+    return out
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list):
+        return "to".join(f" {item:g} " for item in value).strip()
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,1 @@
+"""What protocols are made of: labelled sets, features, accuracies, intervals, results."""

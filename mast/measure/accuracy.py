@@ -1,0 +1,120 @@
+"""Accuracies of class scores, in percent, with their bootstrap intervals.
+
+N images, C classes (where said, copies of an image), R test sets of the bootstrap.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from mast.measure.bootstrap import Measured, draws, measured, resampled
+
+TOP5_FROM = 10  # classes; below, five guesses say little
+
+
+def hits(scores_NC: Tensor, labels_N: Tensor, k: int) -> Tensor:
+    """For each image the probability that its class is among the k best, ties broken at random.
+
+    Ties are real: a kNN vote leaves most classes without any, and a collapsed encoder scores
+    every class alike. Counting the expectation makes such an encoder score chance, whatever the
+    order of the classes.
+
+    Args:
+        scores_NC: Larger is more likely.
+        labels_N: True classes, int64 in 0..C-1.
+        k: How many guesses are allowed.
+
+    Returns:
+        (N,) float32 in [0, 1]; 0 or 1 where the true class is not tied.
+    """
+    true_N1 = scores_NC.gather(1, labels_N[:, None])
+    above_N = (scores_NC > true_N1).sum(dim=1)
+    tied_N = (scores_NC == true_N1).sum(dim=1)
+    return ((k - above_N) / tied_N).clamp(0, 1)
+
+
+def shares(labels_N: Tensor) -> Tensor:
+    """What an image counts in the mean over the classes that occur: (N,), of mean 1."""
+    count_C = torch.bincount(labels_N).double()
+    return len(labels_N) / (count_C[labels_N] * (count_C > 0).sum())
+
+
+def accuracy(scores_NC: Tensor, labels_N: Tensor, metric: str) -> float:
+    """The accuracy by which a protocol tunes, in percent.
+
+    Args:
+        scores_NC: Larger is more likely.
+        labels_N: True classes.
+        metric: "top1", or "mean_per_class": the mean, over the classes that occur, of each class's
+            accuracy.
+    """
+    hits_N = hits(scores_NC, labels_N, k=1).double()
+    if metric == "mean_per_class":
+        hits_N = hits_N * shares(labels_N)
+    return 100 * float(hits_N.mean())
+
+
+def accuracies(
+    target: str,
+    scores_NC: Tensor,
+    labels_N: Tensor,
+    seed: int,
+    resamples: int,
+    copies: int = 1,
+) -> Iterator[Measured]:
+    """What every classification protocol says of its test scores.
+
+    Args:
+        target: What was classified, the first part of each name.
+        scores_NC: Test scores, larger is more likely.
+        labels_N: True classes.
+        seed: Of the bootstrap.
+        resamples: Of the bootstrap.
+        copies: How many times the test images follow one another, in the same order: the
+            bootstrap draws images with all their copies.
+
+    Yields:
+        What `measured` yields, for "top1" and from 10 classes on "top5"; "mean_per_class" with
+        its interval and its draws.
+    """
+    scores_NC, labels_N = scores_NC.cpu(), labels_N.cpu()
+    ks = {"top1": 1, "top5": 5} if scores_NC.shape[1] >= TOP5_FROM else {"top1": 1}
+    for name, k in ks.items():
+        credit_N = hits(scores_NC, labels_N, k).double().view(copies, -1).mean(dim=0)
+        yield from measured(target, name, credit_N, seed, resamples)
+    yield f"{target}/mean_per_class", accuracy(scores_NC, labels_N, "mean_per_class")
+    hits_CN = hits(scores_NC, labels_N, 1).double().view(copies, -1)
+    resampled_R = resampled_class_means(hits_CN, labels_N.view(copies, -1), seed, resamples)
+    yield from resampled(target, "mean_per_class", resampled_R)
+
+
+def resampled_class_means(hits_CN: Tensor, labels_CN: Tensor, seed: int, resamples: int) -> Tensor:
+    """The mean over classes on test sets drawn with replacement.
+
+    A class counts as often as it is drawn, and one that is not drawn says nothing.
+
+    Args:
+        hits_CN: Credit of each image, for each of its C copies.
+        labels_CN: Their classes.
+        seed: Of the resampling.
+        resamples: R.
+
+    Returns:
+        mean_R, in [0, 1].
+    """
+    copies, images = hits_CN.shape
+    classes = 1 + int(labels_CN.max())
+    means = []
+    for index_RN in draws(images, seed, resamples):
+        rows = len(index_RN)
+        base_R1 = classes * torch.arange(rows)[:, None]
+        credit = torch.zeros(rows * classes, dtype=torch.float64)
+        count = torch.zeros_like(credit)
+        for copy in range(copies):
+            place = (base_R1 + labels_CN[copy][index_RN]).flatten()
+            credit += torch.bincount(place, hits_CN[copy][index_RN].flatten(), rows * classes)
+            count += torch.bincount(place, minlength=rows * classes)
+        share_RC = (credit / count).view(rows, classes)  # 0 / 0 for a class that was not drawn
+        means.append(share_RC.nanmean(dim=1))
+    return torch.cat(means)

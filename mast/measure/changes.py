@@ -1,0 +1,58 @@
+"""What is done to the views of a set before an encoder sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mast.augment import OPERATORS
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is done to the views of a set before the encoder sees them.
+
+    Args:
+        name: Stands for it beside the features that were taken; equal names, equal changes.
+        apply: From images_BCHW in [0, 1] and the positions of these images in their set, to
+            images of the same shape; a pure function of both.
+    """
+
+    name: str
+    apply: Callable[[Tensor, Tensor], Tensor]
+
+
+def changed_by(
+    name: str, magnitude: float | None, size: int, images: int, seed: int, share: float = 1.0
+) -> Change:
+    """An operator applied to every view, or to a share of them.
+
+    Args:
+        name: In `OPERATORS`.
+        magnitude: From 0 to 1; None for an operator that has none, or for the parameters that
+            pretraining draws.
+        size: Side of the views in pixels.
+        images: Images of the set; directions and places are drawn for all at once, so that they
+            do not depend on batches, and are the same at every magnitude.
+        seed: Of that draw.
+        share: Of the images that are changed, the same ones for every operator.
+    """
+    operator = OPERATORS[name](size)  # type: ignore[call-arg]  # each has a default probability
+    generator = torch.Generator().manual_seed(seed)
+    acts_N = torch.rand(images, generator=generator) < share if share < 1 else None
+    parameters = operator.sample(images, generator)
+    if magnitude is not None:
+        parameters = operator.at_magnitude(magnitude, parameters)
+
+    def apply(images_BCHW: Tensor, positions_B: Tensor) -> Tensor:
+        theirs = {key: values[positions_B] for key, values in parameters.items()}
+        changed_BCHW = operator.apply(images_BCHW, theirs)
+        if acts_N is None:
+            return changed_BCHW
+        acts_B111 = acts_N[positions_B][:, None, None, None].to(images_BCHW.device)
+        return torch.where(acts_B111, changed_BCHW, images_BCHW)
+
+    return Change(f"{name} at {magnitude}, seed {seed}, share {share:g}", apply)

@@ -1,0 +1,159 @@
+"""Representations of a set by a frozen encoder, taken once and shared by the protocols.
+
+Images are float in [0, 1]; the encoder normalises inside. B images a batch, N in the set,
+D dimensions, H and W pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor, nn
+
+from mast.augment import center_views
+from mast.core.display import track
+from mast.core.errors import UserError
+from mast.core.memory import keep_freed_memory
+from mast.measure.changes import Change
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+    from mast.data.canvas import CanvasSet
+
+
+GATHERED = 16384  # rows that processes exchange at a time
+SMALL = 96  # pixels; up to here the whole centre square is shown
+CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
+
+
+def crop_fraction(size: int) -> float:
+    """The share of the short side that a test view of `size` pixels shows."""
+    return CROP_FRACTION if size > SMALL else 1.0
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Put every submodule in evaluation mode, then each back as it was.
+
+    `module.train(was)` would not do: it thaws a batch normalisation that was frozen on purpose.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Tensor:
+    """One batch through the encoder, in mixed precision unless `dtype` is float32.
+
+    Args:
+        encoder: Module in evaluation mode, on the device of the images.
+        images_BCHW: Float in [0, 1].
+        dtype: float32 or bfloat16.
+
+    Returns:
+        representation_BD, float32, on the same device.
+
+    Raises:
+        UserError: If the encoder does not return one vector an image.
+    """
+    mixed = dtype is not torch.float32
+    with torch.autocast(images_BCHW.device.type, dtype if mixed else None, enabled=mixed):
+        representation_BD = encoder(images_BCHW)
+    if representation_BD.ndim != 2 or len(representation_BD) != len(images_BCHW):
+        raise UserError(
+            f"expected the encoder to return a representation of shape ({len(images_BCHW)}, D), "
+            f"got {tuple(representation_BD.shape)}. Pool its feature map first."
+        )
+    return representation_BD.float()
+
+
+def extract(
+    encoder: nn.Module,
+    canvas_set: CanvasSet,
+    size: int,
+    *,
+    batch_size: int = 256,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype = torch.float32,
+    change: Change | None = None,
+    fabric: Fabric | None = None,
+) -> Tensor:
+    """The representation of every image of a set, from its central view.
+
+    The central view shows 87.5 % of the short side above 96 pixels and all of it below. The
+    encoder is moved to `device` and its mode is restored afterwards.
+
+    Args:
+        encoder: Takes images_BCHW in [0, 1], returns representation_BD.
+        canvas_set: The images.
+        size: Side of the views in pixels.
+        batch_size: Images in one forward pass.
+        device: Where to compute; None stays where the encoder is.
+        dtype: float32, or bfloat16 for mixed precision.
+        change: What is done to the views first, if anything.
+        fabric: Of the processes that share the work, batch by batch; None: this one does it all.
+
+    Returns:
+        features_ND, float32, on the CPU, in the order of the set; the same on all processes.
+
+    Raises:
+        UserError: If the set is empty or a feature is NaN or infinite.
+    """
+    if len(canvas_set) == 0:
+        raise UserError(f"the set {canvas_set.name!r} has no images. Give one with images.")
+    device = place(encoder, device)
+    if device.type == "cpu":
+        keep_freed_memory()
+    rank, processes = (0, 1) if fabric is None else (fabric.global_rank, fabric.world_size)
+    starts = range(0, len(canvas_set), batch_size)
+    # A process without a batch of its own still has to know how many dimensions there are.
+    mine = starts[rank::processes] or starts[:1]
+    features_ND = torch.empty(0)
+    with evaluating(encoder), torch.inference_mode():
+        for start in track(mine, f"features of {canvas_set.name}", len(mine)):
+            stop = min(start + batch_size, len(canvas_set))
+            canvas_BHWC, aspect_B = canvas_set.batch(torch.arange(start, stop))
+            images_BCHW = center_views(
+                canvas_BHWC.to(device), aspect_B.to(device), size, crop_fraction(size)
+            )
+            if change is not None:
+                images_BCHW = change.apply(images_BCHW, torch.arange(start, stop))
+            features_BD = represent(encoder, images_BCHW, dtype).cpu()
+            if start == mine[0]:
+                with torch.inference_mode(mode=False):  # so that a probe may differentiate
+                    features_ND = torch.zeros(len(canvas_set), features_BD.shape[1])
+            if start in starts[rank::processes]:
+                features_ND[start:stop] = features_BD
+    if fabric is not None and processes > 1:
+        for chunk_RD in features_ND.split(GATHERED):
+            chunk_RD.copy_(cast(Tensor, fabric.all_reduce(chunk_RD, reduce_op="sum")))
+    _check_finite(features_ND, canvas_set)
+    return features_ND
+
+
+def place(encoder: nn.Module, device: torch.device | str | None) -> torch.device:
+    """Move the encoder to `device`, or find where it is if that is None."""
+    if device is None:
+        tensors = [*encoder.parameters(), *encoder.buffers()]
+        return tensors[0].device if tensors else torch.device("cpu")
+    encoder.to(device)
+    return torch.device(device)
+
+
+def _check_finite(features_ND: Tensor, canvas_set: CanvasSet) -> None:
+    bad_N = ~torch.isfinite(features_ND).all(dim=1)
+    if bad_N.any():
+        first = canvas_set.identifiers[int(bad_N.nonzero()[0])]
+        raise UserError(
+            f"the encoder gave NaN or infinite features for {int(bad_N.sum())} of {len(bad_N)} "
+            f"images of {canvas_set.name!r} (the first is {first}). Its weights may have "
+            "diverged: evaluate an earlier checkpoint, or float32 if this was mixed precision."
+        )

@@ -1,0 +1,54 @@
+"""Scores to watch a run by, while it trains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+
+from mast.measure.features import extract
+from mast.measure.neighbours import knn_accuracy
+from mast.measure.spectrum import effective_rank
+
+if TYPE_CHECKING:
+    from mast.data.canvas import CanvasSet
+
+
+def online_scores(
+    encoder: nn.Module, canvases: CanvasSet, size: int, limit: int = 4096
+) -> dict[str, float]:
+    """Scores to watch a run by; they are measured on its own training images.
+
+    Args:
+        encoder: The encoder, on any device; its mode is restored.
+        canvases: The training images.
+        size: Side of a view in pixels.
+        limit: At most so many images, evenly spaced; every fifth is a query of the kNN.
+
+    Returns:
+        "online/effective_rank", and where there are labels "online/knn" in percent, the mean
+        over tasks.
+    """
+    stride = max(1, len(canvases) // limit)
+    index_N = np.arange(0, len(canvases), stride)[:limit]
+    features_NC = extract(encoder, canvases.subset(index_N), size)
+    scores = {"online/effective_rank": effective_rank(features_NC)}
+    query_N = torch.arange(len(index_N)) % 5 == 4
+    accuracies = []
+    for target in canvases.targets.values():
+        labels_N = torch.from_numpy(target[index_N])
+        accuracies.append(
+            knn_accuracy(
+                features_NC[~query_N],
+                labels_N[~query_N],
+                features_NC[query_N],
+                labels_N[query_N],
+                k=min(20, int((~query_N).sum())),
+                temperature=0.07,
+            )
+        )
+    if accuracies:
+        scores["online/knn"] = float(np.mean(accuracies))
+    return scores

@@ -1,0 +1,261 @@
+"""What a protocol measured on a set: a file with everything needed to measure it again.
+
+N units (images, episodes) that a measure is the mean over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from torch import Tensor
+
+from mast.core.checkpoint import write_atomically, write_json
+from mast.core.errors import UserError
+from mast.measure.bootstrap import Measured
+
+FOLDER = "evaluations"  # inside a run folder
+EACH = "each"  # inside that: what every image contributed
+ARRAYS = ("each", "draws")  # of a target, beside its values
+ACCURACIES = ("top1", "top5", "mean_per_class")
+ENDS = ("_low", "_high")  # of an interval
+
+
+@dataclass(frozen=True)
+class TargetResult:
+    """One target's measures.
+
+    Args:
+        values: Measures, in percent, with the ends of their 95 % intervals beside them
+            (`top1`, `top1_low`, `top1_high`), at one magnitude (`rotate@0.2`), or of one class
+            (`ap/dog`).
+        chosen: Hyper-parameters that validation chose, and their validation accuracy.
+        each: What every unit contributed to a measure that is a mean, (N,) with 1 for 100 %; kept
+            in a file of its own.
+        draws: A measure that is no mean, on each of the test sets that the bootstrap drew, (R,)
+            with 1 for 100 %; kept there too.
+    """
+
+    values: dict[str, float] = field(default_factory=dict)
+    chosen: dict[str, float] = field(default_factory=dict)
+    each: dict[str, Tensor] = field(default_factory=dict, compare=False)
+    draws: dict[str, Tensor] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One protocol on one set, with all its targets.
+
+    Args:
+        protocol: Name in `EVALUATORS`.
+        set_name: Name of the test set.
+        targets: Measures by target.
+        settings: Every setting of the protocol and of the extraction, seeds included.
+        fingerprints: Of the sets' content, by part ("train", "val", "test").
+        sizes: Number of images, by part.
+        images: Hash of which images were tested and of their labels, whatever their size.
+        metric: What the field reports on this set, "top1" or "mean_per_class".
+        encoder: What was measured: its source, its fingerprint and what rebuilds it.
+        provenance: Versions, machine and git revision.
+    """
+
+    protocol: str
+    set_name: str
+    targets: dict[str, TargetResult]
+    settings: dict[str, Any]
+    fingerprints: dict[str, str]
+    sizes: dict[str, int]
+    images: str = ""
+    metric: str = "top1"
+    encoder: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def collect(cls, measured: Iterable[Measured], **about: Any) -> Result:
+        """Sort a protocol's `(name, value)` pairs by target, measures apart from choices."""
+        targets: dict[str, TargetResult] = {}
+        for name, value in measured:
+            target, measure = name.split("/", maxsplit=1)
+            result = targets.setdefault(target, TargetResult())
+            if isinstance(value, Tensor):
+                kind, _, measure = measure.partition("/")
+                assert kind in ARRAYS, f"{name} is an array of no known kind"
+                getattr(result, kind)[measure] = value
+            elif measure.startswith("chosen/"):
+                result.chosen[measure.removeprefix("chosen/")] = value
+            else:
+                result.values[measure] = value
+        return cls(targets=targets, **about)
+
+    @property
+    def stem(self) -> str:
+        """Name of its file: the protocol, and the end of the set's name."""
+        return f"{self.protocol}-{readable(self.set_name)}"
+
+    def write(self, folder: str | Path) -> Path:
+        """Write it into a run folder, wholly or not at all.
+
+        Args:
+            folder: The run folder; `evaluations/` is made in it.
+
+        Returns:
+            The file, `evaluations/<protocol>-<set>.json`; an older one of the same set or images
+            is replaced, beside one of others whose name ends alike a hash tells this one apart.
+            What every image contributed lies in `evaluations/each/`, as safetensors of the same
+            name.
+
+        Raises:
+            UserError: If it cannot be written.
+        """
+        path = Path(folder) / FOLDER / f"{self.stem}.json"
+        if not _replaces(self, path):
+            mark = hashlib.sha256(f"{self.set_name} {self.images}".encode()).hexdigest()[:6]
+            path = path.with_name(f"{self.stem}-{mark}.json")
+        as_json = asdict(self)
+        arrays = {
+            f"{target}/{kind}/{measure}": values.contiguous()
+            for target, of_target in self.targets.items()
+            for kind in ARRAYS
+            for measure, values in getattr(of_target, kind).items()
+        }
+        for target in as_json["targets"].values():
+            for kind in ARRAYS:
+                del target[kind]
+        text = json.dumps(as_json, allow_nan=False)  # refused before anything is replaced
+        if arrays:
+            from safetensors.torch import save_file
+
+            write_atomically(_each(path), lambda partial: save_file(arrays, partial))
+        else:
+            _each(path).unlink(missing_ok=True)  # of an older result, which this one replaces
+        write_json(path, json.loads(text))
+        return path
+
+    @classmethod
+    def read(cls, path: str | Path) -> Result:
+        """Read a file that `write` wrote, and beside it what every image contributed, if it is
+        there.
+
+        Raises:
+            UserError: If it is not such a file, or the two do not belong together.
+        """
+        path = Path(path)
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+            targets = {name: TargetResult(**target) for name, target in raw.pop("targets").items()}
+            result = cls(targets=targets, **raw)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UserError(f"{path} is not the result of an evaluation ({error}).") from error
+        if _each(path).is_file():
+            from safetensors.torch import load_file
+
+            for name, values in load_file(_each(path)).items():
+                target, kind, measure = name.split("/", maxsplit=2)
+                said = targets[target].values.get(measure) if target in targets else None
+                other = kind == "each" and said is not None and not _is_mean(values, said)
+                if said is None or kind not in ARRAYS or other:
+                    raise UserError(f"{_each(path)} does not belong to {path}: evaluate again")
+                getattr(targets[target], kind)[measure] = values
+        return result
+
+
+def _replaces(result: Result, path: Path) -> bool:
+    """Whether a file may be overwritten by a result: it is none, or one of the same set."""
+    try:
+        there = json.loads(path.read_text(encoding="utf-8"))
+        return bool(there["set_name"] == result.set_name or there["images"] == result.images)
+    except (OSError, ValueError, TypeError, KeyError):
+        return True
+
+
+def _is_mean(credit_N: Tensor, percent: float) -> bool:
+    return abs(100 * float(credit_N.double().mean()) - percent) < 0.01
+
+
+def _each(path: Path) -> Path:
+    return path.parent / EACH / f"{path.stem}.safetensors"
+
+
+def readable(set_name: str) -> str:
+    """The end of a set's name, fit for a file: `flowers17-test` for `/data/flowers17/test`."""
+    name = re.sub(r"[^\w.+]+", "-", "/".join(Path(set_name).parts[-2:]))
+    return name.strip("-.") or "set"
+
+
+def tables(results: Sequence[Result]) -> list[Table]:
+    """What was measured, in percent.
+
+    Args:
+        results: What to show.
+
+    Returns:
+        Tables for a rich console: accuracies of whole test sets, a row for each protocol, set and
+        target, the set's own metric in bold; then every other measure, a row each, with its value
+        at each magnitude.
+    """
+    shown = Table(title="Accuracy (test set, %, 95 % intervals)")
+    for column in ("protocol", "set", "target"):
+        shown.add_column(column)
+    for column in ("top-1", "top-5", "mean per class"):
+        shown.add_column(column, justify="right")
+    shown.add_column("chosen on validation")
+    for result in results:
+        for target, measured in result.targets.items():
+            if not set(ACCURACIES) & measured.values.keys():
+                continue
+            shown.add_row(
+                result.protocol,
+                _short(result.set_name),
+                target,
+                *(_cell(measured.values, name, bold=name == result.metric) for name in ACCURACIES),
+                ", ".join(f"{name} {value:.3g}" for name, value in measured.chosen.items()),
+            )
+    others = [
+        (result, target, name, measured.values)
+        for result in results
+        for target, measured in result.targets.items()
+        for name in measured.values
+        if name not in ACCURACIES and not name.endswith(ENDS) and not set("@/") & set(name)
+    ]
+    found = [shown] if shown.row_count else []
+    return [*found, _other_measures(others)] if others else found
+
+
+def _other_measures(rows: Sequence[tuple[Result, str, str, dict[str, float]]]) -> Table:
+    """A row for each measure, a column for each magnitude at which one was taken."""
+    magnitudes = sorted({name.split("@")[1] for *_, v in rows for name in v if "@" in name})
+    shown = Table(title="Other measures (%)")
+    for column in ("protocol", "set", "target", "measure"):
+        shown.add_column(column)
+    for column in ("value", *(f"at {magnitude}" for magnitude in magnitudes)):
+        shown.add_column(column, justify="right")
+    for result, target, name, values in rows:
+        shown.add_row(
+            result.protocol,
+            _short(result.set_name),
+            target,
+            name.replace("_", " "),
+            _cell(values, name),
+            *(_cell(values, f"{name}@{magnitude}") for magnitude in magnitudes),
+        )
+    return shown
+
+
+def _short(set_name: str) -> str:
+    """The end of a path, which tells sets apart well enough."""
+    return "/".join(Path(set_name).parts[-2:])
+
+
+def _cell(values: dict[str, float], name: str, bold: bool = False) -> str:
+    if name not in values:
+        return "–"
+    value = f"[b]{values[name]:.1f}[/b]" if bold else f"{values[name]:.1f}"
+    if f"{name}_low" not in values:
+        return value
+    return f"{value} [{values[f'{name}_low']:.1f}, {values[f'{name}_high']:.1f}]"

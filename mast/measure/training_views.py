@@ -1,0 +1,135 @@
+"""Augmented views of labelled images, for the protocols that train on them.
+
+B images of this process in a batch, G of all processes, K operators, N images in the pool.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mast.augment import Pipeline, Preset
+from mast.core.ahead import ahead
+from mast.core.seeds import stream
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+    from mast.data.canvas import CanvasSet
+
+CROP_AND_FLIP = Preset(("random_resized_crop", "horizontal_flip"))
+
+
+class LabelledBatch(NamedTuple):
+    """This process's part of a step.
+
+    Attributes:
+        images_BCHW: Views in [0, 1], on the device.
+        positions_B: Positions of their images in the pool, there as well.
+        total: G, the images of all processes: local sums divided by it add up to the mean.
+    """
+
+    images_BCHW: Tensor
+    positions_B: Tensor
+    total: int
+
+
+class TrainingViews:
+    """Batches of augmented views; each is a pure function of the seed, the epoch and the step.
+
+    As in pretraining, everything is drawn for the batch of all processes, and a process draws the
+    pixels of its part. The canvases of the next steps are gathered in a background thread.
+
+    Args:
+        pool: Sets whose images are numbered one after the other; canvases may differ in size.
+        positions_N: Those that are trained on.
+        size: Side of the views in pixels.
+        batch_size: Images of a step, over all processes.
+        seed: Of order and augmentation.
+        preset: Operators; by default crop and flip.
+        compose: How many operators beside crop and flip are chosen for an image; None: all.
+        whole: Whether to leave out what does not fill a batch, unless it is the only one.
+    """
+
+    def __init__(
+        self,
+        pool: tuple[CanvasSet, ...],
+        positions_N: Tensor,
+        size: int,
+        *,
+        batch_size: int,
+        seed: int,
+        preset: Preset = CROP_AND_FLIP,
+        compose: int | None = None,
+        whole: bool = False,
+    ) -> None:
+        self.pool = pool
+        self.starts = np.cumsum([0, *map(len, pool)])
+        self.positions_N = positions_N.numpy()
+        self.pipeline = Pipeline(preset, size)
+        self.batch_size = min(batch_size, len(positions_N))
+        self.seed = seed
+        self.compose = compose
+        count = len(positions_N) / self.batch_size
+        self.steps_per_epoch = math.floor(count) if whole else math.ceil(count)
+
+    def epoch(self, fabric: Fabric, epoch: int, start: int) -> Iterator[LabelledBatch]:
+        """This process's batches of an epoch.
+
+        Args:
+            fabric: Says which process this is, and on which device the pixels are drawn.
+            epoch: From 0.
+            start: First step that is wanted.
+
+        Yields:
+            A batch a step.
+        """
+        order = np.random.default_rng((self.seed, epoch)).permutation(self.positions_N)
+        steps = range(start, self.steps_per_epoch)
+        canvases = (self._canvases(fabric, order, step) for step in steps)
+        for step, (groups, first, last, count) in zip(steps, ahead(canvases), strict=True):
+            generator = stream(self.seed, epoch, step)
+            record, _ = self.pipeline.draw(count, generator, self._chosen(count, generator))
+            record, images, at = record[first:last], [], 0
+            for canvas_BHWC, aspect_B in groups:
+                mine = record[at : at + len(aspect_B)]
+                there = fabric.to_device(canvas_BHWC)
+                images.append(self.pipeline.apply(there, aspect_B, mine, view=0))
+                at += len(aspect_B)
+            positions = torch.from_numpy(self._part(order, step)[first:last])
+            yield LabelledBatch(torch.cat(images), fabric.to_device(positions), count)
+
+    def _part(self, order: np.ndarray, step: int) -> np.ndarray:
+        """The positions of all processes in a step, those of one set after those of another."""
+        return np.sort(order[step * self.batch_size : (step + 1) * self.batch_size])
+
+    def _canvases(
+        self, fabric: Fabric, order: np.ndarray, step: int
+    ) -> tuple[list[tuple[Tensor, Tensor]], int, int, int]:
+        """This process's canvases, by set; where its part starts and ends, and of how many."""
+        part = self._part(order, step)
+        count, rank, world = len(part), fabric.global_rank, fabric.world_size
+        first, last = count * rank // world, count * (rank + 1) // world
+        mine = part[first:last]
+        groups: list[tuple[Tensor, Tensor]] = []
+        for canvas_set, start in zip(self.pool, self.starts, strict=False):
+            inside = mine[(mine >= start) & (mine < start + len(canvas_set))]
+            if len(inside) or not groups:  # an empty batch still needs an empty tensor
+                groups.append(canvas_set.batch(inside - start))
+        return groups, first, last, count
+
+    def _chosen(self, count: int, generator: torch.Generator) -> Tensor | None:
+        """Which operators may act on an image, chosen_GK: crop, flip and some of the others."""
+        if self.compose is None:
+            return None
+        always = [name in CROP_AND_FLIP.operators for name in self.pipeline.names]
+        others = [at for at, kept in enumerate(always) if not kept]
+        chosen_GK = torch.tensor(always).repeat(count, 1)
+        ranks_GK = torch.rand(count, len(others), generator=generator).argsort(dim=1).argsort(dim=1)
+        chosen_GK[:, others] = ranks_GK < self.compose
+        return chosen_GK

@@ -1,0 +1,132 @@
+"""What the page opens with: what was trained, whether it collapsed, and what was found."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mast.config import PretrainConfig
+from mast.core.run import RunFolder
+from mast.methods.base import variance_collapse
+
+METHODS = {"mast": "MAST", "vicreg": "VICReg"}  # as their papers print them
+COLLAPSED_RANK = 2.0  # below it all images lie on a line
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether training went well.
+
+    Attributes:
+        good: No sign of a collapse or a divergence; None where nothing was logged.
+        verdict: In a few words.
+        evidence: What the verdict is computed from.
+        warnings: What was logged during training, each once.
+    """
+
+    good: bool | None
+    verdict: str
+    evidence: str
+    warnings: tuple[str, ...] = ()
+
+
+def trained(config: PretrainConfig, known: Mapping[str, Any], finished: bool) -> str:
+    """What was trained, on what, in a sentence.
+
+    Args:
+        config: Of the run.
+        known: Its provenance.
+        finished: Whether the run is complete.
+    """
+    images = known.get("data", {}).get("images")
+    count = f"{images:,} images of " if images is not None else ""
+    operators = config.preset.operators
+    text = (
+        f"{METHODS.get(config.method, config.method)} trained {config.encoder.name} on "
+        f"{count}{config.data.spec} for {_plural(config.epochs, 'epoch')} at {config.size} pixels, "
+        f"with {_plural(len(operators), 'augmentation')}."
+    )
+    return text if finished else f"{text} It is not finished."
+
+
+def health(log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
+    """Whether a run collapsed or diverged.
+
+    Args:
+        log: Lines of `metrics.jsonl`.
+        dimensions: Of the representation, where they are known.
+    """
+    losses = [line["loss"] for line in log if "loss" in line]
+    warnings = tuple(dict.fromkeys(str(line["warning"]) for line in log if "warning" in line))
+    if not losses:
+        return Health(
+            None, "Unknown.", "No loss was logged, so a collapse would not show.", warnings
+        )
+    lost = sum(not math.isfinite(loss) for loss in losses)
+    evidence = [f"{lost} of {len(losses)} logged losses were not finite"] if lost else []
+    signs = []
+    rank = _last(log, "online/effective_rank")
+    if rank is not None and not math.isfinite(rank):
+        signs.append("The representation is not finite.")
+    elif rank is not None:
+        of = f" of {dimensions}" if dimensions is not None else ""
+        evidence.append(f"the representation's effective rank at the end is {rank:.0f}{of}")
+        if rank < COLLAPSED_RANK:
+            signs.append("The representation collapsed.")
+    deviation = _last(log, "stat/embedding_std")
+    if deviation is not None and not math.isfinite(deviation):
+        signs.append("The embedding is not finite.")
+    elif deviation is not None:
+        evidence.append(f"the embedding's standard deviation is {deviation:.2f} (0 is a collapse)")
+        if any(variance_collapse({"stat/embedding_std": deviation})):
+            signs.append("The embedding collapsed.")
+    if not lost:
+        evidence.append(f"all {len(losses)} logged losses are finite")
+    if not math.isfinite(losses[-1]):
+        signs.insert(0, "The loss diverged.")
+    elif lost:
+        signs.insert(0, "The loss was not always finite.")
+    if warnings and not signs:
+        signs.append("Warnings were logged.")
+    told = "; ".join(evidence)
+    return Health(
+        not signs,
+        " ".join(signs) or "Nothing collapsed or diverged.",
+        f"{told[0].upper()}{told[1:]}.",
+        warnings,
+    )
+
+
+def described(run: Path) -> str:
+    """What a run is, for the head of its column: its method, or that it was not trained."""
+    from mast.config import read
+
+    folder = RunFolder(run)
+    if folder.config.is_file():
+        method = read(folder.config).method
+        return METHODS.get(method, method)
+    measured = json.loads(next(folder.evaluations.glob("*.json")).read_text())
+    return "other weights" if "weights" in measured.get("encoder", {}) else "untrained"
+
+
+def duration(log: Sequence[Mapping[str, Any]]) -> str | None:
+    """How long training took, in words."""
+    seconds = _last(log, "seconds")
+    if seconds is None:
+        return None
+    if seconds < 60:
+        return _plural(round(seconds), "second")
+    minutes = round(seconds / 60)
+    return _plural(minutes, "minute") if minutes < 120 else f"{seconds / 3600:.1f} hours"
+
+
+def _last(log: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """The last value of a metric, whatever it is."""
+    found = [line[name] for line in log if isinstance(line.get(name), int | float)]
+    return float(found[-1]) if found else None
+
+
+def _plural(count: int, thing: str) -> str:
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

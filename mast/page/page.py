@@ -1,0 +1,276 @@
+"""One self-contained page of a run, from the files in its folder alone."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from mast.analyses import Analysis
+from mast.config import read
+from mast.core.checkpoint import write_text
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.measure.compare import Comparison, compare
+from mast.page.answer import Health, described, duration, health, trained
+from mast.page.pictures import Plane, Shelf, plane, shelf
+from mast.page.tables import Table, all_measures, main_measures, of_grid
+
+HERE = Path(__file__).parent
+LIMIT = 10_000_000  # bytes: a page can still be sent by mail
+SIDES = (96, 48, 24)  # pixels of the images, the next where the page would be too large
+ALREADY_TOLD = ("curves",)  # by the verdict on collapse and divergence
+
+
+@dataclass(frozen=True)
+class Part:
+    """An analysis that was made.
+
+    Attributes:
+        name: Of the analysis.
+        title: Its heading.
+        headline: What was found, for the top of the page.
+        caption: What to see in the figure.
+        figure: An SVG element.
+        table: Its numbers.
+        shelves: Images to look at.
+        plane: Points that can be arranged and coloured.
+    """
+
+    name: str
+    title: str
+    headline: str
+    caption: str
+    figure: Markup
+    table: Table | None
+    shelves: tuple[Shelf, ...]
+    plane: Plane | None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An analysis that was not made: why, and the command that makes it.
+
+    Attributes:
+        title: Its heading.
+        reason: What the run lacks, or that nobody has asked.
+        invitation: What stands before the command.
+        command: For a shell.
+    """
+
+    title: str
+    reason: str
+    invitation: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that the template shows, from top to bottom."""
+
+    name: str
+    trained: str
+    facts: tuple[tuple[str, str], ...]
+    measured: Table | None
+    everything: Table | None
+    first: str
+    notes: tuple[str, ...]
+    measure: str
+    health: Health
+    findings: tuple[Part, ...]
+    parts: tuple[Part, ...]
+    missing: tuple[Missing, ...]
+    provenance: tuple[tuple[str, str], ...]
+    style: Markup
+    script: Markup
+    policy: str
+
+
+def write_page(
+    folder: RunFolder, beside: Sequence[Path], analyses: Mapping[str, type[Analysis]], out: Path
+) -> Path:
+    """Write the page of a run.
+
+    Args:
+        folder: The run.
+        beside: Other run folders whose evaluations stand beside this one's.
+        analyses: What may have been made of it, by name, in the order of the page.
+        out: The page.
+
+    Returns:
+        `out`, below 10 MB.
+
+    Raises:
+        UserError: The page cannot be written, or would be too large.
+    """
+    from jinja2 import Environment, FileSystemLoader
+
+    template = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    ).get_template("page.html.jinja")
+    runs = [folder.path, *beside]
+    if any(folder.untrained.glob("evaluations/*.json")):
+        runs.append(folder.untrained)
+    measured = compare(runs) if _measured(folder, beside) else None
+    kinds = tuple(map(described, runs))
+    for side in SIDES:
+        text = template.render(page=_page(folder, analyses, measured, kinds, side))
+        size = len(text.encode())
+        if size < LIMIT:
+            break
+    else:
+        raise UserError(
+            f"the page of {folder.path} would have {size / 1e6:.0f} MB and the limit is "
+            f"{LIMIT / 1e6:.0f}; look at fewer images: mast analyze {folder.path} --images 128"
+        )
+    write_text(out, text)
+    return out
+
+
+def _measured(folder: RunFolder, beside: Sequence[Path]) -> bool:
+    if any(folder.evaluations.glob("*.json")):
+        return True
+    if beside:
+        raise UserError(
+            f"{folder.path} has no evaluations to stand beside others; measure it first: "
+            f"mast evaluate {folder.path} --data SET"
+        )
+    return False
+
+
+def _page(
+    folder: RunFolder,
+    analyses: Mapping[str, type[Analysis]],
+    measured: Comparison | None,
+    kinds: Sequence[str],
+    side: int,
+) -> Page:
+    config, log = read(folder.config), folder.read_metrics()
+    known = json.loads(folder.provenance.read_text()) if folder.provenance.is_file() else {}
+    parts = tuple(
+        _part(name, analysis(), folder, side)
+        for name, analysis in analyses.items()
+        if _made(folder, name)
+    )
+    script = (HERE / "page.js").read_text()
+    facts = {
+        "Method": f"{kinds[0]}, views {config.views}",
+        "Encoder": config.encoder.name,
+        "Images": _images(known) or config.data.spec,
+        "Size": f"{config.size} pixels",
+        "Epochs": f"{config.epochs}, batches of {config.batch_size}",
+        "Trained in": duration(log),
+    }
+    return Page(
+        name=folder.path.resolve().name,
+        trained=trained(config, known, folder.encoder.is_file()),
+        facts=tuple((key, value) for key, value in facts.items() if value is not None),
+        measured=main_measures(measured, kinds) if measured is not None else None,
+        everything=all_measures(measured, kinds) if measured is not None else None,
+        first=measured.runs[0] if measured is not None else "",
+        notes=measured.notes if measured is not None else (),
+        measure=f"mast evaluate {folder.path} --data SET",
+        health=health(log, known.get("representation")),
+        findings=tuple(part for part in parts if part.name not in ALREADY_TOLD),
+        parts=parts,
+        missing=_missing(folder, analyses),
+        provenance=_provenance(folder, known),
+        style=Markup((HERE / "page.css").read_text()),
+        script=Markup(script),
+        policy=_policy(script),
+    )
+
+
+def _arrays(folder: RunFolder, name: str) -> Path:
+    return folder.analysis / f"{name}.npz"
+
+
+def _made(folder: RunFolder, name: str) -> bool:
+    """Whether there are arrays and, what is written last, their figure."""
+    file = _arrays(folder, name)
+    return file.is_file() and file.with_suffix(".svg").is_file()
+
+
+def _part(name: str, analysis: Analysis, folder: RunFolder, side: int) -> Part:
+    file = _arrays(folder, name)
+    with np.load(file) as kept:
+        arrays = dict(kept)
+    details, caption = analysis.details(arrays), _capital(analysis.caption(arrays))
+    return Part(
+        name=name,
+        title=analysis.title,
+        headline=_capital(analysis.headline(arrays)),
+        caption=caption,
+        figure=_inline(file.with_suffix(".svg").read_text(), f"{analysis.title}. {caption}"),
+        table=of_grid(f"Numbers: {analysis.title}", details.grid) if details.grid else None,
+        shelves=tuple(shelf(gallery, side) for gallery in details.galleries),
+        plane=plane(details.map, side) if details.map else None,
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _inline(svg: str, label: str) -> Markup:
+    """A figure's file as an element: what only a file needs is left out, its text has a label.
+
+    An image must have no parts that can be reached; a figure with tips is a group of them.
+    """
+    role = "group" if 'class="tip"' in svg else "img"
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.S)
+    box = re.search(r'viewBox="[^"]*"', svg)
+    assert box is not None
+    inside = svg[svg.index(">", svg.index("<svg")) + 1 :]
+    return Markup(f'<svg {box[0]} role="{role}" aria-label="{escape(label)}">{inside}')
+
+
+def _missing(folder: RunFolder, analyses: Mapping[str, type[Analysis]]) -> tuple[Missing, ...]:
+    """What was not made, and why: what `mast analyze` said of it, or that nobody asked."""
+    file = folder.analysis / "missing.json"
+    reasons = json.loads(file.read_text()) if file.is_file() else {}
+    return tuple(
+        Missing(
+            analysis.title,
+            reasons.get(name, "Nobody has asked yet."),
+            "To ask again:" if name in reasons else "To ask:",
+            analysis.command.format(name=name, run=folder.path),
+        )
+        for name, analysis in analyses.items()
+        if not _made(folder, name)
+    )
+
+
+def _images(known: dict[str, Any]) -> str | None:
+    data = known.get("data", {})
+    return f"{data['images']:,} of {data.get('spec')}" if "images" in data else None
+
+
+def _provenance(folder: RunFolder, known: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    facts = {
+        "Run folder": folder.path,
+        "Configuration": folder.config,
+        "Images": _images(known),
+        "Fingerprint": known.get("data", {}).get("fingerprint"),
+        "Seed": known.get("seed"),
+        "Device": known and f"{known['processes']} × {known['device']}, {known['precision']}",
+        "Machine": known and f"{known['processor']}, {known['cores']} cores",
+        "Versions": ", ".join(f"{k} {v}" for k, v in known.get("versions", {}).items()),
+        "Revision": known.get("git_revision"),
+    }
+    return tuple((key, str(value)) for key, value in facts.items() if value not in (None, "", {}))
+
+
+def _policy(script: str) -> str:
+    """What the page may load: its own style and script, and images that it holds itself."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )

@@ -1,0 +1,137 @@
+"""Tables of the page: numbers with what they are sorted by, and what stands small below them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mast.analyses import Grid
+from mast.measure.compare import Comparison
+
+ASIDE = ("embedding", "retained")  # their accuracy is not that of the encoder, or linear's again
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell.
+
+    Attributes:
+        text: What is read.
+        number: What it is sorted by, if it is a number.
+        beside: An interval or a difference, small below it.
+        best: Whether it is the best of its row.
+        clear: Whether the difference's interval leaves out zero.
+    """
+
+    text: str
+    number: float | None = None
+    beside: str = ""
+    best: bool = False
+    clear: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """The head of a column.
+
+    Attributes:
+        name: What it holds.
+        beside: More of it, small below the name.
+        numeric: Whether it holds numbers.
+    """
+
+    name: str
+    beside: str = ""
+    numeric: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        caption: For those who cannot see where it stands.
+        columns: Their heads; the first heads the rows.
+        rows: As many cells as columns.
+    """
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+def of_grid(caption: str, grid: Grid) -> Table:
+    """The numbers of a figure: in every column as many decimals as its largest number wants."""
+    columns, cells = [], []
+    for at, name in enumerate(grid.columns):
+        column = [row[at] for row in grid.rows]
+        numbers = [value for value in column if not isinstance(value, str)]
+        columns.append(Column(name, numeric=bool(numbers)))
+        places = _places(numbers)
+        cells.append([Cell(v) if isinstance(v, str) else _number(v, places) for v in column])
+    return Table(caption, tuple(columns), tuple(zip(*cells, strict=True)))
+
+
+def main_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
+    """The first measure of every task, which its field reports first, the best run marked.
+
+    Args:
+        measured: Runs side by side.
+        kinds: What each run is.
+    """
+    shown = [row.about for row in measured.rows if row.about[0] not in ASIDE]
+    firsts = {about[:3]: about for about in reversed(shown or [row.about for row in measured.rows])}
+    return _table(
+        "The main measure of each task, in percent", measured, kinds, set(firsts.values())
+    )
+
+
+def all_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
+    """Everything that was measured."""
+    return _table("Every measure, in percent", measured, kinds, None)
+
+
+def _table(
+    caption: str,
+    measured: Comparison,
+    kinds: Sequence[str],
+    only: set[tuple[str, str, str, str]] | None,
+) -> Table:
+    columns = [Column("task"), Column("measured by")]
+    runs = [
+        Column(name, kind, numeric=True) for name, kind in zip(measured.runs, kinds, strict=True)
+    ]
+    rows = []
+    # What all runs were measured by comes first.
+    for row in sorted(measured.rows, key=lambda row: row.values.count(None)):
+        if only is not None and row.about not in only:
+            continue
+        protocol, set_name, target, measure = row.about
+        known = [value for value in row.values if value is not None]
+        best = max(known) if only is not None and len(known) > 1 else None
+        clear = [False, *(d is not None and _leaves_out_zero(d.low, d.high)
+                          for d in row.differences)]  # fmt: skip
+        cells = [
+            Cell(text, value, beside, value is not None and value == best, marked)
+            for value, (text, beside), marked in zip(row.values, row.cells(), clear, strict=True)
+        ]
+        rows.append((Cell(target, beside=set_name), Cell(protocol, beside=measure), *cells))
+    return Table(caption, (*columns, *runs), tuple(rows))
+
+
+def _leaves_out_zero(low: float | None, high: float | None) -> bool:
+    return low is not None and high is not None and (low > 0 or high < 0)
+
+
+def _places(numbers: Sequence[float]) -> int:
+    """Decimals: none for whole numbers, otherwise three digits of the largest."""
+    finite = [abs(number) for number in numbers if math.isfinite(number)]
+    if all(number == int(number) and isinstance(number, int) for number in finite):
+        return 0
+    largest = max(finite, default=0.0)
+    return 1 if largest >= 10 else 2 if largest >= 1 else 3
+
+
+def _number(value: float, places: int) -> Cell:
+    if not math.isfinite(value):
+        return Cell("–")
+    return Cell(f"{value:.{places}f}", float(value))

@@ -1,0 +1,289 @@
+"""What the protocols that find objects share: how a detector is trained, and how it is measured.
+
+The encoder is copied, becomes the body of the detector and learns with it; what was given stays as
+it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, final
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from mast.core.display import track
+from mast.core.errors import UserError
+from mast.core.loop import Done, Losses, Training
+from mast.core.optim import OptimizerConfig, make_optimizer
+from mast.measure.bootstrap import Measured
+from mast.measure.features import evaluating
+from mast.measure.fit import fit
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.sets import ObjectData
+from mast.models import synchronise_batchnorm
+from mast.protocols.detection.average_precision import AveragePrecision, require_tools
+from mast.protocols.detection.batches import (
+    ObjectBatch,
+    Target,
+    TrainingObjects,
+    read_image,
+    require_masks,
+)
+from mast.protocols.detection.detectors import Architecture, DetectorConfig, build_detector
+from mast.protocols.evaluator import Evaluator
+
+TERMS = {  # what torchvision calls its losses, and we
+    "loss_objectness": "proposals",
+    "loss_rpn_box_reg": "proposal boxes",
+    "loss_classifier": "classes",
+    "loss_box_reg": "boxes",
+    "loss_mask": "masks",
+}
+PROPOSALS = ("proposals", "proposal boxes")
+WARMUP_FROM = 1 / 1000  # of the rate, as in detectron2
+SURE = 0.5  # probability from which a pixel belongs to a mask
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectProtocol(Evaluator[ObjectData]):
+    """What detection and segmentation share.
+
+    Args:
+        architecture: "c4" or "fpn"; see `mast.protocols.detection.detectors`.
+        iterations: Optimizer steps.
+        batch_size: Images in a step, over all processes; they must share it evenly.
+        optimizer: "sgd", or "adamw" for sets so small that SGD does not get anywhere.
+        lr: Learning rate after the warm-up.
+        milestones: Shares of the iterations after which the rate is divided by ten.
+        warmup: Iterations in which it rises linearly.
+        momentum: Of SGD.
+        weight_decay: Of all parameters but those of BatchNorm.
+        clip: Largest norm of the gradient; None: not clipped.
+        rpn_weight: Of the two losses of the proposals.
+        min_sizes: Short sides in pixels, one of which is drawn for each image in training.
+        test_min_size: The short side in testing.
+        max_size: What the long side may reach at most.
+        flip: Whether half of the images are mirrored in training.
+        anchors: Sides of the anchors in pixels of the resized image; "fpn" has one a map.
+        regions: Regions of an image that the heads are trained on.
+        pyramid: Channels of the maps of "fpn", and of the head that draws masks.
+        batchnorm: "train": all BatchNorm learns, over all processes, and the new layers have it
+            too; "frozen": the encoder's stays as it is, for batches of few images.
+    """
+
+    needs: ClassVar = ObjectData
+    at_least: ClassVar[Mapping[str, float]] = {
+        "iterations": 1,
+        "batch_size": 1,
+        "warmup": 0,
+        "momentum": 0,
+        "weight_decay": 0,
+        "rpn_weight": 0,
+        "min_sizes": 1,
+        "test_min_size": 1,
+        "max_size": 1,
+        "anchors": 1,
+        "regions": 1,
+        "pyramid": 1,
+    }
+    above: ClassVar[Mapping[str, float]] = {"lr": 0}
+    may_be_empty: ClassVar[tuple[str, ...]] = ("milestones",)
+    masks: ClassVar[bool]
+    name: ClassVar[str]
+
+    architecture: Architecture
+    iterations: int
+    batch_size: int = 16
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    lr: float
+    milestones: tuple[float, ...]
+    warmup: int
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    clip: float | None = None
+    rpn_weight: float
+    min_sizes: tuple[int, ...]
+    test_min_size: int = 800
+    max_size: int = 1333
+    flip: bool = True
+    anchors: tuple[int, ...] = (32, 64, 128, 256, 512)
+    regions: int = 512
+    pyramid: int = 256
+    batchnorm: Literal["train", "frozen"] = "train"
+
+    def run(self, encoder: FrozenEncoder, data: ObjectData) -> Iterator[Measured]:
+        """See `Evaluator.run`."""
+        require_tools()
+        if data.train.categories != data.test.categories:
+            raise UserError(
+                f"{data.train.name} and {data.test.name} must annotate the same categories; got "
+                f"{len(data.train.categories)} and {len(data.test.categories)}, or others in "
+                "another order."
+            )
+        if self.masks:
+            require_masks(data.test)
+        for index in track(range(len(data.test)), f"reading {data.test.name}", len(data.test)):
+            read_image(data.test, index)  # a broken one is found now, not after days of training
+        detector = self.train(encoder, data)
+        yield from self.measure(encoder, detector, data)
+
+    def train(
+        self,
+        encoder: FrozenEncoder,
+        data: ObjectData,
+        seen: Callable[[Done], object] | None = None,
+    ) -> nn.Module:
+        """A detector over a copy of the encoder, trained on `data.train`.
+
+        Args:
+            encoder: Its module is an `Encoder` over a ResNet.
+            data: The annotated images.
+            seen: Called with every step.
+
+        Raises:
+            UserError: What was given does not fit together; see the message.
+        """
+        self._check(encoder.processes)
+        objects = TrainingObjects(
+            data.train,
+            batch_size=self.batch_size,
+            seed=self.seed,
+            masks=self.masks,
+            flip=self.flip,
+        )
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed)
+            detector = build_detector(encoder.module, len(data.train.categories), self._network)
+        if self.batchnorm == "train" and encoder.processes > 1:
+            synchronise_batchnorm(detector, encoder.device)
+        training = Training(
+            DetectorLoss(detector, self.rpn_weight),
+            self._optimizer(detector),
+            epochs=1,  # the images run by in an endless order
+            steps_per_epoch=self.iterations,
+            rate=self.rate,
+            clip=self.clip,
+            checkpoint=encoder.unfinished(self, data),
+            advice=f"Lower the learning rate {self.lr} of {self.name}.",
+        )
+        fit(
+            encoder,
+            training,
+            lambda epoch, start: objects.batches(encoder.fabric, start, self.iterations),
+            lambda module, batch, step, part: self._loss(encoder, module, batch, step),
+            self.name,
+            self.seed,
+            seen,
+        )
+        return detector
+
+    def measure(
+        self, encoder: FrozenEncoder, detector: nn.Module, data: ObjectData
+    ) -> Iterator[Measured]:
+        """The average precision of a trained detector on `data.test`, over all processes."""
+        fabric, dtype = encoder.fabric, encoder.dtype
+        precision = AveragePrecision(data.test, self.masks)
+        detector.transform.min_size = (self.test_min_size,)  # type: ignore[union-attr]
+        mine = range(fabric.global_rank, len(data.test), fabric.world_size)
+        mixed = dtype is not torch.float32
+        with (
+            evaluating(detector),
+            torch.inference_mode(),
+            torch.autocast(fabric.device.type, dtype if mixed else None, enabled=mixed),
+        ):
+            for index in track(mine, f"objects of {data.test.name}", len(mine)):
+                image_CHW = fabric.to_device(read_image(data.test, index))
+                (found,) = detector([image_CHW.float() / 255])
+                precision.add(index, _as_found(found))
+        yield from precision.measures(fabric)
+
+    def rate(self, progress: float) -> float:
+        """The learning rate as a share of its peak, from the share of the run that is done."""
+        iteration = round(progress * self.iterations) - 1
+        passed = sum(iteration >= share * self.iterations for share in self.milestones)
+        rising = min(1.0, iteration / self.warmup) if self.warmup else 1.0
+        return float(0.1**passed * (WARMUP_FROM + (1 - WARMUP_FROM) * rising))
+
+    @property
+    def _network(self) -> DetectorConfig:
+        return DetectorConfig(
+            architecture=self.architecture,
+            masks=self.masks,
+            train_batchnorm=self.batchnorm == "train",
+            min_sizes=self.min_sizes,
+            max_size=self.max_size,
+            anchors=self.anchors,
+            regions=self.regions,
+            pyramid=self.pyramid,
+        )
+
+    def _check(self, processes: int) -> None:
+        if self.batchnorm not in ("train", "frozen"):
+            raise UserError(f"batchnorm must be 'train' or 'frozen', got {self.batchnorm!r}")
+        if self.batch_size % processes:
+            raise UserError(
+                f"{processes} processes cannot share a batch of {self.batch_size} images evenly; "
+                f"set batch_size to a multiple of {processes}"
+            )
+
+    def _optimizer(self, detector: nn.Module) -> torch.optim.Optimizer:
+        norms = {
+            parameter
+            for module in detector.modules()
+            if isinstance(module, _BatchNorm)
+            for parameter in module.parameters()
+        }
+        groups: list[dict[str, Any]] = [
+            {"name": name, "peak_lr": self.lr, "params": [
+                parameter for parameter in detector.parameters() if (parameter in norms) == is_norm
+            ]}
+            for name, is_norm in (("weights", False), ("vectors", True))
+        ]  # fmt: skip
+        config = OptimizerConfig(
+            self.optimizer, weight_decay=self.weight_decay, momentum=self.momentum
+        )
+        return make_optimizer([group for group in groups if group["params"]], config, 256)
+
+    def _loss(self, encoder: FrozenEncoder, module: Any, batch: ObjectBatch, step: int) -> Losses:
+        # torchvision draws sizes, anchors and regions from PyTorch's generators. Seeding them here
+        # makes a step the same after a resumption, on a GPU as well.
+        draw = np.random.SeedSequence([self.seed, step, encoder.fabric.global_rank])
+        torch.manual_seed(int(draw.generate_state(1)[0]))
+        losses: Losses = module(batch)
+        return losses
+
+
+@final
+class DetectorLoss(nn.Module):
+    """What a detector is trained on.
+
+    Args:
+        detector: torchvision's, in training mode.
+        rpn_weight: Of the two losses of the proposals.
+    """
+
+    def __init__(self, detector: nn.Module, rpn_weight: float) -> None:
+        super().__init__()
+        self.detector = detector
+        self.rpn_weight = rpn_weight
+
+    def forward(self, batch: ObjectBatch) -> Losses:
+        """The terms as torchvision defines them, and "loss", their weighted sum."""
+        images = [image_CHW.float() / 255 for image_CHW in batch.images]
+        terms = {TERMS[name]: term for name, term in self.detector(images, batch.targets).items()}
+        weights = dict.fromkeys(PROPOSALS, self.rpn_weight)
+        total = torch.stack([weights.get(name, 1.0) * term for name, term in terms.items()]).sum()
+        return {"loss": total, **terms}
+
+
+def _as_found(found: Target) -> Target:
+    """What torchvision found, with masks (N, H, W) bool in place of (N, 1, H, W) probabilities."""
+    if "masks" in found:
+        found = {**found, "masks": found["masks"][:, 0] >= SURE}
+    return {
+        key: value.float() if value.is_floating_point() else value for key, value in found.items()
+    }

@@ -1,0 +1,109 @@
+"""The linear probe on what pretraining put beside the encoder: embeddings and their subspaces.
+
+M test images, C classes, D dimensions of the embedding, K operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mast.measure.accuracy import hits
+from mast.measure.bootstrap import Measured, measured
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.logistic import Learned
+from mast.measure.sets import EvaluationData, tasks
+from mast.protocols.probe import Probe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ensemble(Probe):
+    """The L-BFGS probe on the K masked embeddings side by side, K × D dimensions.
+
+    It needs a run of `mast` with its checkpoint. The settings are those of `linear`.
+
+    Reference:
+        MAST, Table 3 ("ensemble").
+    """
+
+    def prepare(self, encoder: FrozenEncoder) -> None:
+        """See `Evaluator.prepare`."""
+        encoder.other("ensemble")
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        """See `Evaluator.run`."""
+        yield from self.measure(encoder.other("ensemble"), data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingProbe(Probe):
+    """The L-BFGS probe on the embedding, and what each subspace alone says of the true class.
+
+    For the test images that the probe classifies correctly, the embedding is masked to one
+    operator's subspace and given to the same probe: the higher the probability that is left for the
+    true class, the more of what the task needs lies in that subspace. It needs a run with its
+    checkpoint; a method without masks has the accuracy alone. The settings are those of `linear`.
+
+    Reference:
+        MAST, Figure 6 and appendix ("Class predictions").
+    """
+
+    def prepare(self, encoder: FrozenEncoder) -> None:
+        """See `Evaluator.prepare`."""
+        encoder.other("embedding")
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        """See `Evaluator.run`.
+
+        Yields:
+            The accuracies; `prediction_<operator>`, the mean probability of the true class, and
+            `advantage_<operator>`, how far that is from the mean over operators: in percent, with
+            intervals over the images that the probe classifies correctly.
+        """
+        embedding = encoder.other("embedding")
+        operators: tuple[str, ...] = getattr(embedding.module, "operators", ())
+        pool_ND = embedding.pool_features(data.pool, data.size).to(encoder.device)
+        test_MD = embedding.features(data.test, data.size).to(encoder.device)
+        for task in tasks(data, self.seed):
+            learned = self.learn(pool_ND, task)
+            scores_MC = learned.scores(test_MD)
+            yield from self.report(task, learned, scores_MC)
+            labels_M = task.test_labels_M.to(encoder.device)
+            correct_M = hits(scores_MC, labels_M, k=1) == 1
+            if not operators or not correct_M.any():
+                continue
+            mask_DK = subspaces(embedding)
+            credit_KM = torch.stack(
+                [
+                    true_class(learned, test_MD[correct_M] * mask_D, labels_M[correct_M])
+                    for mask_D in mask_DK.unbind(dim=1)
+                ]
+            )
+            for kind, value_KM in (
+                ("prediction", credit_KM),
+                ("advantage", credit_KM - credit_KM.mean(dim=0)),
+            ):
+                for operator, value_M in zip(operators, value_KM, strict=True):
+                    # Another run is right about other images.
+                    yield from measured(
+                        task.target, f"{kind}_{operator}", value_M, self.seed, self.resamples,
+                        paired=False,
+                    )  # fmt: skip
+
+
+def subspaces(embedding: FrozenEncoder) -> Tensor:
+    """The masks of a run, mask_DK in [0, 1]: each over its own largest entry."""
+    module: Any = embedding.module
+    with torch.no_grad():
+        mask_DK: Tensor = module.masks()
+    return mask_DK / mask_DK.amax(dim=0).clamp(min=torch.finfo(mask_DK.dtype).tiny)
+
+
+def true_class(learned: Learned, masked_MD: Tensor, labels_M: Tensor) -> Tensor:
+    """The probability that a probe gives the true class of masked embeddings, (M,)."""
+    probability_MC = learned.scores(masked_MD).softmax(dim=1)
+    return probability_MC.gather(1, labels_M[:, None]).squeeze(1).cpu()

@@ -1,0 +1,169 @@
+"""How far a few labelled images go: a few of each class, and episodes of a few classes.
+
+N images in the pool, M test images, D dimensions, C classes, K labelled images a class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mast.core.display import track
+from mast.core.errors import UserError
+from mast.measure.accuracy import accuracy
+from mast.measure.bootstrap import Measured
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.sets import EvaluationData, Task, tasks
+from mast.protocols.probe import Probe
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewShot(Probe):
+    """Two ways to have few labels.
+
+    *A few of each class*: the L-BFGS probe is fitted to K images of every class, drawn `repeats`
+    times; the penalty is chosen on validation at the first draw and kept. *Episodes*: `ways`
+    classes are drawn, of each `support` labelled images and `queries` others, all from the test
+    set; a logistic regression (one class against the rest, as in AugSelf's code, C = 1) learns from
+    the former and is scored on the latter. Intervals are Student's t, over draws and
+    over episodes. The other settings are those of `linear`.
+
+    Args:
+        shots: Values of K.
+        repeats: Draws of K images a class.
+        ways: Classes of an episode; fewer where there are not that many.
+        support: Labelled images a class of an episode.
+        queries: Images a class that are scored; drawn again where a class has fewer.
+        episodes: How many; 0 for none.
+
+    Reference:
+        MAST, section 4 (5 and 10 labelled images a class); AugSelf (Lee et al., NeurIPS 2021),
+        section 4.1 and its code, for the episodes.
+    """
+
+    at_least: ClassVar[Mapping[str, float]] = {
+        "shots": 1,
+        "repeats": 1,
+        "ways": 2,
+        "support": 1,
+        "queries": 1,
+        "episodes": 0,
+    }
+
+    shots: tuple[int, ...] = (5, 10)
+    repeats: int = 10
+    ways: int = 5
+    support: tuple[int, ...] = (1, 5)
+    queries: int = 16
+    episodes: int = 2000
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        """See `Evaluator.run`; `<K>_a_class` and `<ways>_way_<K>_shot`, each with an interval."""
+        pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
+        test_MD = encoder.features(data.test, data.size).to(encoder.device)
+        for task in tasks(data, self.seed):
+            for shots in self.shots:
+                yield from self._a_class(task, shots, pool_ND, test_MD)
+            for support in self.support if self.episodes else ():
+                yield from self._episodes(task, support, test_MD)
+
+    def _a_class(
+        self, task: Task, shots: int, pool_ND: Tensor, test_MD: Tensor
+    ) -> Iterator[Measured]:
+        labels_N = task.pool_labels_N
+        classes, device = len(task.classes), pool_ND.device
+        choose_V = task.choose_V.to(device)
+        val_labels_V = labels_N[task.choose_V].to(device)
+        test_labels_M = task.test_labels_M.to(device)
+        generator = np.random.default_rng((self.seed, shots))
+        penalty, validation = 0.0, 0.0
+        accuracies: list[float] = []
+        for _ in range(self.repeats):
+            drawn = draw_a_class(labels_N[task.fit_F].numpy(), shots, generator, task)
+            few_F = task.fit_F[torch.from_numpy(drawn)]
+            x_FD, y_F = pool_ND[few_F.to(device)], labels_N[few_F].to(device)
+            if not accuracies:
+                penalty, validation = self._choose(
+                    (x_FD, y_F), (pool_ND[choose_V], val_labels_V), classes, task.metric
+                )
+            axes, weight_CP = self.fitted(x_FD, y_F, penalty, classes)
+            scores_MC = axes.coordinates(test_MD) @ weight_CP.T
+            accuracies.append(accuracy(scores_MC, test_labels_M, task.metric))
+        yield from interval(task.target, f"{shots}_a_class", accuracies)
+        yield f"{task.target}/chosen/penalty_{shots}", penalty
+        yield f"{task.target}/chosen/validation_{shots}", validation
+
+    def _episodes(self, task: Task, support: int, test_MD: Tensor) -> Iterator[Measured]:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.multiclass import OneVsRestClassifier
+
+        features_MD, labels_M = test_MD.cpu().numpy(), task.test_labels_M.numpy()
+        members = [np.flatnonzero(labels_M == label) for label in range(len(task.classes))]
+        members = [positions for positions in members if len(positions) > support]
+        ways = min(self.ways, len(members))
+        if ways < 2:
+            raise UserError(
+                f"episodes of {support} labelled images need two classes of {task.target!r} with "
+                f"more than {support} test images. Set a smaller `support` of fewshot."
+            )
+        generator = np.random.default_rng((self.seed, support))
+        accuracies = []
+        name = f"{ways}_way_{support}_shot"
+        for _ in track(range(self.episodes), f"{name} on {task.target}", self.episodes):
+            chosen = generator.choice(len(members), ways, replace=False)
+            known, asked = [], []
+            for positions in (generator.permutation(members[label]) for label in chosen):
+                rest = positions[support:]
+                known.append(positions[:support])
+                asked.append(
+                    rest[: self.queries]
+                    if len(rest) >= self.queries
+                    else generator.choice(rest, self.queries)
+                )
+            classifier = OneVsRestClassifier(LogisticRegression(solver="liblinear"))
+            truth = np.arange(ways)
+            classifier.fit(features_MD[np.concatenate(known)], truth.repeat(support))
+            said = classifier.predict(features_MD[np.concatenate(asked)])
+            accuracies.append(100 * float(np.mean(said == truth.repeat(self.queries))))
+        yield from interval(task.target, name, accuracies)
+
+
+def draw_a_class(
+    labels_N: np.ndarray, shots: int, generator: np.random.Generator, task: Task
+) -> np.ndarray:
+    """Positions of `shots` images of every class, ascending.
+
+    Raises:
+        UserError: A class has fewer.
+    """
+    drawn = []
+    for label, name in enumerate(task.classes):
+        members = np.flatnonzero(labels_N == label)
+        if 0 < len(members) < shots:
+            raise UserError(
+                f"{name!r} of {task.target!r} has {len(members)} training images beside those that "
+                f"choose hyper-parameters, fewer than {shots}. Set smaller `shots` of fewshot."
+            )
+        drawn.append(generator.permutation(members)[:shots])
+    return np.sort(np.concatenate(drawn))
+
+
+def interval(target: str, measure: str, accuracies: list[float]) -> Iterator[Measured]:
+    """The mean of several accuracies, its 95 % interval by Student's t, and each."""
+    from scipy.stats import t
+
+    count, mean = len(accuracies), float(np.mean(accuracies))
+    margin = 0.0
+    if count > 1:
+        error = float(np.std(accuracies, ddof=1)) / math.sqrt(count)
+        margin = float(t.ppf(0.975, count - 1)) * error
+    yield f"{target}/{measure}", mean
+    yield f"{target}/{measure}_low", mean - margin
+    yield f"{target}/{measure}_high", mean + margin
+    yield f"{target}/each/{measure}", torch.tensor(accuracies) / 100

@@ -1,0 +1,70 @@
+"""The weighted nearest neighbours of an encoder's features.
+
+N images in the bank, M queries, D dimensions, K neighbours kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from mast.measure.accuracy import accuracies, accuracy
+from mast.measure.bootstrap import Measured
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.neighbours import nearest, votes
+from mast.measure.sets import EvaluationData, Task, tasks
+from mast.protocols.evaluator import Evaluator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knn(Evaluator[EvaluationData]):
+    """Weighted nearest neighbours; k and τ are chosen on validation.
+
+    Args:
+        neighbours: Values of k to choose from, clipped to the images there are.
+        temperatures: Values of τ to choose from.
+    """
+
+    at_least: ClassVar[Mapping[str, float]] = {"neighbours": 1}
+    above: ClassVar[Mapping[str, float]] = {"temperatures": 0}
+
+    neighbours: tuple[int, ...] = (1, 5, 10, 20, 50, 100, 200)
+    temperatures: tuple[float, ...] = (0.02, 0.07, 0.2)
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        """See `Evaluator.run`."""
+        pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
+        test_MD = encoder.features(data.test, data.size).to(encoder.device)
+        for task in tasks(data, self.seed):
+            classes = len(task.classes)
+            labels_N = task.pool_labels_N.to(encoder.device)
+            fit_F, choose_V = task.fit_F.to(encoder.device), task.choose_V.to(encoder.device)
+            k, temperature, validation = self._choose(
+                pool_ND[fit_F], labels_N[fit_F], pool_ND[choose_V], labels_N[choose_V], task
+            )
+            similarity_MK, labels_MK = nearest(pool_ND, labels_N, test_MD, k)
+            scores_MC = votes(similarity_MK, labels_MK, temperature, classes)
+            yield from accuracies(
+                task.target, scores_MC, task.test_labels_M, self.seed, self.resamples
+            )
+            yield f"{task.target}/chosen/k", k
+            yield f"{task.target}/chosen/temperature", temperature
+            yield f"{task.target}/chosen/validation", validation
+
+    def _choose(
+        self, bank_ND: Tensor, bank_labels_N: Tensor, x_MD: Tensor, labels_M: Tensor, task: Task
+    ) -> tuple[int, float, float]:
+        """The (k, τ, accuracy) that does best on validation; the first of equals."""
+        neighbours = sorted({min(k, len(bank_ND)) for k in self.neighbours})
+        similarity_MK, labels_MK = nearest(bank_ND, bank_labels_N, x_MD, neighbours[-1])
+        tried = []
+        for k in neighbours:
+            for temperature in self.temperatures:
+                scores_MC = votes(
+                    similarity_MK[:, :k], labels_MK[:, :k], temperature, len(task.classes)
+                )
+                tried.append((k, temperature, accuracy(scores_MC, labels_M, task.metric)))
+        return max(tried, key=lambda row: row[2])

@@ -1,0 +1,191 @@
+"""A linear classifier trained by SGD on augmented views of a frozen encoder.
+
+All targets, and all learning rates that are tried, share the same representations: a sweep costs
+one pass of the encoder. B images a batch, D dimensions, C classes, N images in the pool, T tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from mast.core.loop import Losses, Training
+from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
+from mast.measure.accuracy import accuracies, accuracy
+from mast.measure.bootstrap import Measured
+from mast.measure.features import evaluating, represent
+from mast.measure.fit import fit
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.sets import EvaluationData, Task, tasks
+from mast.measure.training_views import LabelledBatch, TrainingViews
+from mast.protocols.evaluator import Evaluator
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearSgd(Evaluator[EvaluationData]):
+    """The linear probe of large sets: SGD with momentum and a cosine, crop and flip in training.
+
+    With one learning rate nothing is tuned and the whole pool is trained on at once; with several,
+    validation chooses one, which then trains on the whole pool from the start. Features are used as
+    they come: on a small set, or where they are small beside their mean, the steps at .02 are too
+    few and short to leave chance. Sweep the learning rate there, or use `linear`.
+
+    Args:
+        learning_rates: At the start of the cosine.
+        epochs: Passes over the images.
+        batch_size: Images in a step.
+        momentum: Of SGD.
+        weight_decay: Of SGD.
+
+    Reference:
+        Chen and He, Exploring Simple Siamese Representation Learning, CVPR 2021, appendix A, for
+        the shape of it; the numbers are those of the MAST paper's linear evaluation.
+    """
+
+    at_least: ClassVar[Mapping[str, float]] = {
+        "epochs": 1,
+        "batch_size": 1,
+        "momentum": 0,
+        "weight_decay": 0,
+    }
+    above: ClassVar[Mapping[str, float]] = {"learning_rates": 0}
+
+    learning_rates: tuple[float, ...] = (0.02,)
+    epochs: int = 100
+    batch_size: int = 256
+    momentum: float = 0.9
+    weight_decay: float = 1e-6
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        """See `Evaluator.run`."""
+        todo = tasks(data, self.seed, tuned=len(self.learning_rates) > 1)
+        test_MD = encoder.features(data.test, data.size)
+        chosen = self._choose(encoder, data, todo)
+        heads = self._train(encoder, data, todo, [(rate,) for rate, _ in chosen], tuning=False)
+        for task, (head,), (rate, validation) in zip(todo, heads, chosen, strict=True):
+            scores_MC = head(test_MD)
+            yield from accuracies(
+                task.target, scores_MC, task.test_labels_M, self.seed, self.resamples
+            )
+            if validation is not None:
+                yield f"{task.target}/chosen/learning_rate", rate
+                yield f"{task.target}/chosen/validation", validation
+
+    def _choose(
+        self, encoder: FrozenEncoder, data: EvaluationData, todo: list[Task]
+    ) -> list[tuple[float, float | None]]:
+        """For each task the learning rate, and its validation accuracy where there was a choice."""
+        if len(self.learning_rates) == 1:
+            return [(self.learning_rates[0], None) for _ in todo]
+        rates = [self.learning_rates] * len(todo)
+        heads = self._train(encoder, data, todo, rates, tuning=True)
+        pool_ND = encoder.pool_features(data.pool, data.size)
+        chosen: list[tuple[float, float | None]] = []
+        for task, of_task in zip(todo, heads, strict=True):
+            val_VD, labels_V = pool_ND[task.choose_V], task.pool_labels_N[task.choose_V]
+            tried = [
+                (rate, accuracy(head(val_VD), labels_V, task.metric))
+                for rate, head in zip(self.learning_rates, of_task, strict=True)
+            ]
+            chosen.append(max(tried, key=lambda row: row[1]))
+        return chosen
+
+    def _train(
+        self,
+        encoder: FrozenEncoder,
+        data: EvaluationData,
+        todo: list[Task],
+        rates: list[tuple[float, ...]],
+        tuning: bool,
+    ) -> list[list[nn.Linear]]:
+        """The heads of each task, one a learning rate, all trained on the same views.
+
+        While tuning, a head learns from the images of its task's `fit_F`, which may differ between
+        tasks, and from the whole pool otherwise.
+
+        Returns:
+            Heads on the CPU that need no gradient.
+        """
+        pool = sum(map(len, data.pool))
+        learns_NT = torch.full((pool, len(todo)), not tuning)
+        if tuning:
+            for column, task in enumerate(todo):
+                learns_NT[task.fit_F, column] = True
+        learns_NT = learns_NT.to(encoder.device)
+        labels_NT = torch.stack([task.pool_labels_N for task in todo], dim=1).to(encoder.device)
+        views = TrainingViews(
+            data.pool,
+            learns_NT.any(dim=1).nonzero().squeeze(1).cpu(),
+            data.size,
+            batch_size=self.batch_size,
+            seed=self.seed,
+        )
+        dim = encoder.features(data.test, data.size).shape[1]
+        heads = [
+            [zero_head(dim, len(task.classes)) for _ in its_rates]
+            for task, its_rates in zip(todo, rates, strict=True)
+        ]
+        groups = [
+            {"name": "weights", "params": list(head.parameters()), "peak_lr": rate}
+            for of_task, its_rates in zip(heads, rates, strict=True)
+            for head, rate in zip(of_task, its_rates, strict=True)
+        ]
+        config = OptimizerConfig("sgd", weight_decay=self.weight_decay, momentum=self.momentum)
+        training = Training(
+            Heads(heads),
+            make_optimizer(groups, config, self.batch_size),
+            epochs=self.epochs,
+            steps_per_epoch=views.steps_per_epoch,
+            rate=to_zero(self.epochs * views.steps_per_epoch),
+            checkpoint=encoder.unfinished(self, data, tuning=tuning, rates=rates),
+            advice=f"Lower the learning rates {rates[0]} of linear_sgd.",
+        )
+
+        def loss(module: Any, batch: LabelledBatch, step: int, part: int) -> Losses:
+            with torch.no_grad():
+                x_BD = represent(encoder.module, batch.images_BCHW, encoder.dtype)
+            mine_BT, labels_BT = learns_NT[batch.positions_B], labels_NT[batch.positions_B]
+            total = x_BD.new_zeros(())
+            for column, of_task in enumerate(module(x_BD)):
+                weight_B = mine_BT[:, column].float() / batch.total
+                for scores_BC in of_task:
+                    each_B = F.cross_entropy(scores_BC, labels_BT[:, column], reduction="none")
+                    total = total + (each_B * weight_B).sum()
+            return {"loss": total * encoder.fabric.world_size}  # gradients are averaged over them
+
+        with evaluating(encoder.module):
+            fit(
+                encoder,
+                training,
+                lambda epoch, start: views.epoch(encoder.fabric, epoch, start),
+                loss,
+                "linear_sgd, choosing" if tuning else "linear_sgd",
+                self.seed,
+            )
+        return [[head.cpu().requires_grad_(False) for head in of_task] for of_task in heads]
+
+
+class Heads(nn.Module):
+    """The heads of several tasks side by side."""
+
+    def __init__(self, heads: list[list[nn.Linear]]) -> None:
+        super().__init__()
+        self.of_task = heads
+        self.heads = nn.ModuleList(head for of_task in heads for head in of_task)
+
+    def forward(self, x_BD: Tensor) -> list[list[Tensor]]:
+        """Scores (B, C) of each head of each task."""
+        return [[head(x_BD) for head in of_task] for of_task in self.of_task]
+
+
+def zero_head(dim: int, classes: int) -> nn.Linear:
+    """A linear head of zeros; the problem is convex, so it needs no random start."""
+    head = nn.Linear(dim, classes)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head

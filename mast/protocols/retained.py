@@ -1,0 +1,96 @@
+"""What a task keeps where an operator acts: whether it can afford to be invariant to it.
+
+N images in the pool, M test images, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mast.augment import OPERATORS
+from mast.core.errors import UserError, unknown
+from mast.measure.accuracy import hits
+from mast.measure.bootstrap import Measured, measured
+from mast.measure.changes import changed_by
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.sets import EvaluationData, tasks
+from mast.protocols.probe import Probe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retained(Probe):
+    """The L-BFGS probe where one operator at a time acts on images to learn from and to test on.
+
+    What an invariance to the operator would make the encoder forget, the operator hides from the
+    probe: turned hues leave little of a colour, flipped images no left and right. A task that loses
+    accuracy needs what the operator destroys; one that loses none can afford the invariance.
+    The operator acts on a share of the images, with the parameters that pretraining draws, so that
+    the probe cannot learn to undo it. The penalty is the one that validation chose for unchanged
+    images; the other settings are those of `linear`.
+
+    Args:
+        operators: Names; all by default.
+        share: Of the images that are changed, in (0, 1].
+    """
+
+    operators: tuple[str, ...] = tuple(OPERATORS)
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.operators:
+            if name not in OPERATORS:
+                raise unknown("operator", name, OPERATORS)
+        if not 0 < self.share <= 1:
+            raise UserError(f"expected share in (0, 1], got {self.share:g}")
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        """See `Evaluator.run`.
+
+        Yields:
+            What `linear` yields, of unchanged images; `chance`, the share of the most frequent
+            class of the test set; `with_<operator>`, the accuracy where it acts, and
+            `change_<operator>`, how far that is from the accuracy on unchanged images, both with
+            intervals over images.
+        """
+        pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
+        test_MD = encoder.features(data.test, data.size).to(encoder.device)
+        probes = []
+        for task in tasks(data, self.seed):
+            learned = self.learn(pool_ND, task)
+            scores_MC = learned.scores(test_MD)
+            yield from self.report(task, learned, scores_MC)
+            share = float(task.test_labels_M.bincount().max()) / len(task.test_labels_M)
+            yield f"{task.target}/chance", 100 * share
+            probes.append((task, learned, hits(scores_MC.cpu(), task.test_labels_M, k=1)))
+        for name in self.operators:
+            pool_ND, test_MD = self._changed(name, encoder, data)
+            for task, learned, before_M in probes:
+                axes, weight_CP = self.fitted(
+                    pool_ND, task.pool_labels_N.to(pool_ND.device), learned.penalty,
+                    len(task.classes),
+                )  # fmt: skip
+                scores_MC = (axes.coordinates(test_MD) @ weight_CP.T).cpu()
+                after_M = hits(scores_MC, task.test_labels_M, k=1)
+                for measure, credit_M in (("with", after_M), ("change", after_M - before_M)):
+                    yield from measured(
+                        task.target, f"{measure}_{name}", credit_M, self.seed, self.resamples
+                    )
+
+    def _changed(
+        self, name: str, encoder: FrozenEncoder, data: EvaluationData
+    ) -> tuple[Tensor, Tensor]:
+        """Features of the pool and of the test set, a share of them changed."""
+        changes = [
+            changed_by(name, None, data.size, len(part), self.seed * 1000 + at, self.share)
+            for at, part in enumerate((*data.pool, data.test))
+        ]
+        *pool, test_MD = (
+            encoder.take(part, data.size, change)
+            for part, change in zip((*data.pool, data.test), changes, strict=True)
+        )
+        return torch.cat(pool).to(encoder.device), test_MD.to(encoder.device)

@@ -1,0 +1,79 @@
+"""What each augmentation does to a probe that never saw it: the use of an invariance, by operator.
+
+M test images, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mast.augment import OPERATORS
+from mast.core.errors import unknown
+from mast.measure.accuracy import hits
+from mast.measure.bootstrap import Measured, measured
+from mast.measure.changes import changed_by
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.sets import EvaluationData, tasks
+from mast.protocols.probe import Probe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Robust(Probe):
+    """Accuracy under each operator at several magnitudes.
+
+    The L-BFGS probe is fitted to unchanged images, its penalty chosen on unchanged validation
+    images; then every test image is changed by one operator at a time. Magnitude 1 is the strongest
+    that pretraining draws. Operators without a magnitude are measured once. The other settings are
+    those of `linear`.
+
+    Args:
+        operators: Names; all by default.
+        magnitudes: From 0 to 1.
+    """
+
+    operators: tuple[str, ...] = tuple(OPERATORS)
+    magnitudes: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.operators:
+            if name not in OPERATORS:
+                raise unknown("operator", name, OPERATORS)
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        """See `Evaluator.run`.
+
+        Yields:
+            What `linear` yields, of unchanged images; `<operator>@<magnitude>`, top-1 in percent;
+            `<operator>`, its mean over magnitudes; `changed`, the mean over operators; the means
+            with their intervals over images.
+        """
+        pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
+        probes = [(task, self.learn(pool_ND, task)) for task in tasks(data, self.seed)]
+        test_MD = encoder.features(data.test, data.size)
+        for task, learned in probes:
+            yield from self.report(task, learned, learned.scores(test_MD))
+        credit: dict[str, list[Tensor]] = {task.target: [] for task, _ in probes}
+        for name in self.operators:
+            magnitudes = self.magnitudes if OPERATORS[name].graded else (None,)
+            credit_of: dict[str, list[Tensor]] = {target: [] for target in credit}
+            for magnitude in magnitudes:
+                change = changed_by(name, magnitude, data.size, len(data.test), self.seed)
+                changed_MD = encoder.take(data.test, data.size, change)
+                for task, learned in probes:
+                    hits_M = hits(learned.scores(changed_MD).cpu(), task.test_labels_M, k=1)
+                    credit_of[task.target].append(hits_M)
+                    if magnitude is not None:
+                        percent = 100 * float(hits_M.double().mean())
+                        yield f"{task.target}/{name}@{magnitude:g}", percent
+            for target, of_magnitudes in credit_of.items():
+                mean_M = torch.stack(of_magnitudes).mean(dim=0)
+                credit[target].append(mean_M)
+                yield from measured(target, name, mean_M, self.seed, self.resamples)
+        for target, of_operators in credit.items():
+            mean_M = torch.stack(of_operators).mean(dim=0)
+            yield from measured(target, "changed", mean_M, self.seed, self.resamples)

@@ -1,0 +1,208 @@
+"""Which classes an image shows: a linear SVM a class on frozen features, scored by mAP.
+
+N images in the pool, M test images, L classes, D dimensions, R test sets of the bootstrap.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from mast.core.display import track
+from mast.core.errors import UserError
+from mast.core.launch import cores
+from mast.measure.bootstrap import Measured, draws, resampled
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.ranking import average_precision
+from mast.measure.sets import EvaluationData, PresenceTask, presence_tasks
+from mast.protocols.evaluator import Evaluator
+
+_log = logging.getLogger("mast")
+
+
+class Ranked(NamedTuple):
+    """One class after its SVM has seen the test images.
+
+    Attributes:
+        name: Of the class.
+        score_M: Of the test images.
+        known_M: bool, those whose label is known.
+        present_M: bool, those that show the class.
+        cost: What cross-validation chose; None where there were too few images for it.
+        converged: Whether every fit converged.
+    """
+
+    name: str
+    score_M: Tensor
+    known_M: Tensor
+    present_M: Tensor
+    cost: float | None
+    converged: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Svm(Evaluator[EvaluationData]):
+    """The VOC07 protocol: for each class a linear SVM on L2-normalised features.
+
+    The cost of each class is chosen by cross-validation on the pool, by the mean of scikit-learn's
+    average precision over the folds; then the SVM is fitted to the whole pool. Images whose label
+    of a class is unknown (all its objects are difficult) are left out, in the pool and in the test
+    set. A class that the pool or the test set does not show has no average precision and is left
+    out of the mean; one with a single image in the pool gets `default_cost`, as nothing can be held
+    out.
+
+    Args:
+        costs: Values of C to choose from.
+        folds: Of the cross-validation; fewer for a class with fewer images.
+        positive_weight: Weight of the images that show the class; the others have 1.
+        max_iterations: Of liblinear.
+        default_cost: C where nothing can be chosen.
+
+    Reference:
+        Goyal et al., Scaling and Benchmarking Self-Supervised Visual Representation Learning, ICCV
+        2019, section 6.1; its code, and VISSL's `svm_trainer.py`.
+    """
+
+    at_least: ClassVar[Mapping[str, float]] = {"folds": 2, "max_iterations": 1}
+    above: ClassVar[Mapping[str, float]] = {"costs": 0, "positive_weight": 0, "default_cost": 0}
+
+    costs: tuple[float, ...] = (0.01, 0.1, 1, 2, 5, 10, 15, 20, 50, 100, 1000)
+    folds: int = 3
+    positive_weight: float = 2.0
+    max_iterations: int = 2000
+    default_cost: float = 1.0
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        """See `Evaluator.run`.
+
+        Yields:
+            `map_11_point` (the VOC2007 definition) and `map_area` with their intervals over images,
+            and `map_11_point/<class>` and `map_area/<class>`.
+        """
+        pool_ND = F.normalize(encoder.pool_features(data.pool, data.size), dim=1).numpy()
+        test_MD = F.normalize(encoder.features(data.test, data.size), dim=1).numpy()
+        for task in presence_tasks(data):
+            yield from self._measure(task, pool_ND, test_MD)
+
+    def _measure(
+        self, task: PresenceTask, pool_ND: np.ndarray, test_MD: np.ndarray
+    ) -> Iterator[Measured]:
+        from sklearn.exceptions import ConvergenceWarning
+
+        shown = [at for at in range(len(task.classes)) if _shown(task, at)]
+        if not shown:
+            raise UserError(
+                f"no class of {task.target!r} is both shown and not shown by images of the "
+                "training set, and shown by a test image. Give more images."
+            )
+        with warnings.catch_warnings(), ThreadPoolExecutor(cores()) as threads:
+            warnings.simplefilter("ignore", ConvergenceWarning)  # counted below
+            work = threads.map(lambda at: self._rank(task, at, pool_ND, test_MD), shown)
+            ranked = list(track(work, f"svm of {task.target}", len(shown)))
+        unconverged = sum(not one.converged for one in ranked)
+        if unconverged:
+            _log.warning(
+                "%d of %d SVMs of %s did not converge in %d iterations",
+                unconverged, len(ranked), task.target, self.max_iterations,
+            )  # fmt: skip
+        for measure, resampled_R, of_class in self._precisions(ranked):
+            yield f"{task.target}/{measure}", 100 * float(np.mean(of_class))
+            yield from resampled(task.target, measure, resampled_R)
+            for one, value in zip(ranked, of_class, strict=True):
+                yield f"{task.target}/{measure}/{one.name}", 100 * value
+        yield f"{task.target}/chosen/classes", len(ranked)
+        costs = [one.cost for one in ranked if one.cost is not None]
+        if costs:
+            yield f"{task.target}/chosen/median_cost", float(np.median(costs))
+
+    def _rank(
+        self, task: PresenceTask, at: int, pool_ND: np.ndarray, test_MD: np.ndarray
+    ) -> Ranked:
+        """Choose the cost of one class, fit the pool, score the test images."""
+        label_N = task.pool_labels_NL[:, at].numpy()
+        known_N = label_N >= 0
+        x_FD, y_F = pool_ND[known_N], np.where(label_N[known_N] == 1, 1, -1)
+        folds = min(self.folds, int((y_F == 1).sum()), int((y_F == -1).sum()))
+        cost, converged = None, True
+        if folds > 1:
+            tried = [self._cross_validate(x_FD, y_F, cost, folds) for cost in self.costs]
+            best = int(np.argmax([precision for precision, _ in tried]))
+            cost, converged = self.costs[best], tried[best][1]
+        svm = self._svm(self.default_cost if cost is None else cost).fit(x_FD, y_F)
+        label_M = task.test_labels_ML[:, at]
+        return Ranked(
+            name=task.classes[at],
+            score_M=torch.from_numpy(svm.decision_function(test_MD)),
+            known_M=label_M >= 0,
+            present_M=label_M == 1,
+            cost=cost,
+            converged=converged and self._done(svm),
+        )
+
+    def _cross_validate(
+        self, x_FD: np.ndarray, y_F: np.ndarray, cost: float, folds: int
+    ) -> tuple[float, bool]:
+        """Mean average precision over the folds, and whether all fits converged."""
+        from sklearn.metrics import average_precision_score
+        from sklearn.model_selection import StratifiedKFold
+
+        precisions, converged = [], True
+        for fit, held_out in StratifiedKFold(folds).split(x_FD, y_F):
+            svm = self._svm(cost).fit(x_FD[fit], y_F[fit])
+            converged = converged and self._done(svm)
+            scores = svm.decision_function(x_FD[held_out])
+            precisions.append(average_precision_score(y_F[held_out] == 1, scores))
+        return float(np.mean(precisions)), converged
+
+    def _svm(self, cost: float) -> Any:
+        from sklearn.svm import LinearSVC
+
+        return LinearSVC(
+            C=cost,
+            class_weight={1: self.positive_weight, -1: 1.0},
+            loss="squared_hinge",
+            penalty="l2",
+            dual=True,
+            max_iter=self.max_iterations,
+            random_state=self.seed,
+        )
+
+    def _done(self, svm: Any) -> bool:
+        return bool(np.max(svm.n_iter_) < self.max_iterations)
+
+    def _precisions(self, ranked: list[Ranked]) -> Iterator[tuple[str, Tensor, list[float]]]:
+        """For each definition: its name, the mean on every drawn test set, and each class's."""
+        once = [
+            average_precision(one.score_M[one.known_M], one.present_M[one.known_M])
+            for one in ranked
+        ]
+        resampled_LR: dict[str, list[Tensor]] = {"eleven_point": [], "area": []}
+        images = len(ranked[0].score_M)
+        for one in ranked:
+            known = (one.score_M[one.known_M], one.present_M[one.known_M])
+            parts = []
+            for index_RM in draws(images, self.seed, self.resamples):
+                one_RM = torch.ones(index_RM.shape)
+                count_RM = torch.zeros_like(one_RM).scatter_add_(1, index_RM, one_RM)
+                parts.append(average_precision(*known, count_RM[:, one.known_M]))
+            for name, rows in resampled_LR.items():
+                rows.append(torch.cat([getattr(part, name) for part in parts]))
+        for measure, name in (("map_11_point", "eleven_point"), ("map_area", "area")):
+            # A drawn test set that lacks a class says nothing of it.
+            mean_R = torch.stack(resampled_LR[name]).nanmean(dim=0)
+            yield measure, mean_R[~mean_R.isnan()], [float(getattr(ap, name)) for ap in once]
+
+
+def _shown(task: PresenceTask, at: int) -> bool:
+    """Whether a class can be learned and scored."""
+    label_N, label_M = task.pool_labels_NL[:, at], task.test_labels_ML[:, at]
+    return bool((label_N == 1).any() and (label_N == 0).any() and (label_M == 1).any())

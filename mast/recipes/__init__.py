@@ -1,0 +1,84 @@
+"""Recipes: complete configurations, one function each; the docstring is its data sheet.
+
+A recipe named `<name>_small` is the same method for views of up to 64 pixels and a budget of
+minutes to hours on a laptop. `RECIPES` lists them all; `mast show recipes` prints them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from mast.config import PretrainConfig, parse
+from mast.core.errors import unknown
+from mast.recipes.mast import (
+    mast5,
+    mast5_handcrafted,
+    mast5_no_uncertainty,
+    mast5_uncertainty_only,
+    mast15,
+    mast19,
+)
+from mast.recipes.small import small
+from mast.recipes.vicreg import vicreg, vicreg5, vicreg5_staged, vicreg15
+
+Recipe = Callable[[], PretrainConfig]
+
+FULL: dict[str, Recipe] = {
+    "mast5": mast5,
+    "mast15": mast15,
+    "mast19": mast19,
+    "mast5_handcrafted": mast5_handcrafted,
+    "mast5_no_uncertainty": mast5_no_uncertainty,
+    "mast5_uncertainty_only": mast5_uncertainty_only,
+    "vicreg5": vicreg5,
+    "vicreg5_staged": vicreg5_staged,
+    "vicreg15": vicreg15,
+    "vicreg": vicreg,
+}
+
+
+def recipe(name: str) -> PretrainConfig:
+    """The configuration of a recipe.
+
+    Args:
+        name: A key of `RECIPES`.
+
+    Raises:
+        UserError: No such recipe; the message has the nearest one.
+    """
+    if name not in RECIPES:
+        raise unknown("recipe", name, RECIPES)
+    return RECIPES[name]()
+
+
+def _small_recipe(full: Recipe) -> Recipe:
+    return lambda: small(full())
+
+
+# No small recipe with masks has the uncertainty, so one is not named for its absence.
+RECIPES: dict[str, Recipe] = FULL | {
+    f"{name}_small": _small_recipe(full)
+    for name, full in FULL.items()
+    if full is not mast5_no_uncertainty
+}
+
+
+def configure(
+    recipe_name: str = "mast5_small", data: str | None = None, **changes: Any
+) -> PretrainConfig:
+    """A recipe with changes, checked like the options of `mast pretrain`.
+
+    Args:
+        recipe_name: A key of `RECIPES`.
+        data: The images, as in `DataConfig.spec`.
+        **changes: Fields of `PretrainConfig`; nested ones as dicts, for example
+            `encoder={"name": "resnet34"}, epochs=20`.
+
+    Returns:
+        A configuration for `mast.pretrain`.
+
+    Raises:
+        UserError: An unknown field or a value of the wrong type.
+    """
+    if data is not None:
+        changes = {**changes, "data": {**changes.get("data", {}), "spec": data}}
+    return parse(recipe(recipe_name), lambda parser: parser.parse_object(changes))

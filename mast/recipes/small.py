@@ -1,0 +1,37 @@
+"""The small variants of all recipes."""
+
+from dataclasses import replace
+
+from mast.augment import ScheduleConfig
+from mast.config import PretrainConfig
+from mast.core.optim import OptimizerConfig
+from mast.methods import MastConfig, VICRegConfig
+from mast.models import EncoderConfig, ProjectorConfig
+
+
+def small(config: PretrainConfig) -> PretrainConfig:
+    """The small variant: ResNet-18 at 64 pixels, projector 1024-1024, d 512, AdamW, 100 epochs.
+
+    Each method is the combination that did best at small budgets (docs/results.md). MAST: all
+    operators act from the start, one is left out of half of the pairs, and masks do without the
+    uncertainty and the projector without GeM. VICReg with all operators: a weight of 10.
+    """
+    projector = ProjectorConfig(hidden=1024, dim=512, pool="average")
+    objective, schedule = replace(config.objective, projector=projector), config.schedule
+    if isinstance(objective, MastConfig):
+        # None: as the mode says, so that `--objective.mode paper` is still Eq. 7.
+        objective = replace(objective, uncertainty=True if objective.masks == "none" else None)
+        schedule = ScheduleConfig(staged=False, leave_out=0.5)
+    elif isinstance(objective, VICRegConfig) and not schedule.staged:
+        objective = replace(objective, invariance_weight=10.0)
+    return replace(
+        config,
+        recipe=f"{config.recipe}_small",
+        size=64,
+        schedule=schedule,
+        objective=objective,
+        encoder=EncoderConfig("resnet18"),
+        optimizer=OptimizerConfig("adamw", lr=5e-3, weight_decay=1e-4, gate_lr=3e-4, warmup=10),
+        epochs=100,
+        batch_size=64,
+    )

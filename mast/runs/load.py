@@ -1,0 +1,162 @@
+"""From what the user names to an encoder: a run, another project's checkpoint, a model by name."""
+
+import hashlib
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import nn
+
+from mast.core.checkpoint import load_checkpoint
+from mast.core.errors import UserError
+from mast.core.run import RunFolder, plain
+from mast.methods import Embedding, MaskedEnsemble, Method
+from mast.models import Encoder, EncoderConfig, is_foreign, load_encoder, load_foreign
+from mast.config import build_method
+from mast.config import read
+
+Representation = Literal["encoder", "ensemble", "embedding"]
+CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
+
+
+def load_method(run: str | Path) -> Method:
+    """The whole method of a run (projector and masks too), from its last checkpoint.
+
+    Args:
+        run: A run folder.
+
+    Raises:
+        UserError: No run, or no checkpoint, at that place, or one that does not fit.
+    """
+    folder = RunFolder(run)
+    method = build_method(read(folder.require().config))
+    if not folder.last.is_file():
+        raise UserError(f"{folder.path} has no checkpoint at {folder.last}")
+    try:
+        method.load_state_dict(load_checkpoint(folder.last)["module"])
+    except (KeyError, RuntimeError) as error:
+        raise UserError(
+            f"{folder.last} does not fit {folder.config}; was it written by another version of "
+            f"mast? {error}"
+        ) from error
+    return method.eval()
+
+
+class Loaded(NamedTuple):
+    """A representation: its module, the side of its views, what rebuilds it, as JSON has it, and
+    the folder that its evaluations belong to.
+    """
+
+    module: nn.Module
+    size: int
+    described: dict[str, Any]
+    folder: Path
+
+
+def load(
+    run: str | Path,
+    representation: Representation = "encoder",
+    size: int | None = None,
+    seed: int = 0,
+    weights: str | Path | None = None,
+) -> Loaded:
+    """Load what a run, or another project, learned.
+
+    Args:
+        run: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a timm or
+            torchvision name such as "resnet18" or "timm:resnet18".
+        representation: "encoder" (the pooled features, what is meant to be used), or
+            "ensemble" (the K masked embeddings side by side, as in Table 3) or "embedding", which
+            need a run folder of `mast` with its checkpoint.
+        size: Side of the views in pixels; that of pretraining if not given, for a name 224, for
+            a checkpoint of another project as `load_foreign` says.
+        seed: Of the random weights of a name.
+        weights: A checkpoint with weights for the name; they are random if not given.
+
+    Returns:
+        A module in evaluation mode from images (B, 3, H, W) in [0, 1] to (B, D), the side of the
+        views in pixels, a description, and the folder of its evaluations: the run's,
+        `runs/<name>-random-<seed>`, or for another project's checkpoint, beside which nothing is
+        written, `runs/[<name>-]<file>-<first digits of its SHA-256>`.
+
+    Raises:
+        UserError: No encoder there and none of that name, or no masks; a checkpoint that does
+            not fit.
+    """
+    if size is not None and size < 1:
+        raise UserError(f"size must be 1 pixel or more, got {size}")
+    path = Path(run)
+    if weights is not None or is_foreign(path):
+        name = str(run) if weights is not None else None
+        return _foreign(Path(weights or path), name, representation, size)
+    if not path.exists() and "/" not in str(run) and path.suffix not in CHECKPOINTS:
+        return _random(str(run), representation, 224 if size is None else size, seed)
+    encoder = load_encoder(path)
+    size = encoder.size if size is None else size
+    folder = path if path.is_dir() else path.parent
+    if not RunFolder(folder).config.is_file():  # a file taken elsewhere, perhaps one of several
+        folder = Path("runs") / f"{path.stem}-{_digest(path)[:8]}"
+    if representation == "encoder":
+        return Loaded(encoder, size, encoder.describe(), folder)
+    method = load_method(run)
+    kind = MaskedEnsemble if representation == "ensemble" else Embedding
+    described = encoder.describe() | {representation: plain(method.config)}
+    return Loaded(kind(method).eval(), size, described, folder)
+
+
+def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
+    """The encoder of a run with the weights that it started from, to stand beside what it learned.
+
+    Args:
+        run: A run folder.
+        size: Side of the views in pixels; that of pretraining if not given.
+
+    Returns:
+        As `load`; its evaluations belong to `untrained/` in the run folder.
+
+    Raises:
+        UserError: No run at that place.
+    """
+    folder = RunFolder(run).require()
+    encoder = build_method(read(folder.config)).encoder.eval()
+    size = encoder.size if size is None else size
+    return Loaded(encoder, size, encoder.describe(), folder.untrained)
+
+
+def _foreign(
+    file: Path, name: str | None, representation: Representation, size: int | None
+) -> Loaded:
+    """An encoder that another project trained."""
+    if representation != "encoder":
+        raise UserError(
+            f"{file} has no {representation}: it is an encoder alone; give a run folder"
+        )
+    encoder, layout, left_out = load_foreign(file, name, size)
+    digest = _digest(file)
+    weights = {"file": file.name, "sha256": digest, "layout": layout, "left_out": len(left_out)}
+    stem = file.name
+    while Path(stem).suffix in CHECKPOINTS:  # of `.pth.tar`, both
+        stem = Path(stem).stem
+    # VICReg and Barlow Twins both write `resnet50.pth`: the file's name alone is not enough.
+    parts = [name.replace(":", "-")] if name else []
+    folder = Path("runs") / "-".join([*parts, stem, digest[:8]])
+    return Loaded(encoder, encoder.size, encoder.describe() | {"weights": weights}, folder)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _random(name: str, representation: Representation, size: int, seed: int) -> Loaded:
+    """An encoder that learned nothing, to stand beside one that did."""
+    if representation != "encoder":
+        raise UserError(f"{name} has no {representation}: it was not trained; give a run folder")
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            encoder = Encoder(EncoderConfig(name), size).eval()
+    except UserError as error:
+        raise UserError(f"no run folder {name} here, and {error}") from error
+    folder = Path("runs") / f"{name.replace(':', '-')}-random-{seed}"
+    return Loaded(encoder, size, encoder.describe(), folder)

@@ -1,0 +1,166 @@
+"""How accuracy grows with the length of training, for the run's method and for VICReg.
+
+S seeds, T tasks, M methods, N numbers of epochs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+import numpy as np
+
+from mast.analyses import figure
+from mast.analyses.analysis import Arrays, Details, Grid, Subject
+from mast.analyses.interval import mean_and_margin, with_margin
+from mast.studies.study import BASE, Study, band, collect
+
+if TYPE_CHECKING:
+    from mast.analyses.figure import Figure
+
+SHARES = (0.25, 0.5, 1.0, 2.0)  # of the run's epochs
+RIVAL = "vicreg"
+
+
+@final
+class Epochs(Study):
+    """Top-1 after training for longer and for shorter; for a MAST run beside VICReg.
+
+    Two runs of the same number of epochs see as many images, with the same encoder, operators,
+    optimizer, seed, data and sizes of the projector. VICReg has the objective and the schedule of
+    its own recipe: all operators from the start.
+
+    Arrays:
+        methods: (M,) the run's, and "vicreg" beside "mast".
+        epochs: (N,) ascending; a quarter, half, once and twice those of the base, 1 or more.
+        tasks: (T,) set and target.
+        seeds: (S,) of the runs.
+        accuracy: (M, S, T, N) top-1 in percent; NaN where a run is not finished.
+        finished, planned: () numbers of runs.
+
+    Reference:
+        MAST, Table 8.
+    """
+
+    title: ClassVar[str] = "What longer training adds"
+    name: ClassVar[str] = "epochs"
+
+    def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
+        """See `Study.plan`."""
+        base, budgets = _budgets(subject)
+        runs: dict[str, dict[str, Any]] = {BASE: {}}
+        for method in _methods(subject):
+            for epochs in budgets:
+                changes = {} if method == subject.method else {"method": method}
+                if changes or epochs != base:
+                    runs[_trial(subject, method, epochs)] = {**changes, "epochs": epochs}
+        return runs
+
+    def compute(self, subject: Subject) -> Arrays:
+        """See `Analysis.compute`."""
+        names = list(self.plan(subject))
+        _, budgets = _budgets(subject)
+        methods = _methods(subject)
+        measured = collect(subject, names)
+        run_MN = [[names.index(_trial(subject, m, epochs)) for epochs in budgets] for m in methods]
+        return {
+            "methods": np.array(methods),
+            "epochs": np.array(budgets),
+            **measured,
+            "accuracy": np.moveaxis(measured["accuracy"][:, :, run_MN], 2, 0),
+        }
+
+    @figure.styled
+    def draw(self, arrays: Arrays) -> Figure:
+        """See `Analysis.draw`: a curve of each method, one panel a task."""
+        drawn, axes = figure.panels(len(arrays["tasks"]), 2, 2.8)
+        for task, axis in enumerate(axes):
+            axis.set_xscale("log", base=2)
+            for at, method in enumerate(arrays["methods"]):
+                band(axis, arrays["epochs"], arrays["accuracy"][at][:, task], str(method), at)
+            axis.set_xticks(arrays["epochs"], [str(epochs) for epochs in arrays["epochs"]])
+            axis.set_title(arrays["tasks"][task])
+            axis.set_xlabel("epochs of pretraining")
+            axis.set_ylabel("top-1 (%)")
+        figure.legend(drawn, axes, ncols=len(arrays["methods"]))
+        return drawn
+
+    def found(self, arrays: Arrays) -> str:
+        """See `Study.found`: the shortest and the longest training, and VICReg's beside it."""
+        parts = []
+        for task, title in enumerate(arrays["tasks"]):
+            told = [
+                _told(str(method), arrays["epochs"], arrays["accuracy"][at][:, task])
+                for at, method in enumerate(arrays["methods"])
+            ]
+            if len(told) > 1:
+                told.append(_compared(arrays, task))
+            parts.append(f"{title}: {', '.join(told)}")
+        return f"Top-1: {'; '.join(parts)}."
+
+    def details(self, arrays: Arrays) -> Details:
+        """See `Analysis.details`: one row a task, method and number of epochs."""
+        rows = []
+        for at, method in enumerate(arrays["methods"]):
+            mean_TN, margin_TN = mean_and_margin(arrays["accuracy"][at])
+            rows += [
+                (
+                    str(title),
+                    str(method),
+                    epochs,
+                    float(mean_TN[task, n]),
+                    float(margin_TN[task, n]),
+                )
+                for task, title in enumerate(arrays["tasks"])
+                for n, epochs in enumerate(arrays["epochs"].tolist())
+            ]
+        return Details(Grid(("task", "method", "epochs", "top-1 (%)", "±"), tuple(sorted(rows))))
+
+
+def _methods(subject: Subject) -> list[str]:
+    return [subject.method, RIVAL] if subject.method == "mast" else [subject.method]
+
+
+def _budgets(subject: Subject) -> tuple[int, list[int]]:
+    """The epochs of the base, which may be cheaper than the run, and all that are tried."""
+    trained = [trial.epochs for trial in subject.trials if trial.name == BASE and trial.epochs]
+    base = trained[0] if trained else subject.epochs
+    return base, sorted({max(1, round(share * base)) for share in SHARES})
+
+
+def _trial(subject: Subject, method: str, epochs: int) -> str:
+    if method != subject.method:
+        return f"{method}-epochs-{epochs}"
+    return BASE if epochs == _budgets(subject)[0] else f"epochs-{epochs}"
+
+
+def _told(method: str, epochs_N: np.ndarray, accuracy_SN: np.ndarray) -> str:
+    mean_N, margin_N = mean_and_margin(accuracy_SN)
+    there_N = np.flatnonzero(np.isfinite(mean_N))
+    ends = [
+        f"{with_margin(mean_N[at], margin_N[at])} % after {_length(epochs_N[at])}"
+        for at in dict.fromkeys(there_N[:1].tolist() + there_N[-1:].tolist())
+    ]
+    return f"{method} {' and '.join(ends) or 'was not measured yet'}"
+
+
+def _length(epochs: int) -> str:
+    return f"{epochs} epoch" if epochs == 1 else f"{epochs} epochs"
+
+
+def _compared(arrays: Arrays, task: int) -> str:
+    """How the run's method stands to VICReg of as many epochs and the same seed."""
+    ours_SN, theirs_SN = arrays["accuracy"][0][:, task], arrays["accuracy"][1][:, task]
+    lead_N, margin_N = mean_and_margin(ours_SN - theirs_SN)
+    there_N = np.flatnonzero(np.isfinite(lead_N))
+    if len(there_N) == 0:
+        return "no two of the same length"
+    last = there_N[-1]
+    ours, theirs = arrays["methods"]
+    side = f"behind {theirs}" if lead_N[last] < 0 else f"ahead of {theirs}"
+    clear_N = lead_N - np.nan_to_num(margin_N) > 0
+    beyond = ", beyond the interval," if np.isfinite(margin_N[there_N]).all() else ""
+    return (
+        f"{ours} {with_margin(abs(lead_N[last]), margin_N[last])} points {side} after "
+        f"{_length(arrays['epochs'][last])} and ahead{beyond} at {int(clear_N[there_N].sum())} of "
+        f"{len(there_N)} lengths"
+    )

@@ -1,0 +1,147 @@
+"""What a study is, and what studies share: the accuracies of their runs, by seed and task.
+
+S seeds, T tasks, N runs of a plan.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from mast.analyses import figure
+from mast.analyses.analysis import Analysis, Arrays, Score, Subject, task_names
+from mast.analyses.interval import mean_and_margin
+from mast.core.errors import UserError
+
+BASE = "base"  # the run that is like the studied one, trained again so that budgets are equal
+MEASURE = "top1"
+
+
+class Study(Analysis):
+    """A question that is answered by training other runs, each like the run but for something.
+
+    Runs are compared by top-1, whatever the field reports on their set.
+
+    Attributes:
+        name: Of the study, by which `mast study` makes its runs.
+    """
+
+    name: ClassVar[str]
+    command: ClassVar[str] = "mast study {name} {run} --data SET"
+
+    @abstractmethod
+    def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
+        """The runs to make.
+
+        Args:
+            subject: The run that they vary.
+
+        Returns:
+            By the trial's name the fields of the configuration that differ from the run's, by
+            dotted name; the same name is the same run in every study.
+
+        Raises:
+            UserError: The run cannot be varied so.
+        """
+
+    @abstractmethod
+    def found(self, arrays: Arrays) -> str:
+        """What was found, in a sentence."""
+
+    def lacking(self, subject: Subject) -> str | None:
+        """See `Analysis.lacking`; a study needs a seed that has the base and a run beside it."""
+        try:
+            names = list(self.plan(subject))
+        except UserError as error:
+            return str(error)
+        accuracy_STN = collect(subject, names)["accuracy"]
+        finished = {(trial.seed, trial.name) for trial in subject.trials}
+        compared = any(
+            (seed, BASE) in finished and (seed, name) in finished
+            for seed, _ in finished
+            for name in names
+            if name != BASE
+        )
+        if not compared:
+            return f"Not run yet: mast study {self.name} RUN --data SET."
+        if accuracy_STN.size == 0:
+            return "Its runs have no top-1 accuracy: measure them on a set with classes."
+        return None
+
+    @final
+    def headline(self, arrays: Arrays) -> str:
+        """See `Analysis.headline`: how much of the study is done, how sure it is, what it found."""
+        finished, planned = int(arrays["finished"]), int(arrays["planned"])
+        text = f"{finished} of {planned} runs are finished. " if finished < planned else ""
+        if len(arrays["seeds"]) == 1:
+            text += "With one seed there is no telling a difference from chance. "
+        return text + self.found(arrays)
+
+    def caption(self, arrays: Arrays) -> str:
+        """See `Analysis.caption`."""
+        return self.headline(arrays)
+
+
+def collect(subject: Subject, names: Sequence[str]) -> Arrays:
+    """What was measured of the runs of a plan.
+
+    Args:
+        subject: With the finished runs.
+        names: Of the N trials.
+
+    Returns:
+        tasks: (T,) names, with the protocol where there are several.
+        seeds: (S,) those of these runs; the base alone may be another study's.
+        accuracy: (S, T, N) top-1 in percent; NaN where a run is not finished or not measured.
+        finished, planned: () numbers of runs of these seeds.
+    """
+    trials = [trial for trial in subject.trials if trial.name in names]
+    seeds = sorted({trial.seed for trial in trials if trial.name != BASE})
+    trials = [trial for trial in trials if trial.seed in seeds]
+    found = dict.fromkeys(_task(score) for trial in trials for score in _accuracies(trial.scores))
+    tasks = list(found)
+    accuracy_STN = np.full((len(seeds), len(tasks), len(names)), np.nan)
+    for trial in trials:
+        for score in _accuracies(trial.scores):
+            at = seeds.index(trial.seed), tasks.index(_task(score)), names.index(trial.name)
+            accuracy_STN[at] = score.value
+    names_of = task_names((name, target) for _, name, target in tasks)
+    several = len({protocol for protocol, *_ in tasks}) > 1
+    labels = [
+        f"{names_of[name, target]} ({protocol})" if several else names_of[name, target]
+        for protocol, name, target in tasks
+    ]
+    return {
+        "tasks": np.array(labels, str),
+        "seeds": np.array(seeds, int),
+        "accuracy": accuracy_STN,
+        "finished": np.array(len({(trial.seed, trial.name) for trial in trials})),
+        "planned": np.array(len(seeds) * len(names)),
+    }
+
+
+def _accuracies(scores: Sequence[Score]) -> list[Score]:
+    return [score for score in scores if score.measure == MEASURE]
+
+
+def _task(score: Score) -> tuple[str, str, str]:
+    return score.protocol, score.set_name, score.target
+
+
+def band(axis: Any, x_N: np.ndarray, accuracy_SN: np.ndarray, label: str, at: int) -> None:
+    """The `at`-th curve of an axis: the mean over seeds, with its interval as a band.
+
+    Args:
+        axis: To draw on.
+        x_N: Positions.
+        accuracy_SN: In percent; what is not finite is left out.
+        label: In the legend and for the tips.
+        at: Which colour and style.
+    """
+    mean_N, margin_N = mean_and_margin(accuracy_SN)
+    ink, style = figure.color(at), figure.STYLES[at % len(figure.STYLES)]
+    figure.curve(axis, x_N, mean_N, label, ink, style, shown=label)
+    axis.fill_between(x_N, mean_N - margin_N, mean_N + margin_N, color=ink, alpha=0.15, linewidth=0)

@@ -1,0 +1,440 @@
+"""Every analysis on cases whose answer is known by hand; what a run lacks is said."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from mast.analyses import ANALYSES, Analysis, ChangeBy, Images, Score, Subject
+from mast.analyses.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, UNMEASURED, Advice, verdict
+from mast.analyses.curves import Curves
+from mast.analyses.figure import save
+from mast.analyses.invariance import MAGNITUDES, Invariance
+from mast.analyses.masks import Masks
+from mast.analyses.predictions import Predictions
+from mast.analyses.subspaces import Subspaces
+from mast.analyses.uncertainty import Uncertainty
+from mast.studies import STUDIES
+
+NAMES = ("rotate", "shear_x", "invert")
+
+
+def whole(operators: tuple[str, ...] = NAMES, masks: Tensor | None = None) -> Subject:
+    """A run that has everything, of ten images of two classes, of which it knows the first.
+
+    Its embedding is turned by as many radians as the magnitude of `rotate`, and its uncertainty,
+    0 to 9, grows by that magnitude.
+    """
+
+    def strength(change: ChangeBy | None) -> float:
+        return 0.0 if change is None or change[0] != "rotate" else float(change[1] or 0)
+
+    def embed(change: ChangeBy | None) -> Tensor:
+        one = torch.tensor([[math.cos(strength(change)), math.sin(strength(change))]])
+        return torch.cat([(1 + at) * one for at in range(10)])
+
+    labels_N = np.arange(10) % 2
+    images = Images(
+        names=tuple(f"{at}.png" for at in range(10)),
+        thumbnails_NPP3=np.zeros((10, 4, 4, 3), np.uint8),
+        labels={"class": labels_N},
+        classes={"class": ("even", "odd")},
+        hits={"class": 1.0 - labels_N},
+    )
+    log = [
+        {"step": 1, "epoch": 0.5, "loss": 4.0, "lr": 0.1, "stat/mask_active_share": 0.9},
+        {"step": 2, "epoch": 1.0, "loss": math.nan, "lr": 0.1},
+        {"step": 2, "epoch": 1, "online/knn": 30.0, "online/effective_rank": 12.0},
+        {"step": 3, "warning": "variance collapse: …"},
+        {"step": 4, "epoch": 2.0, "loss": 2.0, "lr": 0.0},
+    ]
+    return Subject(
+        "run",
+        trained_with=operators,
+        operators=operators,
+        mask_DK=torch.ones(2, len(operators)) if masks is None else masks,
+        epochs=2,
+        stages=(("operators begin to compose", 1.0),),
+        log=log,
+        images=images,
+        embed=embed,
+        uncertainty=lambda change: torch.arange(10.0) + strength(change),
+        scores=tuple(scores(operators)),
+    )
+
+
+def scores(operators: tuple[str, ...]) -> Iterator[Score]:
+    """Of two tasks: one that needs the first operator's subject, and one that is not known."""
+    for target, top1 in (("shape", 80.0), ("color", 34.0)):
+        for protocol in ("embedding", "retained"):
+            yield Score(protocol, "set", target, "top1", top1, top1 - 5, top1 + 5)
+        yield Score("retained", "set", target, "chance", 33.0)
+        for at, name in enumerate(operators):
+            change = -1.0 if at else -20.0
+            for protocol, measure, value in (
+                ("embedding", f"prediction_{name}", 50.0 + 10 * at),
+                ("embedding", f"advantage_{name}", 10.0 * (at - 1)),
+                ("retained", f"change_{name}", change),
+            ):
+                yield Score(protocol, "set", target, measure, value, value - 3, value + 3)
+
+
+@pytest.mark.parametrize("name", [name for name in ANALYSES if name not in STUDIES])
+@pytest.mark.parametrize("count", [1, 3])
+def test_conformance(name: str, count: int, tmp_path: Path) -> None:
+    analysis = ANALYSES[name]()
+    subject = whole(NAMES[:count])
+    assert issubclass(ANALYSES[name], Analysis)
+    assert analysis.lacking(subject) is None
+    arrays = analysis.compute(subject)
+    assert analysis.title
+    assert analysis.caption(arrays).endswith(".")
+    for key in arrays:
+        assert arrays[key].dtype != object
+    # What is kept on disk draws the same figure.
+    np.savez(tmp_path / "arrays.npz", **arrays)  # type: ignore[arg-type]
+    with np.load(tmp_path / "arrays.npz") as kept:
+        figure = analysis.draw(dict(kept))
+        details = analysis.details(dict(kept))
+    if details.grid is not None:
+        assert {len(row) for row in details.grid.rows} == {len(details.grid.columns)}
+    if count == 1:
+        return  # drawing is what may fail; files are slow
+    save(figure, tmp_path / "figure.npz")
+    assert (tmp_path / "figure.png").stat().st_size > 0
+    tree = ElementTree.parse(tmp_path / "figure.svg")
+    ids = [element.get("id") for element in tree.iter() if element.get("id")]
+    assert all(str(name).startswith("figure-") for name in ids)
+
+
+def test_masks_that_are_the_same_and_masks_that_share_nothing() -> None:
+    same = Masks().compute(whole())
+    assert same["correlation"] == pytest.approx(np.ones((3, 3)))
+    assert same["own_share"] == pytest.approx(np.full(3, 1 / 3))
+    assert "one subspace serves every operator" in Masks().caption(same)
+    apart = Masks().compute(whole(masks=torch.eye(3)))
+    assert apart["correlation"] == pytest.approx(np.eye(3))
+    assert apart["own_share"] == pytest.approx(np.ones(3))
+    assert "every operator has its own subspace" in Masks().caption(apart)
+
+
+def test_masks_that_are_all_zero_are_said_and_compared_with_nothing() -> None:
+    one = Masks().compute(whole(masks=torch.eye(3) * torch.tensor([1.0, 1.0, 0.0])))
+    text = Masks().caption(one)
+    assert text.startswith("All zero, so that no dimension is invariant: the mask of invert. ")
+    assert "The cosine of rotate and shear x is 0.00." in text
+    grid = Masks().details(one).grid
+    assert grid is not None
+    assert grid.rows[0][1:] == (100, 0, pytest.approx(100 / 3), 0)
+    assert np.isnan([grid.rows[2][at] for at in (1, 2, 4)]).all()
+    assert grid.rows[2][3] == 0
+    every = Masks().compute(whole(masks=torch.zeros(2, 3)))
+    assert Masks().caption(every).endswith("the mask of rotate, shear x and invert.")
+    Masks().draw(every)
+
+
+def test_masks_of_which_two_are_alike() -> None:
+    masks = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
+    arrays = Masks().compute(whole(masks=masks))
+    assert arrays["correlation"][0, 1] == pytest.approx(1)
+    assert arrays["correlation"][0, 2] == pytest.approx(0.5)
+    assert sorted(arrays["order"].tolist()[:2]) in ([0, 1], [0, 2], [1, 2])
+    assert abs(list(arrays["order"]).index(0) - list(arrays["order"]).index(1)) == 1
+    # Half of the third mask is on a dimension that all share equally, half is its own.
+    assert arrays["own_share"][2] == pytest.approx(0.5 + 0.5 / 3)
+    text = Masks().caption(arrays)
+    assert "shear x and rotate take the most alike dimensions (cosine 1.00)" in text
+    assert "invert is the least like the others (mean 0.50)" in text
+    # Dimensions are ordered by who holds most of them.
+    assert arrays["dimensions"].tolist() == [0, 2, 1]
+
+
+def test_the_same_arrays_give_the_same_figure(tmp_path: Path) -> None:
+    arrays = Masks().compute(whole())
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        save(Masks().draw(arrays), tmp_path / name / "masks.npz")
+    one, two = ((tmp_path / name / "masks.svg").read_text() for name in ("one", "two"))
+    assert one == two
+    assert "<title>shear x and invert: 1.00</title>" in one
+
+
+def test_similarity_of_an_embedding_that_turns() -> None:
+    masks = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
+    arrays = Invariance().compute(whole(masks=masks))
+    assert arrays["operators"].tolist() == ["rotate", "shear_x"]  # invert has no magnitude
+    assert arrays["subspaces"].tolist() == [*NAMES, "whole embedding"]
+    cosines = [math.cos(magnitude) for magnitude in MAGNITUDES]
+    assert arrays["similarity"][0, 0] == pytest.approx(cosines)
+    assert arrays["similarity"][0, 3] == pytest.approx(cosines)
+    assert arrays["similarity"][0, 1] == pytest.approx(np.ones(5))  # its one dimension only shrinks
+    assert arrays["similarity"][0, 2] == pytest.approx(np.zeros(5))  # it was 0 before
+    assert arrays["similarity"][1] == pytest.approx(np.ones((4, 5)) - [[0], [0], [1], [0]])
+    assert arrays["margin"] == pytest.approx(np.zeros((2, 4, 5)), abs=1e-7)  # all images alike
+
+
+def test_the_own_subspace_leads_where_it_does_beyond_chance() -> None:
+    """Images turn by different angles; the first mask sees less of it than the second."""
+    angle_N = torch.linspace(0.2, 1.0, 8)
+
+    def embed(change: ChangeBy | None) -> Tensor:
+        turn_N = angle_N * (0.0 if change is None else float(change[1] or 0))
+        return torch.stack([turn_N.cos(), turn_N.sin() / 2, turn_N.sin()], dim=1)
+
+    masks = torch.tensor([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    subject = replace(whole(NAMES[:2], masks), embed=embed)
+    arrays = Invariance().compute(subject)
+    own_N = 1 / (1 + angle_N.tan() ** 2 / 4).sqrt()
+    lead_N = (own_N - angle_N.cos()).double()
+    lead = float(lead_N.mean())
+    assert arrays["lead"] == pytest.approx([lead, -lead], abs=1e-6)
+    # Student's t of seven degrees of freedom.
+    margin = 2.364624 * float(lead_N.std()) / 8**0.5
+    assert arrays["lead_margin"] == pytest.approx([margin] * 2, abs=1e-5)
+    assert Invariance().caption(arrays).startswith("For 1 of the 2 operators that change")
+    one = Invariance().compute(replace(subject, embed=lambda change: embed(change)[:1]))
+    assert np.isnan(one["lead_margin"]).all()  # of one image nothing is beyond chance
+    assert Invariance().caption(one).startswith("For 0 of the 2 operators that change")
+    Invariance().draw(one)
+
+
+def test_other_runs_stand_beside() -> None:
+    arrays = Invariance().compute(replace(whole(), beside=(whole(()),)))
+    assert arrays["beside"].tolist() == ["run"]
+    assert arrays["similarity_beside"][0, 0] == pytest.approx([math.cos(m) for m in MAGNITUDES])
+    assert arrays["similarity_beside"].shape == arrays["margin_beside"].shape == (1, 2, 5)
+
+
+def test_curves_keep_what_is_not_finite() -> None:
+    arrays = Curves().compute(whole())
+    assert arrays["epoch"].tolist() == [0.5, 1, 1, 2]
+    assert np.isnan(arrays["loss"]).tolist() == [False, True, True, False]
+    text = Curves().caption(arrays)
+    assert "from 4.00 to 2.00" in text
+    assert "ended at 30.0 %" in text
+    assert "1 logged losses were not finite" in text
+    lost = Curves().compute(Subject("run", log=[{"step": 1, "epoch": 1, "loss": math.nan}]))
+    assert "never finite" in Curves().caption(lost)
+
+
+def test_subspaces_that_are_all_the_same_are_not_told_apart() -> None:
+    subject = whole()
+    text = Invariance().caption(Invariance().compute(subject))
+    assert text.startswith("For 0 of the 1 operators that change the embedding their own subspace")
+    assert text.endswith("At this size shear x changes nothing that the encoder sees.")
+    text = Subspaces().caption(Subspaces().compute(subject))
+    assert "in every subspace" in text
+    assert "9 nearest images" in text  # of ten
+    one = whole(NAMES[:1])
+    assert Invariance().caption(Invariance().compute(one)).startswith("Cosine at the strongest")
+    two = Masks().compute(whole(NAMES[:2], torch.eye(2)))
+    assert "The cosine of rotate and shear x is 0.00." in Masks().caption(two)
+
+
+def test_names_of_classes_that_matplotlib_would_read(tmp_path: Path) -> None:
+    subject = whole()
+    assert subject.images is not None
+    images = replace(subject.images, classes={"class": ("_a", "cash$ and $x^{")})
+    arrays = Subspaces().compute(replace(subject, images=images))
+    save(Subspaces().draw(arrays), tmp_path / "figure.npz")
+    svg = (tmp_path / "figure.svg").read_text()
+    assert "_a</text>" in svg
+    assert "cash$ and $x^{</text>" in svg
+
+
+def few(count: int, labels: bool = True) -> Subject:
+    """The same run, looked at with a few images."""
+    subject = whole()
+    images, embed, uncertainty = subject.images, subject.embed, subject.uncertainty
+    assert images is not None
+    assert embed is not None
+    assert uncertainty is not None
+    fewer = Images(
+        images.names[:count],
+        images.thumbnails_NPP3[:count],
+        {"class": images.labels["class"][:count]} if labels else {},
+        images.classes,
+    )
+    return replace(
+        subject,
+        images=fewer,
+        embed=lambda change: embed(change)[:count],
+        uncertainty=lambda change: uncertainty(change)[:count],
+    )
+
+
+def test_neighbours_in_the_subspace_of_what_tells_them_apart() -> None:
+    shape_N, color_N = np.arange(24) % 2, np.arange(24) // 12
+    embedding_ND = torch.cat(
+        [F.one_hot(torch.tensor(label_N), 2) for label_N in (shape_N, color_N)], dim=1
+    ).float()
+    images = Images(
+        tuple(map(str, range(24))),
+        np.zeros((24, 2, 2, 3), np.uint8),
+        {"shape": shape_N, "color": color_N},
+        {"shape": ("a", "b"), "color": ("c", "d")},
+    )
+    halves = torch.tensor([[1.0, 1, 0, 0], [0, 0, 1, 1]]).T
+    subject = Subject("run", operators=("rotate", "invert"), mask_DK=halves, images=images,
+                      embed=lambda _: embedding_ND)  # fmt: skip
+    arrays = Subspaces().compute(subject)
+    assert arrays["subspaces"].tolist() == ["rotate", "invert", "whole embedding"]
+    assert arrays["agreement"][0, 0] == 100  # by shape, in the half that holds the shape
+    assert arrays["agreement"][1, 1] == 100
+    assert arrays["expected"] == pytest.approx([100 * 11 / 23] * 2)
+    points_AN2 = arrays["points"]
+    assert points_AN2.shape == (3, 24, 2)
+    assert points_AN2.min() == 0
+    assert points_AN2.max() == 1
+    # On the map as well: images of one shape are nearer to each other than to the other's.
+    apart = np.linalg.norm(points_AN2[0, None] - points_AN2[0, :, None], axis=-1)
+    alike = shape_N[:, None] == shape_N
+    assert apart[alike].mean() < apart[~alike].mean() / 2
+    assert "shape 100 % in rotate" in Subspaces().caption(arrays)
+    again = Subspaces().compute(subject)
+    assert np.array_equal(again["points"], points_AN2)
+
+
+def test_images_without_labels_are_mapped_and_ranked() -> None:
+    subject = few(6, labels=False)
+    arrays = Subspaces().compute(subject)
+    assert "they have no labels" in Subspaces().caption(arrays)
+    assert Subspaces().details(arrays).grid is None
+    Subspaces().draw(arrays)
+    ranked = Uncertainty().compute(subject)
+    assert ranked["tasks"].size == ranked["class_name"].size == 0
+    Uncertainty().draw(ranked)
+    assert Uncertainty().caption(ranked).startswith("Rank correlation")
+
+
+def test_three_images_are_enough_for_uncertainty() -> None:
+    arrays = Uncertainty().compute(few(3))
+    assert arrays["trace"].tolist() == [0, 1, 2]
+    assert np.isnan(arrays["class_accuracy"]).all()
+    Uncertainty().draw(arrays)
+
+
+def test_uncertainty_of_a_model_that_is_unsure_of_turned_and_of_odd_images() -> None:
+    arrays = Uncertainty().compute(whole())
+    assert arrays["operators"].tolist() == ["rotate", "shear_x"]
+    assert arrays["score"] == pytest.approx(np.arange(10) / 10)  # 10 is the last image, turned
+    assert arrays["score_changed"][0] == pytest.approx(0.45 + arrays["magnitudes"] / 10)
+    assert arrays["score_changed"][1] == pytest.approx(np.full(6, 0.45))
+    assert arrays["correlation"] == pytest.approx([1, 0])
+    assert arrays["correlation_margin"] == pytest.approx([0, 0])
+    assert arrays["class_name"].tolist() == ["even", "odd"]
+    assert arrays["class_score"] == pytest.approx([0.4, 0.5])
+    assert arrays["class_accuracy"].tolist() == [100, 0]
+    # Of 25 pairs of an odd (wrong) and an even image the odd one is larger in 1 + 2 + 3 + 4 + 5.
+    assert arrays["error_found"] == pytest.approx([60])
+    least, most = Uncertainty().details(arrays).galleries
+    assert least.captions[0] == "9.png: 0.900"
+    assert most.captions[0] == "0.png: 0.000"
+    assert "rotate +1.00 ± 0.00, shear x +0.00 ± 0.00" in Uncertainty().caption(arrays)
+    same = Uncertainty().compute(replace(whole(), uncertainty=lambda _: torch.ones(10)))
+    assert same["score"].tolist() == [0] * 10
+    assert "it says nothing" in Uncertainty().caption(same)
+
+
+def test_rank_correlation_over_classes() -> None:
+    labels_N = np.arange(9) // 3
+    images = Images(
+        tuple("abcdefghi"), np.zeros((9, 2, 2, 3), np.uint8), {"class": labels_N},
+        {"class": ("x", "y", "z")}, {"class": np.array([1, 1, 1, 1, 1, 0, 1, 0, 0])},
+    )  # fmt: skip
+    subject = Subject("run", images=images, uncertainty=lambda _: torch.arange(9.0))
+    arrays = Uncertainty().compute(subject)
+    assert arrays["class_accuracy"] == pytest.approx([100, 200 / 3, 100 / 3])
+    assert arrays["class_correlation"] == pytest.approx([-1])
+
+
+def test_what_subspaces_keep_of_a_task() -> None:
+    arrays = Predictions().compute(whole())
+    assert arrays["tasks"].tolist() == ["shape", "color"]
+    assert arrays["prediction"].tolist() == [[50, 60, 70]] * 2
+    assert arrays["advantage_low"].tolist() == [[-13, -3, 7]] * 2
+    text = Predictions().caption(arrays)
+    assert "shape more in invert and less in rotate;" in text
+    assert text.startswith("Where most and least is kept")  # the tasks are alike
+    grid = Predictions().details(arrays).grid
+    assert grid is not None
+    assert [row[1] for row in grid.rows[:3]] == ["invert", "shear x", "rotate"]
+    assert [row[-1] for row in grid.rows[:3]] == ["more", "average", "less"]
+
+
+def test_what_a_subspace_keeps_of_one_task_and_not_of_the_others() -> None:
+    arrays = Predictions().compute(whole())
+    for key, beside in (("advantage", 0), ("advantage_low", -3), ("advantage_high", 3)):
+        arrays[key] = np.array([[0.0, -20, 20], [0, 20, -20]]) + beside
+    text = Predictions().caption(arrays)
+    assert text.startswith("Beside the other tasks, shape keeps least in the subspace of shear x ")
+    assert "(-40 points)" in text
+    # The extreme is within its interval, the next one is not.
+    arrays["advantage_high"][0, 1] = 1.0
+    arrays["advantage"][0, 0], arrays["advantage_high"][0, 0] = -10, -7
+    assert "shape more in invert and less in rotate;" in Predictions().caption(arrays)
+
+
+def test_advice_on_what_a_task_loses() -> None:
+    arrays = Advice().compute(whole())
+    assert arrays["known"].tolist() == [True, False]  # 34 - 5 is below the chance of 33
+    assert arrays["change"].tolist() == [[-20, -1, -1]] * 2
+    verdicts = [[verdict(arrays, task, at) for at in range(3)] for task in range(2)]
+    assert verdicts == [[NEEDS, OPEN, OPEN], [UNKNOWN] * 3]  # -1 - 3 leaves a loss of 2 open
+    narrow = arrays | {"change_low": arrays["change"] - 0.5}
+    assert verdict(narrow, 0, 1) == AFFORDS
+    text = Advice().caption(arrays)
+    assert "shape needs what rotate (-20) destroys." in text
+    assert "Nothing can be said of color (34 %)" in text
+    grid = Advice().details(arrays).grid
+    assert grid is not None
+    assert [row[1] for row in grid.rows[:3]] == ["shear x", "invert", "rotate"]
+
+
+def test_sets_that_were_asked_about_other_operators() -> None:
+    more = tuple(replace(score, set_name="other") for score in scores(("rotate", "cutout")))
+    arrays = Advice().compute(replace(whole(), scores=(*scores(NAMES), *more)))
+    assert arrays["operators"].tolist() == [*NAMES, "cutout"]
+    assert np.isnan(arrays["change"][2]).tolist() == [False, True, True, False]
+    assert verdict(arrays, 2, 1) == UNMEASURED
+    grid = Advice().details(arrays).grid
+    assert grid is not None
+    # First what was not asked, then from what costs least to what costs most.
+    assert [row[1] for row in grid.rows[-4:]] == ["shear x", "invert", "cutout", "rotate"]
+    Advice().draw(arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "subject", "message"),
+    [
+        ("subspaces", Subject("run"), "no images to look at"),
+        ("subspaces", few(3), "needs 5 images or more, here are 3"),
+        ("subspaces", replace(whole(), embed=lambda _: torch.full((10, 2), math.nan)), "diverged"),
+        ("predictions", Subject("run"), "no masks: only MAST"),
+        ("predictions", replace(whole(), scores=()), "mast advise RUN --data SET"),
+        ("advice", Subject("run"), "mast advise RUN --data SET"),
+        ("uncertainty", Subject("run"), "no images to look at"),
+        ("uncertainty", replace(whole(), uncertainty=None), "predicts no uncertainty"),
+        (
+            "uncertainty",
+            replace(whole(), uncertainty=lambda _: torch.tensor([math.nan])),
+            "not finite",
+        ),
+        ("curves", Subject("run"), "Nothing was logged"),
+        ("masks", Subject("run"), "no masks: only MAST"),
+        ("masks", whole(masks=torch.full((2, 3), math.nan)), "not finite: the run diverged"),
+        ("invariance", Subject("run"), "no images to look at"),
+        ("invariance", whole(("invert",)), "None of its operators has a magnitude"),
+    ],
+)
+def test_what_a_run_lacks_is_said(name: str, subject: Subject, message: str) -> None:
+    said = ANALYSES[name]().lacking(subject)
+    assert said is not None
+    assert message in said

@@ -1,0 +1,338 @@
+"""Every command through its command line and its function, on real files."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import timm
+import torch
+import torchvision
+import yaml
+from layouts import write_coco, write_pets
+from safetensors.torch import load_file
+from torch import nn
+
+import mast
+from mast.cli import COMMANDS, main
+from mast.config import read
+from mast.core.errors import UserError
+from mast.data.sources import default_cache
+from mast.measure.result import Result
+from mast.measure.sets import EvaluationData
+from mast.methods import MastConfig
+from mast.methods.mast import MODES
+from mast.models import Encoder, EncoderConfig, save_encoder
+from mast.protocols.run import evaluate_encoder
+from mast.recipes import FULL, RECIPES, configure
+
+Configure = Callable[..., mast.PretrainConfig]
+
+
+@pytest.fixture
+def run(tiny: Configure) -> Path:
+    return mast.pretrain(tiny(epochs=1)).path
+
+
+# ------------------------------------------------------------------------------ pretrain
+
+
+def test_pretrain_by_command_equals_the_function(
+    tiny: Configure, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_function = mast.pretrain(tiny(out=str(tmp_path / "a")))
+    words = ["pretrain", "--recipe", "mast5_small", "--config", str(by_function.config)]
+    assert main([*words, "--out", str(tmp_path / "b")]) == 0
+    ours = (tmp_path / "a" / "encoder.safetensors").read_bytes()
+    assert (tmp_path / "b" / "encoder.safetensors").read_bytes() == ours
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("pretrian", "Did you mean 'pretrain'"),
+        ("pretrain --epoch 3", "Did you mean --epochs"),
+        ("pretrain --encoder.nam resnet18", "Did you mean --encoder.name"),
+        ("pretrain --recipe mast5_smal", "Did you mean 'mast5_small'"),
+        ("pretrain --objective.mode papr", "Did you mean 'paper'"),
+        ("pretrain --epochs many", "epochs"),
+        ("pretrain --recipe", "needs a value"),
+        ("pretrain --data no/such/folder --epochs 1", "no/such/folder"),
+        ("pretrain --config no-such.yaml", "no configuration file"),
+        ("evaluate no/such/run", "no encoder at no/such/run"),
+        ("evaluate none.pth", "no encoder at none.pth"),
+        ("evaluate resnet18 --weights none.pth", "no checkpoint at none.pth"),
+        ("evaluate --protocol knn", "Did you mean --protocols"),
+        ("embed", "required"),
+        ("export no/such/run", "no encoder"),
+        ("show recipies", "Did you mean 'recipes'"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main([command, "--help"])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    assert code == 0
+    assert f"usage: mast {command}" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------ recipes
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_survive_yaml(name: str, tmp_path: Path) -> None:
+    config = RECIPES[name]()
+    config.check()
+    assert config.recipe == name
+    file = tmp_path / "config.yaml"
+    from mast.core.run import plain
+
+    file.write_text(yaml.safe_dump(plain(config)))
+    assert read(file) == config
+
+
+def test_imagenet_recipes_are_the_papers() -> None:
+    for name in FULL:
+        config = RECIPES[name]()
+        assert config.optimizer.lr * config.batch_size / 256 == 1.6
+        assert (config.epochs, config.batch_size, config.size) == (1000, 2048, 224)
+        assert (config.optimizer.name, config.optimizer.weight_decay) == ("lars", 1e-6)
+        assert config.encoder.name == "resnet50"
+        assert config.objective.projector.hidden == 8192
+
+
+@pytest.mark.parametrize("name", ["mast5", "mast5_small"])
+def test_paper_mode_of_a_recipe_is_the_papers(name: str) -> None:
+    objective = configure(name, objective={"mode": "paper"}).objective
+    assert isinstance(objective, MastConfig)
+    assert objective.resolved() == MODES["paper"]
+
+
+# ----------------------------------------------------------------------- evaluate, embed
+
+
+def test_evaluate_by_command(run: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["evaluate", str(run), "--data", str(photos), "--protocols", "knn", "linear"]
+    assert main(words) == 0
+    assert "class" in capsys.readouterr().out
+    files = sorted((run / "evaluations").glob("*.json"))
+    assert [file.name.split("-")[0] for file in files] == ["knn", "linear"]
+    stored = json.loads(files[0].read_text())
+    assert stored["sizes"] == {"train": 48, "val": 24, "test": 24}
+    # Classes differ by their colour channel, which even this encoder sees.
+    assert stored["targets"]["class"]["values"]["top1"] > 60.0
+
+
+def test_evaluate_a_set_by_its_usual_name(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[EvaluationData] = []
+
+    def keep(module: nn.Module, data: EvaluationData, *rest: Any) -> list[Result]:
+        given.append(data)
+        return evaluate_encoder(module, data, *rest)
+
+    monkeypatch.setattr("mast.commands.evaluate.evaluate_encoder", keep)
+    write_pets(default_cache() / "downloads")
+    (result,) = mast.evaluate(run, "torchvision:OxfordIIITPet", ("knn",))
+    assert (given[0].metric, given[0].val) == ("mean_per_class", None)
+    assert result.sizes == {"train": 12, "test": 6}
+    assert result.targets["class"].values["top1"] == 100.0
+
+
+def test_evaluate_the_ensemble_of_masked_embeddings(run: Path, photos: Path) -> None:
+    module, size, *_ = mast.runs.load.load(run, "ensemble")
+    images_BCHW = torch.rand(2, 3, size, size)
+    assert module(images_BCHW).shape == (2, 5 * 24)
+    embedding, *_ = mast.runs.load.load(run, "embedding")
+    assert embedding(images_BCHW).shape == (2, 24)
+
+
+def test_evaluate_names_missing_parts(run: Path, photos: Path) -> None:
+    with pytest.raises(UserError, match="no test and no train folder"):
+        mast.evaluate(run, str(photos / "train"))
+
+
+def test_evaluate_an_encoder_by_name(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in (0, 1):
+        (result,) = mast.evaluate("timm:resnet18", str(photos), ("knn",), size=32, seed=seed)
+        assert result.settings["extraction"]["size"] == 32
+    first, again, other = (
+        mast.runs.load.load("timm:resnet18", size=32, seed=seed).module.model.conv1.weight
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    for seed in (0, 1):
+        folder = tmp_path / "runs" / f"timm-resnet18-random-{seed}" / "evaluations"
+        assert len(list(folder.glob("knn-*.json"))) == 1
+    with pytest.raises(UserError, match="no run folder resnet81 here, and unknown encoder"):
+        mast.evaluate("resnet81", str(photos))
+    with pytest.raises(UserError, match="has no ensemble: it was not trained"):
+        mast.runs.load.load("resnet18", "ensemble")
+    with pytest.raises(UserError, match="no encoder at"):
+        mast.evaluate(tmp_path / "runs" / "nothing", str(photos))
+
+
+def test_evaluate_a_checkpoint_of_another_project(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = torchvision.models.resnet18()
+    file = tmp_path / "theirs" / "swav.pth.tar"
+    file.parent.mkdir()
+    torch.save({f"module.{key}": value for key, value in model.state_dict().items()}, file)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    for words in ([str(file)], ["resnet18", "--weights", str(file)]):
+        command = ["evaluate", *words, "--data", str(photos), "--protocols", "knn", "--size", "32"]
+        assert main(command) == 0
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    folders = sorted((tmp_path / "runs").iterdir())
+    assert [path.name[:-8] for path in folders] == ["resnet18-swav-", "swav-"]
+    for folder in folders:
+        assert [path.name[:4] for path in (folder / "evaluations").glob("*.json")] == ["knn-"]
+    loaded = mast.runs.load.load(file)
+    assert (loaded.size, loaded.folder) == (224, Path("runs") / f"swav-{digest[:8]}")
+    assert loaded.described["encoder"]["name"] == "resnet18"
+    assert loaded.described["weights"] == {
+        "file": "swav.pth.tar",
+        "sha256": digest,
+        "layout": "timm or torchvision",
+        "left_out": 2,
+    }
+    npz = mast.embed("resnet18", str(photos / "test"), size=32, weights=str(file))
+    with np.load(npz) as arrays:
+        assert arrays["features"].shape == (24, 512)
+    with pytest.raises(UserError, match="has no ensemble: it is an encoder alone"):
+        mast.runs.load.load(file, "ensemble")
+    with pytest.raises(UserError, match="not those of 'resnet34'"):
+        mast.evaluate("resnet34", str(photos), weights=file)
+
+
+def test_embed_writes_both_kinds(run: Path, photos: Path, tmp_path: Path) -> None:
+    encoder = mast.load_encoder(run)
+    npz = mast.embed(run, str(photos / "test"), tmp_path / "features.npz")
+    parquet = mast.embed(run, str(photos / "test"), tmp_path / "features.parquet")
+    with np.load(npz) as arrays:
+        features_ND = arrays["features"]
+        assert features_ND.shape == (24, encoder.dim)
+        assert features_ND.dtype == np.float32
+        names = arrays["identifiers"].tolist()
+        labels = arrays["target_class"].tolist()
+    table = pyarrow.parquet.read_table(parquet)
+    assert table["identifier"].to_pylist() == names
+    assert table["target_class"].to_pylist() == labels
+    assert np.array_equal(np.array(table["features"].to_pylist(), np.float32), features_ND)
+    with pytest.raises(UserError, match=r"\.npz or \.parquet"):
+        mast.embed(run, str(photos / "test"), tmp_path / "features.csv")
+
+
+def test_embed_writes_what_an_image_shows(run: Path, tmp_path: Path) -> None:
+    data = f"coco:{write_coco(tmp_path / 'coco')}@train2017"
+    with np.load(mast.embed(run, data, tmp_path / "features.npz")) as arrays:
+        assert arrays["multilabel_objects"].tolist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
+    table = pyarrow.parquet.read_table(mast.embed(run, data, tmp_path / "features.parquet"))
+    assert table["multilabel_objects"].to_pylist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
+
+
+# -------------------------------------------------------------------------------- export
+
+
+def resnet18(tmp_path: Path, size: int) -> Encoder:
+    encoder = Encoder(EncoderConfig("resnet18"), size).eval()
+    with torch.no_grad():  # statistics other than those of the start
+        for module in encoder.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.running_mean.normal_(0.0, 0.1)
+                module.weight.uniform_(0.5, 1.5)
+    save_encoder(encoder, tmp_path / "encoder.safetensors")
+    return encoder
+
+
+@pytest.mark.parametrize("library", ["timm", "torchvision"])
+def test_exported_state_dicts_load_in_their_library(tmp_path: Path, library: str) -> None:
+    encoder = resnet18(tmp_path, size=96)
+    file = mast.export(tmp_path / "encoder.safetensors", library)
+    state = load_file(file)
+    images_BCHW = torch.rand(2, 3, 96, 96)
+    normalised = (images_BCHW - encoder.mean) / encoder.std
+    if library == "timm":
+        model = timm.create_model("resnet18", num_classes=0).eval()
+    else:
+        model = torchvision.models.resnet18().eval()
+        model.fc = nn.Identity()
+    model.load_state_dict(state)
+    with torch.no_grad():
+        assert torch.allclose(model(normalised), encoder(images_BCHW), atol=1e-5)
+
+
+def test_export_of_a_run_with_a_small_stem(run: Path) -> None:
+    file = mast.export(run, "timm")
+    assert file == run / "encoder-timm.safetensors"
+    with pytest.raises(UserError, match="torchvision has no model with the weights"):
+        mast.export(run, "torchvision")
+    with pytest.raises(UserError, match="Did you mean 'timm'"):
+        mast.export(run, "timn")
+
+
+# ---------------------------------------------------------------------------------- show
+
+
+def test_show(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "operators"]) == 0
+    assert "motion_blur" in capsys.readouterr().out
+    assert main(["show", "recipes"]) == 0
+    assert "vicreg5_staged" in capsys.readouterr().out
+    assert main(["show", "config", "--recipe", "mast15_small", "--seed", "7"]) == 0
+    text = capsys.readouterr().out
+    assert yaml.safe_load(text)["objective"]["masked_weight"] > 0
+    shown = tmp_path / "shown.yaml"
+    shown.write_text(text)
+    expected = configure("mast15_small", seed=7)
+    given, wanted = read(shown).objective, expected.objective
+    assert given.resolved() == wanted.resolved()
+    assert replace(read(shown), objective=wanted) == expected
+    assert given.projector == wanted.projector
+    out = tmp_path / "views.png"
+    words = ["show", "views", "--data", str(photos / "train"), "--recipe", "mast15_small"]
+    assert main([*words, "--out", str(out), "--images", "2"]) == 0
+    from PIL import Image
+
+    with Image.open(out) as picture:
+        assert min(picture.size) > 300
+
+
+# ---------------------------------------------------------------------------------- demo
+
+
+def test_demo_measures_every_task_of_three_encoders(tmp_path: Path) -> None:
+    result = mast.demo(tmp_path / "demo", epochs=1, images=512)
+    assert list(result.accuracy) == [
+        "shape", "color", "orientation", "position", "texture", "sharpness",
+    ]  # fmt: skip
+    for row in result.accuracy.values():
+        assert list(row) == ["MAST-5", "VICReg-5", "untrained"]
+        assert all(0.0 < value <= 100.0 for value in row.values())
+    assert result.run.encoder.is_file()
+    assert list((result.run.path / "evaluations").glob("linear-*.json"))
+    page = result.page.read_text()
+    for name in ("mast5", "vicreg5", "untrained"):
+        assert name in page

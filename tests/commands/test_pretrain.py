@@ -1,0 +1,260 @@
+"""The loop: it trains, it continues exactly, it refuses what cannot work."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import mast
+from mast.cli import configure_from_arguments
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.recipes import RECIPES
+
+Configure = Callable[..., mast.PretrainConfig]
+
+
+@pytest.mark.parametrize("recipe", [name for name in RECIPES if name.endswith("_small")])
+def test_every_small_recipe_trains(tiny: Configure, recipe: str) -> None:
+    run = mast.pretrain(tiny(recipe, epochs=1))
+    lines = run.read_metrics()
+    assert any("loss" in line for line in lines)
+    assert lines[-1]["online/effective_rank"] > 1.0
+    assert 0.0 <= lines[-1]["online/knn"] <= 100.0
+    assert run.encoder.is_file()
+    assert run.best.is_file()
+
+
+def test_the_run_folder_says_what_happened(tiny: Configure) -> None:
+    config = tiny(seed=3)
+    run = mast.pretrain(config)
+    facts = json.loads(run.provenance.read_text())
+    assert facts["seed"] == 3
+    assert facts["data"]["images"] == 48
+    assert len(facts["data"]["fingerprint"]) >= 32
+    assert facts["versions"]["torch"] == version("torch")
+    assert yaml.safe_load(run.config.read_text())["encoder"]["name"] == "timm:resnet18"
+    line = next(line for line in run.read_metrics() if "loss" in line)
+    terms = sum(value for name, value in line.items() if name.startswith("term/"))
+    assert terms == pytest.approx(line["loss"], rel=1e-5)
+    for name in [
+        "mask_mean",
+        "mask_zero",
+        "mask_cosine",
+        "unmasked_distance",
+        "embedding_std",
+        "gem_mean",
+    ]:
+        assert f"stat/{name}" in line
+    assert "stat/uncertainty" not in line
+    assert (run.tensorboard).is_dir()
+
+
+def test_the_loss_falls_and_the_encoder_moves(tiny: Configure) -> None:
+    config = tiny(epochs=20, optimizer={"name": "adamw", "lr": 0.02})
+    run = mast.pretrain(config)
+    losses = [line["loss"] for line in run.read_metrics() if "loss" in line]
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_parts_of_a_batch_accumulate_the_gradient(tiny: Configure, tmp_path: Path) -> None:
+    run = mast.pretrain(tiny(accumulate=2, epochs=1))
+    steps = [line["step"] for line in run.read_metrics() if "loss" in line]
+    assert steps[-1] == 3  # 48 images, 16 a step, in parts of 8
+
+
+def test_an_interrupted_run_continues_bit_for_bit(
+    tiny: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = mast.pretrain(tiny(epochs=3, out=str(tmp_path / "whole")))
+    config = tiny(epochs=3, out=str(tmp_path / "cut"), checkpoint_minutes=0.0)
+
+    # Stop in the middle of the second epoch, after the checkpoint of step 4.
+    module = sys.modules["mast.core.loop"]
+    real = module.set_learning_rate
+    calls = 0
+
+    def stop_at_step_5(*arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise KeyboardInterrupt
+        real(*arguments)
+
+    monkeypatch.setattr(module, "set_learning_rate", stop_at_step_5)
+    with pytest.raises(KeyboardInterrupt):
+        mast.pretrain(config)
+    monkeypatch.setattr(module, "set_learning_rate", real)
+    cut = RunFolder(tmp_path / "cut")
+    assert not cut.encoder.is_file()
+    cut.append_metrics({"step": 5, "loss": 0.0})  # what a killed process logged too far
+
+    mast.pretrain(config)
+    assert cut.encoder.read_bytes() == whole.encoder.read_bytes()
+    assert [line["step"] for line in cut.read_metrics()].count(5) <= 1
+    assert all(line.get("loss") != 0.0 for line in cut.read_metrics())
+
+
+def test_sigkill_at_three_random_moments(tiny: Configure, photos: Path, tmp_path: Path) -> None:
+    whole = mast.pretrain(tiny(epochs=12, out=str(tmp_path / "whole")))
+    config = tiny(epochs=12, out=str(tmp_path / "killed"), checkpoint_minutes=0.0)
+    file = tmp_path / "config.yaml"
+    file.write_text(whole.config.read_text())
+    command = [sys.executable, "-m", "mast.cli", "pretrain", "--config", str(file)]
+    command += ["--out", str(tmp_path / "killed"), "--checkpoint_minutes", "0"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    killed = RunFolder(tmp_path / "killed")
+    moments = random.Random(0)
+    reached = 0
+    for _ in range(3):
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+        # Wait for progress beyond the last kill, then a random moment more.
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and process.poll() is None:
+            if killed.last.is_file() and len(killed.read_metrics()) > reached:
+                break
+            time.sleep(0.02)
+        time.sleep(moments.uniform(0.0, 0.15))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        reached = len(killed.read_metrics())
+    subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
+    assert killed.encoder.read_bytes() == whole.encoder.read_bytes()
+    assert config.epochs == 12
+
+
+def test_a_run_of_some_operators(tiny: Configure) -> None:
+    run = mast.pretrain(tiny(epochs=1, operators=["gaussian_blur", "horizontal_flip"]))
+    assert yaml.safe_load(run.config.read_text())["operators"] == [
+        "gaussian_blur",
+        "horizontal_flip",
+    ]
+    assert mast.load_method(run.path).operators == ("horizontal_flip", "gaussian_blur")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--operators", "grayscale", "rotate", "--epochs", "3"],
+        ["--epochs", "3", "--operators", '["grayscale", "rotate"]'],
+    ],
+)
+def test_operators_by_command(words: list[str]) -> None:
+    config = configure_from_arguments(["--recipe", "mast15_small", *words])
+    assert config.preset.operators == ("grayscale", "rotate")
+    assert config.epochs == 3
+
+
+def test_a_complete_run_is_left_alone(tiny: Configure) -> None:
+    run = mast.pretrain(tiny())
+    before = run.encoder.stat().st_mtime_ns
+    mast.pretrain(tiny())
+    assert run.encoder.stat().st_mtime_ns == before
+
+
+def test_another_configuration_is_refused_by_name(tiny: Configure) -> None:
+    mast.pretrain(tiny())
+    with pytest.raises(UserError, match=r"optimizer\.lr=0\.005, now it is 0\.5"):
+        mast.pretrain(tiny(optimizer={"lr": 0.5}))
+    mast.pretrain(tiny(threads=1, log_every=3))  # what does not change the result may differ
+
+
+def test_changed_images_are_refused(
+    tiny: Configure, write_images: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = write_images(tmp_path / "images", 32)
+    config = tiny(data=str(folder), out=str(tmp_path / "run"), checkpoint_minutes=0.0)
+    run = mast.pretrain(config)
+    run.encoder.unlink()
+    write_images(folder, 40)
+    with pytest.raises(UserError, match="changed since"):
+        mast.pretrain(config)
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(
+    tiny: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny(epochs=4, checkpoint_minutes=0.0)
+    from mast.methods import Mast
+
+    forward = Mast.forward
+    calls = 0
+
+    def poisoned(self: Mast, views: Any) -> dict[str, torch.Tensor]:
+        nonlocal calls
+        calls += 1
+        output = forward(self, views)
+        if calls == 5:
+            output["term/masked"] = output["term/masked"] * float("nan")
+        return output
+
+    monkeypatch.setattr(Mast, "forward", poisoned)
+    with pytest.raises(UserError, match=r"step 5: term/masked is not finite"):
+        mast.pretrain(config)
+    state = torch.load(RunFolder(config.folder()).last, weights_only=True)
+    assert state["step"] == 4
+
+
+def test_a_damaged_checkpoint_is_named(tiny: Configure) -> None:
+    config = tiny()
+    run = mast.pretrain(config)
+    run.encoder.unlink()
+    run.last.write_bytes(b"not a checkpoint")
+    with pytest.raises(UserError, match=r"last\.pt is not a readable checkpoint"):
+        mast.pretrain(config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_size": 7, "accumulate": 2}, "batch_size 7 must be a multiple"),
+        ({"batch_size": 64}, "fewer than one batch"),
+        ({"views": "mast7"}, "Did you mean 'mast5'"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"schedule": {"stage1": 0.6, "full": 0.5}}, "schedule.stage1 <= schedule.full"),
+        ({"schedule": {"leave_out": 1.5}}, "schedule.leave_out"),
+        ({"encoder": {"name": "resnet81"}}, "Did you mean 'resnet18'"),
+        ({"operators": []}, "operators is empty"),
+        ({"operators": ["gaussian_blr"]}, "Did you mean 'gaussian_blur'"),
+        ({"views": "mast5", "operators": ["rotate"]}, "unknown operator of these views 'rotate'"),
+        ({"data": "nowhere"}, "no folder 'nowhere'"),
+    ],
+)
+def test_what_cannot_run_is_refused(tiny: Configure, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        mast.pretrain(tiny(**changes))
+
+
+def test_literal_mode_warns_of_its_collapse(tiny: Configure) -> None:
+    config = tiny(epochs=60, objective={"mode": "paper"}, optimizer={"gate_lr": 0.05})
+    run = mast.pretrain(replace(config, score_every=60))
+    warnings = [line["warning"] for line in run.read_metrics() if "warning" in line]
+    assert any("masks died" in text for text in warnings)
+
+
+def test_two_processes_by_torchrun_equal_one(tiny: Configure, tmp_path: Path) -> None:
+    one = mast.pretrain(tiny(epochs=1, log_every=1, out=str(tmp_path / "one")))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
+    command += ["-m", "mast.cli", "pretrain", "--config", str(one.config)]
+    command += ["--out", str(tmp_path / "two")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    alone = [line["loss"] for line in one.read_metrics() if "loss" in line]
+    two = RunFolder(tmp_path / "two")
+    together = [line["loss"] for line in two.read_metrics() if "loss" in line]
+    assert together == pytest.approx(alone, rel=0.01)
+    assert two.encoder.is_file()

@@ -1,0 +1,157 @@
+"""`mast study`: its runs are made once, continued where one was killed, and answered from."""
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mast
+from mast.cli import main
+from mast.config import read
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+
+Configure = Callable[..., mast.PretrainConfig]
+TWO = ("horizontal_flip", "color_jitter")
+
+
+@pytest.fixture
+def run(tiny: Configure) -> RunFolder:
+    return mast.pretrain(tiny(epochs=1, operators=list(TWO)))
+
+
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Time and content of every file of the runs of studies."""
+    files = [path for path in folder.rglob("*") if path.suffix in (".pt", ".safetensors", ".json")]
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
+def test_by_command(run: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["study", "leave_one_out", str(run.path), "--data", str(photos), "--device", "cpu"]
+
+    assert main([*command, "--seeds", "0", "1", "--dry"]) == 0
+    assert capsys.readouterr().out.count("to do") == 6
+    assert not run.studies.exists()
+
+    assert main(command) == 0
+    names = ["base", "without-color_jitter", "without-horizontal_flip"]
+    folders = [run.studies / f"{name}-seed0" for name in names]
+    assert sorted(run.studies.iterdir()) == folders
+    assert read(folders[1] / "config.yaml").operators == ("horizontal_flip",)
+    for kind in ("npz", "png", "svg"):
+        assert (run.analysis / f"leave_one_out.{kind}").is_file()
+    with np.load(run.analysis / "leave_one_out.npz") as arrays:
+        assert arrays["operators"].tolist() == list(TWO)
+        assert np.isfinite(arrays["change_by_seed"]).all()
+        assert arrays["change_by_seed"].shape == (1, 1, 2)
+        answer = arrays["change"]
+    # The base is the run itself, trained again.
+    assert (folders[0] / "encoder.safetensors").read_bytes() == run.encoder.read_bytes()
+
+    # Again: nothing is done. Without the half of one run and all of another: only these are.
+    before = contents(run.studies)
+    assert main(command) == 0
+    assert contents(run.studies) == before
+    (folders[1] / "encoder.safetensors").unlink()
+    shutil.rmtree(folders[2])
+    capsys.readouterr()
+    assert main([*command, "--dry"]) == 0
+    shown = capsys.readouterr().out
+    assert [shown.count(state) for state in ("finished", "begun", "to do")] == [1, 1, 1]
+    assert main(command) == 0
+    after = contents(run.studies)
+    again = {Path(file).relative_to(run.studies).parts[0] for file in after
+             if after[file] != before[file]}  # fmt: skip
+    assert again == {folder.name for folder in folders[1:]}
+    for folder in folders:
+        encoder = str(folder / "encoder.safetensors")
+        assert after[encoder][1] == before[encoder][1]
+    with np.load(run.analysis / "leave_one_out.npz") as arrays:
+        assert np.array_equal(arrays["change"], answer)
+
+
+def test_shards_share_the_runs_and_vicreg_stands_beside(run: RunFolder, photos: Path) -> None:
+    parts = [
+        mast.study("epochs", run.path, str(photos), device="cpu", shard=f"{at}/2") for at in (0, 1)
+    ]
+    assert [part.state for part in parts[0].runs] == ["finished", "to do"] * 2
+    assert [part.state for part in parts[1].runs] == ["finished"] * 4
+    ours = read(run.config)
+    theirs = read(run.studies / "vicreg-epochs-2-seed0" / "config.yaml")
+    assert (theirs.method, theirs.epochs, theirs.schedule.staged) == ("vicreg", 2, False)
+    assert theirs.schedule.leave_out == 0
+    assert theirs.objective.projector == ours.objective.projector
+    assert theirs.objective.invariance_weight == 10  # type: ignore[attr-defined]
+    assert (theirs.encoder, theirs.optimizer) == (ours.encoder, ours.optimizer)
+    assert (theirs.preset, theirs.data) == (ours.preset, ours.data)
+    with np.load(run.analysis / "epochs.npz") as arrays:
+        assert arrays["accuracy"].shape == (2, 1, 1, 2)
+        assert np.isfinite(arrays["accuracy"]).all()
+
+
+def test_cheaper_runs_and_one_that_fails(
+    tiny: Configure, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = mast.pretrain(tiny(epochs=2, operators=list(TWO)))
+    module = sys.modules["mast.commands.study"]
+
+    def diverge(config: mast.PretrainConfig) -> RunFolder:
+        if config.operators == ("color_jitter",):
+            raise UserError("the loss is not finite at step 1")
+        folder: RunFolder = mast.pretrain(config)
+        return folder
+
+    monkeypatch.setattr(module, "pretrain", diverge)
+    done = mast.study("leave_one_out", run.path, str(photos), epochs=1, device="cpu")
+    assert [at.state for at in done.runs] == [
+        "finished", "the loss is not finite at step 1", "finished",
+    ]  # fmt: skip
+    assert done.insight is not None
+    assert done.insight.text.startswith("2 of 3 runs are finished.")
+    assert read(run.studies / "base-seed0" / "config.yaml").epochs == 1
+    for seed in (0, 1):  # another seed would be compared with this one
+        with pytest.raises(UserError, match="has 1 epochs and would now have 2; give the same"):
+            mast.study("leave_one_out", run.path, str(photos), seeds=[seed], device="cpu")
+    planned = mast.study("leave_one_out", run.path, str(photos), [0, 0], epochs=1, dry=True)
+    assert len(planned.runs) == 3  # a seed that is given twice is one seed
+    other = mast.study(
+        "leave_one_out", run.path, str(photos), protocols=["knn"], epochs=1, dry=True
+    )
+    assert [at.state for at in other.runs] == ["begun", "to do", "begun"]  # trained, not measured
+    # A copy that somebody put beside is no run of the study.
+    shutil.copytree(run.studies / "base-seed0", run.studies / "base-seed0-old")
+    (insight,) = mast.analyze(run.path, analyses=["leave_one_out"])
+    assert insight.text == done.insight.text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("study leave_one_in RUN --data SET", "Did you mean 'leave_one_out'"),
+        ("study leave_one_out SET --data SET", "is not a run folder"),
+        ("study leave_one_out RUN --data SET/test", "no train and test images with labels"),
+        ("study leave_one_out RUN --data SET --shard 2/2", "expected shard as i/n"),
+        ("study leave_one_out RUN --data SET --seeds one", "seeds"),
+        ("study leave_one_out RUN --data SET --epochs 0", "epochs must be at least 1"),
+        ("study growth RUN --data SET", "no masks: only MAST learns them. Growth adds"),
+        ("study sensitivity RUN --data SET", "only MAST's loss has them"),
+    ],
+)
+def test_mistakes_are_one_line(
+    words: str, message: str, theirs: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = {"RUN": str(theirs.path), "SET": str(photos)}
+    assert main([word.replace("SET", paths["SET"]) if "SET" in word else paths.get(word, word)
+                 for word in words.split()]) == 2  # fmt: skip
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert shown.count("\n") == 1
+
+
+def test_what_was_not_run_is_said(run: RunFolder) -> None:
+    insights = mast.analyze(run.path, analyses=["growth", "sensitivity"])
+    assert [insight.file for insight in insights] == [None, None]
+    assert insights[0].text == "Not run yet: mast study growth RUN --data SET."

@@ -1,0 +1,76 @@
+"""Top-k with ties, mean per class, the bootstrap."""
+
+from collections.abc import Iterable
+
+import pytest
+import torch
+
+from mast.measure.accuracy import accuracies, accuracy, hits
+from mast.measure.bootstrap import Measured, percentiles, resampled_means
+
+
+def numbers(stream: Iterable[Measured]) -> dict[str, float]:
+    return {name: value for name, value in stream if isinstance(value, float)}
+
+
+def test_hits_without_ties() -> None:
+    scores = torch.tensor([[0.1, 0.7, 0.2], [0.5, 0.3, 0.2]])
+    assert hits(scores, torch.tensor([2, 0]), k=1).tolist() == [0, 1]
+    assert hits(scores, torch.tensor([2, 0]), k=2).tolist() == [1, 1]
+
+
+def test_ties_count_their_expectation() -> None:
+    scores = torch.zeros(4, 8)
+    assert hits(scores, torch.arange(4), k=1).tolist() == [1 / 8] * 4
+    scores[:, 7] = 1  # one place is taken; four are drawn from seven
+    assert hits(scores, torch.arange(4), k=5).tolist() == pytest.approx([4 / 7] * 4)
+
+
+def test_mean_per_class_ignores_how_many() -> None:
+    scores, labels = torch.eye(5)[[0, 0, 0, 1]], torch.tensor([0, 0, 0, 4])
+    assert accuracy(scores, labels, "mean_per_class") == pytest.approx(50)
+    assert accuracy(scores, labels, "top1") == pytest.approx(75)
+
+
+def test_bootstrap_interval() -> None:
+    credit = (torch.arange(1000) % 5 > 0).float()
+    means = resampled_means(credit, seed=3)
+    assert torch.equal(means, resampled_means(credit, seed=3))
+    assert not torch.equal(means, resampled_means(credit, seed=4))
+    low, high = percentiles(means)
+    spread = 1.96 * (0.8 * 0.2 / 1000) ** 0.5
+    assert low == pytest.approx(0.8 - spread, abs=0.004)
+    assert high == pytest.approx(0.8 + spread, abs=0.004)
+    assert percentiles(resampled_means(torch.ones(9), seed=0)) == (1, 1)
+
+
+def test_copies_are_drawn_with_their_image() -> None:
+    credit = torch.rand(50) < 0.6
+    scores = torch.stack([~credit, credit], dim=1).float()
+    labels = torch.ones(50, dtype=torch.long)
+    once = dict(accuracies("class", scores, labels, seed=0, resamples=200))
+    four = accuracies("class", scores.repeat(4, 1), labels.repeat(4), 0, 200, copies=4)
+    assert numbers(four) == pytest.approx(numbers(once.items()))
+
+
+@pytest.mark.parametrize(("classes", "expected"), [(9, False), (10, True)])
+def test_top5_from_ten_classes(classes: int, expected: bool) -> None:
+    labels = torch.arange(30) % classes
+    values = numbers(accuracies("class", torch.rand(30, classes), labels, seed=0, resamples=50))
+    assert ("class/top5" in values) is expected
+    assert values["class/top1_low"] <= values["class/top1"] <= values["class/top1_high"]
+
+
+def test_the_interval_of_the_mean_per_class_counts_classes_as_they_are_drawn() -> None:
+    # Twenty of one class and two of another, all right: whatever is drawn, all of it is right.
+    labels = torch.tensor([0] * 20 + [1] * 2)
+    values = numbers(accuracies("class", torch.eye(2)[labels], labels, seed=0, resamples=200))
+    ends = [values[f"class/mean_per_class{end}"] for end in ("", "_low", "_high")]
+    assert ends == pytest.approx([100, 100, 100])
+    # One of the rare two is wrong: a drawn set says 50, 75 or 100, or lacks the class.
+    scores = torch.eye(2)[labels]
+    scores[-1] = scores[0]
+    values = numbers(accuracies("class", scores, labels, seed=0, resamples=200))
+    assert values["class/mean_per_class"] == pytest.approx(75)
+    assert values["class/mean_per_class_low"] == pytest.approx(50)
+    assert values["class/mean_per_class_high"] == pytest.approx(100)

@@ -1,0 +1,145 @@
+"""Runs side by side: paired intervals, and what cannot be compared is said."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mast.cli import main
+from mast.core.errors import UserError
+from mast.measure.compare import compare
+from mast.measure.result import Result, TargetResult
+from mast.page.tables import main_measures
+
+
+def write(run: Path, hits: Tensor, **changes: Any) -> Result:
+    """A result with a top-1 accuracy of what each image contributed."""
+    each = {"top1": hits.float()}
+    values = {"top1": 100 * float(hits.double().mean())}
+    result = Result(
+        **{
+            "protocol": "knn",
+            "set_name": "flowers/test",
+            "targets": {"class": TargetResult(values, {}, each)},
+            "settings": {
+                "extraction": {"size": 32, "device": "cpu"},
+                "protocol": {"seed": 0, "resamples": 50},
+            },
+            "fingerprints": {"test": "a"},
+            "sizes": {"test": len(hits)},
+            "images": "these",
+            **changes,
+        }
+    )
+    result.write(run)
+    return result
+
+
+@pytest.fixture
+def hits() -> Tensor:
+    return torch.rand(500, generator=torch.Generator().manual_seed(0)) < 0.6
+
+
+def test_the_interval_is_of_the_difference(tmp_path: Path, hits: Tensor) -> None:
+    better = hits.clone()
+    better[(~hits).nonzero()[:10]] = True  # ten images more, none lost
+    write(tmp_path / "a", hits)
+    write(tmp_path / "b", better)
+    (row,) = compare([tmp_path / "a", tmp_path / "b"]).rows
+    (difference,) = row.differences
+    assert difference is not None
+    assert difference.low is not None
+    assert difference.high is not None
+    assert difference.value == pytest.approx(2.0)
+    # Each accuracy alone is uncertain by four points; the difference is not.
+    spread = 100 * 1.96 * (0.02 * 0.98 / 500) ** 0.5
+    assert difference.low == pytest.approx(2 - spread, abs=0.3)
+    assert difference.high == pytest.approx(2 + spread, abs=0.3)
+
+
+def test_a_measure_that_is_no_mean_is_paired_by_its_draws(tmp_path: Path, hits: Tensor) -> None:
+    for run, shift in (("a", 0.0), ("b", 0.1)):
+        draws = {"map_area": torch.linspace(0, 0.5, 50) + shift}
+        target = TargetResult({"map_area": 25 + 100 * shift}, {}, {}, draws)
+        write(tmp_path / run, hits, protocol="svm", targets={"objects": target})
+    (row,) = compare([tmp_path / "a", tmp_path / "b"]).rows
+    (difference,) = row.differences
+    assert difference is not None
+    assert (difference.low, difference.high) == pytest.approx((10, 10), abs=1e-4)
+
+
+def test_what_the_field_reports_comes_first(tmp_path: Path, hits: Tensor) -> None:
+    measured = TargetResult({"top1": 80.0, "top5": 90.0, "mean_per_class": 61.0})
+    targets = {"breed": measured, "size": measured}
+    write(tmp_path / "a", hits, targets=targets, metric="mean_per_class")
+    shown = compare([tmp_path / "a"])
+    assert [row.about[2:] for row in shown.rows[:2]] == [
+        ("breed", "mean per class"), ("breed", "top1"),
+    ]  # fmt: skip
+    table = main_measures(shown, ["MAST"])
+    assert [(row[0].text, row[2].text) for row in table.rows] == [
+        ("breed", "61.0"), ("size", "61.0"),
+    ]  # fmt: skip
+
+
+def test_what_differs_is_said(tmp_path: Path, hits: Tensor) -> None:
+    write(tmp_path / "a", hits)
+    write(tmp_path / "a", hits, protocol="linear")
+    other = {"extraction": {"size": 64, "device": "cuda"}, "protocol": {"seed": 0, "resamples": 50}}
+    write(tmp_path / "b", hits, settings=other, fingerprints={"test": "b"})
+    write(tmp_path / "c", hits[:400], images="others")
+    comparison = compare([tmp_path / name for name in "abc"])
+    knn = next(row for row in comparison.rows if row.about[0] == "knn")
+    assert knn.differences[0] is not None
+    assert knn.differences[1] is None
+    linear = next(row for row in comparison.rows if row.about[0] == "linear")
+    assert linear.values[1:] == (None, None)
+    assert comparison.notes == (
+        "knn on flowers-test, a and b: other pixels of test (another size, or changed)",
+        "knn on flowers-test, a and b: other settings: extraction.size 32 and 64",
+        "knn on flowers-test: other images or labels; each has rows of its own",
+    )
+
+
+def test_the_command(tmp_path: Path, hits: Tensor, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "x" / "run", hits)
+    write(tmp_path / "y" / "run", ~hits)
+    runs = [str(tmp_path / name / "run") for name in "xy"]
+    assert main(["evaluate", "--resamples", "50", "--compare", *runs]) == 0
+    shown = capsys.readouterr().out
+    assert "x/run" in shown
+    assert f"{100 * float((~hits).double().mean()):.1f}" in shown
+
+
+def test_runs_that_cannot_be_compared(tmp_path: Path, hits: Tensor) -> None:
+    write(tmp_path / "a", hits)
+    with pytest.raises(UserError, match="name the runs to compare"):
+        compare([])
+    with pytest.raises(UserError, match="has no evaluations; measure it first"):
+        compare([tmp_path / "a", tmp_path / "b"])
+    with pytest.raises(UserError, match="given twice"):
+        compare([tmp_path / "a", tmp_path / "a"])
+
+
+def test_files_that_do_not_belong_together(tmp_path: Path, hits: Tensor) -> None:
+    result = write(tmp_path, hits)
+    path = tmp_path / "evaluations" / "knn-flowers-test.json"
+    path.write_text(path.read_text().replace(str(result.targets["class"].values["top1"]), "12.5"))
+    with pytest.raises(UserError, match="does not belong to"):
+        Result.read(path)
+
+
+def test_sets_whose_names_end_alike_have_files_of_their_own(tmp_path: Path, hits: Tensor) -> None:
+    paths = [
+        write(tmp_path, hits, set_name=name, images=images).write(tmp_path)
+        for name, images in (
+            ("/one/flowers/test", "these"),
+            ("/two/flowers/test", "others"),
+            ("flowers/test", "these"),  # the same images by another name
+        )
+    ]
+    assert paths[0].name == "knn-flowers-test.json" == paths[2].name
+    assert paths[1].name.startswith("knn-flowers-test-")
+    assert len(list((tmp_path / "evaluations").glob("*.json"))) == 2

@@ -1,0 +1,100 @@
+"""Splits for tuning, and sets that do not fit together."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mast.core.errors import UserError
+from mast.data import CanvasSet
+from mast.measure.sets import EvaluationData, hold_out, tasks
+
+MakeSet = Callable[..., CanvasSet]
+
+
+def test_hold_out_is_stratified_and_seeded() -> None:
+    labels = np.repeat([0, 1, 2, 3], [100, 40, 3, 1])
+    fitted, held = hold_out(labels, seed=0)
+    assert np.bincount(labels[held], minlength=4).tolist() == [10, 4, 1, 0]
+    assert sorted([*fitted, *held]) == list(range(144))
+    assert np.array_equal(held, hold_out(labels, seed=0)[1])
+    assert not np.array_equal(held, hold_out(labels, seed=1)[1])
+
+
+def test_positions_with_and_without_validation(make_set: MakeSet) -> None:
+    train, val, test = make_set(20), make_set(4, seed=1), make_set(5, seed=2)
+    task = tasks(EvaluationData(train, val, test, 16), seed=0)[0]
+    assert task.fit_F.tolist() == list(range(60))
+    assert task.choose_V.tolist() == list(range(60, 72))
+    assert task.pool_labels_N[60:].tolist() == val.targets["class"].tolist()
+    task = tasks(EvaluationData(train, None, test, 16), seed=0)[0]
+    assert len(task.pool_labels_N) == 60
+    assert len(task.choose_V) == 6
+
+
+def test_targets_are_those_of_all_sets(make_set: MakeSet) -> None:
+    test = make_set(5, seed=2)
+    test = replace(test, targets={"class": test.targets["class"]})
+    found = tasks(EvaluationData(make_set(20), None, test, 16), seed=0)
+    assert [task.target for task in found] == ["class"]
+
+
+def relabelled(canvases: CanvasSet, labels: np.ndarray) -> CanvasSet:
+    return replace(canvases, targets={"class": labels.astype(np.int64)})
+
+
+def no_labels(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    return EvaluationData(train, None, replace(test, targets={}), 16)
+
+
+def other_names(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    names = {"class": ("colour0", "colour1", "green"), "bright": ("no", "yes")}
+    return EvaluationData(train, None, replace(test, classes=names), 16)
+
+
+def other_order(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    names = {"class": ("colour1", "colour0", "colour2"), "bright": ("no", "yes")}
+    return EvaluationData(train, None, replace(test, classes=names), 16)
+
+
+def unseen_class(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    return EvaluationData(relabelled(train, train.targets["class"] % 2), None, test, 16)
+
+
+def one_class(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    return EvaluationData(relabelled(train, train.targets["class"] * 0), None, test, 16)
+
+
+def unlabelled(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    return EvaluationData(relabelled(train, train.targets["class"] - 1), None, test, 16)
+
+
+def single_images(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    first = [int(np.argmax(train.targets["class"] == label)) for label in range(3)]
+    train = train.subset(first)
+    return EvaluationData(relabelled(train, train.targets["class"]), None, test, 16)
+
+
+def empty_test(train: CanvasSet, test: CanvasSet) -> EvaluationData:
+    return EvaluationData(train, None, test.subset([]), 16)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (no_labels, "no label to predict in all sets: train .* has class, bright; test .* no lab"),
+        (other_names, "differ between train and test: test lacks 'colour2'; test alone has 'green"),
+        (other_order, "same names in another order"),
+        (unseen_class, "test has images of 'colour2', but train has none"),
+        (one_class, r"every training image has the same 'class' \(colour0\)"),
+        (unlabelled, r"expected labels of 'class' in 0\.\.2 in the train set, got -1\.\.1"),
+        (single_images, "Give a validation set"),
+        (empty_test, "the test set has no images"),
+    ],
+)
+def test_sets_that_do_not_fit(
+    make_set: MakeSet, spoil: Callable[[CanvasSet, CanvasSet], EvaluationData], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        tasks(spoil(make_set(10), make_set(5, seed=2)), seed=0)

@@ -1,0 +1,87 @@
+"""Extraction: order, modes, shapes and failures."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mast.augment import center_views
+from mast.core.errors import UserError
+from mast.data import CanvasSet
+from mast.measure.features import crop_fraction, extract
+from mast.measure.frozen import FrozenEncoder
+
+
+@pytest.mark.parametrize("batch_size", [7, 9, 256])
+def test_order_and_values(encoder: nn.Module, make_set: Callable[..., CanvasSet], batch_size: int):
+    canvases = make_set(9)
+    features = extract(encoder, canvases, 16, batch_size=batch_size)
+    canvas_BHWC, aspect_B = canvases.batch(range(27))
+    encoder.eval()
+    expected = encoder(center_views(canvas_BHWC, aspect_B, 16)).detach()
+    torch.testing.assert_close(features, expected)
+    assert features.dtype is torch.float32
+    assert not features.is_inference()
+
+
+def test_modes_and_statistics_are_restored(
+    encoder: nn.Module, make_set: Callable[..., CanvasSet]
+) -> None:
+    encoder.train()
+    encoder.norm.eval()  # frozen on purpose
+    before = encoder.norm.running_mean.clone()
+    extract(encoder, make_set(3), 16)
+    assert encoder.training
+    assert not encoder.norm.training
+    assert torch.equal(encoder.norm.running_mean, before)
+
+
+def test_mode_is_restored_after_a_failure(make_set: Callable[..., CanvasSet]) -> None:
+    class Fails(nn.Module):
+        def forward(self, images_BCHW: Tensor) -> Tensor:
+            raise RuntimeError("no")
+
+    encoder = Fails().train()
+    with pytest.raises(RuntimeError, match="no"):
+        extract(encoder, make_set(3), 16)
+    assert encoder.training
+
+
+def test_mixed_precision_returns_float32(make_set: Callable[..., CanvasSet]) -> None:
+    encoder = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 4))
+    half = extract(encoder, make_set(3), 16, dtype=torch.bfloat16)
+    assert half.dtype is torch.float32
+    torch.testing.assert_close(half, extract(encoder, make_set(3), 16), atol=0.02, rtol=0.02)
+
+
+def test_features_are_taken_once(encoder: nn.Module, make_set: Callable[..., CanvasSet]) -> None:
+    frozen, canvases = FrozenEncoder(encoder), make_set(3)
+    assert frozen.features(canvases, 16) is frozen.features(canvases, 16)
+    assert encoder.calls == 1
+
+
+def test_non_finite_features(make_set: Callable[..., CanvasSet]) -> None:
+    class Diverged(nn.Module):
+        def forward(self, images_BCHW: Tensor) -> Tensor:
+            features_BD = images_BCHW.mean(dim=(2, 3))
+            features_BD[2, 1] = torch.nan
+            return features_BD
+
+    with pytest.raises(UserError, match=r"NaN or infinite features for 1 of 9 .*2\.png"):
+        extract(Diverged(), make_set(3), 16)
+
+
+def test_maps_are_refused(make_set: Callable[..., CanvasSet]) -> None:
+    with pytest.raises(UserError, match=r"shape \(9, D\), got \(9, 3, 16, 16\)"):
+        extract(nn.Identity(), make_set(3), 16)
+
+
+def test_empty_set(encoder: nn.Module, make_set: Callable[..., CanvasSet]) -> None:
+    with pytest.raises(UserError, match="has no images"):
+        extract(encoder, make_set(0), 16)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(32, 1.0), (96, 1.0), (97, 0.875), (224, 0.875)])
+def test_crop_fraction(size: int, expected: float) -> None:
+    assert crop_fraction(size) == expected

@@ -1,0 +1,243 @@
+"""The page: it opens with the answer, stands alone, and says what is missing."""
+
+import json
+import math
+import re
+from html import unescape
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pages import NASTY, OPERATORS, look_into, make_run, measure
+
+import mast
+from mast.cli import main
+from mast.commands.report import report
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.page.answer import duration, health
+from mast.studies import QUESTIONS
+
+VOID = {"meta", "img", "br", "input"}
+MADE = ("curves", "masks", "subspaces", "invariance", "advice", "predictions", "uncertainty")
+
+
+class Page(HTMLParser):
+    """Checks that elements close in order; keeps text, links, sources and data for scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.targets: list[str] = []
+        self.sources: list[str] = []
+        self.ids: list[str] = []
+        self.data: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            kept = {"href": self.targets, "src": self.sources, "id": self.ids}.get(name)
+            if kept is not None:
+                kept.append(str(value))
+            assert not name.startswith("on"), "the policy forbids handlers in attributes"
+        if tag == "script" and ("type", "application/json") in attrs:
+            self.open[-1] = "data"
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() in (tag, "data")
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] == ["data"]:
+            self.data.append(data)
+        elif not {"style", "script"} & set(self.open):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def written(run: RunFolder, **options: object) -> Page:
+    """The page of a run, which loads nothing, has no id twice and no link to nowhere."""
+    page = Page(report(run.path, **options).read_text())  # type: ignore[arg-type]
+    assert {target.removeprefix("#") for target in page.targets} <= set(page.ids)
+    assert all(source.startswith("data:image/jpeg;base64,") for source in page.sources)
+    assert len(page.ids) == len(set(page.ids))
+    return page
+
+
+def plain_number(constant: str) -> float:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return make_run(tmp_path / "ours")
+
+
+def test_real_runs_beside_each_other(ours: RunFolder, theirs: RunFolder, photos: Path) -> None:
+    results = [mast.evaluate(one.path, str(photos), ("knn",))[0] for one in (ours, theirs)]
+    mast.analyze(ours.path, str(photos / "test"), ("curves", "masks"), images=6)
+    page = written(ours, beside=[str(theirs.path)])
+    top1 = [result.targets["class"].values["top1"] for result in results]
+    assert "ours MAST trained timm:resnet18 on 48 images of" in page.text
+    assert "1 epoch at 32 pixels, with 5 augmentations." in page.text
+    assert f"{top1[1] - top1[0]:+.1f}" in page.text
+    assert re.search(r"effective rank at the end is \d+ of 16", page.text)
+    assert "take the most alike dimensions" in page.text
+
+
+def test_the_whole_page(run: RunFolder, tmp_path: Path) -> None:
+    other = make_run(tmp_path / "theirs", "vicreg5_small")
+    measure(run, "linear", (70.0, 40.0))
+    measure(other, "linear", (50.0, 60.0))
+    measure(run, "knn", (30.0,))
+    look_into(run, MADE)
+    page = written(run, beside=[str(other.path)])
+    assert page.tags.count("figure") == len(MADE) + 1  # one in the dialog
+    assert page.tags.count("figcaption") == len(MADE) + 1
+    for name in MADE:
+        assert QUESTIONS[name].title in page.text
+    assert "Nothing collapsed or diverged. The representation's effective rank" in page.text
+    assert "70.0 (best of the row)" in page.text
+    assert "60.0 (best of the row)" in page.text
+    assert "30.0 (best of the row)" not in page.text  # there is nothing beside it
+    assert page.text.index("What was found") < page.text.index("How the run went", 500)
+    assert NASTY in page.text
+    (points,) = page.data
+    assert not set("<>&") & set(points)
+    shown = json.loads(points, parse_constant=plain_number)
+    assert np.shape(shown["points"]) == (len(OPERATORS) + 1, 24, 2)
+    assert sorted(len(one["classes"]) for one in shown["colorings"]) == [2, 3]
+    text = unescape((run.path / "report.html").read_text())
+    assert "default-src 'none'; img-src data:;" in text
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", text)
+
+
+def test_a_bare_run_says_what_is_missing(run: RunFolder) -> None:
+    page = written(run)
+    assert "Nothing has been measured yet." in page.text
+    assert page.text.count("Nobody has asked yet.") == len(QUESTIONS)
+    assert page.text.count(f"mast analyze {run.path} --data SET --analyses") + page.text.count(
+        "mast study"
+    ) == len(QUESTIONS)
+    assert "figure" not in page.tags[:-20]
+    assert page.sources == []
+
+
+def test_warnings_and_losses_that_are_not_finite(run: RunFolder) -> None:
+    warning = "variance collapse: <b>it</b> fell & stayed"
+    for _ in range(2):
+        run.append_metrics({"step": 4, "warning": warning})
+    run.append_metrics({"step": 5, "epoch": 9.0, "loss": math.nan, "lr": 0.1})
+    run.encoder.unlink()
+    look_into(run, ("curves",))
+    page = written(run)
+    assert "It is not finished." in page.text
+    assert page.text.count(warning) == 1  # as text, not as markup
+    assert "The loss diverged. 1 of 3 logged losses were not finite" in page.text
+
+
+@pytest.mark.parametrize(
+    ("log", "good", "said"),
+    [
+        ([], None, "Unknown."),
+        ([{"loss": 1.0}], True, "Nothing collapsed"),
+        ([{"loss": 1.0, "online/effective_rank": 1.2}], False, "The representation collapsed."),
+        ([{"loss": 1.0, "stat/embedding_std": 0.1}], False, "The embedding collapsed."),
+        ([{"loss": math.inf}, {"loss": 1.0}], False, "The loss was not always finite."),
+        ([{"loss": 1.0}, {"warning": "masks died"}], False, "Warnings were logged."),
+        ([{"loss": 1.0, "online/effective_rank": math.nan}], False, "The representation is not"),
+        ([{"loss": 1.0, "stat/embedding_std": math.nan}], False, "The embedding is not finite."),
+    ],
+)
+def test_health(log: list[dict[str, object]], good: bool | None, said: str) -> None:
+    found = health(log, 16)
+    assert found.good is good
+    assert found.verdict.startswith(said)
+
+
+def test_without_labels(run: RunFolder) -> None:
+    look_into(run, ("subspaces", "uncertainty"), count=8, labelled=False)
+    page = written(run)
+    assert json.loads(page.data[0])["colorings"] == []
+    assert "select" not in page.tags
+    assert "they have no labels" in page.text
+
+
+def test_without_masks(run: RunFolder) -> None:
+    look_into(run, ("masks", "subspaces", "invariance"), count=8, operators=())
+    page = written(run)
+    assert page.text.count("This run has no masks: only MAST learns them.") == 2
+    assert len(json.loads(page.data[0])["points"]) == 1
+
+
+def test_one_operator(tmp_path: Path) -> None:
+    operators = ("color_jitter",)
+    run = make_run(tmp_path / "one", operators=operators)
+    look_into(run, MADE, count=8, operators=operators)
+    page = written(run)
+    assert "with 1 augmentation." in page.text
+    assert "There is one operator, color jitter" in page.text
+
+
+def test_three_images(run: RunFolder) -> None:
+    look_into(run, ("subspaces", "uncertainty"), count=3)
+    page = written(run)
+    assert "A map needs 5 images or more, here are 3." in page.text
+    assert page.tags.count("img") == 2 * 3 + 1  # two galleries, and the dialog
+
+
+def test_what_is_not_finite_is_null(run: RunFolder) -> None:
+    look_into(run, ("subspaces", "uncertainty"), count=8)
+    for name, key in (("subspaces", "points"), ("uncertainty", "class_score")):
+        file = run.analysis / f"{name}.npz"
+        with np.load(file) as kept:
+            arrays = dict(kept)
+        arrays[key].flat[0] = np.nan
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    page = written(run)
+    assert json.loads(page.data[0], parse_constant=plain_number)["points"][0][0][0] is None
+    assert "nan" not in page.text.lower()
+    assert "–" in page.text
+
+
+def test_a_page_too_large_has_smaller_images_or_is_refused(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = import_module("mast.page.page")
+    look_into(run, ("subspaces",), count=24)
+    monkeypatch.setattr(page, "SIDES", (16, 4))
+    whole = report(run.path).stat().st_size
+    monkeypatch.setattr(page, "LIMIT", whole)
+    assert report(run.path).stat().st_size < whole
+    monkeypatch.setattr(page, "LIMIT", 1000)
+    with pytest.raises(UserError, match="look at fewer images: mast analyze"):
+        report(run.path)
+
+
+def test_by_command(run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "page.html"
+    assert main(["report", str(run.path), "--out", str(out)]) == 0
+    assert capsys.readouterr().out.strip().endswith("page.html")
+    Page(out.read_text())
+    with pytest.raises(UserError, match="is not a run folder"):
+        mast.report(tmp_path / "none")
+    with pytest.raises(UserError, match="has no evaluations to stand beside others"):
+        mast.report(run.path, beside=[str(run.path)])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(9.4, "9 seconds"), (70, "1 minute"), (7000, "117 minutes"), (9000, "2.5 hours")],
+)
+def test_duration(seconds: float, words: str) -> None:
+    assert duration([{"seconds": seconds}]) == words

@@ -1,0 +1,112 @@
+"""Few labels: draws, intervals, and accuracies whose answer is known."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+from mast.data import CanvasSet
+from mast.measure.result import tables
+from mast.measure.sets import EvaluationData, tasks
+from mast.protocols.fewshot import draw_a_class, interval
+from mast.protocols.run import EvaluationSettings, evaluate_encoder
+
+QUICK = {"repeats": 3, "episodes": 20, "queries": 4, "max_iterations": 50, "shots": [5]}
+
+
+def measure(encoder: nn.Module, data: EvaluationData, **changes: object) -> dict[str, float]:
+    settings = EvaluationSettings(protocols={"fewshot": {**QUICK, **changes}})
+    (result,) = evaluate_encoder(encoder, data, ["fewshot"], settings)
+    return result.targets["class"].values
+
+
+class Blind(nn.Module):
+    """Features that have nothing to do with the image."""
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        generator = torch.Generator().manual_seed(len(images_BCHW))
+        return torch.randn(len(images_BCHW), 6, generator=generator)
+
+
+def test_colours_are_learned_from_few_and_noise_is_not(
+    encoder: nn.Module, data: EvaluationData
+) -> None:
+    seen, blind = measure(encoder, data), measure(Blind(), data, episodes=200)
+    for name, least in (("5_a_class", 60), ("3_way_5_shot", 60), ("3_way_1_shot", 40)):
+        assert seen[f"{name}_low"] <= seen[name] <= seen[f"{name}_high"]
+        assert seen[name] > least
+        assert blind[name] == pytest.approx(100 / 3, abs=12)
+    assert seen["3_way_5_shot"] >= seen["3_way_1_shot"] - 5
+
+
+def test_an_episode_by_hand(make_set: Callable[..., CanvasSet]) -> None:
+    class Labels(nn.Module):
+        """The brightness, which here is the class: 0 or 1, but for one image of class 1."""
+
+        def forward(self, images_BCHW: Tensor) -> Tensor:
+            return images_BCHW.mean(dim=(1, 2, 3))[:, None].round()
+
+    images = np.zeros((4, 16, 16, 3), np.uint8)
+    images[2:] = 255
+    base = make_set(2, classes=2)
+    labels = {"class": np.array([0, 0, 1, 1])}
+    test = CanvasSet(
+        "by hand", images, np.ones(4, np.float32), labels, {"class": ("dark", "light")},
+        tuple("abcd"), "0",
+    )  # fmt: skip
+    train = CanvasSet(
+        "by hand", images.repeat(3, 0), np.ones(12, np.float32),
+        {"class": labels["class"].repeat(3)}, {"class": ("dark", "light")}, tuple("abcdefghijkl"),
+        "1",
+    )  # fmt: skip
+    assert len(base) == 4
+    values = measure(
+        Labels(), EvaluationData(train, None, test, 16), support=[1], queries=1, shots=[2]
+    )
+    assert values["2_way_1_shot"] == 100
+    assert values["2_way_1_shot_low"] == 100
+    assert values["2_a_class"] == 100
+
+
+def test_draws_hold_so_many_of_every_class(data: EvaluationData) -> None:
+    task = tasks(data, seed=0)[0]
+    labels = task.pool_labels_N[task.fit_F].numpy()
+    first = draw_a_class(labels, 4, np.random.default_rng(0), task)
+    assert np.bincount(labels[first]).tolist() == [4, 4, 4]
+    assert (np.diff(first) > 0).all()
+    assert not np.array_equal(first, draw_a_class(labels, 4, np.random.default_rng(1), task))
+    with pytest.raises(UserError, match="fewer than 21"):
+        draw_a_class(labels, 21, np.random.default_rng(0), task)
+
+
+def test_the_interval_is_of_the_mean() -> None:
+    values = dict(interval("class", "x", [40.0, 60.0, 50.0, 50.0]))
+    margin = 3.182446 * np.sqrt(200 / 3) / 2  # Student's t with three degrees of freedom
+    each = values.pop("class/each/x")
+    assert isinstance(each, Tensor)
+    assert each.tolist() == pytest.approx([0.4, 0.6, 0.5, 0.5])
+    assert list(values.values()) == pytest.approx([50, 50 - margin, 50 + margin])
+
+
+def test_too_few_test_images_for_an_episode(encoder: nn.Module, data: EvaluationData) -> None:
+    with pytest.raises(UserError, match="Set a smaller `support`"):
+        measure(encoder, data, support=[8])
+
+
+def test_measures_of_their_own_have_a_table(encoder: nn.Module, data: EvaluationData) -> None:
+    settings = EvaluationSettings(
+        protocols={"fewshot": QUICK, "robust": {"operators": ["invert", "solarize"]}}
+    )
+    results = evaluate_encoder(encoder, data, ["knn", "fewshot", "robust"], settings)
+    assert len(tables(results[:1])) == 1
+    whole, others = ({c.header: list(c.cells) for c in t.columns} for t in tables(results))
+    assert whole["protocol"] == ["knn", "knn", "robust", "robust"]
+    assert others["measure"][:3] == ["5 a class", "3 way 1 shot", "3 way 5 shot"]
+    assert others["measure"][-3:] == ["invert", "solarize", "changed"]
+    assert others["at 0.2"][-3] == others["at 1"][0] == "–"
+    assert float(others["at 0.2"][-2]) == pytest.approx(
+        results[2].targets["bright"].values["solarize@0.2"], abs=0.05
+    )

@@ -1,0 +1,86 @@
+"""The SVMs against scikit-learn's own pipeline; what cannot be learned is said."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.svm import LinearSVC
+from torch import nn
+
+from mast.core.errors import UserError
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.ranking import average_precision
+from mast.measure.sets import EvaluationData
+from mast.protocols import Svm
+
+COSTS = (0.01, 0.1, 1)
+
+
+def measure(encoder: nn.Module, data: EvaluationData, **settings: object) -> dict[str, object]:
+    return dict(
+        Svm(**{"costs": COSTS, "resamples": 50, **settings}).run(FrozenEncoder(encoder), data)
+    )
+
+
+def test_equals_the_pipeline_of_sklearn(encoder: nn.Module, data: EvaluationData) -> None:
+    values = measure(encoder, data)
+    frozen = FrozenEncoder(encoder)
+    pool, test = (
+        F.normalize(features, dim=1).numpy()
+        for features in (frozen.pool_features(data.pool, 16), frozen.features(data.test, 16))
+    )
+    areas, points, costs = [], [], []
+    for at, name in enumerate(data.train.classes["shows"]):
+        label = np.concatenate([part.multilabels["shows"][:, at] for part in data.pool])
+        truth = data.test.multilabels["shows"][:, at]
+        svm = LinearSVC(class_weight={1: 2, -1: 1}, max_iter=2000, dual=True, random_state=0)
+        search = GridSearchCV(svm, {"C": COSTS}, scoring="average_precision", cv=3)
+        search.fit(pool[label >= 0], np.where(label[label >= 0] == 1, 1, -1))
+        scores = search.decision_function(test[truth >= 0])
+        expected = average_precision(
+            torch.from_numpy(scores), torch.from_numpy(truth[truth >= 0] == 1)
+        )
+        areas.append(100 * float(expected.area))
+        points.append(100 * float(expected.eleven_point))
+        costs.append(search.best_params_["C"])
+        # The envelope never lies below scikit-learn's steps.
+        assert areas[-1] >= 100 * average_precision_score(truth[truth >= 0] == 1, scores) - 1e-9
+        assert values[f"shows/map_area/{name}"] == pytest.approx(areas[-1])
+    assert values["shows/map_area"] == pytest.approx(np.mean(areas))
+    assert values["shows/map_11_point"] == pytest.approx(np.mean(points))
+    assert values["shows/chosen/median_cost"] == np.median(costs)
+    assert values["shows/map_area_low"] <= values["shows/map_area"] <= values["shows/map_area_high"]
+
+
+def test_classes_that_nothing_can_be_said_of_are_left_out(
+    encoder: nn.Module, data: EvaluationData
+) -> None:
+    shows = data.train.multilabels["shows"].copy()
+    shows[:, 0] = 0  # not in the training set
+    once = np.flatnonzero(shows[:, 1] == 1)
+    shows[once[1:], 1] = 0  # a single image: nothing can be held out
+    few = replace(data, train=replace(data.train, multilabels={"shows": shows}), val=None)
+    values = measure(encoder, few)
+    assert values["shows/chosen/classes"] == 3
+    assert "shows/map_area/colour0" not in values
+    assert "shows/map_area/colour1" in values
+
+
+def test_sets_without_several_labels_are_refused(encoder: nn.Module, data: EvaluationData) -> None:
+    plain = replace(data, train=replace(data.train, multilabels={}))
+    with pytest.raises(UserError, match="no labels of several classes"):
+        measure(encoder, plain)
+    none = replace(data.train, multilabels={"shows": 0 * data.train.multilabels["shows"]})
+    with pytest.raises(UserError, match="no class of 'shows' is both shown and not shown"):
+        measure(encoder, replace(data, train=none, val=None))
+
+
+def test_fits_that_do_not_converge_are_counted(
+    encoder: nn.Module, data: EvaluationData, caplog: pytest.LogCaptureFixture
+) -> None:
+    measure(encoder, data, max_iterations=1)
+    assert "4 of 4 SVMs of shows did not converge in 1 iterations" in caplog.text

@@ -1,0 +1,85 @@
+"""A tiny labelled set and an encoder that sees it."""
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from mast.data import CanvasSet
+from mast.measure.frozen import FrozenEncoder
+
+SIDE = 16
+COLORS = np.stack(np.meshgrid([60, 190], [60, 190], [60, 125, 190]), axis=-1).reshape(12, 3)
+
+
+def tiny_set(per_class: int, classes: int = 3, seed: int = 0, noise: float = 60.0) -> CanvasSet:
+    """Noisy one-coloured images: "class" is the colour, "bright" whether white was added; "shows"
+    has both as labels of which an image may have several, one in ten of them unknown.
+    """
+    draw = np.random.default_rng(seed)
+    label_N = draw.permutation(np.repeat(np.arange(classes), per_class))
+    bright_N = np.arange(len(label_N)) % 2
+    images = (COLORS[label_N] + 40 * bright_N[:, None])[:, None, None] + noise * (
+        draw.standard_normal((len(label_N), SIDE, SIDE, 3))
+        + draw.standard_normal((len(label_N), 1, 1, 3)) / 4
+    )
+    shows_NL = np.column_stack([label_N[:, None] == np.arange(classes), bright_N]).astype(np.int8)
+    shows_NL[draw.random(shows_NL.shape) < 0.1] = -1
+    return CanvasSet(
+        name=f"tiny@{seed}",
+        images=images.clip(0, 255).astype(np.uint8),
+        aspect_N=np.full(len(label_N), 1.25, np.float32),
+        targets={"class": label_N.astype(np.int64), "bright": bright_N.astype(np.int64)},
+        classes={
+            "class": tuple(f"colour{i}" for i in range(classes)),
+            "bright": ("no", "yes"),
+            "shows": (*(f"colour{i}" for i in range(classes)), "white"),
+        },
+        identifiers=tuple(f"{i}.png" for i in range(len(label_N))),
+        fingerprint=f"{seed:08x}",
+        multilabels={"shows": shows_NL},
+    )
+
+
+class Colors(nn.Module):
+    """Mean colours of the four quarters, normalised by statistics that must stay frozen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(12, momentum=0.5)
+        self.calls = 0
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        self.calls += 1
+        return self.norm(F.adaptive_avg_pool2d(images_BCHW, 2).flatten(1))
+
+
+class Subspaces(nn.Module):
+    """What a method puts beside an encoder: here the same colours, one half a subspace."""
+
+    operators = ("upper", "lower")
+
+    def __init__(self, encoder: nn.Module, side_by_side: bool) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.side_by_side = side_by_side
+
+    def masks(self) -> Tensor:
+        return torch.eye(2).repeat_interleave(2, dim=0).repeat(3, 1)
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        embedding_BD = self.encoder(images_BCHW)
+        if not self.side_by_side:
+            return embedding_BD
+        return torch.cat([embedding_BD * mask_D for mask_D in self.masks().unbind(1)], dim=1)
+
+
+def complete(encoder: nn.Module, **options: Any) -> FrozenEncoder:
+    """An encoder with everything a protocol may ask for."""
+
+    def others(name: str) -> FrozenEncoder:
+        return FrozenEncoder(Subspaces(encoder, name == "ensemble"))
+
+    return FrozenEncoder(encoder, others=others, **options)
