@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from mast.augment import Pipeline, Views, draw_chosen
+from mast.config import OPERATIONAL, PretrainConfig, build_method, read, record
 from mast.core.display import TrainingDisplay
 from mast.core.errors import UserError
 from mast.core.launch import make_fabric, resolve
 from mast.core.loop import Losses, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
-from mast.core.run import RunFolder, plain
+from mast.core.run import RunFolder
 from mast.core.seeds import stream
 from mast.data import Batch, CanvasSet, Loader, open_canvas
 from mast.measure.online import online_scores
@@ -24,8 +25,6 @@ from mast.models import save_encoder, synchronise_batchnorm
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-from mast.config import OPERATIONAL, PretrainConfig, build_method
 
 
 def pretrain(config: PretrainConfig) -> RunFolder:
@@ -82,7 +81,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
 
     # -------------------------------------------------------------------- folder and its log
     if chief:
-        run.open(plain(config), OPERATIONAL)
+        run.open(record(config), OPERATIONAL, lambda file: record(read(file)))
     if run.encoder.is_file():
         fabric.print(f"{run.path} is complete; nothing to do")
         return run
@@ -133,7 +132,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         log_every=config.log_every,
         checkpoint=run.last,
         checkpoint_minutes=config.checkpoint_minutes,
-        advice="Lower optimizer.lr or use --precision 32-true.",
+        advice="Lower optimizer.lr or use precision 32-true.",
         kept={"best": float("-inf")},
     )
     training.resume(config.seed)
@@ -251,7 +250,7 @@ def _check_same_images(run: RunFolder, canvases: CanvasSet) -> None:
     if before != canvases.fingerprint:
         raise UserError(
             f"the images of {canvases.name} changed since {run.path} was started; restore them, "
-            "or start a new run with another --out"
+            "or start a new run with another out"
         )
 
 

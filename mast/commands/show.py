@@ -7,7 +7,7 @@ import yaml
 from rich.table import Table
 
 from mast.augment import OPERATORS, PRESETS, Pipeline, center_views, describe, draw_chosen
-from mast.config import PretrainConfig
+from mast.config import PretrainConfig, record
 from mast.core.run import plain
 from mast.core.seeds import stream
 from mast.data import open_canvas
@@ -15,7 +15,7 @@ from mast.recipes import FULL, RECIPES
 
 
 def show_operators(size: int = 224) -> Table:
-    """The 19 operators with their probability and magnitudes for views of `size` pixels.
+    """All operators with their probability and magnitudes for views of `size` pixels.
 
     Args:
         size: Side of a view in pixels; some magnitudes depend on it.
@@ -57,15 +57,14 @@ def show_recipes() -> Table:
 
 def show_config(config: PretrainConfig) -> str:
     """A configuration as YAML, with the fields that its mode decides filled in."""
-    values = plain(config)
-    resolved = getattr(config.objective, "resolved", None)
-    if resolved is not None:
-        values["objective"] |= plain(resolved())
-    return yaml.safe_dump(values, sort_keys=False)
+    return yaml.safe_dump(record(config), sort_keys=False)
 
 
 def show_views(
-    config: PretrainConfig, out: Path = Path("views.png"), images: int = 6, progress: float = 1.0
+    config: PretrainConfig,
+    out: str | Path = "views.png",
+    images: int = 6,
+    progress: float = 1.0,
 ) -> Path:
     """Draw images beside the two views that pretraining would see, captioned with what was applied.
 
@@ -93,8 +92,9 @@ def show_views(
         for sample in range(len(index_B))
     ]
     originals_BCHW = center_views(canvas_BHWC, aspect_B, config.size)
-    views_grid(originals_BCHW, views.images, captions, out)
-    return out
+    target = Path(out)
+    views_grid(originals_BCHW, views.images, captions, target)
+    return target
 
 
 def _short(value: object) -> str:

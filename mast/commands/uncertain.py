@@ -22,7 +22,7 @@ from mast.runs.load import load_method
 def uncertain(
     run: str | Path,
     data: str,
-    out: Path | None = None,
+    out: str | Path | None = None,
     size: int | None = None,
     device: Device = "auto",
 ) -> Path:
@@ -58,7 +58,6 @@ def uncertain(
     table.writerow(("path", "score", "trace"))
     for at in (-trace_N).argsort(kind="stable"):
         table.writerow((canvases.identifiers[at], f"{score_N[at]:.6f}", f"{trace_N[at]:.6g}"))
-    if out is None:
-        out = Path(f"{readable(data)}-uncertainty.csv")
-    write_text(out, text.getvalue())
-    return out
+    target = Path(f"{readable(data)}-uncertainty.csv" if out is None else out)
+    write_text(target, text.getvalue())
+    return target

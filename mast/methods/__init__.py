@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from mast.core.errors import UserError
 from mast.methods.base import Method
 from mast.methods.mast import Mast, MastConfig
 from mast.methods.representations import Embedding, MaskedEnsemble, PredictedUncertainty
@@ -22,6 +23,19 @@ METHODS: dict[str, Entry] = {
     "vicreg": Entry(VICRegConfig, VICReg),
 }
 
+
+def method_of(config: MethodConfig) -> str:
+    """Name of the method with this kind of configuration.
+
+    Raises:
+        UserError: There is none.
+    """
+    for name, entry in METHODS.items():
+        if type(config) is entry.config:
+            return name
+    raise UserError(f"no method has a configuration of {type(config).__name__}")
+
+
 __all__ = [
     "METHODS",
     "Embedding",
@@ -33,4 +47,5 @@ __all__ = [
     "PredictedUncertainty",
     "VICReg",
     "VICRegConfig",
+    "method_of",
 ]

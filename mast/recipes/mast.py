@@ -29,7 +29,6 @@ def mast5() -> PretrainConfig:
         recipe="mast5",
         size=224,
         views="mast5",
-        method="mast",
         objective=MastConfig(uncertainty=True, projector=ProjectorConfig(hidden=8192, dim=4096)),
         encoder=EncoderConfig("resnet50"),
         optimizer=OptimizerConfig("lars", lr=0.2, weight_decay=1e-6, warmup=10),

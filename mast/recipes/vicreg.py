@@ -19,7 +19,6 @@ def vicreg5() -> PretrainConfig:
         mast5(),
         recipe="vicreg5",
         schedule=ScheduleConfig(staged=False),
-        method="vicreg",
         objective=VICRegConfig(projector=ProjectorConfig(hidden=8192, dim=8192)),
     )
 
