@@ -12,6 +12,7 @@ import grimp
 import pytest
 
 import mast
+from mast.cli import TOPICS, VERBS
 from mast.core.errors import UserError
 from mast.methods import METHODS
 
@@ -30,6 +31,8 @@ def arrows() -> frozenset[tuple[str, str]]:
         for imported in graph.find_modules_directly_imported_by(importer)
         if importer.count(".") and imported.count(".")
     }
+    # The command line imports a verb's module when it is asked for, by this table.
+    pairs |= {("cli", verb.function.split(".")[1]) for verb in [*VERBS.values(), *TOPICS.values()]}
     return frozenset((first, second) for first, second in pairs if first != second)
 
 
@@ -89,7 +92,7 @@ def test_methods_are_named_in_methods_and_recipes_alone() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             name = getattr(node, "id", getattr(node, "attr", None))
             assert name not in theirs, f"{path}:{node.lineno} names {name}"
-            if isinstance(node, ast.Compare):
+            if isinstance(node, ast.Compare) and "method" in ast.unparse(node):
                 compared = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant)}
                 assert not compared & METHODS.keys(), f"{path}:{node.lineno} compares with a method"
 

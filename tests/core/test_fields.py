@@ -87,3 +87,11 @@ def test_leaves_and_kinds_agree() -> None:
     assert fields.leaves(Outer()).keys() == fields.kinds(Outer()).keys()
     assert fields.leaves(Outer())["data.limit"] == 1.0
     assert fields.kinds(Outer())["data.limit"] is float
+
+
+def test_one_or_several() -> None:
+    assert fields.several("knn") == ["knn"]
+    assert fields.several(Path("runs/a")) == [Path("runs/a")]
+    assert fields.several(0) == [0]
+    assert fields.several(("knn", "linear")) == ["knn", "linear"]
+    assert fields.several(()) == []
