@@ -16,15 +16,14 @@ from jsonargparse import ArgumentError, ArgumentParser
 from mast.core.errors import UserError, unknown
 
 Kind = TypeVar("Kind")
-Item = TypeVar("Item")
 
 NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
-def several(given: Item | Sequence[Item]) -> list[Item]:
+def several(given: Any) -> list[Any]:
     """A list, where a caller may name one thing or several: "knn" as ["knn"]."""
     one = isinstance(given, str | Path) or not isinstance(given, Iterable)
-    return [given] if one else list(given)  # type: ignore[list-item, arg-type]
+    return [given] if one else list(given)
 
 
 def build(kind: type[Kind], values: Mapping[str, Any], what: str) -> Kind:
