@@ -102,7 +102,8 @@ VERBS: dict[str, Verb] = {
     ),
     "evaluate": Verb(
         "measure an encoder on labelled images, by any of the protocols",
-        f"{_COMMANDS}.evaluate:evaluate", ("encoder",), _results, ("protocols", "mast.protocols:EVALUATORS"),
+        f"{_COMMANDS}.evaluate:evaluate", ("encoder",), _results,
+        ("protocols", "mast.protocols:EVALUATORS"),
     ),
     "compare": Verb(
         "put what was measured of several runs side by side, with paired intervals",

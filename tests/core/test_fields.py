@@ -77,7 +77,7 @@ def test_mistakes_name_the_field(values: dict[str, Any], message: str) -> None:
 
 def test_a_dataclass_from_its_differences() -> None:
     assert fields.build(Inner, {"limit": 3}, "setting of inner") == Inner(limit=3.0)
-    with pytest.raises(UserError, match="unknown setting of inner 'limt'. Did you mean 'limit'"):
+    with pytest.raises(UserError, match=r"unknown setting of inner 'limt'. Did you mean 'limit'"):
         fields.build(Inner, {"limt": 3}, "setting of inner")
     with pytest.raises(UserError, match="settings of outer: count must be 0 or more"):
         fields.build(Outer, {"count": -1}, "settings of outer")
