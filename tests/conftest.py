@@ -1,6 +1,7 @@
 """Shared by all tests: one thread, a cache of their own, tiny images and a tiny configuration."""
 
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -14,19 +15,46 @@ from PIL import Image
 from tiny import ENCODER
 
 import mast
+from mast.augment import OPERATORS, Pipeline, Preset
+from mast.core.launch import cores
 from mast.core.run import RunFolder
 
 pytest_plugins = ("evaluation_fixtures",)
 
+KERNELS = Path(mast.__file__).parent / "augment" / "compiled"
+
+
+WORKERS = 2  # of the whole suite; one named part of it runs in this process, unless -n says more
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """What `-n auto` of the configuration stands for."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return WORKERS if whole and cores() >= WORKERS else 0
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Numba looks at a kernel's own file only: after a change of `rows.py` all are stale."""
+    if not hasattr(session.config, "workerinput"):  # once, before there are workers
+        changed = (KERNELS / "rows.py").stat().st_mtime
+        for compiled in (KERNELS / "__pycache__").glob("*.nb?"):
+            if compiled.stat().st_mtime < changed:
+                compiled.unlink()
+
 
 @pytest.fixture(autouse=True, scope="session")
-def _fresh_kernels() -> None:
-    """Numba looks at a kernel's own file only: after a change of `rows.py` all are stale."""
-    folder = Path(mast.__file__).parent / "augment" / "compiled"
-    changed = (folder / "rows.py").stat().st_mtime
-    for kept in (folder / "__pycache__").glob("*.nb?"):
-        if kept.stat().st_mtime < changed:
-            kept.unlink()
+def _compiled_once(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """In a fresh clone one worker compiles the kernels, and the others find them on disk."""
+    if worker_id == "master" or sys.platform == "win32":
+        return
+    import fcntl
+
+    with (tmp_path_factory.getbasetemp().parent / "kernels.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not any((KERNELS / "__pycache__").glob("*.nbi")):
+            pipeline = Pipeline(Preset(tuple(OPERATORS)), 16, compiled=True)
+            records = pipeline.draw(64, torch.Generator().manual_seed(0))
+            pipeline.views(torch.zeros(64, 32, 32, 3, dtype=torch.uint8), torch.ones(64), records)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -13,12 +13,13 @@ from mast.core.errors import UserError
 from mast.core.launch import Device, make_fabric, precision_of
 from mast.core.run import RunFolder
 from mast.data import (
-    Annotated,
     DataConfig,
     SetDescription,
     describe,
+    joined,
     open_canvas,
     open_source,
+    with_objects,
 )
 from mast.data.sources import default_cache
 from mast.measure.frozen import FrozenEncoder
@@ -176,22 +177,14 @@ def _open(
             for part, spec in described.parts.items()
         }
         return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
-    if not described.parts["train"].startswith(("coco:", "voc:")):
-        raise UserError(
-            f"{described.parts['train']} has no annotated objects; detection and segmentation need "
-            "coco:FOLDER, coco:FILE.json@FOLDER or voc:FOLDER"
-        )
+    sources = {
+        part: with_objects(open_source(spec, root, download))
+        for part, spec in described.parts.items()
+    }
     # Nothing is tuned: what is there to choose hyper-parameters by is learned from as well.
-    pool = [described.parts[part] for part in ("train", "val") if part in described.parts]
-    named = {"train": "+".join(pool), "test": described.parts["test"]}
-    sources = {part: open_source(spec) for part, spec in named.items()}
-    for source in sources.values():
-        if not isinstance(source, Annotated):
-            raise UserError(
-                f"{source.name} has no annotated objects; detection and segmentation need "
-                "coco:FOLDER, coco:FILE.json@FOLDER or voc:FOLDER"
-            )
-    return ObjectData(sources["train"], sources["test"], size)  # type: ignore[arg-type]
+    pool = [sources[part] for part in ("train", "val") if part in sources]
+    train = joined("+".join(source.name for source in pool), pool) if len(pool) > 1 else pool[0]
+    return ObjectData(train, sources["test"], size)
 
 
 def measure_missing(

@@ -2,16 +2,20 @@
 
 from mast.data.annotated import Annotated as Annotated
 from mast.data.annotated import Objects as Objects
+from mast.data.annotated import joined as joined
+from mast.data.annotated import with_objects as with_objects
 from mast.data.canvas import CanvasSet as CanvasSet
 from mast.data.canvas import DataConfig as DataConfig
 from mast.data.canvas import canvas_size as canvas_size
 from mast.data.canvas import open_canvas as open_canvas
-from mast.data.catalogue import SetDescription as SetDescription
-from mast.data.catalogue import describe as describe
 from mast.data.decode import BrokenImageError as BrokenImageError
 from mast.data.factors import Factors as Factors
 from mast.data.folder import Folder as Folder
 from mast.data.loader import Batch as Batch
 from mast.data.loader import Loader as Loader
+from mast.data.source import Scheme as Scheme
+from mast.data.source import SetDescription as SetDescription
 from mast.data.source import Source as Source
+from mast.data.sources import SOURCES as SOURCES
+from mast.data.sources import describe as describe
 from mast.data.sources import open_source as open_source

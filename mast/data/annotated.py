@@ -20,7 +20,7 @@ from PIL import Image
 
 from mast.core.errors import UserError
 from mast.data.decode import upright_size
-from mast.data.source import Source
+from mast.data.source import SetDescription, Source, refuse_split, split_names
 
 TASK = "objects"  # which of the categories an image shows, as a task of several labels
 
@@ -202,6 +202,41 @@ def joined(name: str, parts: Sequence[Annotated]) -> Annotated:
         TASK: np.concatenate([part.multilabels[TASK] for part in parts]),
     }
     return whole
+
+
+def with_objects(source: Source) -> Annotated:
+    """The source, if objects are annotated in its images.
+
+    Raises:
+        UserError: They are not.
+    """
+    if isinstance(source, Annotated):
+        return source
+    raise UserError(
+        f"{source.name} has no annotated objects, which detection, segmentation and the joining of "
+        "sets by + need: expected coco:FOLDER, coco:FILE.json@FOLDER or voc:FOLDER."
+    )
+
+
+def object_parts(name: str, splits: Mapping[str, str | None]) -> SetDescription:
+    """The parts of a set with annotated objects.
+
+    Args:
+        name: Of the whole set.
+        splits: What the set calls its split, by part; None where it has none.
+
+    Raises:
+        UserError: There is none, or a single split is named.
+    """
+    parts = split_names(name, splits)
+    if not parts:
+        refuse_split(name)
+        raise UserError(
+            f"no annotated train, val or test split in {name}: expected coco:FOLDER with "
+            "annotations/instances_train2017.json or the like, or voc:FOLDER with "
+            "ImageSets/Main/trainval.txt or the like."
+        )
+    return SetDescription(parts, "mAP")
 
 
 def _files(name: str, folder: Path, files: Sequence[str]) -> list[tuple[int, int]]:

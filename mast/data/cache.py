@@ -9,7 +9,7 @@ Both are written under a temporary name and then renamed, so a killed build leav
 looks finished. A set over the size limit has the manifest alone: its images were all decoded once,
 so that the broken ones are known.
 
-Legend: N images, S side of the canvas, L classes of a task.
+Legend: N images, S side of the canvas.
 """
 
 import functools
@@ -24,7 +24,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import IO
 
@@ -43,35 +43,40 @@ _log = logging.getLogger("mast")
 
 @dataclass
 class Manifest:
-    """What a canvas file holds.
+    """What a canvas file holds; labels and names of classes are the source's.
 
     Attributes:
         version: Layout and way of making.
-        spec: The set's name.
         source: Fingerprint of the source when this was built.
         size: Side of the canvas in pixels.
         content: Hash of the canvases and labels.
         kept: Index in the source of each canvas.
         identifiers: Name of each canvas.
         aspect: Width / height of each original.
-        targets: Labels by task.
-        classes: Class names by task.
         skipped: Reason by name of every broken file.
-        multilabels: By task one string an image, with 1, 0 or ? for each class.
     """
 
     version: int
-    spec: str
     source: str
     size: int
     content: str = ""
     kept: list[int] = field(default_factory=list)
     identifiers: list[str] = field(default_factory=list)
     aspect: list[float] = field(default_factory=list)
-    targets: dict[str, list[int]] = field(default_factory=dict)
-    classes: dict[str, list[str]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    multilabels: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> "Manifest":
+        """Reads what was written; earlier versions wrote more.
+
+        Raises:
+            ValueError: It is no manifest.
+        """
+        values = json.loads(text)
+        names = [one.name for one in fields(cls)]
+        if not isinstance(values, dict) or not values.keys() >= set(names):
+            raise ValueError(f"expected {', '.join(names)}")
+        return cls(**{name: values[name] for name in names})
 
 
 @dataclass(frozen=True)
@@ -156,8 +161,8 @@ def _read(request: Request) -> tuple[Manifest, np.ndarray | None] | None:
     if not path.exists() or (request.store and not stored.exists()):
         return None
     try:
-        manifest = Manifest(**json.loads(path.read_text("utf-8")))
-    except (ValueError, TypeError):
+        manifest = Manifest.parse(path.read_text("utf-8"))
+    except ValueError:
         _log.warning("%s is damaged; the cache is built anew.", path)
         return None
     wanted = (VERSION, request.fingerprint, request.size)
@@ -199,7 +204,7 @@ def _build(request: Request) -> None:
 def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
     """Writes every canvas that decodes; raises as soon as too many do not."""
     source = request.source
-    manifest = Manifest(VERSION, source.name, request.fingerprint, request.size)
+    manifest = Manifest(VERSION, request.fingerprint, request.size)
     content = hashlib.blake2b(digest_size=16)
     outcomes = decode_in_order(source, range(len(source)), request.size, request.workers)
     for index, outcome in enumerate(track(outcomes, f"reading {source.name}", len(source))):
@@ -216,16 +221,8 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
         manifest.aspect.append(round(outcome[1], 6))
     _refuse_too_many(request, manifest)
     content.update(np.array(manifest.aspect, np.float32).tobytes())  # views undo the stretch by it
-    for task, target_N in source.targets.items():
-        kept_N = target_N[manifest.kept]
-        content.update(kept_N.tobytes())
-        manifest.targets[task] = kept_N.tolist()
-    for task, label_NL in source.multilabels.items():
-        kept_NL = label_NL[manifest.kept]
-        content.update(kept_NL.tobytes())
-        signs_NL = np.array(["0", "1", "?"])[kept_NL]  # -1 is the last
-        manifest.multilabels[task] = ["".join(signs_L) for signs_L in signs_NL]
-    manifest.classes = {task: list(names) for task, names in source.classes.items()}
+    for label_N in (*source.targets.values(), *source.multilabels.values()):
+        content.update(label_N[manifest.kept].tobytes())
     manifest.content = content.hexdigest()
     return manifest
 

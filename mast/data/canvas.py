@@ -8,6 +8,7 @@ Legend: N images, B batch, S side of the canvas, H = W = S, C channels, L classe
 
 import hashlib
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,15 +51,16 @@ class DataConfig:
 
     spec: str = "factors"
     canvas: int | None = None
-    cache: Path | None = None
+    cache: str | Path | None = None
     cache_limit_gb: float = 32.0
     resident_gb: float = 2.0
     max_broken: float = 0.01
     workers: int | None = None
     download: bool = False
-    root: Path | None = None
+    root: str | Path | None = None
 
     def __post_init__(self) -> None:
+        self.spec = os.fspath(self.spec)
         if self.canvas is not None and self.canvas < 1:
             raise UserError(f"data.canvas is {self.canvas}: expected a side of 1 pixel or more.")
         if not 0 <= self.max_broken <= 1:
@@ -96,9 +98,9 @@ class ResidentSet:
     aspect_N: Tensor
 
     def batch(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Gathers canvases there; as `CanvasSet.batch`."""
-        there = torch.from_numpy(indices).to(self.images.device, non_blocking=True)
-        return self.images.index_select(0, there), self.aspect_N.index_select(0, there)
+        """Gathers canvases on the device; otherwise as `CanvasSet.batch`."""
+        index_B = torch.from_numpy(indices).to(self.images.device, non_blocking=True)
+        return self.images.index_select(0, index_B), self.aspect_N.index_select(0, index_B)
 
 
 @final
@@ -188,11 +190,11 @@ class CanvasSet:
         return torch.from_numpy(canvas_BHWC), torch.from_numpy(self.aspect_N[index_B])
 
 
-def open_canvas(config: DataConfig | str, view_size: int) -> CanvasSet:
+def open_canvas(config: DataConfig | str | Path, view_size: int) -> CanvasSet:
     """Opens a set, resizing and caching its images if that has not been done yet.
 
     Args:
-        config: What to open; a string stands for `DataConfig(spec=…)`.
+        config: What to open; a name or path stands for `DataConfig(spec=…)`.
         view_size: Side in pixels of the views that will be cut from the canvases.
 
     Returns:
@@ -202,9 +204,9 @@ def open_canvas(config: DataConfig | str, view_size: int) -> CanvasSet:
     Raises:
         UserError: If there is no such set, too many files are broken, or the disk is full.
     """
-    if isinstance(config, str):
-        config = DataConfig(config)
-    folder = config.cache or default_cache()
+    if isinstance(config, str | Path):
+        config = DataConfig(str(config))
+    folder = Path(config.cache) if config.cache is not None else default_cache()
     source = open_source(config.spec, config.root or folder / "downloads", config.download)
     size = config.canvas or canvas_size(view_size)
     workers = config.workers or cores()

@@ -8,19 +8,22 @@ with its images in FOLDER.
 import hashlib
 import itertools
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mast.core.errors import UserError, unknown
-from mast.data.annotated import Annotated, AnnotatedImage, Objects
+from mast.data.annotated import Annotated, AnnotatedImage, Objects, object_parts
+from mast.data.source import SetDescription
 
 _LISTS = ("images", "annotations", "categories")
 _BEFORE, _AFTER = "instances_", ".json"
 
 
-def open_coco(spec: str) -> Annotated:
+def open_coco(spec: str, _root: Path, _download: bool) -> Annotated:
     """Opens a set by its name.
 
     Args:
@@ -50,6 +53,17 @@ def open_coco(spec: str) -> Annotated:
     choices = (place / after, place / "images" / after, place)
     folder = next(choice for choice in choices if choice.is_dir())
     return read_coco(spec, _annotations(place) / f"{_BEFORE}{after}{_AFTER}", folder)
+
+
+def describe_coco(spec: str) -> SetDescription:
+    """The newest splits of coco:FOLDER.
+
+    COCO itself is scored on its val, as the labels of its test are kept back; sets like it may have
+    both.
+    """
+    splits = coco_splits(Path(spec.removeprefix("coco:")).expanduser())
+    train, val, test = (_newest(splits, prefix) for prefix in ("train", "val(?:id)?", "test"))
+    return object_parts(spec, {"train": train, "val": val if test else None, "test": test or val})
 
 
 def coco_splits(folder: Path) -> list[str]:
@@ -98,6 +112,11 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
             f"{f'an entry lacks {error}' if isinstance(error, KeyError) else error}."
         ) from error
     return Annotated(name, images, found, categories, state)
+
+
+def _newest(splits: Sequence[str], prefix: str) -> str | None:
+    """The split of that name, with the highest year if it has one: train2017, not train2014."""
+    return max((name for name in splits if re.fullmatch(rf"{prefix}\d*", name)), default=None)
 
 
 def _annotations(folder: Path) -> Path:

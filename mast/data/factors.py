@@ -25,13 +25,15 @@ Legend: P side of the image in pixels, N images, C channels.
 
 import functools
 import hashlib
+import re
+from pathlib import Path
 from typing import final
 
 import numpy as np
 from PIL import Image
 
 from mast.core.errors import UserError, unknown
-from mast.data.source import Source
+from mast.data.source import PARTS, SetDescription, Source, refuse_split
 
 CLASSES: dict[str, tuple[str, ...]] = {
     "shape": ("circle", "square", "triangle", "star", "cross", "ring"),
@@ -98,6 +100,38 @@ class Factors(Source):
     def fingerprint(self) -> str:
         text = f"{_DRAWING} {self.name} {self._count} {self.side}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def open_factors(spec: str, _root: Path, _download: bool) -> Factors:
+    """Opens `factors`, `factors@SPLIT` or `factors@SPLIT:COUNT`.
+
+    Raises:
+        UserError: It is written in another way.
+    """
+    match = re.fullmatch(r"factors(?:@(\w+)(?::(\d+))?)?", spec)
+    if match is None:
+        raise UserError(
+            f"cannot read {spec!r}: expected factors, factors@test or factors@train:4096."
+        )
+    split, count = match.groups()
+    return Factors(split or "train", int(count) if count else None)
+
+
+def describe_factors(spec: str) -> SetDescription:
+    """The parts of `factors`, or of `factors:N`: N images to learn from, and a quarter to others.
+
+    Raises:
+        UserError: N is no number of images, or a single split is named.
+    """
+    if spec.startswith("factors@"):
+        refuse_split(spec)
+    count = spec.removeprefix("factors").removeprefix(":")
+    if not count:
+        return SetDescription({part: f"factors@{part}" for part in PARTS})
+    if not count.isdecimal() or int(count) < 4:
+        raise UserError(f"expected factors:N with 4 training images or more, got factors:{count}")
+    few = {part: int(count) // (1 if part == "train" else 4) for part in PARTS}
+    return SetDescription({part: f"factors@{part}:{few[part]}" for part in PARTS})
 
 
 def _balanced(classes: int, count: int, seed: tuple[int, int]) -> np.ndarray:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from mast.core.errors import UserError
 from mast.data.decode import EXTENSIONS
-from mast.data.source import Source
+from mast.data.source import PARTS, SetDescription, Source
 
 _log = logging.getLogger("mast")
 _SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
@@ -69,6 +69,30 @@ class Folder(Source):
         for path, size, modified in self._found:
             digest.update(f"{path}\0{size}\0{modified}\n".encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
+
+
+def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
+    """Opens a folder by its path, which is there.
+
+    Raises:
+        UserError: It is a file, or no image is in it.
+    """
+    path = Path(spec).expanduser()
+    if path.is_file():
+        raise UserError(f"{spec} is a file: expected the folder that holds the images.")
+    return Folder(path)
+
+
+def describe_folder(spec: str) -> SetDescription:
+    """The parts of a folder: those of `train`, `val` and `test` that lie below it.
+
+    Raises:
+        UserError: There is no such folder.
+    """
+    root = Path(spec).expanduser()
+    if not root.is_dir():
+        raise UserError(f"no folder {root}; give one with `train` and `test` below it")
+    return SetDescription({part: str(root / part) for part in PARTS if (root / part).is_dir()})
 
 
 def _scan(

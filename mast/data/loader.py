@@ -36,7 +36,8 @@ class Loader:
     """Shuffled batches, the next ones prepared in a background thread.
 
     An epoch is one permutation of the set, drawn from (seed, epoch) and cut into global batches;
-    a rank takes its contiguous part of each, so all ranks together see what one alone would.
+    a rank takes its contiguous part of each, so all ranks together see what one alone would. What
+    does not fill a batch at the end of an epoch is left out.
 
     Args:
         canvas_set: The images.
@@ -44,7 +45,6 @@ class Loader:
         seed: Seed of the order.
         rank: This process, from 0.
         world_size: Number of processes.
-        drop_last: Whether to leave out what does not fill a batch at the end of an epoch.
 
     Attributes:
         resident: The same canvases on the device that wants the batches, if they are there.
@@ -61,7 +61,6 @@ class Loader:
         *,
         rank: int = 0,
         world_size: int = 1,
-        drop_last: bool = True,
     ) -> None:
         assert 0 <= rank < world_size, (rank, world_size)
         if batch_size < 1 or batch_size % world_size:
@@ -80,8 +79,7 @@ class Loader:
         self.rank = rank
         self.world_size = world_size
         self.resident: ResidentSet | None = None
-        whole, rest = divmod(len(canvas_set), batch_size)
-        self.steps_per_epoch = whole if drop_last or not rest else whole + 1
+        self.steps_per_epoch = len(canvas_set) // batch_size
 
     def indices(self, epoch: int, step: int) -> np.ndarray:
         """This rank's samples of one step.
@@ -118,9 +116,9 @@ class Loader:
         return np.random.default_rng((self.seed, epoch)).permutation(len(self.canvas_set))
 
     def _share(self, order_N: np.ndarray, step: int) -> np.ndarray:
-        batch = order_N[step * self.batch_size : (step + 1) * self.batch_size]
-        first, last = (len(batch) * part // self.world_size for part in (self.rank, self.rank + 1))
-        return batch[first:last]
+        share = self.batch_size // self.world_size
+        first = step * self.batch_size + self.rank * share
+        return order_N[first : first + share]
 
     def _batch(self, index_B: np.ndarray) -> Batch:
         if self.resident is not None:

@@ -1,16 +1,25 @@
-"""The contract that every source of images fulfils.
+"""What a source of images fulfils, and what a row of the registry of sources says.
 
 Legend: N images, H height, W width, S side of the canvas, C classes of a task.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
+from typing import Literal, final
 
 import numpy as np
 from PIL import Image
 
+from mast.core.errors import UserError
 from mast.data.decode import BrokenImageError, to_canvas, to_pixels
+
+Metric = Literal["top1", "mean_per_class", "mAP"]
+
+PARTS = ("train", "val", "test")
 
 
 class Source(ABC):
@@ -84,3 +93,74 @@ class Source(ABC):
     def _broken(self, index: int, error: Exception) -> BrokenImageError:
         reason = " ".join(str(error).split()) or type(error).__name__
         return BrokenImageError(f"{self.name}/{self.identifier(index)}", reason)
+
+
+@final
+@dataclass(frozen=True)
+class SetDescription:
+    """The parts of a labelled set.
+
+    Attributes:
+        parts: What `open_source` takes, by "train", "val" and "test"; not every set has all three.
+        metric: "top1", "mean_per_class" (the mean over classes of the accuracy within one) or
+            "mAP" (the mean over classes of the average precision).
+    """
+
+    parts: Mapping[str, str]
+    metric: Metric = "top1"
+
+
+@final
+@dataclass(frozen=True)
+class Scheme:
+    """A way of naming sets: a row of `SOURCES`.
+
+    Attributes:
+        title: What such sets are.
+        examples: Names of this kind.
+        open: Opens the images of one split. Takes the name as the user wrote it, the folder where
+            downloaded sets lie, and whether the network may be used.
+        describe: The parts of the whole set of a name, without opening one.
+        alone: Whether the scheme's word is a name by itself, as `factors` is.
+    """
+
+    title: str
+    examples: tuple[str, ...]
+    open: Callable[[str, Path, bool], Source]
+    describe: Callable[[str], SetDescription]
+    alone: bool = False
+
+
+def split_names(name: str, splits: Mapping[str, str | None]) -> dict[str, str]:
+    """The name of every part.
+
+    Args:
+        name: Of the whole set.
+        splits: What the set calls its split, by part; None where it has none.
+
+    Returns:
+        What `open_source` takes, by part.
+    """
+    return {part: f"{name}@{split}" for part, split in splits.items() if split is not None}
+
+
+def refuse_split(name: str) -> None:
+    """Checks that a name is that of a whole set.
+
+    Raises:
+        UserError: It names a single split.
+    """
+    whole, _, split = name.rpartition("@")
+    if whole:
+        raise UserError(
+            f"{name} is the split {split!r} alone: expected the whole set, {whole}, or its parts "
+            "as train, val and test."
+        )
+
+
+def hash_labels(key: str, version: str, targets: Mapping[str, np.ndarray]) -> str:
+    """A fingerprint of a set whose images cannot be looked at cheaply: its version and labels."""
+    digest = hashlib.blake2b(f"{key} {version}".encode(), digest_size=16)
+    for target_N in targets.values():
+        digest.update(target_N.tobytes())
+    return digest.hexdigest()

@@ -1,6 +1,6 @@
-"""From what the user names to a source.
+"""From what the user names to a source: a word before a colon says where images come from.
 
-`factors`, a folder, a set of torchvision or Hugging Face, or one annotated as COCO or VOC.
+What has no such word is a folder.
 """
 
 import os
@@ -8,18 +8,54 @@ import re
 from pathlib import Path
 
 from mast.core.errors import UserError
-from mast.data.annotated import Annotated, joined
-from mast.data.coco import open_coco
-from mast.data.factors import Factors
-from mast.data.folder import Folder
-from mast.data.source import Source
-from mast.data.voc import open_voc
+from mast.data.annotated import joined, with_objects
+from mast.data.coco import describe_coco, open_coco
+from mast.data.factors import describe_factors, open_factors
+from mast.data.folder import describe_folder, open_folder
+from mast.data.hugging_face import describe_hugging_face, open_hugging_face
+from mast.data.source import Scheme, SetDescription, Source
+from mast.data.torchvision_sets import describe_torchvision, open_torchvision
+from mast.data.voc import describe_voc, open_voc
 
-FORMS = (
-    "a folder, factors, factors@test, factors@train:4096, torchvision:CIFAR10@train, "
-    "hf:owner/name@split, coco:FOLDER@train2017, coco:FILE.json@FOLDER, "
-    "voc:VOCdevkit/VOC2007@trainval"
-)
+SOURCES: dict[str, Scheme] = {
+    "folder": Scheme(
+        "A folder of images, flat or with one subfolder a class",
+        ("a folder",),
+        open_folder,
+        describe_folder,
+    ),
+    "factors": Scheme(
+        "Generated images with known factors",
+        ("factors", "factors@test", "factors@train:4096"),
+        open_factors,
+        describe_factors,
+        alone=True,
+    ),
+    "torchvision": Scheme(
+        "A set of torchvision.datasets",
+        ("torchvision:CIFAR10@train",),
+        open_torchvision,
+        describe_torchvision,
+    ),
+    "hf": Scheme(
+        "A set of the Hugging Face hub (needs the extra hf)",
+        ("hf:owner/name@split",),
+        open_hugging_face,
+        describe_hugging_face,
+    ),
+    "coco": Scheme(
+        "Objects annotated as COCO has them",
+        ("coco:FOLDER@train2017", "coco:FILE.json@FOLDER"),
+        open_coco,
+        describe_coco,
+    ),
+    "voc": Scheme(
+        "Objects annotated as Pascal VOC has them",
+        ("voc:VOCdevkit/VOC2007@trainval",),
+        open_voc,
+        describe_voc,
+    ),
+}
 
 
 def default_cache() -> Path:
@@ -27,15 +63,14 @@ def default_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mast"
 
 
-def open_source(spec: str | Path, root: Path | None = None, download: bool = False) -> Source:
+def open_source(spec: str | Path, root: str | Path | None = None, download: bool = False) -> Source:
     """Opens the images that `spec` names.
 
     Args:
         spec: A folder; `factors`, `factors@test` or `factors@train:4096` (generated);
             `torchvision:CIFAR10@train`; `hf:owner/name@split`; `coco:FOLDER@train2017` or
-            `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`; several of the last three
-            joined by "+". A folder that is itself
-            called `factors` is written `./factors`.
+            `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`; several sets with annotated
+            objects joined by "+". A folder that is itself called `factors` is written `./factors`.
         root: Where torchvision and Hugging Face sets lie or are downloaded to; the cache if None.
         download: Whether the network may be used.
 
@@ -46,54 +81,50 @@ def open_source(spec: str | Path, root: Path | None = None, download: bool = Fal
         UserError: If nothing goes by that name, or it holds no image.
     """
     text = os.fspath(spec)
-    if text == "factors" or text.startswith("factors@"):
-        return _factors(text)
-    if text.startswith(("torchvision:", "hf:")):
-        from mast.data.named import HuggingFace, Torchvision
-
-        kind, _, rest = text.partition(":")
-        name, _, split = rest.partition("@")
-        where = root or default_cache() / "downloads"
-        named = Torchvision if kind == "torchvision" else HuggingFace
-        return named(name, split or "train", where, download)
-    parts = re.split(r"\+(?=(?:coco|voc):)", text)
-    if len(parts) > 1:
-        return joined(text, [_annotated(part) for part in parts])
-    if text.startswith(("coco:", "voc:")):
-        return _annotated(text)
-    return _folder(text)
+    place = Path(root) if root is not None else default_cache() / "downloads"
+    parts = re.split(rf"\+(?=(?:{'|'.join(SOURCES)}):)", text)
+    if len(parts) == 1:
+        return _open(text, place, download)
+    return joined(text, [with_objects(_open(part, place, download)) for part in parts])
 
 
-def _annotated(text: str) -> Annotated:
-    if text.startswith("coco:"):
-        return open_coco(text)
-    if text.startswith("voc:"):
-        return open_voc(text)
-    raise UserError(
-        f"cannot join {text!r} with annotated sets: expected coco:… or voc:…, such as "
-        "voc:VOCdevkit/VOC2007@trainval+voc:VOCdevkit/VOC2012@trainval"
-    )
+def describe(data: str | Path) -> SetDescription:
+    """The usual parts of a labelled set, and what is reported on it.
+
+    Args:
+        data: `factors`, or `factors:1024` for so many training images and a quarter of them to
+            validate and to test; `torchvision:NAME` or `hf:owner/name`; `coco:FOLDER` with
+            annotations/instances_*.json in it; `voc:VOCdevkit/VOC2007`; or a folder with `train`,
+            `test` and perhaps `val` below it.
+
+    Returns:
+        The parts that there are; of a set by name without looking whether they are on disk.
+
+    Raises:
+        UserError: If it names a single split, or there is no such folder.
+    """
+    text = os.fspath(data)
+    return _scheme(text).describe(text)
 
 
-def _factors(text: str) -> Factors:
-    match = re.fullmatch(r"factors(?:@(\w+)(?::(\d+))?)?", text)
-    if match is None:
+def _scheme(text: str) -> Scheme:
+    word = re.match(r"\w*", text)
+    assert word is not None, text
+    scheme, following = SOURCES.get(word[0]), text[word.end() :]
+    if scheme and (following.startswith(":") or (scheme.alone and following[:1] in ("", "@"))):
+        return scheme
+    return SOURCES["folder"]
+
+
+def _open(text: str, root: Path, download: bool) -> Source:
+    scheme = _scheme(text)
+    if scheme is SOURCES["folder"] and not Path(text).expanduser().exists():
+        above = Path(text).expanduser().absolute().parent
+        while not above.is_dir():
+            above = above.parent
+        examples = ", ".join(name for scheme in SOURCES.values() for name in scheme.examples)
         raise UserError(
-            f"cannot read {text!r}: expected factors, factors@test or factors@train:4096."
+            f"no folder {text!r} ({above} exists, what follows does not). Data are named by: "
+            f"{examples}."
         )
-    split, count = match.groups()
-    return Factors(split or "train", int(count) if count else None)
-
-
-def _folder(text: str) -> Folder:
-    path = Path(text).expanduser()
-    if path.is_dir():
-        return Folder(path)
-    if path.is_file():
-        raise UserError(f"{text} is a file: expected the folder that holds the images.")
-    above = path.absolute().parent
-    while not above.is_dir():
-        above = above.parent
-    raise UserError(
-        f"no folder {text!r} ({above} exists, what follows does not). Data are named by: {FORMS}."
-    )
+    return scheme.open(text, root, download)

@@ -16,7 +16,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 from mast.core.errors import UserError, unknown
-from mast.data.annotated import TASK, Annotated, AnnotatedImage, Objects
+from mast.data.annotated import TASK, Annotated, AnnotatedImage, Objects, object_parts
+from mast.data.source import SetDescription
 
 CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
@@ -27,7 +28,7 @@ CLASSES = (
 _TRUTH = {1: 1, -1: 0, 0: -1}  # VOC's present, absent, difficult → ours
 
 
-def open_voc(spec: str) -> Annotated:
+def open_voc(spec: str, _root: Path, _download: bool) -> Annotated:
     """Opens a set by its name.
 
     Args:
@@ -51,6 +52,22 @@ def open_voc(spec: str) -> Annotated:
     if split not in splits:
         raise unknown(f"split of voc:{before}", split, splits)
     return read_voc(spec, folder, split)
+
+
+def describe_voc(spec: str) -> SetDescription:
+    """The splits of voc:FOLDER.
+
+    VOC 2007 learns from train and val together and is scored on test; later years keep test back.
+    """
+    splits = voc_splits(Path(spec.removeprefix("voc:")).expanduser())
+    train, val, trainval, test = (
+        name if name in splits else None for name in ("train", "val", "trainval", "test")
+    )
+    if test is None:
+        return object_parts(spec, {"train": train, "test": val})
+    if train and val:
+        return object_parts(spec, {"train": train, "val": val, "test": test})
+    return object_parts(spec, {"train": trainval or train, "test": test})
 
 
 def voc_splits(folder: Path) -> list[str]:

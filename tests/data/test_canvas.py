@@ -101,7 +101,9 @@ def test_rebuilt_when_a_file_is_added_or_changed(config, photos, builds):
     assert before.images[0].max() > 0, "a set that is open keeps its own file"
 
 
-@pytest.mark.parametrize("damage", ["short", "long", "no data", "no manifest", "half a manifest"])
+@pytest.mark.parametrize(
+    "damage", ["short", "long", "no data", "no manifest", "half a manifest", "no fields"]
+)
 def test_damaged_cache_is_rebuilt(config, builds, damage):
     expected = np.array(open_canvas(config, 32).images)
     [data], [manifest] = files(config, "u8"), files(config, "json")
@@ -114,6 +116,8 @@ def test_damaged_cache_is_rebuilt(config, builds, damage):
             data.unlink()
         case "no manifest":
             manifest.unlink()
+        case "no fields":
+            manifest.write_text("[]")
         case _:
             manifest.write_text(manifest.read_text()[:100])
     np.testing.assert_array_equal(open_canvas(config, 32).images, expected)
@@ -237,8 +241,19 @@ def test_manifest_says_what_the_file_holds(config):
     manifest = json.loads(files(config, "json")[0].read_text())
     assert manifest["size"] == 32
     assert manifest["identifiers"][11] == "b/11.png"
-    assert manifest["targets"]["class"] == [0] * 6 + [1] * 6
+    assert manifest["kept"] == list(range(12))
     assert manifest["aspect"][0] == 2.0
+
+
+def test_manifest_of_an_earlier_version_is_read(config, builds):
+    expected = open_canvas(config, 32)
+    [path] = files(config, "json")
+    wrote = {"spec": "photos", "targets": {"class": [0] * 12}, "classes": {}, "multilabels": {}}
+    path.write_text(json.dumps(wrote | json.loads(path.read_text())))
+    found = open_canvas(config, 32)
+    assert found.fingerprint == expected.fingerprint
+    assert found.targets["class"].tolist() == expected.targets["class"].tolist()
+    assert len(builds) == 1
 
 
 def test_cache_folder_that_cannot_be_made(config, tmp_path):

@@ -41,22 +41,19 @@ def alive():
 @settings(max_examples=30, deadline=None)
 @given(
     per_rank=st.integers(1, 4), world=st.integers(1, 4), extra=st.integers(0, 30),
-    seed=st.integers(0, 2**31), epoch=st.integers(0, 5), drop_last=st.booleans(),
+    seed=st.integers(0, 2**31), epoch=st.integers(0, 5),
 )  # fmt: skip
-def test_ranks_together_see_what_one_would(per_rank, world, extra, seed, epoch, drop_last):
+def test_ranks_together_see_what_one_would(per_rank, world, extra, seed, epoch):
     size = per_rank * world
     canvases = numbered(size + extra)
-    alone = indices(Loader(canvases, size, seed, drop_last=drop_last), epoch)
+    alone = indices(Loader(canvases, size, seed), epoch)
     ranks = [
-        indices(
-            Loader(canvases, size, seed, rank=rank, world_size=world, drop_last=drop_last), epoch
-        )
+        indices(Loader(canvases, size, seed, rank=rank, world_size=world), epoch)
         for rank in range(world)
     ]
     assert alone == [[*chain(*parts)] for parts in zip(*ranks, strict=True)]
     seen = [*chain(*alone)]
-    count = len(canvases)
-    assert len(set(seen)) == len(seen) == (count // size * size if drop_last else count)
+    assert len(set(seen)) == len(seen) == len(canvases) // size * size
 
 
 def test_order_is_pure_and_differs_between_epochs_and_seeds():

@@ -1,13 +1,6 @@
-"""Data sets that torchvision and Hugging Face `datasets` know by name.
+"""Data sets that torchvision knows by name; nothing is downloaded unless the user asked for it."""
 
-Nothing is downloaded unless the user asked for it.
-"""
-
-import hashlib
 import inspect
-import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
@@ -18,7 +11,7 @@ from mast.core.errors import UserError, unknown
 from mast.data.catalogue import CATALOGUE, Usual
 from mast.data.labels import labels_of
 from mast.data.partition import WHOLE, Drawn, Listed
-from mast.data.source import Source
+from mast.data.source import SetDescription, Source, hash_labels, refuse_split, split_names
 
 _SPLIT_ARGUMENTS = ("train", "split", "image_set", "version")
 
@@ -71,7 +64,7 @@ class Torchvision(Source):
             ) from error
         except Exception as error:  # torchvision and what reads its files raise many kinds
             missing = isinstance(error, (RuntimeError, OSError)) and not download
-            hint = " To let torchvision fetch it, allow the download." if missing else ""
+            hint = " Name another root, or allow the download (download=True)." if missing else ""
             raise UserError(f"torchvision's {name} in {root}: {error}{hint}") from error
         self.targets, self.classes = {}, {}
         labels = labels_of(self.name, self._dataset)
@@ -116,68 +109,21 @@ class Torchvision(Source):
         return f"{index:06d}"
 
     def fingerprint(self) -> str:
-        return _hash(self._key, str(len(self)), self.targets)
+        return hash_labels(self._key, str(len(self)), self.targets)
 
 
-@final
-class HuggingFace(Source):
-    """A data set of the Hugging Face hub, or a local folder that `datasets` can load.
+def open_torchvision(spec: str, root: Path, download: bool) -> Torchvision:
+    """Opens torchvision:NAME@SPLIT, its split for training where none is named."""
+    name, _, split = spec.removeprefix("torchvision:").partition("@")
+    return Torchvision(name, split or "train", root, download)
 
-    The image column is the first of type Image; every ClassLabel column is a task.
 
-    Args:
-        name: `owner/name` on the hub, or a path.
-        split: Name of the split.
-        root: The cache folder of `datasets`.
-        download: Whether the hub may be asked; without it, only what is cached is used.
-
-    Raises:
-        UserError: If `datasets` is not installed, the set is not found, or it has no image.
-    """
-
-    def __init__(self, name: str, split: str, root: Path, download: bool = False) -> None:
-        self.name = f"hf:{name}@{split}"
-        try:
-            import datasets
-        except ImportError as error:
-            raise UserError(
-                f"{self.name} needs the package `datasets`: pip install 'mast-ssl[hf]'."
-            ) from error
-        local = datasets.DownloadConfig(cache_dir=str(root), local_files_only=not download)
-        try:
-            with _network(datasets, download):
-                loaded = datasets.load_dataset(
-                    name, split=split, cache_dir=str(root), download_config=local
-                )
-        except Exception as error:  # the hub's client raises many kinds
-            hint = "" if download else " Only what is cached was tried: allow the download."
-            raise UserError(f"cannot load {self.name}: {error}{hint}") from error
-        kinds = {column: type(feature).__name__ for column, feature in loaded.features.items()}
-        images = [column for column, kind in kinds.items() if kind == "Image"]
-        if not images:
-            raise UserError(f"{self.name} has no column of images, only {kinds}.")
-        self._column = images[0]
-        labels = [column for column, kind in kinds.items() if kind == "ClassLabel"]
-        self.targets = {column: np.asarray(loaded[column][:], np.int64) for column in labels}
-        self.classes = {column: tuple(loaded.features[column].names) for column in labels}
-        self._version = str(getattr(loaded, "_fingerprint", ""))
-        # The encoded bytes: our own decoder treats every mode, and JPEGs at a reduced scale.
-        self._images = loaded.select_columns([self._column]).cast_column(
-            self._column, datasets.Image(decode=False)
-        )
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def open(self, index: int) -> Image.Image:
-        encoded = self._images[index][self._column]
-        return Image.open(io.BytesIO(encoded["bytes"]) if encoded["bytes"] else encoded["path"])
-
-    def identifier(self, index: int) -> str:
-        return f"{index:06d}"
-
-    def fingerprint(self) -> str:
-        return _hash(self.name, self._version, self.targets)
+def describe_torchvision(spec: str) -> SetDescription:
+    """The splits that the catalogue names; train and test of a set that is not in it."""
+    refuse_split(spec)
+    usual = CATALOGUE.get(spec.removeprefix("torchvision:"), Usual())
+    splits = {"train": usual.train, "val": usual.val, "test": usual.test}
+    return SetDescription(split_names(spec, splits), usual.metric)
 
 
 def _choices(key: str | None, usual: Usual) -> tuple[str, ...]:
@@ -197,33 +143,3 @@ def _is_dataset(value: object, datasets: Any) -> bool:
         and issubclass(value, datasets.VisionDataset)
         and value is not datasets.VisionDataset
     )
-
-
-def _hash(key: str, version: str, targets: dict[str, np.ndarray]) -> str:
-    digest = hashlib.blake2b(f"{key} {version}".encode(), digest_size=16)
-    for target_N in targets.values():
-        digest.update(target_N.tobytes())
-    return digest.hexdigest()
-
-
-@contextmanager
-def _network(datasets: Any, allowed: bool) -> Iterator[None]:
-    """Keeps the hub's client off the network, which `local_files_only` alone does not do.
-
-    Its environment variable is read once, at import; what it was read into is set here instead.
-    Where the network is allowed, it still does not report which set was opened.
-    """
-    import huggingface_hub
-
-    places = [(datasets.config, "HF_UPDATE_DOWNLOAD_COUNTS", False)]
-    if not allowed:
-        places.append((datasets.config, "HF_HUB_OFFLINE", True))
-        places.append((huggingface_hub.constants, "HF_HUB_OFFLINE", True))
-    before = [getattr(module, name) for module, name, _ in places]
-    for module, name, value in places:
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for (module, name, _), value in zip(places, before, strict=True):
-            setattr(module, name, value)

@@ -1,0 +1,105 @@
+"""Stand-ins for the libraries that know sets by name."""
+
+import io
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+import torchvision.datasets
+from PIL import Image
+
+
+class Tiny(torchvision.datasets.VisionDataset):
+    """A set as CIFAR10 is: images in memory, `train` and `download` as arguments."""
+
+    classes = ("cat", "dog")
+
+    def __init__(self, root, train=True, download=False):
+        super().__init__(root)
+        self.data = np.arange(4 if train else 2, dtype=np.uint8)
+        self.targets = [0, 1, 1, 0][: len(self.data)]
+        if not (root / "tiny").exists():
+            if not download:
+                raise RuntimeError("Dataset not found or corrupted.")
+            (root / "tiny").mkdir()
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, index):
+        return Image.new("L", (6, 3), int(self.data[index])), self.targets[index]
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    monkeypatch.setattr(torchvision.datasets, "Tiny", Tiny, raising=False)
+
+
+def encoded(color):
+    file = io.BytesIO()
+    Image.new("RGB", (6, 3), color).save(file, "PNG")
+    return {"bytes": file.getvalue(), "path": None}
+
+
+class Image_(SimpleNamespace):  # noqa: N801 (renamed below to what `datasets` calls it)
+    pass
+
+
+class ClassLabel(SimpleNamespace):
+    pass
+
+
+Image_.__name__ = "Image"
+
+
+class Table:
+    """As much of `datasets.Dataset` as is used."""
+
+    def __init__(self, columns, features):
+        self.columns, self.features, self._fingerprint = columns, features, "abc"
+
+    def __len__(self):
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, key):
+        if isinstance(key, str):
+            return self.columns[key]
+        return {name: values[key] for name, values in self.columns.items()}
+
+    def select_columns(self, names):
+        return Table({name: self.columns[name] for name in names}, self.features)
+
+    def cast_column(self, name, feature):
+        assert feature.decode is False, "the bytes are decoded here, not by datasets"
+        return self
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """Stand-ins for `datasets` and its hub client; returns what was asked of them."""
+    asked = []
+    datasets, client = ModuleType("datasets"), ModuleType("huggingface_hub")
+    datasets.config = SimpleNamespace(HF_UPDATE_DOWNLOAD_COUNTS=True, HF_HUB_OFFLINE=False)
+    client.constants = SimpleNamespace(HF_HUB_OFFLINE=False)
+    datasets.Image, datasets.DownloadConfig = Image_, SimpleNamespace
+
+    def load_dataset(name, split, cache_dir, download_config):
+        offline = datasets.config.HF_HUB_OFFLINE and client.constants.HF_HUB_OFFLINE
+        asked.append((name, split, offline))
+        if name == "nobody/nothing":
+            raise FileNotFoundError("no such set")
+        features = {"label": ClassLabel(names=["cat", "dog"])}
+        if name == "words":
+            return Table({"label": [0]}, features)
+        return Table(
+            {"label": [1, 0], "photo": [encoded((9, 8, 7)), encoded((1, 2, 3))]},
+            features | {"photo": Image_()},
+        )
+
+    datasets.load_dataset = load_dataset
+    monkeypatch.setitem(sys.modules, "datasets", datasets)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", client)
+    yield asked
+    assert not datasets.config.HF_HUB_OFFLINE
+    assert not client.constants.HF_HUB_OFFLINE

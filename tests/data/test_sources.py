@@ -1,0 +1,132 @@
+"""Every source fulfils the contract: what it describes can be opened, and what is open holds."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from layouts import voc_object, write_coco, write_voc
+
+from mast.core.errors import UserError
+from mast.data import SOURCES, describe, open_canvas, open_source, with_objects
+
+
+@dataclass(frozen=True)
+class Row:
+    """A set of a scheme, written to disk.
+
+    Attributes:
+        write: Writes what is needed below a folder, and returns the name of the whole set.
+        tasks: The tasks of every part, with one class an image or several.
+        metric: What is reported.
+    """
+
+    write: Callable[[Path, Callable[..., Path]], str | Path]
+    tasks: tuple[str, ...] = ("class",)
+    metric: str = "top1"
+
+
+def folder(root: Path, write_images: Callable[..., Path]) -> Path:
+    for part, count in (("train", 6), ("val", 3), ("test", 4)):
+        write_images(root / part, count)
+    return root
+
+
+def coco(root: Path, _: object) -> str:
+    write_coco(root, "train2017")
+    shutil.copytree(root / "train2017", root / "val2017", copy_function=shutil.copy)
+    annotations = root / "annotations"
+    shutil.copy(annotations / "instances_train2017.json", annotations / "instances_val2017.json")
+    return f"coco:{root}"
+
+
+def voc(root: Path, _: object) -> str:
+    for split in ("train", "val", "test"):
+        write_voc(root, split, **{f"{split}1": voc_object("dog", (1, 1, 8, 6))})
+    return f"voc:{root}"
+
+
+FACTORS = ("shape", "color", "orientation", "position", "texture", "sharpness")
+ROWS = {
+    "folder": Row(folder),
+    "factors": Row(lambda *_: "factors:8", FACTORS),
+    "torchvision": Row(lambda *_: "torchvision:Tiny"),
+    "hf": Row(lambda *_: "hf:someone/pets", ("label",)),
+    "coco": Row(coco, ("objects",), "mAP"),
+    "voc": Row(voc, ("objects",), "mAP"),
+}
+
+
+@pytest.mark.parametrize("scheme", SOURCES)
+@pytest.mark.usefixtures("tiny", "hub")
+def test_conformance(scheme: str, tmp_path: Path, write_images: Callable[..., Path]) -> None:
+    row = ROWS[scheme]
+    name = row.write(tmp_path / "set", write_images)
+    described = describe(name)
+    assert {"train", "test"} <= described.parts.keys() <= {"train", "val", "test"}
+    assert described.metric == row.metric
+    sources = {
+        part: open_source(spec, root=str(tmp_path), download=True)
+        for part, spec in described.parts.items()
+    }
+    assert len({source.name for source in sources.values()}) == len(sources)
+    assert len({source.fingerprint() for source in sources.values()}) == len(sources)
+    for part, source in sources.items():
+        count = len(source)
+        assert count > 0
+        assert tuple({**source.targets, **source.multilabels}) == row.tasks == tuple(source.classes)
+        for task, label_N in source.targets.items():
+            assert (label_N.shape, label_N.dtype) == ((count,), np.int64)
+            assert label_N.min() >= 0
+            assert label_N.max() < len(source.classes[task])
+        for task, label_NL in source.multilabels.items():
+            assert label_NL.shape == (count, len(source.classes[task]))
+            assert set(np.unique(label_NL)) <= {-1, 0, 1}
+        assert len({source.identifier(index) for index in range(count)}) == count
+        pixels_HW3 = source.load(count - 1)
+        assert (pixels_HW3.dtype, pixels_HW3.shape[2]) == (np.uint8, 3)
+        canvas_SS3, aspect = source.canvas(count - 1, 8)
+        assert (canvas_SS3.dtype, canvas_SS3.shape) == (np.uint8, (8, 8, 3))
+        assert aspect == pytest.approx(pixels_HW3.shape[1] / pixels_HW3.shape[0])
+        again = open_source(described.parts[part], root=tmp_path)
+        assert again.fingerprint() == source.fingerprint()
+
+
+def test_objects_are_asked_of_the_source() -> None:
+    with pytest.raises(UserError, match="factors@train has no annotated objects"):
+        with_objects(open_source("factors"))
+
+
+def test_every_scheme_has_a_row_a_title_and_a_place_in_the_manual() -> None:
+    assert ROWS.keys() == SOURCES.keys()
+    titles = [scheme.title for scheme in SOURCES.values()]
+    assert len(set(titles)) == len(titles)
+    manual = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    for word, scheme in SOURCES.items():
+        assert scheme.examples
+        for example in scheme.examples if word != "folder" else ():
+            assert f"`{example}`" in manual
+            assert example.startswith(word)
+
+
+def test_a_name_that_is_none_names_every_form(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Data are named by") as caught:
+        open_source(tmp_path / "lmdb:photos")
+    for scheme in SOURCES.values():
+        assert ", ".join(scheme.examples) in str(caught.value)
+
+
+@pytest.mark.parametrize("word", [word for word in SOURCES if not SOURCES[word].alone])
+def test_a_folder_may_be_called_as_a_scheme_is(
+    word: str,
+    tmp_path: Path,
+    write_images: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_images(tmp_path / word, 2)
+    monkeypatch.chdir(tmp_path)
+    assert len(open_source(word)) == 2
+    assert len(open_canvas(Path(word), 8)) == 2
+    assert describe(word).parts == {}
