@@ -5,7 +5,7 @@ from mast.augment.operator import Operator, Parameters, Stage
 from mast.augment.operators import OPERATORS
 from mast.augment.operators.geometry import GeometricOperator, center_views
 from mast.augment.pipeline import Pipeline
-from mast.augment.presets import PRESETS, Preset
+from mast.augment.presets import PRESETS, Preset, View
 from mast.augment.record import Record, Views
 from mast.augment.schedule import ScheduleConfig, compose_count, draw_chosen, draw_subsets
 
@@ -20,6 +20,7 @@ __all__ = [
     "Record",
     "ScheduleConfig",
     "Stage",
+    "View",
     "Views",
     "center_views",
     "compose_count",

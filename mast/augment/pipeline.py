@@ -3,6 +3,7 @@
 Legend: B samples, K operators, C channels, H and W pixels. Images are in [0, 1].
 """
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -23,13 +24,18 @@ PART_VALUES = 1_600_000  # numbers a CPU treats at a time: best of 0.1 to 100 mi
 
 
 class Pipeline:
-    """The views of a preset at a size.
+    """The views of a preset.
 
     Args:
-        preset: Operators and what each view overrides.
-        size: Side of the views in pixels.
+        preset: Operators, and what each view has of its own.
+        size: Side in pixels of the views that have none of their own.
         compiled: Whether to use compiled kernels on the CPU. Views agree to 1e-4 either way, but
             for values within rounding of a threshold.
+
+    Attributes:
+        names: The K operators.
+        sizes: Side of each view in pixels.
+        operators: Of each view, by name.
 
     Raises:
         ValueError: An operator, or a field of one, does not exist.
@@ -40,16 +46,18 @@ class Pipeline:
         self.compiled = compiled
         self.size = size
         self.names = preset.operators
-        self.operators = (
-            _build(preset.operators, preset.overrides[0], size),
-            _build(preset.operators, preset.overrides[1], size),
+        self.sizes = tuple(view.size or size for view in preset.views)
+        self.operators = tuple(
+            _build(preset.operators, view.overrides, side)
+            for view, side in zip(preset.views, self.sizes, strict=True)
         )
         self._geometry, self._rest = zip(*map(_in_order, self.operators), strict=True)
+        self._alike = _alike(self.operators)
 
     def draw(
         self, n: int, generator: torch.Generator, chosen_BK: Tensor | None = None
-    ) -> tuple[Record, Record]:
-        """Decide what is applied to `n` samples in both views.
+    ) -> tuple[Record, ...]:
+        """Decide what is applied to `n` samples in every view.
 
         The stream of random numbers depends on `n` and the preset alone, so a process of a
         distributed run draws for the global batch and slices its part.
@@ -57,7 +65,7 @@ class Pipeline:
         Args:
             n: Number of samples, B.
             generator: CPU generator.
-            chosen_BK: bool, the operators that may act on a sample, in both views; all by default.
+            chosen_BK: bool, the operators that may act on a sample, in all views; all by default.
 
         Returns:
             One record a view, on the CPU.
@@ -68,7 +76,8 @@ class Pipeline:
             raise UserError(
                 f"expected chosen_BK of shape {(n, len(self.names))}, got {tuple(chosen_BK.shape)}"
             )
-        return self._draw(0, generator, chosen_BK.cpu()), self._draw(1, generator, chosen_BK.cpu())
+        chosen_BK = chosen_BK.cpu()
+        return tuple(self._draw(view, generator, chosen_BK) for view in range(len(self.sizes)))
 
     def _draw(self, view: int, generator: torch.Generator, chosen_BK: Tensor) -> Record:
         n = len(chosen_BK)
@@ -92,13 +101,13 @@ class Pipeline:
             canvas_BHWC: uint8 square canvases, each a whole image stretched.
             aspect_B: Width / height of the original images.
             record: What to apply, best on the CPU.
-            view: 0 or 1, whose operators to use.
+            view: From 0, whose operators and size to use.
             dtype: float32 or bfloat16.
 
         Returns:
             images_BCHW on the device of the canvas.
         """
-        shape = (len(record), 3, self.size, self.size)
+        shape = (len(record), 3, self.sizes[view], self.sizes[view])
         images = torch.empty(shape, dtype=dtype, device=canvas_BHWC.device)
         self._fill(images, canvas_BHWC, aspect_B, record, view)
         return images
@@ -107,45 +116,58 @@ class Pipeline:
         self,
         canvas_BHWC: Tensor,
         aspect_B: Tensor,
-        records: tuple[Record, Record],
+        records: tuple[Record, ...],
         dtype: torch.dtype = torch.float32,
         out: Tensor | None = None,
     ) -> Views:
-        """Draw the pixels of both views.
+        """Draw the pixels of all views.
 
         Args:
             canvas_BHWC: uint8 square canvases, each a whole image stretched.
             aspect_B: Width / height of the original images.
-            records: What `draw` returned, or a slice of it.
+            records: What `draw` returned, or a slice of each.
             dtype: float32 or bfloat16; that of `out` if it is given.
-            out: Where both views go, one after the other, as from `buffer`; new by default.
+            out: Where the views go, one after the other, as from `buffer`; new by default.
 
         Returns:
-            Both views and their records.
+            The views and their records.
         """
+        if len(records) != len(self.sizes):
+            raise UserError(f"expected {len(self.sizes)} records, one a view, got {len(records)}")
         count = len(canvas_BHWC)
-        images = self.buffer(count, canvas_BHWC.device, dtype) if out is None else out
-        expected = (2 * count, 3, self.size, self.size)
-        if images.shape != expected or not images.is_contiguous():
+        memory = self.buffer(count, canvas_BHWC.device, dtype) if out is None else out
+        numbers = self._numbers(count)
+        if memory.shape != (numbers,) or not memory.is_contiguous():
             raise UserError(
-                f"expected out contiguous and of shape {expected}, got {tuple(images.shape)}"
+                f"expected out contiguous and of shape {(numbers,)}, got {tuple(memory.shape)}"
             )
-        first, second = images[:count], images[count:]
-        if self._views_agree and not self._runs_compiled(canvas_BHWC):
-            canvas_BHWC, aspect_B = (torch.cat([x, x]) for x in (canvas_BHWC, aspect_B))
-            self._fill(images, canvas_BHWC, aspect_B, join(records), view=0)
-        else:
-            self._fill(first, canvas_BHWC, aspect_B, records[0], view=0)
-            self._fill(second, canvas_BHWC, aspect_B, records[1], view=1)
-        return Views((first, second), records)
+        images: list[Tensor] = []
+        for alike in self._alike:
+            size = self.sizes[alike.start]
+            start, stop = self._numbers(count, alike.start), self._numbers(count, alike.stop)
+            together_BCHW = memory[start:stop].view(len(alike) * count, 3, size, size)
+            own = [together_BCHW[at * count : (at + 1) * count] for at in range(len(alike))]
+            if len(alike) == 1 or self._runs_compiled(canvas_BHWC):
+                for view, images_BCHW in zip(alike, own, strict=True):
+                    self._fill(images_BCHW, canvas_BHWC, aspect_B, records[view], view)
+            else:
+                canvases, aspects = (torch.cat([x] * len(alike)) for x in (canvas_BHWC, aspect_B))
+                record = join([records[view] for view in alike])
+                self._fill(together_BCHW, canvases, aspects, record, alike.start)
+            images += own
+        return Views(tuple(images), records)
 
     def buffer(self, n: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Memory for both views of `n` images, (2 n, C, H, W).
+        """Memory for all views of `n` images, flat, one view after the other.
 
         A loop that draws every batch into one buffer spares a CPU the first touch of fresh
         memory, which takes longer than the crops do.
         """
-        return torch.empty(2 * n, 3, self.size, self.size, dtype=dtype, device=device)
+        return torch.empty(self._numbers(n), dtype=dtype, device=device)
+
+    def _numbers(self, n: int, views: int | None = None) -> int:
+        """How many numbers the first views of `n` images have; by default all views."""
+        return sum(n * 3 * size**2 for size in self.sizes[:views])
 
     def _runs_compiled(self, canvas_BHWC: Tensor) -> bool:
         return self.compiled and canvas_BHWC.device.type == "cpu" and canvas_BHWC.shape[1] > 1
@@ -178,7 +200,7 @@ class Pipeline:
         part = PART_VALUES // images[:1].numel() if images.device.type == "cpu" else count
         for start in range(0, count, max(part, 1)):
             some = slice(start, start + max(part, 1))
-            drawn = render(canvas_BHWC[some], warp[some], self.size)
+            drawn = render(canvas_BHWC[some], warp[some], images.shape[3])
             for operator in self._rest[view]:
                 drawn = _apply_where(operator, drawn, record[some])
             images[some] = drawn
@@ -214,15 +236,20 @@ class Pipeline:
         if views is not images:
             images.copy_(views)
 
-    @property
-    def _views_agree(self) -> bool:
-        """Whether both views apply alike; how often they apply is already in the record."""
-        return all(
-            replace(first, probability=second.probability) == second
-            for first, second in zip(
-                self.operators[0].values(), self.operators[1].values(), strict=True
-            )
-        )
+
+def _alike(operators: Sequence[dict[str, Operator]]) -> list[range]:
+    """Runs of neighbouring views that apply alike; how often they apply is in their records."""
+    runs: list[range] = []
+    for view, own in enumerate(operators):
+        first = operators[runs[-1].start] if runs else {}
+        if first and all(
+            replace(first[name], probability=operator.probability) == operator
+            for name, operator in own.items()
+        ):
+            runs[-1] = range(runs[-1].start, view + 1)
+        else:
+            runs.append(range(view, view + 1))
+    return runs
 
 
 def _build(names: tuple[str, ...], overrides: Overrides, size: int) -> dict[str, Operator]:
