@@ -1,6 +1,7 @@
 """Augmentation operators on batches: parameters for each sample, and a record of what was done."""
 
 from mast.augment.captions import describe
+from mast.augment.draw import draw_views
 from mast.augment.operator import Operator, Parameters, Stage
 from mast.augment.operators import OPERATORS
 from mast.augment.operators.geometry import GeometricOperator, center_views
@@ -27,4 +28,5 @@ __all__ = [
     "describe",
     "draw_chosen",
     "draw_subsets",
+    "draw_views",
 ]
