@@ -47,17 +47,6 @@ class Record:
             return torch.zeros(len(self), dtype=torch.bool, device=self.applied_BK.device)
         return self.applied_BK[:, self.names.index(name)]
 
-    def to(self, device: torch.device | str) -> "Record":
-        """Move every tensor to a device; drawing pixels is fastest from a record on the CPU."""
-        return Record(
-            self.names,
-            self.applied_BK.to(device),
-            {
-                name: {key: values.to(device) for key, values in drawn.items()}
-                for name, drawn in self.parameters.items()
-            },
-        )
-
 
 def join(records: Sequence[Record]) -> Record:
     """Put records of the same operators one after the other."""

@@ -33,7 +33,7 @@ def show_operators(size: int = 224) -> Table:
     for column in ("#", "operator", "p", "magnitudes", "in"):
         table.add_column(column)
     for number, (name, build) in enumerate(OPERATORS.items(), start=1):
-        operator = build(size=size)  # type: ignore[call-arg]  # probability has a default
+        operator = build(size)
         magnitudes = {
             field: value
             for field, value in plain(operator).items()

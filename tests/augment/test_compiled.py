@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,8 +13,10 @@ import torch
 from numba import njit
 from numba.core.caching import CompileResultCacheImpl
 
-from mast.augment import OPERATORS, PRESETS, Pipeline, Preset
+from mast.augment import OPERATORS, PRESETS, Operator, Pipeline, Preset, Stage, View
+from mast.augment import compiled as kernels
 from mast.augment.compiled.rows import kernel
+from mast.augment.operator import per_pixel, uniform
 from mast.augment.operators.geometry import GeometricOperator
 from mast.data.factors import Factors
 
@@ -45,6 +49,41 @@ def test_a_kernel_equals_its_reference(name, size):
     different = (actual - expected).abs() > TOLERANCE
     assert different.float().mean() <= (1e-3 if name in STEPPED else 0)
     assert torch.equal(actual[[1, 4]], images[[1, 4]])  # those that did not draw it
+
+
+@dataclass(frozen=True)
+class Dim(Operator):
+    """An operator that has no compiled kernel."""
+
+    name: ClassVar[str] = "dim"
+    label: ClassVar[str] = "dim"
+    stage: ClassVar[Stage] = Stage.COLOR
+
+    def sample(self, n, generator):
+        return {"factor": uniform(n, (0.2, 0.8), generator)}
+
+    def apply(self, images_BCHW, parameters):
+        return images_BCHW * per_pixel(parameters["factor"], images_BCHW)
+
+
+def test_an_operator_without_a_kernel_is_applied_all_the_same(monkeypatch):
+    monkeypatch.setitem(OPERATORS, "dim", Dim)
+    monkeypatch.setattr("mast.augment.pipeline.COMPILED_PART_VALUES", 7 * 3 * 24**2)
+    preset = Preset(("random_resized_crop", "dim", "invert"), (View(),))
+    pipeline = Pipeline(preset, 24)
+    canvas, aspect = canvases(40, 32), torch.ones(40)
+    records = pipeline.draw(40, torch.Generator().manual_seed(0))
+    assert 0 < records[0].applied("dim").sum() < 40
+    dimmed = pipeline.views(canvas, aspect, records).images[0]
+    pipeline.compiled = False
+    expected = pipeline.views(canvas, aspect, records).images[0]
+    torch.testing.assert_close(dimmed, expected, rtol=0, atol=TOLERANCE)
+
+
+def test_every_pointwise_operator_has_its_kernel():
+    named = [OPERATORS[name].kernel for name in POINTWISE]
+    assert None not in named
+    assert sorted([*named, "resize_boxes", "warp_affine"]) == sorted(kernels.__all__)
 
 
 @pytest.mark.parametrize(

@@ -296,13 +296,6 @@ def test_the_order_of_a_preset_does_not_change_the_order_of_action(batch):
     assert torch.equal(back.apply(*batch, mirrored, 0), forth.apply(*batch, record, 0))
 
 
-def test_moving_a_record_keeps_it(batch):
-    pipeline = Pipeline(PRESETS["mast5"], SIZE)
-    record, _ = pipeline.draw(B, generator())
-    moved = record.to("cpu")
-    assert torch.equal(pipeline.apply(*batch, moved, 0), pipeline.apply(*batch, record, 0))
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @presets
 def test_a_gpu_draws_the_same_views(name, batch):
