@@ -8,7 +8,7 @@ from mast.augment.operators.geometry import GeometricOperator, center_views
 from mast.augment.pipeline import Pipeline
 from mast.augment.presets import PRESETS, Preset, View
 from mast.augment.record import Record, Views
-from mast.augment.schedule import ScheduleConfig, compose_count, draw_chosen, draw_subsets
+from mast.augment.schedule import ScheduleConfig, draw_chosen, draw_subsets
 
 __all__ = [
     "OPERATORS",
@@ -24,7 +24,6 @@ __all__ = [
     "View",
     "Views",
     "center_views",
-    "compose_count",
     "describe",
     "draw_chosen",
     "draw_subsets",

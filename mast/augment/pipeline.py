@@ -42,16 +42,14 @@ class Pipeline:
     """
 
     def __init__(self, preset: Preset, size: int, compiled: bool = True) -> None:
-        self.preset = preset
         self.compiled = compiled
-        self.size = size
         self.names = preset.operators
         self.sizes = tuple(view.size or size for view in preset.views)
         self.operators = tuple(
             _build(preset.operators, view.overrides, side)
             for view, side in zip(preset.views, self.sizes, strict=True)
         )
-        self._geometry, self._rest = zip(*map(_in_order, self.operators), strict=True)
+        self._geometry, self._pointwise = zip(*map(_in_order, self.operators), strict=True)
         self._alike = _alike(self.operators)
 
     def draw(
@@ -87,55 +85,28 @@ class Pipeline:
             parameters[name] = operator.sample(n, generator)
         return Record(self.names, chosen_BK & torch.stack(coins, dim=1), parameters)
 
-    def apply(
-        self,
-        canvas_BHWC: Tensor,
-        aspect_B: Tensor,
-        record: Record,
-        view: int,
-        dtype: torch.dtype = torch.float32,
-    ) -> Tensor:
-        """Draw the pixels of one view; the same record gives the same pixels.
-
-        Args:
-            canvas_BHWC: uint8 square canvases, each a whole image stretched.
-            aspect_B: Width / height of the original images.
-            record: What to apply, best on the CPU.
-            view: From 0, whose operators and size to use.
-            dtype: float32 or bfloat16.
-
-        Returns:
-            images_BCHW on the device of the canvas.
-        """
-        shape = (len(record), 3, self.sizes[view], self.sizes[view])
-        images = torch.empty(shape, dtype=dtype, device=canvas_BHWC.device)
-        self._fill(images, canvas_BHWC, aspect_B, record, view)
-        return images
-
     def views(
         self,
         canvas_BHWC: Tensor,
         aspect_B: Tensor,
         records: tuple[Record, ...],
-        dtype: torch.dtype = torch.float32,
         out: Tensor | None = None,
     ) -> Views:
-        """Draw the pixels of all views.
+        """Draw the pixels of all views; the same records give the same pixels.
 
         Args:
             canvas_BHWC: uint8 square canvases, each a whole image stretched.
             aspect_B: Width / height of the original images.
-            records: What `draw` returned, or a slice of each.
-            dtype: float32 or bfloat16; that of `out` if it is given.
-            out: Where the views go, one after the other, as from `buffer`; new by default.
+            records: What `draw` returned, or a slice of each; best on the CPU.
+            out: Where the views go, as from `buffer`; by default new memory for float32.
 
         Returns:
-            The views and their records.
+            The views, on the device of the canvases, and their records.
         """
         if len(records) != len(self.sizes):
             raise UserError(f"expected {len(self.sizes)} records, one a view, got {len(records)}")
         count = len(canvas_BHWC)
-        memory = self.buffer(count, canvas_BHWC.device, dtype) if out is None else out
+        memory = self.buffer(count, canvas_BHWC.device) if out is None else out
         numbers = self._numbers(count)
         if memory.shape != (numbers,) or not memory.is_contiguous():
             raise UserError(
@@ -160,8 +131,8 @@ class Pipeline:
     def buffer(self, n: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
         """Memory for all views of `n` images, flat, one view after the other.
 
-        A loop that draws every batch into one buffer spares a CPU the first touch of fresh
-        memory, which takes longer than the crops do.
+        Views are of its dtype, float32 or bfloat16. A loop that draws every batch into one buffer
+        spares a CPU the first touch of fresh memory, which takes longer than the crops do.
         """
         return torch.empty(self._numbers(n), dtype=dtype, device=device)
 
@@ -201,7 +172,7 @@ class Pipeline:
         for start in range(0, count, max(part, 1)):
             some = slice(start, start + max(part, 1))
             drawn = render(canvas_BHWC[some], warp[some], images.shape[3])
-            for operator in self._rest[view]:
+            for operator in self._pointwise[view]:
                 drawn = _apply_where(operator, drawn, record[some])
             images[some] = drawn
 
@@ -210,7 +181,7 @@ class Pipeline:
     ) -> None:
         """All operators on a few images at a time, while these are in a cache; threads share."""
         steps = compiled_steps(canvas_BHWC, warp)
-        for operator in self._rest[view]:
+        for operator in self._pointwise[view]:
             index = record.applied(operator.name).nonzero()[:, 0]
             if len(index):
                 drawn = record.parameters[operator.name]
@@ -288,7 +259,7 @@ def _apply_where(operator: Operator, images_BCHW: Tensor, record: Record) -> Ten
     drawn = record.parameters[operator.name]
     if len(index) == len(images_BCHW):
         return operator.apply(images_BCHW, drawn)
-    there = index.to(images_BCHW.device, non_blocking=True)
+    device_index = index.to(images_BCHW.device, non_blocking=True)
     parameters = {key: values[index] for key, values in drawn.items()}
-    transformed = operator.apply(images_BCHW.index_select(0, there), parameters)
-    return images_BCHW.index_copy_(0, there, transformed)
+    transformed = operator.apply(images_BCHW.index_select(0, device_index), parameters)
+    return images_BCHW.index_copy_(0, device_index, transformed)

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mast.augment import ScheduleConfig, compose_count, draw_chosen, draw_subsets
+from mast.augment import ScheduleConfig, draw_chosen, draw_subsets
+from mast.augment.schedule import compose_count
 
 shares = st.floats(0, 1)
 counts = st.integers(1, 30)
