@@ -5,7 +5,7 @@ Legend: B samples, K operators, C channels, H and W pixels. Images are in [0, 1]
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
@@ -112,20 +112,19 @@ class Pipeline:
             raise UserError(
                 f"expected out contiguous and of shape {(numbers,)}, got {tuple(memory.shape)}"
             )
+        # compiled kernels treat a few images at a time anyway
+        one_by_one = [range(view, view + 1) for view in range(len(self.sizes))]
         images: list[Tensor] = []
-        for alike in self._alike:
-            size = self.sizes[alike.start]
-            start, stop = self._numbers(count, alike.start), self._numbers(count, alike.stop)
-            together_BCHW = memory[start:stop].view(len(alike) * count, 3, size, size)
-            own = [together_BCHW[at * count : (at + 1) * count] for at in range(len(alike))]
-            if len(alike) == 1 or self._runs_compiled(canvas_BHWC):
-                for view, images_BCHW in zip(alike, own, strict=True):
-                    self._fill(images_BCHW, canvas_BHWC, aspect_B, records[view], view)
-            else:
-                canvases, aspects = (torch.cat([x] * len(alike)) for x in (canvas_BHWC, aspect_B))
-                record = join([records[view] for view in alike])
-                self._fill(together_BCHW, canvases, aspects, record, alike.start)
-            images += own
+        for run in one_by_one if self._runs_compiled(canvas_BHWC) else self._alike:
+            size, total = self.sizes[run.start], len(run) * count
+            span = slice(self._numbers(count, run.start), self._numbers(count, run.stop))
+            images_BCHW = memory[span].view(total, 3, size, size)
+            canvases, aspects, record = canvas_BHWC, aspect_B, records[run.start]
+            if len(run) > 1:
+                canvases, aspects = (torch.cat([x] * len(run)) for x in (canvas_BHWC, aspect_B))
+                record = join([records[view] for view in run])
+            self._fill(images_BCHW, canvases, aspects, record, run.start)
+            images += [images_BCHW[at * count : (at + 1) * count] for at in range(len(run))]
         return Views(tuple(images), records)
 
     def buffer(self, n: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -233,10 +232,10 @@ def _build(names: tuple[str, ...], overrides: Overrides, size: int) -> dict[str,
             raise unknown("operator in overrides", name, names)
     operators = {}
     for name in names:
-        fields = OPERATORS[name].__dataclass_fields__
-        for field in overrides.get(name, {}):
-            if field not in fields:
-                raise unknown(f"field of {name}", field, fields)
+        known = [field.name for field in fields(OPERATORS[name]) if field.name != "size"]
+        for field_name in overrides.get(name, {}):
+            if field_name not in known:
+                raise unknown(f"field of {name}", field_name, known)
         operators[name] = OPERATORS[name](size, **overrides.get(name, {}))
     return operators
 

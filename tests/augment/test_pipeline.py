@@ -280,6 +280,9 @@ def test_errors_name_the_nearest_choice(batch):
         Pipeline(Preset(("gausian_blur",)), SIZE)
     with pytest.raises(ValueError, match=r"field of rotate 'angles'.*'angle'"):
         Pipeline(Preset(("rotate",), (View({"rotate": {"angles": 3}}),)), SIZE)
+    for not_a_field in ("size", "kernel"):
+        with pytest.raises(UserError, match=f"field of rotate '{not_a_field}'"):
+            Pipeline(Preset(("rotate",), (View({"rotate": {not_a_field: 3}}),)), SIZE)
     with pytest.raises(ValueError, match=r"in overrides 'invert'.*rotate"):
         Pipeline(Preset(("rotate",), (View({"invert": {"probability": 1.0}}),)), SIZE)
     with pytest.raises(ValueError, match=r"at least 8 pixels, got size=4"):
