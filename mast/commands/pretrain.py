@@ -3,13 +3,12 @@
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
-from mast.augment import Pipeline, Views, draw_chosen
+from mast.augment import Pipeline, draw_chosen, draw_views
 from mast.config import OPERATIONAL, PretrainConfig, build_method, read, record
 from mast.core.display import TrainingDisplay
 from mast.core.errors import UserError
@@ -18,7 +17,6 @@ from mast.core.loop import Losses, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
 from mast.core.run import RunFolder
-from mast.core.seeds import stream
 from mast.data import Batch, CanvasSet, Loader, open_canvas
 from mast.measure.online import online_scores
 from mast.models import save_encoder, synchronise_batchnorm
@@ -141,7 +139,16 @@ def pretrain(config: PretrainConfig) -> RunFolder:
 
     # ----------------------------------------------------------------------------- the loss
     def loss(method: Any, batch: Batch, step: int, part: int) -> Losses:
-        views = _views(config, pipeline, batch, step, part, training.steps, fabric, images)
+        count, share = len(batch.canvas_BHWC), step / training.steps
+        views = draw_views(
+            pipeline,
+            [fabric.to_device((batch.canvas_BHWC, batch.aspect_B))],
+            (config.seed, step, part),
+            partial(draw_chosen, config.schedule, len(pipeline.names), share),
+            start=count * fabric.global_rank,
+            total=count * processes,
+            out=images,
+        )
         output: Losses = method(views)
         return output
 
@@ -200,35 +207,6 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         display.say(f"done: {run.encoder}")
     fabric.barrier()
     return run
-
-
-def _views(
-    config: PretrainConfig,
-    pipeline: Pipeline,
-    batch: Any,
-    step: int,
-    part: int,
-    total_steps: int,
-    fabric: "Fabric",
-    images: Tensor | None,
-) -> Views:
-    """Two views of this process's images, drawn into `images` if there is such memory.
-
-    Decisions are drawn for the global batch and sliced.
-    """
-    local = len(batch.canvas_BHWC)
-    everyone, start = local * fabric.world_size, local * fabric.global_rank
-    generator = stream(config.seed, step, part)
-    chosen_BK = draw_chosen(
-        config.schedule, everyone, len(pipeline.names), step / total_steps, generator
-    )
-    records = pipeline.draw(everyone, generator, chosen_BK)
-    first, second = (record[start : start + local] for record in records)
-    canvas_BHWC, aspect_B = fabric.to_device((batch.canvas_BHWC, batch.aspect_B))
-    views = pipeline.views(canvas_BHWC, aspect_B, (first, second), out=images)
-    if chosen_BK is None:
-        return views
-    return replace(views, chosen_BK=chosen_BK[start : start + local])
 
 
 def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:

@@ -40,7 +40,7 @@ def changed_by(
         seed: Of that draw.
         share: Of the images that are changed, the same ones for every operator.
     """
-    operator = OPERATORS[name](size)  # type: ignore[call-arg]  # each has a default probability
+    operator = OPERATORS[name](size)
     generator = torch.Generator().manual_seed(seed)
     acts_N = torch.rand(images, generator=generator) < share if share < 1 else None
     parameters = operator.sample(images, generator)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -21,6 +20,7 @@ from mast.augment.presets import Preset
 from mast.core.errors import UserError, unknown
 from mast.core.loop import Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
+from mast.core.seeds import seed_global
 from mast.measure.features import extract
 from mast.measure.fit import fit
 from mast.measure.frozen import FrozenEncoder
@@ -264,7 +264,7 @@ def mixed(
     if not kinds:
         return images_BCHW, target_BC
     with torch.random.fork_rng(devices=[]):  # torchvision draws from the global generator
-        torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1)[0]))
+        seed_global(*place)
         chosen = kinds[int(torch.randint(len(kinds), ()))]
         # Neighbours are mixed, and a batch comes in the order of the set, which is by class.
         order_B = torch.randperm(len(target_BC)).to(target_BC.device)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -19,6 +18,7 @@ from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.loop import Done, Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer
+from mast.core.seeds import seed_global
 from mast.measure.bootstrap import Measured
 from mast.measure.features import evaluating
 from mast.measure.fit import fit
@@ -251,8 +251,7 @@ class ObjectProtocol(Evaluator[ObjectData]):
     def _loss(self, encoder: FrozenEncoder, module: Any, batch: ObjectBatch, step: int) -> Losses:
         # torchvision draws sizes, anchors and regions from PyTorch's generators. Seeding them here
         # makes a step the same after a resumption, on a GPU as well.
-        draw = np.random.SeedSequence([self.seed, step, encoder.fabric.global_rank])
-        torch.manual_seed(int(draw.generate_state(1)[0]))
+        seed_global(self.seed, step, encoder.fabric.global_rank)
         losses: Losses = module(batch)
         return losses
 
