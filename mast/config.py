@@ -151,7 +151,7 @@ def build_method(config: PretrainConfig) -> Method:
         torch.manual_seed(config.seed)
         encoder = Encoder(config.encoder, config.size)
         method = METHODS[config.method].method
-        return method(config.objective, encoder, config.preset.operators, config.seed)  # type: ignore[arg-type]
+        return method(config.objective, encoder, config.preset.operators, config.seed)
 
 
 def read(path: Path, base: PretrainConfig | None = None) -> PretrainConfig:

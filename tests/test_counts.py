@@ -147,6 +147,6 @@ def test_a_step_never_waits_for_the_device(name: str, monkeypatch: pytest.Monkey
     pipeline, batch = drawn("mast19", "meta")
     encoder = Encoder(EncoderConfig("timm:resnet18", {"channels": [8, 8, 8, 8]}), SIZE)
     method = (VICReg if name == "vicreg" else Mast)(config, encoder, pipeline.names).to("meta")
-    method(pipeline.views(*batch))["loss"].backward()
-    method.after_step()
+    method(pipeline.views(*batch), 0.0)["loss"].backward()
+    method.after_step(0.5)
     assert all(p.grad is not None for p in method.encoder.parameters())

@@ -22,4 +22,5 @@ def build_method(
     encoder = Encoder(ENCODER, SIZE)
     sizes = ProjectorConfig(**{"hidden": 32, "dim": DIM, "pool": "before", **projector})
     entry = METHODS[name]
-    return entry.method(entry.config(projector=sizes, **options), encoder, OPERATORS, seed).train()  # type: ignore[arg-type]
+    config = entry.config(**{**options, "projector": sizes})
+    return entry.method(config, encoder, OPERATORS, seed).train()

@@ -143,7 +143,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     # ----------------------------------------------------------------------------- the loss
     def loss(method: Any, batch: Batch, step: int, part: int) -> Losses:
         views = _views(config, pipeline, batch, step, part, training.steps, fabric, images)
-        output: Losses = method(views)
+        output: Losses = method(views, step / training.steps)
         return output
 
     # --------------------------------------------------------------------------------- loop
@@ -157,7 +157,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     logged_step, logged_at = training.step, time.monotonic()
     with display.running():
         for done in training.run(fabric, loader.epoch, loss):
-            plain_method.after_step()
+            plain_method.after_step(done.step / training.steps)
 
             # ------------------------------------------------------------------------- log
             if done.due and done.metrics is not None and chief:

@@ -21,7 +21,16 @@ from mast.losses import (
     symmetric_kl,
     variance,
 )
-from mast.methods.base import Method, variance_collapse
+from mast.methods.base import (
+    Method,
+    MethodConfig,
+    Subspaces,
+    Vital,
+    compile_objective,
+    embedding_vital,
+    pair_of_images,
+    variance_collapse,
+)
 from mast.models import Encoder, Gaussian, GaussianProjector, GeM, Masks, ProjectorConfig
 from mast.models.masks import MaskKind, MaskNorm, MaskStart
 
@@ -84,7 +93,7 @@ MODES: dict[str, Mode] = {
 
 
 @dataclass
-class MastConfig:
+class MastConfig(MethodConfig):
     """The objective of Eq. 7 and every switch around it. None: as the mode says.
 
     Attributes:
@@ -152,6 +161,15 @@ class MastConfig:
             MODES[self.mode], **{name: value for name, value in given.items() if value is not None}
         )
 
+    def coefficients(self) -> dict[str, float]:
+        """See `MethodConfig.coefficients`: lambda, lambda_1 and lambda_2 of Eq. 7."""
+        mode = self.resolved()
+        return {
+            "objective.masked_weight": mode.masked_weight,
+            "objective.sparsity_weight": mode.sparsity_weight * (self.masks == "learned"),
+            "objective.kl_weight": mode.kl_weight * mode.uncertainty,
+        }
+
 
 class Mast(Method):
     """Huang, Goh, Gu, Susskind: Masked Augmentation Subspace Training (ICLR 2023).
@@ -163,16 +181,14 @@ class Mast(Method):
         seed: Seed of the masks' start.
     """
 
+    config: MastConfig
     gates = ("masks.logits_DK", "pools.mean.power", "pools.covariance.power")
 
     def __init__(
         self, config: MastConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config, encoder, operators, seed)
         self.mode = mode = config.resolved()
-        self.operators = operators
-        self.encoder = encoder
         self.projector = GaussianProjector(encoder.dim, config.projector, mode.uncertainty)
         self.masks = Masks(
             config.projector.dim,
@@ -184,9 +200,9 @@ class Mast(Method):
             seed,
         )
 
-    def forward(self, views: Views) -> dict[str, Tensor]:
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; the terms are those of `objective`."""
-        first, second = (self.projector(self.encoder.encode(images)) for images in views.images)
+        first, second = map(self._gaussian, pair_of_images(views, "MAST"))
         return self.objective(first, second, self._active(views))
 
     def objective(self, first: Gaussian, second: Gaussian, active_BK: Tensor) -> dict[str, Tensor]:
@@ -286,11 +302,36 @@ class Mast(Method):
             return torch.ones_like(views.active_BK)
         return views.chosen_BK
 
-    def after_step(self) -> None:
+    def after_step(self, progress: float) -> None:
         """Keep GeM powers in [1, 10]."""
         for module in self.projector.modules():
             if isinstance(module, GeM):
                 module.project()
+
+    def compile_parts(self) -> None:
+        """The encoder and the objective."""
+        super().compile_parts()
+        compile_objective(self)
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """The mean of the Gaussian."""
+        return self._gaussian(images_BCHW).mean_BD
+
+    def subspaces(self) -> Subspaces:
+        """One mask an operator, whether learned or fixed."""
+        return Subspaces(self.operators, self.masks())
+
+    def uncertainty(self, images_BCHW: Tensor) -> Tensor | None:
+        """The trace of the Gaussian's covariance."""
+        if not self.mode.uncertainty:
+            return None
+        covariance_BD = self._gaussian(images_BCHW).covariance_BD
+        assert covariance_BD is not None
+        return covariance_BD.sum(dim=1)
+
+    def _gaussian(self, images_BCHW: Tensor) -> Gaussian:
+        gaussian: Gaussian = self.projector(self.encoder.encode(images_BCHW))
+        return gaussian
 
     def statistics(self) -> dict[str, float]:
         """Mean, zero share, pairwise cosine and active share of the masks; GeM powers."""
@@ -336,3 +377,8 @@ class Mast(Method):
                 f"masks a smaller rate (--optimizer.gate_lr), or {remedy}."
             )
         yield from variance_collapse(metrics)
+
+    @classmethod
+    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
+        """The spread of the embedding."""
+        yield from embedding_vital(metrics)

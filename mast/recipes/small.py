@@ -17,13 +17,15 @@ def small(config: PretrainConfig) -> PretrainConfig:
     uncertainty and the projector without GeM. VICReg with all operators: a weight of 10.
     """
     projector = ProjectorConfig(hidden=1024, dim=512, pool="average")
-    objective, schedule = replace(config.objective, projector=projector), config.schedule
+    objective, schedule = config.objective, config.schedule
     if isinstance(objective, MastConfig):
         # None: as the mode says, so that `--objective.mode paper` is still Eq. 7.
-        objective = replace(objective, uncertainty=True if objective.masks == "none" else None)
+        uncertainty = True if objective.masks == "none" else None
+        objective = replace(objective, projector=projector, uncertainty=uncertainty)
         schedule = ScheduleConfig(staged=False, leave_out=0.5)
-    elif isinstance(objective, VICRegConfig) and not schedule.staged:
-        objective = replace(objective, invariance_weight=10.0)
+    elif isinstance(objective, VICRegConfig):
+        weight = objective.invariance_weight if schedule.staged else 10.0
+        objective = replace(objective, projector=projector, invariance_weight=weight)
     return replace(
         config,
         recipe=f"{config.recipe}_small",

@@ -69,7 +69,7 @@ def train(method: Mast) -> list[dict[str, float]]:
     ends = []
     for step in range(STEPS):
         optimizer.zero_grad()
-        output = method(views(generator))
+        output = method(views(generator), 0.0)
         if step in (0, STEPS - 1):
             ends.append(
                 {name: value.item() for name, value in output.items()} | method.statistics()
