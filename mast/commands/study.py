@@ -173,8 +173,9 @@ def _as_vicreg(config: PretrainConfig) -> PretrainConfig:
     recipe = "vicreg5_small" if config.recipe.endswith("_small") else "vicreg5"
     vicreg = RECIPES[recipe]()
     objective: Any = vicreg.objective
-    of_run: Any = config.objective
-    objective = replace(objective, projector=of_run.projector)
+    sizes: Any = config.objective
+    projector = replace(objective.projector, hidden=sizes.projector.hidden, dim=sizes.projector.dim)
+    objective = replace(objective, projector=projector)
     return replace(
         config, recipe=recipe, method="vicreg", objective=objective, schedule=vicreg.schedule
     )

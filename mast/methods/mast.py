@@ -31,7 +31,7 @@ from mast.methods.base import (
     pair_of_images,
     variance_collapse,
 )
-from mast.models import Encoder, Gaussian, GaussianProjector, GeM, Masks, ProjectorConfig
+from mast.models import Encoder, Gaussian, GaussianProjector, GaussianProjectorConfig, GeM, Masks
 from mast.models.masks import MaskKind, MaskNorm, MaskStart
 
 
@@ -102,8 +102,7 @@ class MastConfig(MethodConfig):
         uncertainty: Divide distances by the predicted covariance and add the KL term.
         masks: "learned", "handcrafted" (disjoint blocks, fixed) or "none" (one term over the
             whole embedding: Table 6's "uncertainty only").
-        mask_start: Start of learned masks: "block", "bell", "constant" or "leave_one_out"; see
-            `Masks`.
+        mask_start: Start of learned masks: "block" or "leave_one_out"; see `Masks`.
         mask_common: Share of the dimensions that "leave_one_out" starts in every subspace.
         masked_weight: The 25 in lambda = 25 d / K.
         plain_weight: Weight of an unmasked distance, VICReg's, beside the masked one.
@@ -116,8 +115,7 @@ class MastConfig(MethodConfig):
             subspaces (Eq. 4), "product" takes the distance in their intersection, relative to
             its size.
         count: Divisor of the sum: the "active" operators of a sample, or "all" K.
-        covariance_mask: Power of the mask on the covariance in "sum": "m" (Eq. 4) or "m2".
-        normalize_masks: "none", "l2" or "mean"; see `Masks`.
+        normalize_masks: "none" or "l2"; see `Masks`.
         mask_gradient: What the masks learn from: the "distance" itself, or differences
             "relative" to each dimension's mean over the global batch. A mask then compares
             operators within a dimension, and gains nothing by leaving the dimensions that are
@@ -126,15 +124,13 @@ class MastConfig(MethodConfig):
         normalize_uncertainty: Divide the uncertainty of a pair in a subspace by its mean over
             the global batch, and the covariance in KL by its mean over batch and dimensions, so
             that neither scale carries gradient.
-        pairs: Which subspaces a pair trains: those whose operator was "applied" to either view,
-            or all that were "chosen" by the schedule, whether their coins fell or not.
         standardize: Divide squared differences by each dimension's variance over the global
             batch, which makes a distance `2 (1 - correlation of the views)`: the embedding
             cannot lower it by shrinking, against the variance term.
     """
 
     mode: Literal["guarded", "paper"] = "guarded"
-    projector: ProjectorConfig = field(default_factory=ProjectorConfig)
+    projector: GaussianProjectorConfig = field(default_factory=GaussianProjectorConfig)
     uncertainty: bool | None = None
     masks: MaskKind = "learned"
     mask_start: MaskStart | None = None
@@ -147,8 +143,6 @@ class MastConfig(MethodConfig):
     covariance_weight: float = 1.0
     composition: Literal["sum", "product"] | None = None
     count: Literal["active", "all"] | None = None
-    covariance_mask: Literal["m", "m2"] = "m"
-    pairs: Literal["applied", "chosen"] = "applied"
     normalize_masks: MaskNorm | None = None
     mask_gradient: Literal["distance", "relative"] | None = None
     normalize_uncertainty: bool | None = None
@@ -203,7 +197,7 @@ class Mast(Method):
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; the terms are those of `objective`."""
         first, second = map(self._gaussian, pair_of_images(views, "MAST"))
-        return self.objective(first, second, self._active(views))
+        return self.objective(first, second, views.active_BK)
 
     def objective(self, first: Gaussian, second: Gaussian, active_BK: Tensor) -> dict[str, Tensor]:
         """The loss of two Gaussian embeddings.
@@ -211,7 +205,8 @@ class Mast(Method):
         Args:
             first: Mean and covariance of the first view, (B, D) each; the covariance may be None.
             second: Likewise, of the second view.
-            active_BK: Which subspaces each pair trains, boolean, shape (B, K).
+            active_BK: Which subspaces each pair trains, those of the operators that were applied
+                to either view; boolean, shape (B, K).
 
         Returns:
             As `Method.forward`; one term for each addend of Eq. 7, and "plain".
@@ -286,21 +281,13 @@ class Mast(Method):
             if mode.composition == "product":
                 uncertainty_BK = (weight_BD * covariance_BD).sum(dim=1, keepdim=True)
             else:
-                uncertainty_BK = masked_uncertainty(covariance_BD, mask_DK, config.covariance_mask)
+                uncertainty_BK = masked_uncertainty(covariance_BD, mask_DK)
             if mode.normalize_uncertainty:
                 active_share = global_mean(active_BK.to(uncertainty_BK.dtype))
                 total = global_mean(uncertainty_BK * active_BK)
                 uncertainty_BK = uncertainty_BK * (active_share + EPS) / (total + EPS)
             distance_BK = distance_BK / (uncertainty_BK + EPS)
         return subspace_mean(distance_BK, active_BK, mode.count)
-
-    def _active(self, views: Views) -> Tensor:
-        """Which subspaces each pair trains, boolean, shape (B, K)."""
-        if self.config.pairs == "applied":
-            return views.active_BK
-        if views.chosen_BK is None:
-            return torch.ones_like(views.active_BK)
-        return views.chosen_BK
 
     def after_step(self, progress: float) -> None:
         """Keep GeM powers in [1, 10]."""

@@ -17,7 +17,7 @@ from mast.methods.base import (
     pair_of_images,
     variance_collapse,
 )
-from mast.models import Encoder, MLPProjector, ProjectorConfig
+from mast.models import Encoder, MLPProjector, MLPProjectorConfig
 
 
 @dataclass
@@ -31,7 +31,7 @@ class VICRegConfig(MethodConfig):
         covariance_weight: Weight of the covariance term (the sum of both views').
     """
 
-    projector: ProjectorConfig = field(default_factory=lambda: ProjectorConfig(dim=8192))
+    projector: MLPProjectorConfig = field(default_factory=MLPProjectorConfig)
     invariance_weight: float = 25.0
     variance_weight: float = 25.0
     covariance_weight: float = 1.0

@@ -163,17 +163,3 @@ def test_no_masks_is_one_term_for_every_pair() -> None:
     assert method(batch, 0.0)["term/masked"].item() == pytest.approx(
         10 * expected_B.mean().item(), rel=1e-4
     )
-
-
-@torch.no_grad()
-def test_pairs_decides_which_subspaces_train() -> None:
-    batch = views()
-    chosen_BK = torch.ones(B, len(OPERATORS), dtype=torch.bool)
-    everywhere = Record(OPERATORS, chosen_BK, {})
-    every = Views(batch.images, (everywhere, everywhere))
-    expected = build()(every, 0.0)["term/masked"]
-    batch_chosen = Views(batch.images, batch.records, chosen_BK)
-    chosen = build(pairs="chosen")(batch_chosen, 0.0)["term/masked"]
-    assert torch.equal(chosen, expected)
-    assert torch.equal(build(pairs="chosen")(batch, 0.0)["term/masked"], expected)
-    assert not torch.equal(build()(batch, 0.0)["term/masked"], expected)

@@ -28,10 +28,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "product": ("mast", {}, {"mode": "paper", "composition": "product"}),
     "standardize": ("mast", {}, {"standardize": True}),
     "count all": ("mast", {}, {"composition": "sum", "count": "all"}),
-    "m2": ("mast", {}, {"uncertainty": True, "composition": "sum", "covariance_mask": "m2"}),
-    "mean masks": ("mast", {}, {"normalize_masks": "mean", "sparsity_weight": 1.0}),
     "after": ("mast", {"pool": "after"}, {}),
-    "average": ("mast", {"pool": "average", "positivity": "softplus"}, {"uncertainty": True}),
+    "average": ("mast", {"pool": "average"}, {"uncertainty": True}),
     "vicreg": ("vicreg", {}, {}),
 }
 OPTIMIZERS = {
