@@ -59,7 +59,7 @@ class Training:
         for views in pairs:
             self.optimizer.zero_grad(set_to_none=True)
             with torch.autocast(self.device.type, torch.bfloat16, self.device.type == "cuda"):
-                loss = self.method(views)["loss"]
+                loss = self.method(views, 0.0)["loss"]
             loss.backward()
             self.optimizer.step()
 

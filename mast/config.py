@@ -152,7 +152,7 @@ def build_method(config: PretrainConfig) -> Method:
         torch.manual_seed(config.seed)
         encoder = Encoder(config.encoder, config.size)
         method = METHODS[config.method].method
-        return method(config.objective, encoder, config.preset.operators, config.seed)  # type: ignore[arg-type]
+        return method(config.objective, encoder, config.preset.operators, config.seed)
 
 
 # ------------------------------------------------------------------------------ as plain values
@@ -164,8 +164,7 @@ def record(config: PretrainConfig) -> dict[str, Any]:
     A run folder keeps it so, and stays what it was when a mode or a recipe changes.
     """
     values = plain(config)
-    resolved = getattr(config.objective, "resolved", lambda: config.objective)
-    values["objective"] |= plain(resolved())
+    values["objective"] |= plain(config.objective.resolved())
     at = list(values).index("objective")
     items = list(values.items())
     return dict([*items[:at], ("method", config.method), *items[at:]])

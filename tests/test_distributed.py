@@ -77,7 +77,7 @@ def run(method: torch.nn.Module, plain: Method, views: Views) -> dict[str, Any]:
     """Forward and backward `STEPS` times; loss and gradients of the last, buffers after it."""
     for _ in range(STEPS):
         plain.zero_grad(set_to_none=True)
-        output = method(views)
+        output = method(views, 0.0)
         output["loss"].backward()
     return {
         "loss": output["loss"].detach(),

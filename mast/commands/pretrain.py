@@ -149,7 +149,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
             total=count * processes,
             out=images,
         )
-        output: Losses = method(views)
+        output: Losses = method(views, share)
         return output
 
     # --------------------------------------------------------------------------------- loop
@@ -163,7 +163,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     logged_step, logged_at = training.step, time.monotonic()
     with display.running():
         for done in training.run(fabric, loader.epoch, loss):
-            plain_method.after_step()
+            plain_method.after_step(done.step / training.steps)
 
             # ------------------------------------------------------------------------- log
             if done.due and done.metrics is not None and chief:
