@@ -4,7 +4,8 @@ import json
 import re
 import sys
 from argparse import ArgumentError
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from mast.commands.uncertain import uncertain
 from mast.config import PretrainConfig, configuration_parser, explain, parse, read
 from mast.core.display import console as messages
 from mast.core.errors import UserError, unknown
+from mast.measure.named_sets import NamedSets
 from mast.measure.result import tables
+from mast.protocols import EVALUATORS
 from mast.recipes import recipe
 
 output = Console()
@@ -35,7 +38,7 @@ HELP = """usage: mast COMMAND [options]
 
   demo       pretrain on generated images and compare with VICReg (five minutes on a laptop)
   pretrain   pretrain an encoder on a folder of images; the same command continues a killed run
-  evaluate   measure an encoder on labelled images by any of fourteen protocols;
+  evaluate   measure an encoder on labelled images by one protocol or several;
              `mast evaluate --compare RUN RUN` puts what was measured side by side
   analyze    look into a run: training curves, masks, what each subspace forgets
   advise     say which augmentations a labelled task can afford
@@ -113,12 +116,16 @@ def _evaluate(words: list[str]) -> None:
     if _asks_help(words):
         output.print(
             "usage: mast evaluate ENCODER [--data SET] [--protocols NAME …] [options]\n"
-            "       mast evaluate --compare RUN RUN … [--seed N] [--resamples N]\n",
+            "       mast evaluate --compare RUN RUN … [--seed N] [--resamples N]\n\n"
+            "protocols:\n"
+            + "".join(f"  {name:<13} {row.title}\n" for name, row in EVALUATORS.items()),
             highlight=False,
             markup=False,
         )
     words = as_list(words, "--protocols")
-    arguments = _arguments(evaluate, "mast evaluate", words, positional="encoder")
+    arguments = _arguments(
+        evaluate, "mast evaluate", words, positional="encoder", groups={"data": NamedSets}
+    )
     results = evaluate(**arguments)
     for shown in tables(results) if results else ():  # there are none in a second process
         output.print(shown)
@@ -234,17 +241,34 @@ def _arguments(
     words: list[str],
     positional: str | None = None,
     skip: set[str | int] | None = None,
+    groups: Mapping[str, type] | None = None,
 ) -> dict[str, Any]:
-    """A function's arguments from command-line words; its docstring is the help."""
+    """A function's arguments from command-line words; its docstring is the help.
+
+    Args:
+        function: What is called.
+        program: What the help calls it.
+        words: The words.
+        positional: The argument that may stand first, without its name.
+        skip: Arguments that are no options.
+        groups: Arguments that are dataclasses, whose fields are options like the others.
+    """
+    groups = groups or {}
     parser = ArgumentParser(prog=program, exit_on_error=False, allow_abbrev=False)
     if positional is not None and words and not words[0].startswith("-"):
         words = [f"--{positional}", *words]
-    parser.add_function_arguments(function, skip=skip)
+    parser.add_function_arguments(function, skip={*(skip or ()), *groups})
+    for kind in groups.values():
+        parser.add_class_arguments(kind)
     try:
-        values = parser.instantiate(parser.parse_args(words))
+        values = dict(parser.instantiate(parser.parse_args(words)))
     except ArgumentError as error:
         raise explain(error, parser) from error
-    return dict(values)
+    grouped = {
+        name: kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+        for name, kind in groups.items()
+    }
+    return values | grouped
 
 
 def _as_flag(words: list[str], option: str) -> list[str]:
