@@ -266,12 +266,18 @@ class _Options:
         self.hints: dict[str, Any] = {}
         self.configured: str | None = None  # the parameter that is a configuration
         self.base: Any = None
+        self.groups: dict[str, type] = {}  # parameters that may be a dataclass of options
         self._names: list[str] = []
         helps, hints = _documented(self.function), get_type_hints(self.function)
         parameters = inspect.signature(self.function).parameters
         for name, parameter in parameters.items():
             if _is_configuration(hints[name]):
                 self.configured = name
+            elif group := _dataclass_in(hints[name]):
+                self.groups[name] = group
+                texts = _documented(group)
+                for field, hint in get_type_hints(group).items():
+                    self._add(field, hint, getattr(group, field), texts.get(field, ""), verb)
             else:
                 self._add(name, hints[name], parameter.default, helps.get(name, ""), verb)
         if self.configured is not None:
@@ -338,25 +344,28 @@ class _Options:
         namespace, rest = self.parser.parse_known_args(words)
         if rest:
             raise self._unknown(rest[0])
-        raw = vars(namespace)
-        own = set(inspect.signature(self.function).parameters) | {"threads"}
-        arguments = {
-            name: convert(value, self.hints[name], name)
-            for name, value in raw.items()
-            if name in own
-        }
+        given = vars(namespace)
+        if self.sets_threads and "threads" in given:
+            import torch
+
+            torch.set_num_threads(convert(given.pop("threads"), int, "threads"))
+        arguments = {name: self._grouped(group, given) for name, group in self.groups.items()}
+        own = inspect.signature(self.function).parameters
+        for name in [name for name in given if name in own]:
+            arguments[name] = convert(given.pop(name), self.hints[name], name)
         if self.configured is not None:
             from mast.config import change
 
-            of_config = {n: v for n, v in raw.items() if n not in (*own, "recipe", "config")}
-            if "threads" in raw and not self.sets_threads:
-                of_config["threads"] = arguments.pop("threads")
-            arguments[self.configured] = change(self.base, of_config)
-        if self.sets_threads and (threads := arguments.pop("threads", None)) is not None:
-            import torch
-
-            torch.set_num_threads(threads)
+            fields = {name: v for name, v in given.items() if name not in ("recipe", "config")}
+            arguments[self.configured] = change(self.base, fields)
         return arguments
+
+    def _grouped(self, group: type, given: dict[str, Any]) -> Any:
+        """A dataclass of options from what was given of them, which is taken out."""
+        from mast.core.fields import build
+
+        names = [name for name in given if name in get_type_hints(group)]
+        return build(group, {name: given.pop(name) for name in names}, "option")
 
     def _unknown(self, word: str) -> UserError:
         name = word.partition("=")[0]
@@ -435,6 +444,14 @@ def _title(row: Any) -> str:
 
 def _short(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def _dataclass_in(hint: Any) -> type | None:
+    """The dataclass that a parameter may be, if it may be one."""
+    from dataclasses import is_dataclass
+
+    members = (hint, *getattr(hint, "__args__", ()))
+    return next((m for m in members if isinstance(m, type) and is_dataclass(m)), None)
 
 
 def _is_configuration(hint: Any) -> bool:

@@ -48,8 +48,8 @@ def changed_by(
         parameters = operator.at_magnitude(magnitude, parameters)
 
     def apply(images_BCHW: Tensor, positions_B: Tensor) -> Tensor:
-        theirs = {key: values[positions_B] for key, values in parameters.items()}
-        changed_BCHW = operator.apply(images_BCHW, theirs)
+        parameters_B = {key: values[positions_B] for key, values in parameters.items()}
+        changed_BCHW = operator.apply(images_BCHW, parameters_B)
         if acts_N is None:
             return changed_BCHW
         acts_B111 = acts_N[positions_B][:, None, None, None].to(images_BCHW.device)

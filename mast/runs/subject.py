@@ -14,6 +14,7 @@ from mast.config import read
 from mast.core.run import RunFolder
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.changes import changed_by
+from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import image_identity
 from mast.methods import Embedding, PredictedUncertainty, predicts_uncertainty
@@ -70,11 +71,13 @@ def subject_of(
     subject = replace(
         subject,
         images=_images(folder, canvases, chosen, index_N),
-        embed=outputs(FrozenEncoder(embedding, device), chosen, size, seed),
+        embed=outputs(FrozenEncoder(embedding, Compute(device)), chosen, size, seed),
     )
     if not predicts_uncertainty(method):
         return subject
-    unsure = outputs(FrozenEncoder(PredictedUncertainty(method).eval(), device), chosen, size, seed)
+    unsure = outputs(
+        FrozenEncoder(PredictedUncertainty(method).eval(), Compute(device)), chosen, size, seed
+    )
     return replace(subject, uncertainty=lambda change: unsure(change).squeeze(1))
 
 
@@ -86,7 +89,7 @@ def outputs(
     def outputs(change: ChangeBy | None) -> Tensor:
         if change is None:
             return encoder.features(canvases, size)
-        return encoder.take(canvases, size, changed_by(*change, size, len(canvases), seed))
+        return encoder.extract(canvases, size, changed_by(*change, size, len(canvases), seed))
 
     return outputs
 
