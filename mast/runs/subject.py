@@ -1,0 +1,134 @@
+"""A run as the analyses look at it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+from mast.analyses import ChangeBy, Images, Subject, Trial
+from mast.augment import center_views
+from mast.config import read
+from mast.core.run import RunFolder
+from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.measure.changes import changed_by
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.sets import image_identity
+from mast.methods import Embedding, MastConfig, MethodConfig, PredictedUncertainty
+from mast.runs.load import load_method
+from mast.runs.scores import results_of, scores_of
+
+THUMBNAIL = 64  # pixels
+
+
+def subject_of(
+    folder: RunFolder, data: str | None, images: int, device: torch.device, seed: int
+) -> Subject:
+    """A run as the analyses look at it.
+
+    Args:
+        folder: The run, with its checkpoint.
+        data: The images that it is looked at with, if any.
+        images: How many of them.
+        device: Where they are embedded.
+        seed: Of the choice of images and of the changes made to them.
+    """
+    config = read(folder.config)
+    method = load_method(folder.path)
+    embedding = Embedding(method).eval()
+    with torch.no_grad():
+        mask_DK = embedding.masks()
+    schedule = config.schedule
+    stages: tuple[tuple[str, float], ...] = ()
+    if schedule.staged:
+        stages = (
+            ("operators begin to compose", schedule.stage1 * config.epochs),
+            ("all operators act", schedule.full * config.epochs),
+        )
+    subject = Subject(
+        name=folder.path.resolve().name,
+        method=config.method,
+        trained_with=config.preset.operators,
+        operators=embedding.operators,
+        mask_DK=mask_DK,
+        epochs=config.epochs,
+        stages=tuple(stage for stage in stages if 0 < stage[1] < config.epochs),
+        log=folder.read_metrics(),
+        scores=tuple(scores_of(folder)),
+        coefficients=_coefficients(config.objective),
+        trials=tuple(_trials(folder)),
+    )
+    if data is None:
+        return subject
+    size = config.size
+    canvases = open_canvas(DataConfig(data), size)
+    order_N = np.random.default_rng(seed).permutation(len(canvases))
+    index_N = np.sort(order_N[:images])
+    chosen = canvases.subset(index_N)
+    subject = replace(
+        subject,
+        images=_images(folder, canvases, chosen, index_N),
+        embed=outputs(FrozenEncoder(embedding, device), chosen, size, seed),
+    )
+    if config.method != "mast" or not method.mode.uncertainty:  # type: ignore[union-attr]
+        return subject
+    unsure = outputs(FrozenEncoder(PredictedUncertainty(method).eval(), device), chosen, size, seed)
+    return replace(subject, uncertainty=lambda change: unsure(change).squeeze(1))
+
+
+def _coefficients(objective: MethodConfig) -> dict[str, float]:
+    """MAST's three coefficients as they act, 0 where there is nothing that they weigh."""
+    if not isinstance(objective, MastConfig):
+        return {}
+    mode = objective.resolved()
+    return {
+        "objective.masked_weight": mode.masked_weight,
+        "objective.sparsity_weight": mode.sparsity_weight * (objective.masks == "learned"),
+        "objective.kl_weight": mode.kl_weight * mode.uncertainty,
+    }
+
+
+def outputs(
+    encoder: FrozenEncoder, canvases: CanvasSet, size: int, seed: int
+) -> Callable[[ChangeBy | None], Tensor]:
+    """What a module says of the images as they are, which is kept, or after an operator."""
+
+    def outputs(change: ChangeBy | None) -> Tensor:
+        if change is None:
+            return encoder.features(canvases, size)
+        return encoder.take(canvases, size, changed_by(*change, size, len(canvases), seed))
+
+    return outputs
+
+
+def _images(
+    folder: RunFolder, canvases: CanvasSet, chosen: CanvasSet, index_N: np.ndarray
+) -> Images:
+    """Thumbnails and labels of the chosen images, and whether the linear probe is right."""
+    canvas_NHWC, aspect_N = chosen.batch(np.arange(len(chosen)))
+    view_NCHW = center_views(canvas_NHWC, aspect_N, THUMBNAIL)
+    thumbnails_NPP3 = (view_NCHW * 255 + 0.5).to(torch.uint8).permute(0, 2, 3, 1).numpy()
+    tested = image_identity(canvases)
+    hits = {
+        target: measured.each["top1"].numpy()[index_N]
+        for result in results_of(folder)
+        if result.protocol == "linear" and result.images == tested
+        for target, measured in result.targets.items()
+        if "top1" in measured.each
+    }
+    labels, classes = dict(chosen.targets), dict(chosen.classes)
+    return Images(chosen.identifiers, thumbnails_NPP3, labels, classes, hits)
+
+
+def _trials(folder: RunFolder) -> Iterator[Trial]:
+    """The finished and measured runs of a run's studies, `studies/<trial>-seed<N>`."""
+    for path in sorted(folder.studies.glob("*-seed*")):
+        trial = RunFolder(path)
+        name, _, seed = path.name.rpartition("-seed")
+        if not seed.isdecimal():  # a copy that somebody put beside
+            continue
+        if trial.encoder.is_file() and any(trial.evaluations.glob("*.json")):
+            epochs = yaml.safe_load(trial.config.read_text())["epochs"]
+            yield Trial(name, int(seed), tuple(scores_of(trial)), epochs)
