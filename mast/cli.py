@@ -39,8 +39,8 @@ HELP = """usage: mast COMMAND [options]
              `mast evaluate --compare RUN RUN` puts what was measured side by side
   analyze    look into a run: training curves, masks, what each subspace forgets
   advise     say which augmentations a labelled task can afford
-  study      answer a question to a run by training others: leave_one_out, growth, sensitivity,
-             epochs; the same command continues
+  study      retrain variants to answer a question: leave_one_out, growth, sensitivity, epochs,
+             or an experiment from recipes; the same command continues
   uncertain  rank images by how unsure the run is of them, as a table
   report     write a run's page: how good it is, its figures, what was run
   embed      write the representations of a folder of images to .npz or .parquet
@@ -144,13 +144,15 @@ def _advise(words: list[str]) -> None:
 
 
 def _study(words: list[str]) -> None:
-    for option in ("--seeds", "--protocols"):
+    for option in ("--seeds", "--protocols", "--only"):
         words = as_list(words, option)
     if words and not words[0].startswith("-"):
         words = [*words[1:], "--name", words[0]]
     words = _as_flag(words, "--dry")
     done = study(**_arguments(study, "mast study", words, positional="run"))
     output.print(done.table())
+    if (results := done.results_table()) is not None:
+        output.print(results)
     if done.insight is not None:
         output.print(_told(done.insight), highlight=False)
 

@@ -7,13 +7,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import nn
 
+from mast.config import build_method, read
 from mast.core.checkpoint import load_checkpoint
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
 from mast.methods import Embedding, MaskedEnsemble, Method
 from mast.models import Encoder, EncoderConfig, is_foreign, load_encoder, load_foreign
-from mast.config import build_method
-from mast.config import read
 
 Representation = Literal["encoder", "ensemble", "embedding"]
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")

@@ -5,15 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mast.analyses import Score
+from mast.config import read
 from mast.core.errors import UserError
-from mast.core.launch import Device
 from mast.core.run import RunFolder
 from mast.data import describe, open_canvas
-from mast.measure.result import Result
+from mast.measure.result import ENDS, Result, readable
 from mast.measure.sets import image_identity
 from mast.protocols import Retained
-from mast.measure.result import ENDS, readable
-from mast.config import read
 
 
 def parts_of(data: str) -> dict[str, str]:
@@ -76,7 +74,9 @@ def unmeasured(
     return [name for name in protocols if name not in done]
 
 
-def operators_asked(folder: RunFolder, on: Labelled, seed: int, operators: Sequence[str]) -> list[str]:
+def operators_asked(
+    folder: RunFolder, on: Labelled, seed: int, operators: Sequence[str]
+) -> list[str]:
     """The operators of the run's views, those given, and those of a kept `retained`."""
     before = [
         name
