@@ -18,7 +18,7 @@ import torch
 import yaml
 
 import mast
-from mast.cli import configure_from_arguments
+from mast.cli import arguments_of
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.recipes import RECIPES
@@ -152,7 +152,7 @@ def test_a_run_of_some_operators(tiny: Configure) -> None:
     ],
 )
 def test_operators_by_command(words: list[str]) -> None:
-    config = configure_from_arguments(["--recipe", "mast15_small", *words])
+    config = arguments_of("pretrain", ["--recipe", "mast15_small", *words])["config"]
     assert config.preset.operators == ("grayscale", "rotate")
     assert config.epochs == 3
 
