@@ -56,8 +56,18 @@ def test_results_are_those_of_the_result_files() -> None:
 
 
 def test_the_manual_lists_every_protocol() -> None:
-    listed = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "evaluation.md").read_text(), re.M)
-    assert [name for name in listed if name in EVALUATORS] == list(EVALUATORS)
+    manual = (ROOT / "docs" / "evaluation.md").read_text()
+    listed = re.findall(r"^\| `(\w+)` \| (.*?) \|", manual, re.M)
+    titles = [(name, row.title) for name, row in EVALUATORS.items()]
+    assert [row for row in listed if row[0] in EVALUATORS] == titles
+
+
+def test_the_help_lists_every_protocol(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["evaluate", "--help"])
+    shown = capsys.readouterr().out
+    for name, row in EVALUATORS.items():
+        assert re.search(rf"^  {name} +{re.escape(row.title)}$", shown, re.M)
 
 
 def test_python_of_the_readme_runs(
