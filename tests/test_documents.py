@@ -41,10 +41,13 @@ def test_commands_parse(command: str, capsys: pytest.CaptureFixture[str]) -> Non
     shown = capsys.readouterr().out
     for option in re.findall(r" (--[a-z_.]+)", command):
         assert option in shown
+    refused = None
     try:
         arguments_of(verb, words)
-    except UserError as error:  # what prose shortens: `mast study NAME`, `--config`
-        assert re.search(r"required|expected (one|at least one) argument", str(error)), error
+    except UserError as error:
+        refused = str(error)
+    # Prose shortens: `mast study NAME`, `--config`.
+    assert refused is None or re.search(r"required|expected (one|at least one) argument", refused)
 
 
 def test_results_are_those_of_the_result_files() -> None:
@@ -54,8 +57,18 @@ def test_results_are_those_of_the_result_files() -> None:
 
 
 def test_the_manual_lists_every_protocol() -> None:
-    listed = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "evaluation.md").read_text(), re.M)
-    assert [name for name in listed if name in EVALUATORS] == list(EVALUATORS)
+    manual = (ROOT / "docs" / "evaluation.md").read_text()
+    listed = re.findall(r"^\| `(\w+)` \| (.*?) \|", manual, re.M)
+    titles = [(name, row.title) for name, row in EVALUATORS.items()]
+    assert [row for row in listed if row[0] in EVALUATORS] == titles
+
+
+def test_the_help_lists_every_protocol(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["evaluate", "--help"])
+    shown = capsys.readouterr().out
+    for name, row in EVALUATORS.items():
+        assert re.search(rf"^  {name} +{re.escape(row.title)}$", shown, re.M)
 
 
 def test_python_of_the_readme_runs(
