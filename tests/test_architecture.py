@@ -1,5 +1,8 @@
 """What the house promises as a whole."""
 
+import ast
+import itertools
+import re
 import subprocess
 import sys
 import tomllib
@@ -20,11 +23,42 @@ def test_import_is_light() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_at_most_thirteen_dependencies() -> None:
+# What is imported by another name than it is installed by, and what a dependency brings with it.
+DISTRIBUTION = {"PIL": "pillow", "sklearn": "scikit-learn", "albumentations": "albumentationsx"}
+DISTRIBUTION |= {"scipy": "scikit-learn", "jinja2": "torch", "markupsafe": "torch"}
+DISTRIBUTION |= {"yaml": "jsonargparse", "huggingface_hub": "datasets"}
+TOOLS = {"pytest-xdist", "ruff", "mypy", "import-linter"}  # run, not imported
+
+
+def imported(*folders: str) -> set[str]:
+    """The distributions whose modules the files of some folders import."""
+    modules: set[str] = set()
+    for file in itertools.chain.from_iterable((ROOT / folder).rglob("*.py") for folder in folders):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                modules.add((node.module or "").partition(".")[0])
+    return {DISTRIBUTION.get(module, module.replace("_", "-")) for module in modules}
+
+
+def test_every_dependency_is_imported_and_every_import_is_a_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert len(project["dependencies"]) <= 13
-    extras = {"test", "docs", "hf", "onnx", "detection", "wandb", "parquet"}
-    assert extras <= project["optional-dependencies"].keys()
+
+    def names(requirements: list[str]) -> set[str]:
+        return {re.split(r"[\[<>=]", requirement)[0] for requirement in requirements}
+
+    extras = {extra: names(rows) for extra, rows in project["optional-dependencies"].items()}
+    needed = names(project["dependencies"])
+    product = needed.union(
+        *(rows for extra, rows in extras.items() if extra not in ("test", "bench", "browser"))
+    )
+    own = {module.replace("_", "-") for module in sys.stdlib_module_names} | {"mast"}
+    assert imported("mast") - own == product - {"tensorboard"}  # which Fabric's logger imports
+    assert extras["test"] - TOOLS <= imported("mast", "tests")
+    assert extras["browser"] <= imported("tests/browser")
+    assert extras["bench"] <= imported("benchmarks")
 
 
 def test_the_loop_is_one_function_of_bounded_length() -> None:
