@@ -5,6 +5,7 @@ rounding: the loss to 1e-5 of its size, a gradient to 2e-3 of the largest entry 
 (BatchNorm over eight images amplifies rounding, and the smallest tensors are sums that cancel).
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,6 @@ import torch
 import torch.distributed as dist
 from tiny import OPERATORS, SIZE, build_method
 from torch import Tensor
-from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from mast.augment import PRESETS, Pipeline, Record, Views
@@ -107,10 +107,12 @@ def work(rank: int, folder: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def ranks(
+    tmp_path_factory: pytest.TempPathFactory, in_two_processes: Callable[..., None]
+) -> list[dict[str, Any]]:
     """Results of both processes."""
     folder = tmp_path_factory.mktemp("gloo")
-    spawn(work, (str(folder),), nprocs=PROCESSES)
+    in_two_processes(work, str(folder))
     return [torch.load(folder / f"{rank}.pt") for rank in range(PROCESSES)]
 
 

@@ -4,6 +4,7 @@ import functools
 import importlib.util
 import math
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,6 @@ import torch.distributed as dist
 from faster_coco_eval.core import mask as tools
 from layouts import SQUARE, box, voc_object, write_coco, write_voc
 from torch import nn
-from torch.multiprocessing.spawn import spawn
 
 from mast.core.errors import UserError
 from mast.core.loop import Done
@@ -330,11 +330,13 @@ def guess(source: Annotated, index: int) -> dict[str, torch.Tensor]:
     }
 
 
-def test_two_processes_equal_one(object_data: ObjectData, tmp_path: Path) -> None:
+def test_two_processes_equal_one(
+    object_data: ObjectData, tmp_path: Path, in_two_processes: Callable[..., None]
+) -> None:
     source = object_data.train
     maps = [torch.randn(2, 3, 5, 4) * 2 + 1, torch.randn(2, 3, 7, 3)]
     torch.save(maps, tmp_path / "maps.pt")
-    spawn(collect, (str(tmp_path), source), nprocs=2)
+    in_two_processes(collect, str(tmp_path), source)
     norm = nn.BatchNorm2d(3)
     pixels = torch.cat([x.permute(1, 0, 2, 3).flatten(1) for x in maps], dim=1)[None, ..., None]
     norm(pixels.requires_grad_()).pow(3).sum().backward()

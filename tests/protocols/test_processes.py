@@ -2,13 +2,13 @@
 
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tiny_evaluation import Colors, tiny_set
-from torch.multiprocessing.spawn import spawn
 
 from mast.core.launch import make_fabric
 from mast.measure.frozen import FrozenEncoder
@@ -56,13 +56,15 @@ def work(rank: int, folder: str, port: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def ranks(
+    tmp_path_factory: pytest.TempPathFactory, in_two_processes: Callable[..., None]
+) -> list[dict[str, Any]]:
     """Results of both processes."""
     folder = tmp_path_factory.mktemp("processes")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    spawn(work, (str(folder), port), nprocs=PROCESSES)
+    in_two_processes(work, str(folder), port)
     return [torch.load(folder / f"{rank}.pt") for rank in range(PROCESSES)]
 
 
