@@ -71,8 +71,9 @@ class Ours:
             torch.tensor(values, device=self.device)[:, None, None]
             for values in (IMAGENET_MEAN, IMAGENET_STD)
         )
-        for _ in self.epoch():
-            self.buffer.sub_(mean_C11).div_(std_C11)
+        for views in self.epoch():
+            for images_BCHW in views.images:
+                images_BCHW.sub_(mean_C11).div_(std_C11)
 
 
 def main() -> None:

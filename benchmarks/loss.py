@@ -19,7 +19,13 @@ from torch.nn import functional
 
 from mast.augment import PRESETS
 from mast.methods import Mast, MastConfig, VICReg, VICRegConfig
-from mast.models import Encoder, EncoderConfig, Gaussian, ProjectorConfig
+from mast.models import (
+    Encoder,
+    EncoderConfig,
+    Gaussian,
+    GaussianProjectorConfig,
+    MLPProjectorConfig,
+)
 
 Loss = Callable[[], Tensor]
 OBJECTIVES = {
@@ -47,7 +53,7 @@ def objective(config: MastConfig, inputs: list[Tensor], operators: tuple[str, ..
     """Our objective of given embeddings, for the operators' masks."""
     first_BD, second_BD, first_covariance_BD, second_covariance_BD = inputs
     count, dim = first_BD.shape
-    config = MastConfig(**{**vars(config), "projector": ProjectorConfig(hidden=8, dim=dim)})
+    config = MastConfig(**{**vars(config), "projector": GaussianProjectorConfig(hidden=8, dim=dim)})
     method = Mast(config, Encoder(EncoderConfig("resnet18"), 64), operators).to(first_BD.device)
     uncertain = method.mode.uncertainty
     first = Gaussian(first_BD, first_covariance_BD if uncertain else None)
@@ -58,7 +64,7 @@ def objective(config: MastConfig, inputs: list[Tensor], operators: tuple[str, ..
 
 def vicreg(inputs: list[Tensor]) -> Loss:
     """Our VICReg of given embeddings."""
-    config = VICRegConfig(projector=ProjectorConfig(hidden=8, dim=inputs[0].shape[1]))
+    config = VICRegConfig(projector=MLPProjectorConfig(hidden=8, dim=inputs[0].shape[1]))
     method = VICReg(config, Encoder(EncoderConfig("resnet18"), 64), ())
     return lambda: method.objective(inputs[0], inputs[1])["loss"]
 

@@ -14,7 +14,7 @@ import torch
 from measure import Work, alternate, report
 from torch import Tensor
 
-from mast.augment import OPERATORS, Pipeline, Preset
+from mast.augment import OPERATORS, Pipeline, Preset, View
 from mast.augment.operators.geometry import GeometricOperator
 from mast.data.factors import Factors
 
@@ -41,7 +41,7 @@ def pair(name: str, images_BCHW: Tensor) -> Work:
 def warps(names: tuple[str, ...], canvas_BHWC: Tensor, size: int) -> Work:
     """The two renderings of a geometry that every sample draws."""
     half = len(canvas_BHWC) // 2  # two views of each
-    always = {name: {"probability": 1.0} for name in names}
+    always = View({name: {"probability": 1.0} for name in names})
     both = [Pipeline(Preset(names, (always, always)), size, compiled=c) for c in (False, True)]
     batch = (
         canvas_BHWC[:half],

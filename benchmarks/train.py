@@ -45,6 +45,7 @@ class Training:
         groups = self.method.parameter_groups()
         self.optimizer = make_optimizer(groups, config.optimizer, config.batch_size)
         self.preset = config.views
+        self.size = config.size
         self.pipeline = Pipeline(PRESETS[config.views], config.size)
         self.buffer = self.pipeline.buffer(config.batch_size, device)
         self.generator = torch.Generator().manual_seed(0)
@@ -58,7 +59,7 @@ class Training:
         for views in pairs:
             self.optimizer.zero_grad(set_to_none=True)
             with torch.autocast(self.device.type, torch.bfloat16, self.device.type == "cuda"):
-                loss = self.method(views)["loss"]
+                loss = self.method(views, 0.0)["loss"]
             loss.backward()
             self.optimizer.step()
 
@@ -75,12 +76,12 @@ class Training:
     def from_folder(self, folder: Path, cache: Path) -> Run:
         """An epoch from canvases that the first one cached."""
         data = DataConfig(str(folder), cache=cache)
-        ours = Ours(data, self.preset, self.pipeline.size, self.batch_size, self.device)
+        ours = Ours(data, self.preset, self.size, self.batch_size, self.device)
         return lambda: self.run(ours.epoch())
 
     def from_recipe(self, folder: Path, workers: int) -> Run:
         """An epoch of `peers.image_folder`; the records of its views are drawn for the masks."""
-        size, batch = self.pipeline.size, self.batch_size
+        size, batch = self.size, self.batch_size
         loader = peers.image_folder(folder, self.preset, size, batch, workers, normalize=False)
 
         def pairs() -> Iterator[Views]:

@@ -82,15 +82,15 @@ def opened(spec: str) -> Annotated:
 def trained(protocol: ObjectProtocol, data: ObjectData) -> dict[str, Any]:
     """The losses at both ends of a training, its minutes, and the score on the test set."""
     torch.manual_seed(0)
-    encoder = FrozenEncoder(Encoder(ENCODER, 160).eval(), "cpu")
+    encoder = FrozenEncoder(Encoder(ENCODER, 160).eval())
     steps: list[dict[str, float]] = []
     started = time.monotonic()
 
-    def seen(done: Done) -> None:
+    def keep(done: Done) -> None:
         assert done.metrics is not None
         steps.append(done.metrics)
 
-    detector = protocol.train(encoder, data, seen)
+    detector = protocol.train(encoder, data, keep)
     minutes = (time.monotonic() - started) / 60
     measures = {name: float(value) for name, value in protocol.measure(encoder, detector, data)}
     return {

@@ -31,7 +31,7 @@ from mast.core.checkpoint import write_json
 from mast.core.run import RunFolder, provenance
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.sets import EvaluationData
-from mast.models import Encoder, EncoderConfig, ProjectorConfig, load_encoder
+from mast.models import Encoder, EncoderConfig, GaussianProjectorConfig, load_encoder
 from mast.protocols.run import evaluate_encoder
 from mast.recipes import recipe
 
@@ -87,7 +87,7 @@ class Variant:
 # All variants use VICReg's average pooling, so that they differ in the objective alone. Every
 # switch of a mode is given here or by the job: what a variant is does not move with the default.
 LEAVE_ONE_OUT: dict[str, Any] = {
-    "projector": ProjectorConfig(1024, 512, pool="average"),
+    "projector": GaussianProjectorConfig(1024, 512, pool="average"),
     "uncertainty": False,
     "normalize_uncertainty": True,
     "kl_weight": 0.0,

@@ -75,7 +75,7 @@ def frozen(encoder: Encoder, source: str) -> FrozenEncoder:
     return FrozenEncoder(
         encoder,
         store=FeatureStore(default_cache() / "features", identity),
-        about={"source": source, "fingerprint": identity, **encoder.describe()},
+        description={"source": source, "fingerprint": identity, **encoder.describe()},
     )
 
 
@@ -136,7 +136,7 @@ def main() -> None:
             "notes": compared.notes,
             "rows": [
                 {
-                    "measure": " ".join(row.about),
+                    "measure": " ".join(row.heading),
                     "values": row.values,
                     "differences": [
                         None if d is None else [d.value, d.low, d.high] for d in row.differences

@@ -3,44 +3,73 @@
 config = mast.configure("mast5_small", data="photos", epochs=50)
 run = mast.pretrain(config)
 encoder = mast.load_encoder(run.path)   # images (B, 3, H, W) in [0, 1] -> (B, D)
+
+What is public is imported when it is first used, so that `mast --help` needs no PyTorch.
 """
 
-from mast.commands.advise import advise
-from mast.commands.analyze import analyze, draw
-from mast.commands.compare import compare
-from mast.commands.demo import demo
-from mast.commands.embed import embed
-from mast.commands.evaluate import evaluate
-from mast.commands.export import export
-from mast.commands.pretrain import pretrain
-from mast.commands.report import report
-from mast.commands.show import show_config, show_operators, show_recipes, show_views
-from mast.commands.study import study
-from mast.commands.uncertain import uncertain
-from mast.config import PretrainConfig
-from mast.models import load_encoder
-from mast.recipes import configure
-from mast.runs.load import load_method
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "PretrainConfig",
-    "advise",
-    "analyze",
-    "compare",
-    "configure",
-    "demo",
-    "draw",
-    "embed",
-    "evaluate",
-    "export",
-    "load_encoder",
-    "load_method",
-    "pretrain",
-    "report",
-    "show_config",
-    "show_operators",
-    "show_recipes",
-    "show_views",
-    "study",
-    "uncertain",
-]
+from mast.core.errors import UserError as UserError
+
+if TYPE_CHECKING:
+    from mast.commands.advise import advise as advise
+    from mast.commands.analyze import analyze as analyze
+    from mast.commands.analyze import draw as draw
+    from mast.commands.compare import compare as compare
+    from mast.commands.demo import demo as demo
+    from mast.commands.embed import embed as embed
+    from mast.commands.evaluate import evaluate as evaluate
+    from mast.commands.export import export as export
+    from mast.commands.pretrain import pretrain as pretrain
+    from mast.commands.report import report as report
+    from mast.commands.show import show_config as show_config
+    from mast.commands.show import show_operators as show_operators
+    from mast.commands.show import show_recipes as show_recipes
+    from mast.commands.show import show_views as show_views
+    from mast.commands.study import study as study
+    from mast.commands.uncertain import uncertain as uncertain
+    from mast.config import PretrainConfig as PretrainConfig
+    from mast.models import load_encoder as load_encoder
+    from mast.recipes import configure as configure
+    from mast.runs.load import load_method as load_method
+
+    __version__: str
+
+PUBLIC = {
+    "PretrainConfig": "mast.config",
+    "UserError": "mast.core.errors",
+    "advise": "mast.commands.advise",
+    "analyze": "mast.commands.analyze",
+    "compare": "mast.commands.compare",
+    "configure": "mast.recipes",
+    "demo": "mast.commands.demo",
+    "draw": "mast.commands.analyze",
+    "embed": "mast.commands.embed",
+    "evaluate": "mast.commands.evaluate",
+    "export": "mast.commands.export",
+    "load_encoder": "mast.models",
+    "load_method": "mast.runs.load",
+    "pretrain": "mast.commands.pretrain",
+    "report": "mast.commands.report",
+    "show_config": "mast.commands.show",
+    "show_operators": "mast.commands.show",
+    "show_recipes": "mast.commands.show",
+    "show_views": "mast.commands.show",
+    "study": "mast.commands.study",
+    "uncertain": "mast.commands.uncertain",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("mast-ssl")
+    if name not in PUBLIC:
+        raise AttributeError(f"module 'mast' has no attribute {name!r}")
+    return getattr(import_module(PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *PUBLIC, "__version__"])

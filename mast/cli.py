@@ -1,53 +1,161 @@
-"""The `mast` command: one sub-command for each public function."""
+"""The `mast` command: words to functions; the only place that merges recipe < file < options.
 
-import json
-import re
+A verb's options are the parameters of its function, whose docstring is their help; a verb that
+takes a configuration has that configuration's fields as options too. The module of a verb is
+imported when the verb is asked for.
+"""
+
+import argparse
+import inspect
 import sys
-from argparse import ArgumentError
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn, get_type_hints
 
-from jsonargparse import ArgumentParser
-from rich.console import Console
-
-from mast.commands.advise import advise
-from mast.commands.analyze import Insight, analyze
-from mast.commands.compare import compare
-from mast.commands.demo import demo
-from mast.commands.embed import embed
-from mast.commands.evaluate import evaluate
-from mast.commands.export import export
-from mast.commands.pretrain import pretrain
-from mast.commands.report import report
-from mast.commands.show import show_config, show_operators, show_recipes, show_views
-from mast.commands.study import study
-from mast.commands.uncertain import uncertain
-from mast.config import PretrainConfig, configuration_parser, explain, parse, read
-from mast.core.display import console as messages
 from mast.core.errors import UserError, unknown
-from mast.measure.result import tables
-from mast.recipes import recipe
 
-output = Console()
 
-HELP = """usage: mast COMMAND [options]
+class Verb(NamedTuple):
+    """One command.
 
-  demo       pretrain on generated images and compare with VICReg (five minutes on a laptop)
-  pretrain   pretrain an encoder on a folder of images; the same command continues a killed run
-  evaluate   measure an encoder on labelled images by any of fourteen protocols;
-             `mast evaluate --compare RUN RUN` puts what was measured side by side
-  analyze    look into a run: training curves, masks, what each subspace forgets
-  advise     say which augmentations a labelled task can afford
-  study      answer a question to a run by training others: leave_one_out, growth, sensitivity,
-             epochs; the same command continues
-  uncertain  rank images by how unsure the run is of them, as a table
-  report     write a run's page: how good it is, its figures, what was run
-  embed      write the representations of a folder of images to .npz or .parquet
-  export     write an encoder as a timm or torchvision state dict
-  show       operators | recipes | config | views
+    Attributes:
+        summary: What it does, in a line.
+        function: Its module and function.
+        words: Parameters that are given without a name, in their order; the last may take several.
+        show: Prints the result.
+        rows: A heading, and the registry whose rows the help lists below it.
+        computes: Whether it does so much that the number of threads matters.
+    """
 
-`mast COMMAND --help` lists a command's options."""
+    summary: str
+    function: str
+    words: tuple[str, ...]
+    show: Callable[[Any], None]
+    rows: tuple[str, str] | None = None
+    computes: bool = True
+
+
+# --------------------------------------------------------------------------------------- output
+
+
+def _say(text: Any) -> None:
+    from rich.console import Console
+
+    Console().print(text, highlight=False)
+
+
+def _text(result: object) -> None:
+    print(str(result).rstrip("\n"))
+
+
+def _nothing(result: object) -> None:
+    """What the command has to say was said while it ran."""
+
+
+def _demo(result: Any) -> None:
+    _say(result.table())
+    _text(f"open it in a browser: {result.page}")
+
+
+def _results(results: Any) -> None:
+    from mast.measure.result import tables
+
+    for table in tables(results) if results else ():  # there are none in a second process
+        _say(table)
+
+
+def _comparison(result: Any) -> None:
+    _say(result.table())
+    for note in result.notes:
+        _text(note)
+
+
+def _insights(insights: Any) -> None:
+    for insight in insights:
+        file = f"  [dim]{insight.file}[/dim]" if insight.file is not None else ""
+        _say(f"[bold]{insight.title}[/bold]{file}\n{insight.text}\n")
+
+
+def _advice(result: Any) -> None:
+    _say(result.table())
+    _text(result.text)
+
+
+def _study(result: Any) -> None:
+    _say(result.table())
+    if result.insight is not None:
+        _insights([result.insight])
+
+
+# ---------------------------------------------------------------------------------------- verbs
+
+_COMMANDS = "mast.commands"
+VERBS: dict[str, Verb] = {
+    "demo": Verb(
+        "pretrain on generated images and compare with VICReg (five minutes on a laptop)",
+        f"{_COMMANDS}.demo:demo", (), _demo,
+    ),
+    "pretrain": Verb(
+        "pretrain an encoder on a folder of images; the same command continues a killed run",
+        f"{_COMMANDS}.pretrain:pretrain", (), _nothing, ("recipes", "mast.recipes:RECIPES"),
+    ),
+    "evaluate": Verb(
+        "measure an encoder on labelled images, by any of the protocols",
+        f"{_COMMANDS}.evaluate:evaluate", ("encoder",), _results,
+        ("protocols", "mast.protocols:EVALUATORS"),
+    ),
+    "compare": Verb(
+        "put what was measured of several runs side by side, with paired intervals",
+        f"{_COMMANDS}.compare:compare", ("runs",), _comparison, computes=False,
+    ),
+    "analyze": Verb(
+        "look into a run: training curves, masks, what each subspace forgets",
+        f"{_COMMANDS}.analyze:analyze", ("run",), _insights, ("analyses", "mast.studies:QUESTIONS"),
+    ),
+    "advise": Verb(
+        "say which augmentations a labelled task can afford",
+        f"{_COMMANDS}.advise:advise", ("run",), _advice,
+    ),
+    "study": Verb(
+        "retrain variants of a run to answer a question; the same command continues",
+        f"{_COMMANDS}.study:study", ("name", "run"), _study, ("studies", "mast.studies:STUDIES"),
+    ),
+    "uncertain": Verb(
+        "rank images by how unsure the run is of them, as a table",
+        f"{_COMMANDS}.uncertain:uncertain", ("run",), _text,
+    ),
+    "report": Verb(
+        "write a run's page: how good it is, its figures, what was run",
+        f"{_COMMANDS}.report:report", ("run",), _text, computes=False,
+    ),
+    "embed": Verb(
+        "write the representations of a folder of images to .npz or .parquet",
+        f"{_COMMANDS}.embed:embed", ("encoder",), _text,
+    ),
+    "export": Verb(
+        "write an encoder as a timm or torchvision state dict",
+        f"{_COMMANDS}.export:export", ("encoder",), _text, computes=False,
+    ),
+}  # fmt: skip
+TOPICS: dict[str, Verb] = {
+    "operators": Verb(
+        "augmentation operators, with their probability and magnitudes",
+        f"{_COMMANDS}.show:show_operators", (), _say, computes=False,
+    ),
+    "recipes": Verb(
+        "recipes, with what each trains",
+        f"{_COMMANDS}.show:show_recipes", (), _say, computes=False,
+    ),
+    "config": Verb(
+        "a configuration as YAML, from recipe, file and options",
+        f"{_COMMANDS}.show:show_config", (), _text, computes=False,
+    ),
+    "views": Verb(
+        "images beside the views that pretraining would see",
+        f"{_COMMANDS}.show:show_views", (), _text, computes=False,
+    ),
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,257 +169,295 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if not words or words[0] in ("-h", "--help"):
-            output.print(HELP, highlight=False)
-        elif words[0] == "--version":
-            from importlib.metadata import version
-
-            output.print(version("mast-ssl"), highlight=False)
-        elif words[0] not in COMMANDS:
-            raise unknown("command", words[0], COMMANDS)
-        else:
-            COMMANDS[words[0]](words[1:])
+        _run(words)
     except UserError as error:
-        messages.print(
-            f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True
-        )
+        from mast.core.display import console
+
+        text = f"error: {error}"
+        console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
         return 2
     except KeyboardInterrupt:
-        messages.print("interrupted; the same command continues a run from its last checkpoint")
+        print("interrupted; the same command continues a run from its last checkpoint",
+              file=sys.stderr)  # fmt: skip
         return 130
     return 0
 
 
-def _demo(words: list[str]) -> None:
-    result = demo(**_arguments(demo, "mast demo", words))
-    output.print(result.table())
-    output.print(f"open it in a browser: {result.page}", highlight=False)
+def _run(words: list[str]) -> None:
+    if not words or words[0] in ("-h", "--help"):
+        print(_overview("mast", "COMMAND", {**VERBS, "show": SHOW}))
+    elif words[0] == "--version":
+        from importlib.metadata import version
+
+        print(version("mast-ssl"))
+    elif words[0] == "show":
+        if len(words) == 1 or words[1] in ("-h", "--help"):
+            print(_overview("mast show", "TOPIC", TOPICS))
+        elif words[1] not in TOPICS:
+            raise unknown("topic", words[1], TOPICS)
+        else:
+            _call(f"mast show {words[1]}", TOPICS[words[1]], words[2:])
+    elif words[0] not in VERBS:
+        raise unknown("command", words[0], [*VERBS, "show"])
+    else:
+        _call(f"mast {words[0]}", VERBS[words[0]], words[1:])
 
 
-def _pretrain(words: list[str]) -> None:
-    if _asks_help(words):
-        output.print(
-            "usage: mast pretrain [--recipe NAME] [--config FILE] [--data FOLDER] [options]\n\n"
-            "Defaults come from the recipe, then from the file, then from the options.\n"
-            "`--data X` is short for `--data.spec X`.\n",
-            highlight=False,
-            markup=False,
-        )
-        _recipe_parser(words).print_help()
-        return
-    pretrain(configure_from_arguments(words))
-
-
-def _evaluate(words: list[str]) -> None:
-    if "--compare" in words:
-        words = as_list(["--runs" if word == "--compare" else word for word in words], "--runs")
-        comparison = compare(**_arguments(compare, "mast evaluate", words))
-        output.print(comparison.table())
-        for note in comparison.notes:
-            output.print(note, highlight=False, markup=False)
-        return
-    if _asks_help(words):
-        output.print(
-            "usage: mast evaluate ENCODER [--data SET] [--protocols NAME …] [options]\n"
-            "       mast evaluate --compare RUN RUN … [--seed N] [--resamples N]\n",
-            highlight=False,
-            markup=False,
-        )
-    words = as_list(words, "--protocols")
-    arguments = _arguments(evaluate, "mast evaluate", words, positional="encoder")
-    results = evaluate(**arguments)
-    for shown in tables(results) if results else ():  # there are none in a second process
-        output.print(shown)
-
-
-def _analyze(words: list[str]) -> None:
-    for option in ("--analyses", "--beside"):
-        words = as_list(words, option)
-    for insight in analyze(**_arguments(analyze, "mast analyze", words, positional="run")):
-        output.print(_told(insight), highlight=False)
-
-
-def _told(insight: Insight) -> str:
-    where = f"  [dim]{insight.file}[/dim]" if insight.file is not None else ""
-    return f"[bold]{insight.title}[/bold]{where}\n{insight.text}\n"
-
-
-def _advise(words: list[str]) -> None:
-    words = as_list(words, "--operators")
-    advice = advise(**_arguments(advise, "mast advise", words, positional="run"))
-    output.print(advice.table())
-    output.print(advice.text, highlight=False, markup=False)
-
-
-def _study(words: list[str]) -> None:
-    for option in ("--seeds", "--protocols"):
-        words = as_list(words, option)
-    if words and not words[0].startswith("-"):
-        words = [*words[1:], "--name", words[0]]
-    words = _as_flag(words, "--dry")
-    done = study(**_arguments(study, "mast study", words, positional="run"))
-    output.print(done.table())
-    if done.insight is not None:
-        output.print(_told(done.insight), highlight=False)
-
-
-def _uncertain(words: list[str]) -> None:
-    arguments = _arguments(uncertain, "mast uncertain", words, positional="run")
-    output.print(str(uncertain(**arguments)), highlight=False)
-
-
-def _embed(words: list[str]) -> None:
-    arguments = _arguments(embed, "mast embed", words, positional="encoder")
-    output.print(str(embed(**arguments)), highlight=False)
-
-
-def _export(words: list[str]) -> None:
-    arguments = _arguments(export, "mast export", words, positional="encoder")
-    output.print(str(export(**arguments)), highlight=False)
-
-
-def _show(words: list[str]) -> None:
-    topics: dict[str, Callable[[list[str]], None]] = {
-        "operators": lambda rest: output.print(
-            show_operators(**_arguments(show_operators, "mast show operators", rest))
-        ),
-        "recipes": lambda rest: output.print(
-            show_recipes(**_arguments(show_recipes, "mast show recipes", rest))
-        ),
-        "config": lambda rest: output.print(
-            show_config(configure_from_arguments(rest)), highlight=False, markup=False, end=""
-        ),
-        "views": _show_views,
-    }
-    if not words or _asks_help(words[:1]):
-        output.print(f"usage: mast show {'|'.join(topics)} [options]", markup=False)
-        return
-    if words[0] not in topics:
-        raise unknown("topic", words[0], topics)
-    topics[words[0]](words[1:])
-
-
-def _show_views(words: list[str]) -> None:
-    """`show views` takes its own options beside those of a configuration."""
-    own = ArgumentParser(prog="mast show views", exit_on_error=False, allow_abbrev=False)
-    own.add_function_arguments(show_views, skip={"config"})
-    names = [option for action in own._actions for option in action.option_strings]
-    mine: list[str] = []
-    rest: list[str] = []
-    target = rest
-    for word in words:
-        if word.startswith("--"):
-            target = mine if word.partition("=")[0] in names else rest
-        target.append(word)
-    arguments = _arguments(show_views, "mast show views", mine, skip={"config"})
-    output.print(str(show_views(configure_from_arguments(rest), **arguments)), highlight=False)
-
-
-def _report(words: list[str]) -> None:
-    words = as_list(words, "--beside")
-    arguments = _arguments(report, "mast report", words, positional="run")
-    output.print(str(report(**arguments)), highlight=False)
-
-
-COMMANDS: dict[str, Callable[[list[str]], None]] = {
-    "demo": _demo,
-    "pretrain": _pretrain,
-    "evaluate": _evaluate,
-    "analyze": _analyze,
-    "advise": _advise,
-    "study": _study,
-    "uncertain": _uncertain,
-    "embed": _embed,
-    "report": _report,
-    "export": _export,
-    "show": _show,
+# What stands for a value in the help, by its type in words.
+WORDS = {
+    "a whole number": "N",
+    "a number": "X",
+    "a list": "WORD",
+    "text": "WORD",
+    "Path": "PATH",
+    "dict": "JSON",
 }
+SHOW = Verb(" | ".join(TOPICS), "", (), _nothing)
 
 
-def _arguments(
-    function: Callable[..., Any],
-    program: str,
-    words: list[str],
-    positional: str | None = None,
-    skip: set[str | int] | None = None,
-) -> dict[str, Any]:
-    """A function's arguments from command-line words; its docstring is the help."""
-    parser = ArgumentParser(prog=program, exit_on_error=False, allow_abbrev=False)
-    if positional is not None and words and not words[0].startswith("-"):
-        words = [f"--{positional}", *words]
-    parser.add_function_arguments(function, skip=skip)
+def _overview(program: str, what: str, verbs: Mapping[str, Verb]) -> str:
+    width = max(map(len, verbs)) + 2
+    lines = [f"  {name:{width}}{verb.summary}" for name, verb in verbs.items()]
+    hint = f"`{program} {what} --help` lists its options."
+    return "\n".join([f"usage: {program} {what} [options]", "", *lines, "", hint])
+
+
+# -------------------------------------------------------------------------------- words → values
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, whose errors are those of this package."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}. See `{self.prog} --help`.")
+
+
+class _Flag(argparse.Action):
+    """An option that is there or not: `--download`, `--no_download`."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **rest: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **rest)
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, option_string == self.option_strings[0])
+
+
+class _Options:
+    """The options of a verb: what each is called, its type, and the parser that finds them."""
+
+    def __init__(self, program: str, verb: Verb, words: Sequence[str]) -> None:
+        module, _, name = verb.function.partition(":")
+        self.function = getattr(import_module(module), name)
+        self.parser = _Parser(
+            prog=program,
+            usage=" ".join([program, *(word.upper() for word in verb.words), "[options]"]),
+            description=_summary(self.function),
+            epilog=None if verb.rows is None else _rows(*verb.rows),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            argument_default=argparse.SUPPRESS,
+            allow_abbrev=False,
+        )
+        self.hints: dict[str, Any] = {}
+        self.configured: str | None = None  # the parameter that is a configuration
+        self.base: Any = None
+        self.groups: dict[str, type] = {}  # parameters that may be a dataclass of options
+        self._names: list[str] = []
+        helps, hints = _documented(self.function), get_type_hints(self.function)
+        parameters = inspect.signature(self.function).parameters
+        for name, parameter in parameters.items():
+            if _is_configuration(hints[name]):
+                self.configured = name
+            elif group := _dataclass_in(hints[name]):
+                self.groups[name] = group
+                texts = _documented(group)
+                for field, hint in get_type_hints(group).items():
+                    self._add(field, hint, getattr(group, field), texts.get(field, ""), verb)
+            else:
+                self._add(name, hints[name], parameter.default, helps.get(name, ""), verb)
+        if self.configured is not None:
+            self._add_configuration(verb, words)
+        self.sets_threads = verb.computes and "threads" not in self.hints
+        if self.sets_threads:
+            self._add(
+                "threads", int | None, None, "CPU threads; PyTorch's choice if not given", verb
+            )
+
+    def _add(self, name: str, hint: Any, default: Any, text: str, verb: Verb) -> None:
+        from mast.core.fields import choices, in_words, is_list
+
+        self.hints[name] = hint
+        many = is_list(hint)
+        shown = f"{text} " if text else ""
+        if default not in (inspect.Parameter.empty, None, False, ()):
+            shown += f"(default: {_short(default)})"
+        shown = shown.replace("%", "%%")
+        metavar = "|".join(map(str, choices(hint))) or WORDS.get(in_words(hint).split(" or ")[0])
+        if name in verb.words:
+            last = name == verb.words[-1]
+            required = default is inspect.Parameter.empty
+            nargs = ("+" if required else "*") if many and last else None if required else "?"
+            self.parser.add_argument(name, nargs=nargs, help=shown)
+            return
+        head, _, tail = name.rpartition(".")
+        options = [f"--{name}"]
+        if name == "data.spec":
+            options.insert(0, "--data")
+        self._names += options
+        if hint is bool or bool in getattr(hint, "__args__", ()):
+            options.append(f"--{head}.no_{tail}" if head else f"--no_{tail}")
+            self.parser.add_argument(*options, dest=name, action=_Flag, help=shown)
+        else:
+            self.parser.add_argument(
+                *options, dest=name, nargs="+" if many else None, metavar=metavar, help=shown,
+                required=default is inspect.Parameter.empty,
+            )  # fmt: skip
+
+    def _add_configuration(self, verb: Verb, words: Sequence[str]) -> None:
+        """The fields of a configuration, with the defaults of recipe and file."""
+        from mast.core.fields import kinds, leaves
+        from mast.recipes import DEFAULT, merge
+
+        self._add("recipe", str, DEFAULT, "Where the defaults come from; `mast show recipes`", verb)
+        self._add(
+            "config", str | None, None, "A YAML file, whose fields replace the recipe's", verb
+        )
+        first = _Parser(prog=self.parser.prog, add_help=False, allow_abbrev=False)
+        for name in ("recipe", "config"):
+            first.add_argument(f"--{name}")
+        given = first.parse_known_args(words)[0]
+        self.base = merge(given.recipe, given.config)
+        defaults, texts = leaves(self.base), _field_texts(self.base)
+        for name, hint in kinds(self.base).items():
+            if name not in self.hints:  # the function's own options come first
+                self._add(name, hint, defaults[name], texts.get(name, ""), verb)
+
+    def arguments(self, words: Sequence[str]) -> dict[str, Any]:
+        """The function's arguments from words."""
+        from mast.core.fields import convert
+
+        namespace, rest = self.parser.parse_known_args(words)
+        if rest:
+            raise self._unknown(rest[0])
+        given = vars(namespace)
+        if self.sets_threads and "threads" in given:
+            import torch
+
+            torch.set_num_threads(convert(given.pop("threads"), int, "threads"))
+        arguments = {name: self._grouped(group, given) for name, group in self.groups.items()}
+        own = inspect.signature(self.function).parameters
+        for name in [name for name in given if name in own]:
+            arguments[name] = convert(given.pop(name), self.hints[name], name)
+        if self.configured is not None:
+            from mast.config import change
+
+            fields = {name: v for name, v in given.items() if name not in ("recipe", "config")}
+            arguments[self.configured] = change(self.base, fields)
+        return arguments
+
+    def _grouped(self, group: type, given: dict[str, Any]) -> Any:
+        """A dataclass of options from what was given of them, which is taken out."""
+        from mast.core.fields import build
+
+        names = [name for name in given if name in get_type_hints(group)]
+        return build(group, {name: given.pop(name) for name in names}, "option")
+
+    def _unknown(self, word: str) -> UserError:
+        name = word.partition("=")[0]
+        if not name.startswith("-"):
+            return UserError(f"unexpected {word!r}. See `{self.parser.prog} --help`.")
+        close = get_close_matches(name, self._names, n=1, cutoff=0.4)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        return UserError(f"unknown option {name}.{hint} See `{self.parser.prog} --help`.")
+
+
+def _call(program: str, verb: Verb, words: list[str]) -> None:
+    """Call a verb's function with the arguments that words give, and show its result."""
+    words = [_with_underscores(word) for word in words]
+    options = _Options(program, verb, words)
     try:
-        values = parser.instantiate(parser.parse_args(words))
-    except ArgumentError as error:
-        raise explain(error, parser) from error
-    return dict(values)
+        arguments = options.arguments(words)
+    except SystemExit:  # after --help
+        return
+    verb.show(options.function(**arguments))
 
 
-def _as_flag(words: list[str], option: str) -> list[str]:
-    """`--option` alone as the `--option true` that the parser takes."""
-    if option not in words:
-        return words
-    at = words.index(option) + 1
-    alone = at == len(words) or words[at].startswith("-")
-    return [*words[:at], "true", *words[at:]] if alone else words
+def _with_underscores(word: str) -> str:
+    """`--batch-size=8` as `--batch_size=8`; values stay as they are."""
+    if not word.startswith("--"):
+        return word
+    name, equals, value = word.partition("=")
+    return f"--{name[2:].replace('-', '_')}{equals}{value}"
 
 
-def _recipe_parser(words: list[str]) -> ArgumentParser:
-    name = "mast5_small"
-    for before, word in zip(["", *words], words, strict=False):
-        if before == "--recipe":
-            name = word
-    return configuration_parser(recipe(name))
+# ---------------------------------------------------------------------------------------- help
 
 
-def configure_from_arguments(arguments: Sequence[str]) -> PretrainConfig:
-    """The configuration that command-line options describe.
+def _summary(function: Callable[..., Any]) -> str:
+    """A function's docstring up to its first section."""
+    import docstring_parser
 
-    Defaults come from `--recipe`, then from a YAML file `--config`, then from the options.
-    `--data X` is short for `--data.spec X`; `--operators` takes names with spaces between them.
-
-    Raises:
-        UserError: An unknown option or a value of the wrong type, with the nearest valid one.
-    """
-    rest = list(arguments)
-    name, file = _take(rest, "--recipe"), _take(rest, "--config")
-    rest = as_list(rest, "--operators")
-    rest = [re.sub(r"^--data(?==|$)", "--data.spec", argument) for argument in rest]
-    base = recipe(name or "mast5_small")
-    if file is not None:
-        base = read(Path(file), base if name else None)
-    return parse(base, lambda parser: parser.parse_args(rest))
+    parsed = docstring_parser.parse(inspect.getdoc(function) or "")
+    return "\n\n".join(filter(None, (parsed.short_description, parsed.long_description)))
 
 
-def as_list(words: list[str], option: str) -> list[str]:
-    """`--option a b` as the JSON list that the parser takes."""
-    if option not in words:
-        return words
-    start = words.index(option) + 1
-    stop = next((at for at in range(start, len(words)) if words[at].startswith("-")), len(words))
-    values = words[start:stop]
-    if len(values) == 1 and values[0].startswith("["):
-        return words
-    return [*words[:start], json.dumps(values), *words[stop:]]
+def _documented(thing: Any) -> dict[str, str]:
+    """What a docstring says of each parameter or attribute."""
+    import docstring_parser
+
+    parsed = docstring_parser.parse(inspect.getdoc(thing) or "")
+    return {
+        parameter.arg_name: " ".join((parameter.description or "").split())
+        for parameter in parsed.params
+    }
 
 
-def _take(arguments: list[str], option: str) -> str | None:
-    """Remove `--option value` or `--option=value` from a list and return the value."""
-    for position, argument in enumerate(arguments):
-        if argument == option:
-            if position + 1 == len(arguments):
-                raise UserError(f"{option} needs a value")
-            value = arguments[position + 1]
-            del arguments[position : position + 2]
-            return value
-        if argument.startswith(option + "="):
-            del arguments[position]
-            return argument.partition("=")[2]
-    return None
+def _field_texts(config: Any, prefix: str = "") -> dict[str, str]:
+    """What docstrings say of the fields of nested dataclasses, by dotted name."""
+    from dataclasses import fields, is_dataclass
+
+    texts = {prefix + name: text for name, text in _documented(type(config)).items()}
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if is_dataclass(value):
+            texts |= _field_texts(value, f"{prefix}{field.name}.")
+    return texts
 
 
-def _asks_help(words: list[str]) -> bool:
-    return "-h" in words or "--help" in words
+def _rows(heading: str, place: str) -> str:
+    """The names in a registry with their titles."""
+    module, _, name = place.partition(":")
+    registry = getattr(import_module(module), name)
+    width = max(map(len, registry)) + 2
+    lines = [f"  {key:{width}}{_title(row)}" for key, row in registry.items()]
+    return "\n".join([f"{heading}:", *lines])
+
+
+def _title(row: Any) -> str:
+    return getattr(row, "title", None) or (inspect.getdoc(row) or "").partition("\n")[0]
+
+
+def _short(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def _dataclass_in(hint: Any) -> type | None:
+    """The dataclass that a parameter may be, if it may be one."""
+    from dataclasses import is_dataclass
+
+    members = (hint, *getattr(hint, "__args__", ()))
+    return next((m for m in members if isinstance(m, type) and is_dataclass(m)), None)
+
+
+def _is_configuration(hint: Any) -> bool:
+    from mast.config import PretrainConfig
+
+    return hint is PretrainConfig
 
 
 if __name__ == "__main__":

@@ -1,23 +1,21 @@
 """The configuration of a run: read, changed, checked, and turned into a method."""
 
-import difflib
-import re
-from argparse import ArgumentError
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
-from jsonargparse import ArgumentParser
 
 from mast.augment import PRESETS, Preset, ScheduleConfig
+from mast.core import fields
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, Precision
 from mast.core.optim import OptimizerConfig
+from mast.core.run import plain
 from mast.data import DataConfig
-from mast.methods import METHODS, MastConfig, Method, MethodConfig
+from mast.methods import METHODS, Method, MethodConfig, method_of
 from mast.models import Encoder, EncoderConfig
 
 # Fields that may change when a run is continued: they do not change what is computed.
@@ -39,7 +37,7 @@ OPERATIONAL = (
 )
 
 
-@dataclass
+@dataclass(kw_only=True)
 class PretrainConfig:
     """Everything that decides a run.
 
@@ -48,11 +46,10 @@ class PretrainConfig:
         out: Run folder; `runs/<recipe>-<data>-<seed>` if not given.
         data: The images.
         size: Side of a view in pixels.
-        views: Preset of augmentations: mast5, mast15, mast19 or vicreg.
+        views: Preset of augmentations; `mast show operators` lists what each holds.
         operators: Names of the preset's operators that act; all of them if not given.
         schedule: How operators compose over the run.
-        method: mast or vicreg.
-        objective: The method's own configuration.
+        objective: The method's own configuration; its type decides which method it is.
         encoder: The encoder to train.
         optimizer: Optimizer, rates and their schedule.
         epochs: Passes over the data.
@@ -73,15 +70,14 @@ class PretrainConfig:
         wandb: Project name for Weights & Biases, which needs the extra of that name.
     """
 
-    recipe: str = "mast5_small"
+    recipe: str = ""
     out: Path | None = None
     data: DataConfig = field(default_factory=DataConfig)
     size: int = 224
     views: str = "mast5"
     operators: tuple[str, ...] | None = None
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
-    method: str = "mast"
-    objective: MethodConfig = field(default_factory=MastConfig)
+    objective: MethodConfig
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     epochs: int = 1000
@@ -106,14 +102,10 @@ class PretrainConfig:
         Raises:
             UserError: Naming the field, what it is and what it may be.
         """
-        if self.method not in METHODS:
-            raise unknown("method", self.method, METHODS)
         if self.views not in PRESETS:
             raise unknown("preset of views", self.views, PRESETS)
         _ = self.preset
-        expected = METHODS[self.method].config
-        if not isinstance(self.objective, expected):
-            raise UserError(f"method {self.method!r} needs an objective of {expected.__name__}")
+        _ = self.method
         for name in ("size", "epochs", "batch_size", "accumulate", "devices", "nodes", "log_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -127,6 +119,15 @@ class PretrainConfig:
             raise UserError(f"expected schedule.leave_out in [0, 1], got {schedule.leave_out:g}")
 
     @property
+    def method(self) -> str:
+        """Name of the method in `METHODS`, by the type of the objective.
+
+        Raises:
+            UserError: No method has a configuration of that type.
+        """
+        return method_of(self.objective)
+
+    @property
     def preset(self) -> Preset:
         """The views: the preset with the operators that act."""
         preset = PRESETS[self.views]
@@ -137,7 +138,7 @@ class PretrainConfig:
         if self.out is not None:
             return Path(self.out)
         data = Path(self.data.spec).name.replace(":", "-").replace("@", "-")
-        return Path("runs") / f"{self.recipe}-{data}-{self.seed}"
+        return Path("runs") / f"{self.recipe or self.method}-{data}-{self.seed}"
 
 
 def build_method(config: PretrainConfig) -> Method:
@@ -151,96 +152,96 @@ def build_method(config: PretrainConfig) -> Method:
         torch.manual_seed(config.seed)
         encoder = Encoder(config.encoder, config.size)
         method = METHODS[config.method].method
-        return method(config.objective, encoder, config.preset.operators, config.seed)  # type: ignore[arg-type]
+        return method(config.objective, encoder, config.preset.operators, config.seed)
 
 
-def read(path: Path, base: PretrainConfig | None = None) -> PretrainConfig:
-    """Read a configuration from YAML, such as a run's config.yaml.
+# ------------------------------------------------------------------------------ as plain values
+
+
+def record(config: PretrainConfig) -> dict[str, Any]:
+    """A configuration as YAML has it, whole: what the method's mode decides is filled in.
+
+    A run folder keeps it so, and stays what it was when a mode or a recipe changes.
+    """
+    values = plain(config)
+    values["objective"] |= plain(config.objective.resolved())
+    at = list(values).index("objective")
+    items = list(values.items())
+    return dict([*items[:at], ("method", config.method), *items[at:]])
+
+
+def read(path: str | Path) -> PretrainConfig:
+    """The configuration of a run, from its config.yaml.
+
+    What an older version did not write has its plain default, whatever today's recipes say.
 
     Args:
-        path: The file; fields that it lacks are those of `base`.
-        base: Defaults; plain defaults if None.
+        path: The file.
 
     Raises:
-        UserError: No such file, or one with unknown fields.
+        UserError: No such file, or one with unknown fields or without a method.
     """
+    values = load_yaml(path)
+    if values.get("method") not in METHODS:
+        raise UserError(
+            f"{path} names no method; expected method to be one of {', '.join(METHODS)}"
+        )
+    base = PretrainConfig(objective=METHODS[values["method"]].config())
+    return change(base, values)
+
+
+def load_yaml(path: str | Path) -> dict[str, Any]:
+    """The fields of a configuration file, without those that are no longer there.
+
+    Raises:
+        UserError: No such file, not a mapping, or a retired field with a value of its own.
+    """
+    path = Path(path)
     if not path.is_file():
         raise UserError(f"no configuration file {path}")
     try:
         values = yaml.safe_load(path.read_text()) or {}
     except yaml.YAMLError as error:
         raise UserError(f"{path} is not YAML: {error}") from error
-    if base is None:
-        base = PretrainConfig()
-        method = values.get("method", base.method)
-        if method in METHODS and method != base.method:
-            base = replace(base, method=method, objective=METHODS[method].config())
-    return parse(base, lambda parser: parser.parse_object(values))
+    if not isinstance(values, dict):
+        raise UserError(f"{path} holds no fields: expected lines such as `epochs: 20`")
+    return _without_retired(values, str(path))
 
 
-def change(config: PretrainConfig, changes: Mapping[str, Any]) -> PretrainConfig:
-    """A configuration with other values, checked like the options of `mast pretrain`.
+# Fields of earlier versions by dotted name, with the one value that is still what is computed.
+RETIRED: dict[str, tuple[Any, ...]] = {}
+
+
+def _without_retired(values: dict[str, Any], path: str, prefix: str = "") -> dict[str, Any]:
+    still: dict[str, Any] = {}
+    for name, value in values.items():
+        dotted = f"{prefix}{name}"
+        if isinstance(value, dict):
+            still[name] = _without_retired(value, path, f"{dotted}.")
+        elif dotted not in RETIRED:
+            still[name] = value
+        elif value not in RETIRED[dotted]:
+            raise UserError(f"{path} has {dotted} {value!r}, which this version no longer computes")
+    return still
+
+
+def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
+    """A configuration with other values, checked.
 
     Args:
         config: All other values.
-        changes: By the field's dotted name.
+        values: By the field's name, nested ones as dicts or by dotted names. `method` starts from
+            that method's own objective, if it is another one.
 
     Raises:
-        UserError: An unknown field or a value of the wrong type.
+        UserError: An unknown field or a value of the wrong type or out of its range.
     """
-    return parse(config, lambda parser: parser.parse_object(dict(changes)))
-
-
-def configuration_parser(base: PretrainConfig) -> ArgumentParser:
-    """The parser of `mast pretrain`: every field of the configuration, with a recipe's defaults."""
-    parser = ArgumentParser(prog="mast pretrain", exit_on_error=False, allow_abbrev=False)
-    parser.add_class_arguments(PretrainConfig, skip={"objective"})
-    parser.add_class_arguments(METHODS[base.method].config, "objective")
-    parser.set_defaults(_leaves(base))
-    return parser
-
-
-def parse(base: PretrainConfig, parse: Callable[[ArgumentParser], Any]) -> PretrainConfig:
-    parser = configuration_parser(base)
-    try:
-        values = parser.instantiate(parse(parser))
-    except ArgumentError as error:
-        raise explain(error, parser) from error
-    config = PretrainConfig(**dict(values))
-    config.check()
-    return config
-
-
-def explain(error: ArgumentError, parser: ArgumentParser) -> UserError:
-    """An argument error as one sentence, with the nearest valid option or choice."""
-    text = re.sub(r"\s+", " ", str(error)).strip()
-    given = re.findall(r"--[\w.]+|Option '([\w.]+)'", text)
-    wrong = re.search(r"(?:unrecognized arguments: |Option ')(?:--)?([\w.\-]+)", text)
-    options = [
-        option.removeprefix("--")
-        for action in parser._actions
-        for option in action.option_strings
-        if option.startswith("--")
-    ]
-    if wrong:
-        close = difflib.get_close_matches(wrong[1].replace("-", "_"), options, n=1, cutoff=0.4)
-        hint = f" Did you mean --{close[0]}?" if close else ""
-        return UserError(f"unknown option --{wrong[1]}.{hint} See `{parser.prog} --help`.")
-    choice = re.search(r"Literal\[(.*?)\].*Got value: (\S+)", text)
-    if choice:
-        names = re.findall(r"'([^']+)'", choice[1])
-        key = re.search(r'key "([\w.]+)"', text)
-        return unknown(f"value of --{key[1] if key else given[0]}", choice[2], names)
-    return UserError(text)
-
-
-def _leaves(config: Any, prefix: str = "") -> dict[str, Any]:
-    """The values of nested dataclasses by dotted name; dicts are values."""
-    leaves: dict[str, Any] = {}
-    for name in (each.name for each in fields(config)):
-        value = getattr(config, name)
-        if is_dataclass(value):
-            leaves |= _leaves(value, f"{prefix}{name}.")
-        else:
-            leaves[prefix + name] = value
-    return leaves
+    values = dict(values)
+    method = values.pop("method", config.method)
+    if method not in METHODS:
+        raise unknown("method", method, METHODS)
+    if method != config.method:
+        config = replace(config, objective=METHODS[method].config())
+    changed = fields.change(config, values, "option")
+    changed.check()
+    return changed

@@ -3,17 +3,15 @@
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from multiprocessing import set_forkserver_preload
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny import ENCODER
+from tiny import configure
 from torch.multiprocessing import start_processes
 
 import mast
@@ -109,37 +107,18 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def _tiny(
-    photos: Path, folder: Path, recipe: str = "mast5_small", **changes: Any
-) -> mast.PretrainConfig:
-    objective = {"projector": {"hidden": 32, "dim": 24, "pool": "before"}}
-    values: dict[str, Any] = {
-        "data": str(photos / "train"),
-        "out": str(folder),
-        "size": 32,
-        "encoder": asdict(ENCODER),
-        "objective": {**objective, **changes.pop("objective", {})},
-        "epochs": 2,
-        "batch_size": 16,
-        "device": "cpu",
-        **changes,
-    }
-    return mast.configure(recipe, **values)
-
-
 @pytest.fixture
 def tiny(photos: Path, tmp_path: Path) -> Callable[..., mast.PretrainConfig]:
     """A configuration that trains in about a second."""
-    return partial(_tiny, photos, tmp_path / "run")
+    return partial(configure, photos, tmp_path / "run")
 
 
 @pytest.fixture(scope="session")
 def _trained(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("trained")
-    uncertain = {"objective": {"uncertainty": True}}
     configs = {
-        "ours": _tiny(photos, root / "ours", epochs=1, **uncertain),
-        "theirs": _tiny(photos, root / "theirs", "vicreg5_small", epochs=1),
+        "ours": configure(photos, root / "ours", epochs=1, objective={"uncertainty": True}),
+        "theirs": configure(photos, root / "theirs", "vicreg5_small", epochs=1),
     }
     return {name: mast.pretrain(config).path for name, config in configs.items()}
 

@@ -6,14 +6,103 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import grimp
+import pytest
+
+import mast
+from mast.cli import TOPICS, VERBS
+from mast.core.errors import UserError
+from mast.methods import METHODS
+
 ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "mast"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+@cache
+def arrows() -> frozenset[tuple[str, str]]:
+    """Pairs of rooms of which the first imports from the second; a room is a child of `mast`."""
+    graph = grimp.build_graph("mast", cache_dir=None)
+    pairs = {
+        (importer.split(".")[1], imported.split(".")[1])
+        for importer in graph.modules
+        for imported in graph.find_modules_directly_imported_by(importer)
+        if importer.count(".") and imported.count(".")
+    }
+    # The command line imports a verb's module when it is asked for, by this table.
+    pairs |= {("cli", verb.function.split(".")[1]) for verb in [*VERBS.values(), *TOPICS.values()]}
+    return frozenset((first, second) for first, second in pairs if first != second)
+
+
+def rooms() -> list[str]:
+    children = [path for path in PACKAGE.iterdir() if path.name != "__pycache__"]
+    return sorted(path.stem for path in children if path.stem != "__init__")
+
+
+def floor(room: str) -> int:
+    """How high a room stands: one more than the highest that it imports from."""
+    below = [second for first, second in arrows() if first == room]
+    return 1 + max(map(floor, below), default=0)
+
+
+def test_the_house_is_small() -> None:
+    """`pytest -s` shows the numbers."""
+    floors = max(map(floor, rooms()))
+    print(f"{len(rooms())} rooms on {floors} floors with {len(arrows())} arrows between them")
+    assert len(rooms()) <= 18
+    assert floors <= 8
+    assert len(arrows()) <= 90
+
+
+def test_every_room_has_a_caption() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    tree = text[text.index("```\nmast/") :].partition("\n```")[0]
+    for room in rooms():
+        name = f"{room}/" if (PACKAGE / room).is_dir() else f"{room}.py"
+        (line,) = [line for line in tree.splitlines() if f"── {name} " in line]
+        assert line.partition(name)[2].strip(), name
+
+
+def functions(path: Path) -> Iterator[ast.AST]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            yield from ast.walk(node)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_room_imports_its_own_registry_inside_a_function(path: Path) -> None:
+    room = f"mast.{path.relative_to(PACKAGE).parts[0].removesuffix('.py')}"
+    hidden = [
+        name.name
+        for node in functions(path)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(room)
+        for name in node.names
+        if name.name.isupper()
+    ]
+    assert not hidden
+
+
+def test_methods_are_named_in_methods_and_recipes_alone() -> None:
+    theirs = {kind.__name__ for entry in METHODS.values() for kind in (entry.config, entry.method)}
+    for path in MODULES:
+        if path.relative_to(PACKAGE).parts[0] in ("methods", "recipes"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = getattr(node, "id", getattr(node, "attr", None))
+            assert name not in theirs, f"{path}:{node.lineno} names {name}"
+            if isinstance(node, ast.Compare) and "method" in ast.unparse(node):
+                compared = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant)}
+                assert not compared & METHODS.keys(), f"{path}:{node.lineno} compares with a method"
 
 
 def test_import_is_light() -> None:
     code = (
-        "import sys, torch, time; started = time.perf_counter(); import mast; mast.evaluate; "
+        "import sys, torch, time; started = time.perf_counter(); import mast; "
+        "[getattr(mast, name) for name in mast.PUBLIC]; "
         "seconds = time.perf_counter() - started; "
         "heavy = {'timm', 'torchvision', 'lightning_fabric', 'sklearn', 'matplotlib', 'datasets', "
         "'tensorboard', 'pyarrow', 'numba', 'torchmetrics', 'faster_coco_eval'} "
@@ -21,6 +110,32 @@ def test_import_is_light() -> None:
         "assert not heavy, heavy; assert seconds < 3.0, seconds"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["show"], ["evalaute"]])
+def test_help_needs_no_pytorch(words: list[str]) -> None:
+    code = (
+        f"import sys; from mast.cli import main; main({words}); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_what_is_public() -> None:
+    """Type checkers and Python see the same names, each where the table says."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    imported = {
+        name.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("mast.")
+        for name in node.names
+    }
+    assert imported == mast.PUBLIC
+    assert set(mast.PUBLIC) <= set(dir(mast))
+    assert all(getattr(mast, name) is not None for name in mast.PUBLIC)
+    assert mast.UserError is UserError
+    assert mast.__version__.count(".") >= 1
+    with pytest.raises(AttributeError, match="no attribute 'evalaute'"):
+        mast.evalaute  # noqa: B018
 
 
 # What is imported by another name than it is installed by, and what a dependency brings with it.
@@ -62,6 +177,10 @@ def test_every_dependency_is_imported_and_every_import_is_a_dependency() -> None
 
 
 def test_the_loop_is_one_function_of_bounded_length() -> None:
-    text = (ROOT / "mast" / "commands" / "pretrain.py").read_text()
-    body = text[text.index("\ndef pretrain(") : text.index("\ndef _views(")]
-    assert body.count("\n") <= 300
+    (function,) = [
+        node
+        for node in ast.walk(ast.parse((PACKAGE / "commands" / "pretrain.py").read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name == "pretrain"
+    ]
+    assert function.end_lineno is not None
+    assert function.end_lineno - function.lineno <= 300

@@ -5,6 +5,7 @@ A change that adds work moves them; one that is worth it moves the bound here to
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mast.augment import PRESETS, Pipeline, compiled
 from mast.methods import Mast, MastConfig, VICReg, VICRegConfig
-from mast.models import Encoder, EncoderConfig, Gaussian, ProjectorConfig
+from mast.models import Encoder, EncoderConfig, Gaussian
 
 SIZE, COUNT = 24, 64
 
@@ -60,7 +61,7 @@ def objective(
 ) -> Callable[[], Tensor]:
     """The loss of given embeddings."""
     torch.manual_seed(0)
-    config.projector = ProjectorConfig(hidden=8, dim=dim)
+    config.projector = replace(config.projector, hidden=8, dim=dim)
     names = PRESETS["mast19"].operators[:operators]
     encoder = Encoder(EncoderConfig("timm:resnet18", {"channels": [8, 8, 8, 8]}), SIZE)
     means = [torch.randn(batch, dim, requires_grad=True) for _ in range(2)]
@@ -143,10 +144,10 @@ def test_views_never_wait_for_the_device(preset: str) -> None:
 def test_a_step_never_waits_for_the_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # "meta" has none
     config = CONFIGS[name]
-    config.projector = ProjectorConfig(hidden=8, dim=32)
+    config.projector = replace(config.projector, hidden=8, dim=32)
     pipeline, batch = drawn("mast19", "meta")
     encoder = Encoder(EncoderConfig("timm:resnet18", {"channels": [8, 8, 8, 8]}), SIZE)
     method = (VICReg if name == "vicreg" else Mast)(config, encoder, pipeline.names).to("meta")
-    method(pipeline.views(*batch))["loss"].backward()
-    method.after_step()
+    method(pipeline.views(*batch), 0.0)["loss"].backward()
+    method.after_step(0.5)
     assert all(p.grad is not None for p in method.encoder.parameters())

@@ -6,8 +6,8 @@ rounding: the loss to 1e-5 of its size, a gradient to 2e-3 of the largest entry 
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,10 +17,8 @@ from tiny import OPERATORS, SIZE, build_method
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from mast.augment import PRESETS, Pipeline, Record, Views
+from mast.augment import PRESETS, Pipeline, Record, ScheduleConfig, Views, draw_chosen, draw_views
 from mast.augment.record import join
-from mast.commands.pretrain import _views
-from mast.config import PretrainConfig
 from mast.methods import Method
 from mast.models import synchronise_batchnorm
 
@@ -68,16 +66,18 @@ def global_views() -> Views:
 
 def part_of(views: Views, rank: int) -> Views:
     """The samples of one process."""
-    mine = slice(rank * LOCAL, (rank + 1) * LOCAL)
-    (first, second), records = views.images, views.records
-    return Views((first[mine], second[mine]), (records[0][mine], records[1][mine]))
+    own = slice(rank * LOCAL, (rank + 1) * LOCAL)
+    return Views(
+        tuple(images[own] for images in views.images),
+        tuple(record[own] for record in views.records),
+    )
 
 
 def run(method: torch.nn.Module, plain: Method, views: Views) -> dict[str, Any]:
     """Forward and backward `STEPS` times; loss and gradients of the last, buffers after it."""
     for _ in range(STEPS):
         plain.zero_grad(set_to_none=True)
-        output = method(views)
+        output = method(views, 0.0)
         output["loss"].backward()
     return {
         "loss": output["loss"].detach(),
@@ -144,7 +144,6 @@ def test_processes_end_with_the_same_gradients(ranks: list[dict[str, Any]]) -> N
 
 @pytest.mark.parametrize("preset", ["mast5", "vicreg"])
 def test_augmentation_sliced_by_process_equals_the_whole(preset: str) -> None:
-    config = PretrainConfig(size=SIZE, views=preset, seed=3)
     pipeline = Pipeline(PRESETS[preset], SIZE)
     generator = torch.Generator().manual_seed(0)
     count = PROCESSES * LOCAL
@@ -152,14 +151,17 @@ def test_augmentation_sliced_by_process_equals_the_whole(preset: str) -> None:
     aspect = 0.7 + torch.rand(count, generator=generator)
 
     def draw(rank: int, processes: int) -> Views:
-        fabric: Any = SimpleNamespace(
-            world_size=processes, global_rank=rank, to_device=lambda tensors: tensors
-        )
         local = count // processes
-        mine = slice(rank * local, (rank + 1) * local)
-        batch = SimpleNamespace(canvas_BHWC=canvas[mine], aspect_B=aspect[mine])
-        images = pipeline.buffer(local, torch.device("cpu"))
-        return _views(config, pipeline, batch, 7, 0, 10, fabric, images)
+        own = slice(rank * local, (rank + 1) * local)
+        return draw_views(
+            pipeline,
+            [(canvas[own], aspect[own])],
+            (3, 7, 0),
+            partial(draw_chosen, ScheduleConfig(), len(pipeline.names), 0.7),
+            start=own.start,
+            total=count,
+            out=pipeline.buffer(local, torch.device("cpu")),
+        )
 
     whole = draw(0, 1)
     parts = [draw(rank, PROCESSES) for rank in range(PROCESSES)]

@@ -1,17 +1,25 @@
-"""The smallest encoder, and methods over it, that tests train."""
+"""The smallest encoder, and methods and runs with it, that tests train."""
 
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from mast.methods import METHODS, Method
-from mast.models import Encoder, EncoderConfig, ProjectorConfig
+import mast
+from mast.methods import METHODS, Method, method_of
+from mast.models import Encoder, EncoderConfig
 
 ENCODER = EncoderConfig(
     "timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]}, stem_stride=2
 )
 SIZE, DIM = 32, 24
 OPERATORS = ("crop", "flip", "jitter")
+# Of each method; others have none that tests make smaller.
+PROJECTORS: dict[str, dict[str, Any]] = {
+    "mast": {"hidden": 32, "dim": DIM, "pool": "before"},
+    "vicreg": {"hidden": 32, "dim": DIM},
+}
 
 
 def build_method(
@@ -20,6 +28,27 @@ def build_method(
     """A method over three operators with an embedding of `DIM`, in training mode."""
     torch.manual_seed(seed)
     encoder = Encoder(ENCODER, SIZE)
-    sizes = ProjectorConfig(**{"hidden": 32, "dim": DIM, "pool": "before", **projector})
     entry = METHODS[name]
-    return entry.method(entry.config(projector=sizes, **options), encoder, OPERATORS, seed).train()  # type: ignore[arg-type]
+    config: Any = entry.config(**options)
+    config.projector = replace(config.projector, **{**PROJECTORS[name], **projector})
+    return entry.method(config, encoder, OPERATORS, seed).train()
+
+
+def configure(
+    photos: Path, folder: Path, recipe: str = "mast5_small", **changes: Any
+) -> mast.PretrainConfig:
+    """A run of a recipe that trains in about a second, on photos and into a folder."""
+    method = method_of(mast.configure(recipe).objective)
+    objective = {"projector": PROJECTORS[method]} if method in PROJECTORS else {}
+    values: dict[str, Any] = {
+        "data": str(photos / "train"),
+        "out": str(folder),
+        "size": SIZE,
+        "encoder": asdict(ENCODER),
+        "epochs": 2,
+        "batch_size": 16,
+        "device": "cpu",
+        **changes,
+        "objective": {**objective, **changes.get("objective", {})},
+    }
+    return mast.configure(recipe, **values)

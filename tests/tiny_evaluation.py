@@ -1,6 +1,6 @@
 """A tiny labelled set and an encoder that sees it."""
 
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -8,6 +8,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.data import CanvasSet
+from mast.measure.bench import Bench
 from mast.measure.frozen import FrozenEncoder
 
 SIDE = 16
@@ -76,10 +77,15 @@ class Subspaces(nn.Module):
         return torch.cat([embedding_BD * mask_D for mask_D in self.masks().unbind(1)], dim=1)
 
 
-def complete(encoder: nn.Module, **options: Any) -> FrozenEncoder:
+def complete(encoder: nn.Module) -> FrozenEncoder:
     """An encoder with everything a protocol may ask for."""
 
-    def others(name: str) -> FrozenEncoder:
+    def representation(name: str) -> FrozenEncoder:
         return FrozenEncoder(Subspaces(encoder, name == "ensemble"))
 
-    return FrozenEncoder(encoder, others=others, **options)
+    return FrozenEncoder(encoder, bench=Bench(representations=representation))
+
+
+def working_in(folder: Path, encoder: nn.Module) -> FrozenEncoder:
+    """An encoder whose unfinished trainings are kept in a folder."""
+    return FrozenEncoder(encoder, bench=Bench(workspace=folder))

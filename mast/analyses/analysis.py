@@ -78,7 +78,7 @@ class Subject:
 
     Args:
         name: Of the run.
-        method: "mast", "vicreg" or another.
+        method: Its name in the registry of methods.
         trained_with: Names of the operators of its views.
         operators: Names of the K operators that have a mask; empty for a method without masks.
         mask_DK: The masks as the distance uses them; None without masks.
@@ -98,7 +98,7 @@ class Subject:
     """
 
     name: str
-    method: str = "mast"
+    method: str = ""
     trained_with: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
     mask_DK: Tensor | None = None

@@ -242,27 +242,27 @@ def words(name: str) -> str:
 
 def views_grid(
     originals_BCHW: Tensor,
-    views: tuple[Tensor, Tensor],
-    captions: Sequence[tuple[str, str]],
+    views: Sequence[Tensor],
+    captions: Sequence[Sequence[str]],
     path: Path,
 ) -> None:
-    """Draw images beside their two views, captioned with what was applied.
+    """Draw images beside their views, captioned with what was applied.
 
     Args:
         originals_BCHW: Unaugmented images in [0, 1].
-        views: Two tensors of augmented images, of the same shape.
-        captions: One text for each view of each image.
+        views: Tensors of augmented images, which may differ in size.
+        captions: For each image, one text a view.
         path: PNG to write.
     """
     from matplotlib.figure import Figure
 
-    rows = len(originals_BCHW)
-    figure = Figure(figsize=(8.4, 2.45 * rows), layout="constrained")
-    axes = figure.subplots(rows, 3, squeeze=False)
+    rows, columns = len(originals_BCHW), 1 + len(views)
+    figure = Figure(figsize=(8.4 * columns / 3, 2.45 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
     for row in range(rows):
-        columns = (originals_BCHW[row], views[0][row], views[1][row])
+        images = (originals_BCHW[row], *(view_BCHW[row] for view_BCHW in views))
         texts = ("image", *captions[row])
-        for axis, image_CHW, text in zip(axes[row], columns, texts, strict=True):
+        for axis, image_CHW, text in zip(axes[row], images, texts, strict=True):
             axis.imshow(image_CHW.float().permute(1, 2, 0).numpy(), interpolation="nearest")
             axis.set_title(_wrap(text), fontsize=8)
             axis.set_axis_off()

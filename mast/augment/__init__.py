@@ -1,13 +1,14 @@
 """Augmentation operators on batches: parameters for each sample, and a record of what was done."""
 
 from mast.augment.captions import describe
+from mast.augment.draw import draw_views
 from mast.augment.operator import Operator, Parameters, Stage
 from mast.augment.operators import OPERATORS
 from mast.augment.operators.geometry import GeometricOperator, center_views
 from mast.augment.pipeline import Pipeline
-from mast.augment.presets import PRESETS, Preset
+from mast.augment.presets import PRESETS, Preset, View
 from mast.augment.record import Record, Views
-from mast.augment.schedule import ScheduleConfig, compose_count, draw_chosen, draw_subsets
+from mast.augment.schedule import ScheduleConfig, draw_chosen, draw_subsets
 
 __all__ = [
     "OPERATORS",
@@ -20,10 +21,11 @@ __all__ = [
     "Record",
     "ScheduleConfig",
     "Stage",
+    "View",
     "Views",
     "center_views",
-    "compose_count",
     "describe",
     "draw_chosen",
     "draw_subsets",
+    "draw_views",
 ]

@@ -11,10 +11,9 @@ def describe(record: Record, sample: int) -> str:
 
     Args:
         record: Of the view.
-        sample: Its place in the batch, from 0, or from the end if negative.
+        sample: Its place in the batch, from 0.
     """
-    at = sample if sample >= 0 else len(record) + sample
-    single = record[at : at + 1]
+    single = record[sample : sample + 1]
     captions = [
         OPERATORS[name].caption(single.parameters[name])
         for k, name in enumerate(record.names)

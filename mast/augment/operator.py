@@ -5,9 +5,10 @@ Kernels compute in float32 and return the dtype they were given.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -44,9 +45,11 @@ class Operator(ABC):
     label: ClassVar[str]  # what a caption calls it
     stage: ClassVar[Stage]
     graded: ClassVar[bool] = False  # whether it has a magnitude, or is done or not
+    kernel: ClassVar[str | None] = None  # in `augment.compiled`; None: a CPU uses `apply`
+    kernel_takes: ClassVar[tuple[str, ...]] = ()  # parameters, in the kernel's order
 
     size: int
-    probability: float
+    probability: float = 0.5
 
     def __post_init__(self) -> None:
         if self.size < 8:
@@ -93,6 +96,17 @@ class Operator(ABC):
             New images of the same shape and dtype, in [0, 1].
         """
 
+    def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
+        """What the compiled kernel takes of each sample, in its order; by default `kernel_takes`.
+
+        Args:
+            parameters: Those of N samples, on the CPU.
+
+        Returns:
+            Tensors of N rows; floating point ones reach the kernel as float32.
+        """
+        return [parameters[name] for name in self.kernel_takes]
+
     def compiled(self, index_N: np.ndarray, parameters: Parameters) -> "Step":
         """What transforms some samples in place, by a compiled kernel where there is one.
 
@@ -100,12 +114,27 @@ class Operator(ABC):
             index_N: The samples, ascending.
             parameters: Those of these N samples, on the CPU.
         """
+        if self.kernel is None:
+            kernel = partial(self._apply_in_place, parameters)
+            return Step(kernel, index_N, (np.arange(len(index_N)),))
+        from mast.augment import compiled
 
-        def kernel(images_BCHW: np.ndarray, some_N: np.ndarray, rows_N: np.ndarray) -> None:
-            theirs = {name: values[rows_N] for name, values in parameters.items()}
-            images_BCHW[some_N] = self.apply(torch.from_numpy(images_BCHW[some_N]), theirs).numpy()
+        arguments = (
+            (argument.float() if argument.is_floating_point() else argument).numpy()
+            for argument in self.kernel_arguments(parameters)
+        )
+        return Step(getattr(compiled, self.kernel), index_N, tuple(arguments))
 
-        return Step(kernel, index_N, (np.arange(len(index_N)),))
+    def _apply_in_place(
+        self,
+        parameters: Parameters,
+        images_BCHW: np.ndarray,
+        index_N: np.ndarray,
+        row_N: np.ndarray,
+    ) -> None:
+        """`apply` as a kernel: to the samples `index_N`, by these rows of the parameters."""
+        own = {name: values[row_N] for name, values in parameters.items()}
+        images_BCHW[index_N] = self.apply(torch.from_numpy(images_BCHW[index_N]), own).numpy()
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:

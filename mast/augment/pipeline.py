@@ -3,8 +3,9 @@
 Legend: B samples, K operators, C channels, H and W pixels. Images are in [0, 1].
 """
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
@@ -23,33 +24,38 @@ PART_VALUES = 1_600_000  # numbers a CPU treats at a time: best of 0.1 to 100 mi
 
 
 class Pipeline:
-    """The views of a preset at a size.
+    """The views of a preset.
 
     Args:
-        preset: Operators and what each view overrides.
-        size: Side of the views in pixels.
+        preset: Operators, and what each view has of its own.
+        size: Side in pixels of the views that have none of their own.
         compiled: Whether to use compiled kernels on the CPU. Views agree to 1e-4 either way, but
             for values within rounding of a threshold.
+
+    Attributes:
+        names: The K operators.
+        sizes: Side of each view in pixels.
+        operators: Of each view, by name.
 
     Raises:
         ValueError: An operator, or a field of one, does not exist.
     """
 
     def __init__(self, preset: Preset, size: int, compiled: bool = True) -> None:
-        self.preset = preset
         self.compiled = compiled
-        self.size = size
         self.names = preset.operators
-        self.operators = (
-            _build(preset.operators, preset.overrides[0], size),
-            _build(preset.operators, preset.overrides[1], size),
+        self.sizes = tuple(view.size or size for view in preset.views)
+        self.operators = tuple(
+            _build(preset.operators, view.overrides, side)
+            for view, side in zip(preset.views, self.sizes, strict=True)
         )
-        self._geometry, self._rest = zip(*map(_in_order, self.operators), strict=True)
+        self._geometry, self._pointwise = zip(*map(_in_order, self.operators), strict=True)
+        self._alike = _alike(self.operators)
 
     def draw(
         self, n: int, generator: torch.Generator, chosen_BK: Tensor | None = None
-    ) -> tuple[Record, Record]:
-        """Decide what is applied to `n` samples in both views.
+    ) -> tuple[Record, ...]:
+        """Decide what is applied to `n` samples in every view.
 
         The stream of random numbers depends on `n` and the preset alone, so a process of a
         distributed run draws for the global batch and slices its part.
@@ -57,7 +63,7 @@ class Pipeline:
         Args:
             n: Number of samples, B.
             generator: CPU generator.
-            chosen_BK: bool, the operators that may act on a sample, in both views; all by default.
+            chosen_BK: bool, the operators that may act on a sample, in all views; all by default.
 
         Returns:
             One record a view, on the CPU.
@@ -68,7 +74,8 @@ class Pipeline:
             raise UserError(
                 f"expected chosen_BK of shape {(n, len(self.names))}, got {tuple(chosen_BK.shape)}"
             )
-        return self._draw(0, generator, chosen_BK.cpu()), self._draw(1, generator, chosen_BK.cpu())
+        chosen_BK = chosen_BK.cpu()
+        return tuple(self._draw(view, generator, chosen_BK) for view in range(len(self.sizes)))
 
     def _draw(self, view: int, generator: torch.Generator, chosen_BK: Tensor) -> Record:
         n = len(chosen_BK)
@@ -78,74 +85,59 @@ class Pipeline:
             parameters[name] = operator.sample(n, generator)
         return Record(self.names, chosen_BK & torch.stack(coins, dim=1), parameters)
 
-    def apply(
-        self,
-        canvas_BHWC: Tensor,
-        aspect_B: Tensor,
-        record: Record,
-        view: int,
-        dtype: torch.dtype = torch.float32,
-    ) -> Tensor:
-        """Draw the pixels of one view; the same record gives the same pixels.
-
-        Args:
-            canvas_BHWC: uint8 square canvases, each a whole image stretched.
-            aspect_B: Width / height of the original images.
-            record: What to apply, best on the CPU.
-            view: 0 or 1, whose operators to use.
-            dtype: float32 or bfloat16.
-
-        Returns:
-            images_BCHW on the device of the canvas.
-        """
-        shape = (len(record), 3, self.size, self.size)
-        images = torch.empty(shape, dtype=dtype, device=canvas_BHWC.device)
-        self._fill(images, canvas_BHWC, aspect_B, record, view)
-        return images
-
     def views(
         self,
         canvas_BHWC: Tensor,
         aspect_B: Tensor,
-        records: tuple[Record, Record],
-        dtype: torch.dtype = torch.float32,
+        records: tuple[Record, ...],
         out: Tensor | None = None,
     ) -> Views:
-        """Draw the pixels of both views.
+        """Draw the pixels of all views; the same records give the same pixels.
 
         Args:
             canvas_BHWC: uint8 square canvases, each a whole image stretched.
             aspect_B: Width / height of the original images.
-            records: What `draw` returned, or a slice of it.
-            dtype: float32 or bfloat16; that of `out` if it is given.
-            out: Where both views go, one after the other, as from `buffer`; new by default.
+            records: What `draw` returned, or a slice of each; best on the CPU.
+            out: Where the views go, as from `buffer`; by default new memory for float32.
 
         Returns:
-            Both views and their records.
+            The views, on the device of the canvases, and their records.
         """
+        if len(records) != len(self.sizes):
+            raise UserError(f"expected {len(self.sizes)} records, one a view, got {len(records)}")
         count = len(canvas_BHWC)
-        images = self.buffer(count, canvas_BHWC.device, dtype) if out is None else out
-        expected = (2 * count, 3, self.size, self.size)
-        if images.shape != expected or not images.is_contiguous():
+        memory = self.buffer(count, canvas_BHWC.device) if out is None else out
+        numbers = self._numbers(count)
+        if memory.shape != (numbers,) or not memory.is_contiguous():
             raise UserError(
-                f"expected out contiguous and of shape {expected}, got {tuple(images.shape)}"
+                f"expected out contiguous and of shape {(numbers,)}, got {tuple(memory.shape)}"
             )
-        first, second = images[:count], images[count:]
-        if self._views_agree and not self._runs_compiled(canvas_BHWC):
-            canvas_BHWC, aspect_B = (torch.cat([x, x]) for x in (canvas_BHWC, aspect_B))
-            self._fill(images, canvas_BHWC, aspect_B, join(records), view=0)
-        else:
-            self._fill(first, canvas_BHWC, aspect_B, records[0], view=0)
-            self._fill(second, canvas_BHWC, aspect_B, records[1], view=1)
-        return Views((first, second), records)
+        # compiled kernels treat a few images at a time anyway
+        one_by_one = [range(view, view + 1) for view in range(len(self.sizes))]
+        images: list[Tensor] = []
+        for run in one_by_one if self._runs_compiled(canvas_BHWC) else self._alike:
+            size, total = self.sizes[run.start], len(run) * count
+            span = slice(self._numbers(count, run.start), self._numbers(count, run.stop))
+            images_BCHW = memory[span].view(total, 3, size, size)
+            canvases, aspects, record = canvas_BHWC, aspect_B, records[run.start]
+            if len(run) > 1:
+                canvases, aspects = (torch.cat([x] * len(run)) for x in (canvas_BHWC, aspect_B))
+                record = join([records[view] for view in run])
+            self._fill(images_BCHW, canvases, aspects, record, run.start)
+            images += [images_BCHW[at * count : (at + 1) * count] for at in range(len(run))]
+        return Views(tuple(images), records)
 
     def buffer(self, n: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Memory for both views of `n` images, (2 n, C, H, W).
+        """Memory for all views of `n` images, flat, one view after the other.
 
-        A loop that draws every batch into one buffer spares a CPU the first touch of fresh
-        memory, which takes longer than the crops do.
+        Views are of its dtype, float32 or bfloat16. A loop that draws every batch into one buffer
+        spares a CPU the first touch of fresh memory, which takes longer than the crops do.
         """
-        return torch.empty(2 * n, 3, self.size, self.size, dtype=dtype, device=device)
+        return torch.empty(self._numbers(n), dtype=dtype, device=device)
+
+    def _numbers(self, n: int, views: int | None = None) -> int:
+        """How many numbers the first views of `n` images have; by default all views."""
+        return sum(n * 3 * size**2 for size in self.sizes[:views])
 
     def _runs_compiled(self, canvas_BHWC: Tensor) -> bool:
         return self.compiled and canvas_BHWC.device.type == "cpu" and canvas_BHWC.shape[1] > 1
@@ -178,8 +170,8 @@ class Pipeline:
         part = PART_VALUES // images[:1].numel() if images.device.type == "cpu" else count
         for start in range(0, count, max(part, 1)):
             some = slice(start, start + max(part, 1))
-            drawn = render(canvas_BHWC[some], warp[some], self.size)
-            for operator in self._rest[view]:
+            drawn = render(canvas_BHWC[some], warp[some], images.shape[3])
+            for operator in self._pointwise[view]:
                 drawn = _apply_where(operator, drawn, record[some])
             images[some] = drawn
 
@@ -188,7 +180,7 @@ class Pipeline:
     ) -> None:
         """All operators on a few images at a time, while these are in a cache; threads share."""
         steps = compiled_steps(canvas_BHWC, warp)
-        for operator in self._rest[view]:
+        for operator in self._pointwise[view]:
             index = record.applied(operator.name).nonzero()[:, 0]
             if len(index):
                 drawn = record.parameters[operator.name]
@@ -214,15 +206,20 @@ class Pipeline:
         if views is not images:
             images.copy_(views)
 
-    @property
-    def _views_agree(self) -> bool:
-        """Whether both views apply alike; how often they apply is already in the record."""
-        return all(
-            replace(first, probability=second.probability) == second
-            for first, second in zip(
-                self.operators[0].values(), self.operators[1].values(), strict=True
-            )
-        )
+
+def _alike(operators: Sequence[dict[str, Operator]]) -> list[range]:
+    """Runs of neighbouring views that apply alike; how often they apply is in their records."""
+    runs: list[range] = []
+    for view, own in enumerate(operators):
+        first = operators[runs[-1].start] if runs else {}
+        if first and all(
+            replace(first[name], probability=operator.probability) == operator
+            for name, operator in own.items()
+        ):
+            runs[-1] = range(runs[-1].start, view + 1)
+        else:
+            runs.append(range(view, view + 1))
+    return runs
 
 
 def _build(names: tuple[str, ...], overrides: Overrides, size: int) -> dict[str, Operator]:
@@ -235,10 +232,10 @@ def _build(names: tuple[str, ...], overrides: Overrides, size: int) -> dict[str,
             raise unknown("operator in overrides", name, names)
     operators = {}
     for name in names:
-        fields = OPERATORS[name].__dataclass_fields__
-        for field in overrides.get(name, {}):
-            if field not in fields:
-                raise unknown(f"field of {name}", field, fields)
+        known = [field.name for field in fields(OPERATORS[name]) if field.name != "size"]
+        for field_name in overrides.get(name, {}):
+            if field_name not in known:
+                raise unknown(f"field of {name}", field_name, known)
         operators[name] = OPERATORS[name](size, **overrides.get(name, {}))
     return operators
 
@@ -261,7 +258,7 @@ def _apply_where(operator: Operator, images_BCHW: Tensor, record: Record) -> Ten
     drawn = record.parameters[operator.name]
     if len(index) == len(images_BCHW):
         return operator.apply(images_BCHW, drawn)
-    there = index.to(images_BCHW.device, non_blocking=True)
+    device_index = index.to(images_BCHW.device, non_blocking=True)
     parameters = {key: values[index] for key, values in drawn.items()}
-    transformed = operator.apply(images_BCHW.index_select(0, there), parameters)
-    return images_BCHW.index_copy_(0, there, transformed)
+    transformed = operator.apply(images_BCHW.index_select(0, device_index), parameters)
+    return images_BCHW.index_copy_(0, device_index, transformed)

@@ -1,4 +1,4 @@
-"""Each method's views as data: which operators, and what each of the two views changes."""
+"""Each method's views as data: which operators, and what each view changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,16 +10,33 @@ Overrides: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
+class View:
+    """What one view of a preset has of its own.
+
+    Args:
+        overrides: Operator name -> field -> value.
+        size: Side in pixels; that of the run if not given.
+    """
+
+    overrides: Overrides = field(default_factory=dict)
+    size: int | None = None
+
+
+@dataclass(frozen=True)
 class Preset:
-    """The operators of a pair of views.
+    """The operators of the views of an image.
 
     Args:
         operators: Names from `OPERATORS`; their order is the order of K in every record.
-        overrides: For each of the two views, operator name -> field -> value.
+        views: Any number; by default two alike.
     """
 
     operators: tuple[str, ...]
-    overrides: tuple[Overrides, Overrides] = field(default=({}, {}))
+    views: tuple[View, ...] = (View(), View())
+
+    def __post_init__(self) -> None:
+        if not self.views:
+            raise UserError("views is empty: a preset has at least one")
 
     def only(self, names: Sequence[str]) -> "Preset":
         """The same views of some of the operators, in the preset's order.
@@ -32,12 +49,12 @@ class Preset:
         for name in names:
             if name not in self.operators:
                 raise unknown("operator of these views", name, self.operators)
-        kept = tuple(name for name in self.operators if name in names)
-        first, second = (
-            {name: fields for name, fields in override.items() if name in kept}
-            for override in self.overrides
+        some = tuple(name for name in self.operators if name in names)
+        views = (
+            View({name: view.overrides[name] for name in some if name in view.overrides}, view.size)
+            for view in self.views
         )
-        return Preset(kept, (first, second))
+        return Preset(some, tuple(views))
 
 
 MAST5 = (
@@ -70,14 +87,18 @@ PRESETS = {
     "vicreg": Preset(
         (*MAST5, "solarize"),
         (
-            {
-                "gaussian_blur": {"probability": 1.0},
-                "solarize": {"probability": 0.0, "threshold": (0.5, 0.5)},
-            },
-            {
-                "gaussian_blur": {"probability": 0.1},
-                "solarize": {"probability": 0.2, "threshold": (0.5, 0.5)},
-            },
+            View(
+                {
+                    "gaussian_blur": {"probability": 1.0},
+                    "solarize": {"probability": 0.0, "threshold": (0.5, 0.5)},
+                }
+            ),
+            View(
+                {
+                    "gaussian_blur": {"probability": 0.1},
+                    "solarize": {"probability": 0.2, "threshold": (0.5, 0.5)},
+                }
+            ),
         ),
     ),
 }

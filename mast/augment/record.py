@@ -5,6 +5,7 @@ Legend: B samples, K operators.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -46,17 +47,6 @@ class Record:
             return torch.zeros(len(self), dtype=torch.bool, device=self.applied_BK.device)
         return self.applied_BK[:, self.names.index(name)]
 
-    def to(self, device: torch.device | str) -> "Record":
-        """Move every tensor to a device; drawing pixels is fastest from a record on the CPU."""
-        return Record(
-            self.names,
-            self.applied_BK.to(device),
-            {
-                name: {key: values.to(device) for key, values in drawn.items()}
-                for name, drawn in self.parameters.items()
-            },
-        )
-
 
 def join(records: Sequence[Record]) -> Record:
     """Put records of the same operators one after the other."""
@@ -76,17 +66,17 @@ def join(records: Sequence[Record]) -> Record:
 
 @dataclass  # not frozen: as Record
 class Views:
-    """Two augmented views of a batch and the record of each.
+    """The augmented views of a batch and the record of each.
 
     Args:
-        images: Two images_BCHW in [0, 1].
+        images: Of every view, images_BCHW in [0, 1]; views may differ in size.
         records: What was applied to each.
         chosen_BK: bool, which operators might have been applied, before their coins; None where
             all might.
     """
 
-    images: tuple[Tensor, Tensor]
-    records: tuple[Record, Record]
+    images: tuple[Tensor, ...]
+    records: tuple[Record, ...]
     chosen_BK: Tensor | None = None
 
     @property
@@ -96,5 +86,5 @@ class Views:
 
     @property
     def active_BK(self) -> Tensor:
-        """bool: the operator was applied to the sample in at least one of the two views."""
-        return self.records[0].applied_BK | self.records[1].applied_BK
+        """bool: the operator was applied to the sample in at least one of the views."""
+        return reduce(torch.logical_or, (record.applied_BK for record in self.records))

@@ -9,8 +9,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mast.core.errors import unknown
-
 
 @dataclass
 class ScheduleConfig:
@@ -24,7 +22,6 @@ class ScheduleConfig:
         leave_out: Share of the pairs, where all operators act, that lose some of them, drawn
             uniformly: each invariance is then also seen in the absence of its operator.
         leave_out_count: How many such a pair loses: "one", or "any" number from 1 to K - 1.
-        subsets: Draw the operators for each sample, or once for a whole batch.
     """
 
     staged: bool = True
@@ -32,7 +29,6 @@ class ScheduleConfig:
     full: float = 1.0
     leave_out: float = 0.0
     leave_out_count: Literal["one", "any"] = "one"
-    subsets: Literal["sample", "batch"] = "sample"
 
 
 def compose_count(progress: float, count: int, stage1: float = 0.5, full: float = 1.0) -> int:
@@ -67,67 +63,55 @@ def compose_count(progress: float, count: int, stage1: float = 0.5, full: float 
     return round(1 + (count - 1) * (progress - stage1) / (full - stage1))
 
 
-def draw_subsets(
-    n: int,
-    count: int,
-    compose: int,
-    generator: torch.Generator,
-    per: Literal["sample", "batch"] = "sample",
-) -> Tensor:
+def draw_subsets(n: int, count: int, compose: int, generator: torch.Generator) -> Tensor:
     """Draw which operators may act on each sample.
 
     Args:
         n: Number of samples, B.
         count: Number of operators, K.
-        compose: Size of the subset, in [1, count].
+        compose: Size of the subset, in [0, count].
         generator: CPU generator.
-        per: "sample" draws a subset for each sample, "batch" one for all.
 
     Returns:
         chosen_BK: bool, exactly `compose` true in every row.
 
     Raises:
-        ValueError: `compose` or `per` is not a valid choice.
+        ValueError: `compose` is out of its range.
     """
-    if not 1 <= compose <= count:
-        nearest = min(max(compose, 1), count)
-        raise ValueError(f"expected compose in [1, {count}], got {compose}; nearest is {nearest}")
-    if per not in ("sample", "batch"):
-        raise unknown("subset unit", per, ("sample", "batch"))
-    rows = n if per == "sample" else 1
-    return (_ranks(rows, count, generator) < compose).expand(n, count).contiguous()
+    if not 0 <= compose <= count:
+        nearest = min(max(compose, 0), count)
+        raise ValueError(f"expected compose in [0, {count}], got {compose}; nearest is {nearest}")
+    return _ranks(n, count, generator) < compose
 
 
 def draw_chosen(
-    config: ScheduleConfig, n: int, count: int, progress: float, generator: torch.Generator
+    config: ScheduleConfig, count: int, progress: float, n: int, generator: torch.Generator
 ) -> Tensor | None:
     """Which operators may act on each sample at this point of a run.
 
     Args:
         config: The schedule.
-        n: Number of samples, B.
         count: Number of operators, K.
         progress: Part of the run that is done, in [0, 1].
+        n: Number of samples, B.
         generator: CPU generator.
 
     Returns:
-        chosen_BK, or None where all operators may act.
+        chosen_BK: bool, or None where all operators may act.
     """
     compose = compose_count(progress, count, config.stage1, config.full) if config.staged else count
     if compose < count:
-        return draw_subsets(n, count, compose, generator, config.subsets)
+        return draw_subsets(n, count, compose, generator)
     if config.leave_out == 0.0 or count == 1:
         return None
-    rows = n if config.subsets == "sample" else 1
-    left_out_B1 = torch.ones(rows, 1, dtype=torch.int64)
+    left_out_B1 = torch.ones(n, 1, dtype=torch.int64)
     if config.leave_out_count == "any":
-        left_out_B1 = torch.randint(1, count, (rows, 1), generator=generator)
-    rank_BK = _ranks(rows, count, generator)
-    whole_B1 = torch.rand(rows, 1, generator=generator) >= config.leave_out
-    chosen_BK = (rank_BK < count - left_out_B1) | whole_B1
-    return chosen_BK.expand(n, count).contiguous()
+        left_out_B1 = torch.randint(1, count, (n, 1), generator=generator)
+    rank_BK = _ranks(n, count, generator)
+    whole_B1 = torch.rand(n, 1, generator=generator) >= config.leave_out
+    return (rank_BK < count - left_out_B1) | whole_B1
 
 
-def _ranks(rows: int, count: int, generator: torch.Generator) -> Tensor:
-    """A random permutation of 0 to count - 1 in every row."""
-    return torch.rand(rows, count, generator=generator).argsort(1).argsort(1)
+def _ranks(n: int, count: int, generator: torch.Generator) -> Tensor:
+    """A random permutation of 0 to count - 1 for every sample."""
+    return torch.rand(n, count, generator=generator).argsort(1).argsort(1)

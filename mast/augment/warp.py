@@ -59,10 +59,10 @@ def affine(
     matrices_B33 = torch.zeros(len(like_B), 3, 3, device=like_B.device)
     for row, entries in enumerate(((xx, xy, x), (yx, yy, y), (0.0, 0.0, 1.0))):
         for column, entry in enumerate(entries):
-            there = entry
+            value = entry
             if isinstance(entry, Tensor):
-                there = entry.to(like_B.device, torch.float32, non_blocking=True)
-            matrices_B33[:, row, column] = there
+                value = entry.to(like_B.device, torch.float32, non_blocking=True)
+            matrices_B33[:, row, column] = value
     return matrices_B33
 
 

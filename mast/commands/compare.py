@@ -7,11 +7,13 @@ from mast.measure.compare import Comparison
 from mast.measure.compare import compare as comparison
 
 
-def compare(runs: Sequence[str | Path], seed: int = 0, resamples: int = 1000) -> Comparison:
+def compare(
+    runs: str | Path | Sequence[str | Path], seed: int = 0, resamples: int = 1000
+) -> Comparison:
     """Put what was measured of several runs side by side; see `mast.measure.compare`.
 
     Args:
-        runs: Run folders with evaluations; differences are to the first.
+        runs: Run folders with evaluations, or one; differences are to the first.
         seed: Of the bootstrap.
         resamples: Test sets drawn for the 95 % intervals, the same ones for all runs.
 

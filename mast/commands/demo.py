@@ -10,6 +10,7 @@ from mast.commands.pretrain import pretrain
 from mast.commands.report import report
 from mast.config import PretrainConfig, build_method
 from mast.core.display import console
+from mast.core.launch import Device
 from mast.core.run import RunFolder
 from mast.data import open_canvas
 from mast.measure.sets import EvaluationData
@@ -65,7 +66,11 @@ class DemoResult:
 
 
 def demo(
-    out: Path = Path("runs/demo"), epochs: int = 6, images: int = 8192, seed: int = 0
+    out: str | Path = "runs/demo",
+    epochs: int = 6,
+    images: int = 8192,
+    seed: int = 0,
+    device: Device = "auto",
 ) -> DemoResult:
     """Pretrain MAST-5 and VICReg on generated images and probe what each kept.
 
@@ -77,6 +82,7 @@ def demo(
         epochs: Passes over the images, for each of the two.
         images: Number of training images.
         seed: Seed of both runs.
+        device: auto, cpu or cuda.
 
     Returns:
         The accuracies, the run folder of MAST and its page.
@@ -84,12 +90,13 @@ def demo(
     configs: dict[str, PretrainConfig] = {
         column: configure(
             recipe,
-            out=str(out / name),
+            out=str(Path(out) / name),
             data=f"factors@train:{images}",
             size=SIZE,
             encoder=ENCODER,
             epochs=epochs,
             seed=seed,
+            device=device,
             score_every=epochs,
         )
         for column, recipe, name in (

@@ -10,14 +10,15 @@ from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError
 from mast.core.launch import Device, find_device
 from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.runs.load import Representation, load
 
 
 def embed(
     encoder: str | Path,
-    data: str,
-    out: Path | None = None,
+    data: str | Path,
+    out: str | Path | None = None,
     size: int | None = None,
     representation: Representation = "encoder",
     device: Device = "auto",
@@ -46,18 +47,17 @@ def embed(
         UserError: No encoder or images there, or a file of another kind.
     """
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
-    if out is None:
-        out = Path(Path(data).name.replace(":", "-").replace("@", "-") + ".npz")
-    if out.suffix not in writers:
-        raise UserError(f"out must end in .npz or .parquet, got {out}")
-    if out.suffix == ".parquet" and find_spec("pyarrow") is None:
+    file = Path(out or Path(data).name.replace(":", "-").replace("@", "-") + ".npz")
+    if file.suffix not in writers:
+        raise UserError(f"out must end in .npz or .parquet, got {file}")
+    if file.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
     loaded = load(encoder, representation, size, weights=weights)
     size = loaded.size
-    canvases = open_canvas(DataConfig(data), size)
-    features_ND = extract(loaded.module, canvases, size, device=find_device(device)).numpy()
-    writers[out.suffix](out, features_ND, canvases)
-    return out
+    canvases = open_canvas(DataConfig(str(data)), size)
+    features_ND = extract(loaded.module, canvases, size, Compute(find_device(device))).numpy()
+    writers[file.suffix](file, features_ND, canvases)
+    return file
 
 
 def _write_npz(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> None:

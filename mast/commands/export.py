@@ -16,7 +16,9 @@ FORMATS = ("timm", "torchvision")
 
 
 def export(
-    encoder: Path, format: Literal["timm", "torchvision"] = "timm", out: Path | None = None
+    encoder: str | Path,
+    format: Literal["timm", "torchvision"] = "timm",
+    out: str | Path | None = None,
 ) -> Path:
     """Write an encoder as a state dict of another library, in safetensors.
 
@@ -41,8 +43,9 @@ def export(
         raise unknown("format", format, FORMATS)
     source = load_encoder(encoder)
     twin = _in_library(source, format)
-    folder = encoder if encoder.is_dir() else encoder.parent
-    target = out or folder / f"encoder-{format}.safetensors"
+    place = Path(encoder)
+    folder = place if place.is_dir() else place.parent
+    target = folder / f"encoder-{format}.safetensors" if out is None else Path(out)
     header = {
         "architecture": twin.config.name,
         "options": json.dumps(twin.config.options),

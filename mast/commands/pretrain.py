@@ -3,29 +3,26 @@
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
-from mast.augment import Pipeline, Views, draw_chosen
+from mast.augment import Pipeline, draw_chosen, draw_views
+from mast.config import OPERATIONAL, PretrainConfig, build_method, read, record
 from mast.core.display import TrainingDisplay
 from mast.core.errors import UserError
 from mast.core.launch import make_fabric, resolve
 from mast.core.loop import Losses, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
-from mast.core.run import RunFolder, plain
-from mast.core.seeds import stream
+from mast.core.run import RunFolder
 from mast.data import Batch, CanvasSet, Loader, open_canvas
 from mast.measure.online import online_scores
 from mast.models import save_encoder, synchronise_batchnorm
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-from mast.config import OPERATIONAL, PretrainConfig, build_method
 
 
 def pretrain(config: PretrainConfig) -> RunFolder:
@@ -82,7 +79,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
 
     # -------------------------------------------------------------------- folder and its log
     if chief:
-        run.open(plain(config), OPERATIONAL)
+        run.open(record(config), OPERATIONAL, lambda file: record(read(file)))
     if run.encoder.is_file():
         fabric.print(f"{run.path} is complete; nothing to do")
         return run
@@ -133,7 +130,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         log_every=config.log_every,
         checkpoint=run.last,
         checkpoint_minutes=config.checkpoint_minutes,
-        advice="Lower optimizer.lr or use --precision 32-true.",
+        advice="Lower optimizer.lr or use precision 32-true.",
         kept={"best": float("-inf")},
     )
     training.resume(config.seed)
@@ -142,8 +139,17 @@ def pretrain(config: PretrainConfig) -> RunFolder:
 
     # ----------------------------------------------------------------------------- the loss
     def loss(method: Any, batch: Batch, step: int, part: int) -> Losses:
-        views = _views(config, pipeline, batch, step, part, training.steps, fabric, images)
-        output: Losses = method(views)
+        count, share = len(batch.canvas_BHWC), step / training.steps
+        views = draw_views(
+            pipeline,
+            [fabric.to_device((batch.canvas_BHWC, batch.aspect_B))],
+            (config.seed, step, part),
+            partial(draw_chosen, config.schedule, len(pipeline.names), share),
+            start=count * fabric.global_rank,
+            total=count * processes,
+            out=images,
+        )
+        output: Losses = method(views, share)
         return output
 
     # --------------------------------------------------------------------------------- loop
@@ -157,7 +163,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     logged_step, logged_at = training.step, time.monotonic()
     with display.running():
         for done in training.run(fabric, loader.epoch, loss):
-            plain_method.after_step()
+            plain_method.after_step(done.step / training.steps)
 
             # ------------------------------------------------------------------------- log
             if done.due and done.metrics is not None and chief:
@@ -203,35 +209,6 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     return run
 
 
-def _views(
-    config: PretrainConfig,
-    pipeline: Pipeline,
-    batch: Any,
-    step: int,
-    part: int,
-    total_steps: int,
-    fabric: "Fabric",
-    images: Tensor | None,
-) -> Views:
-    """Two views of this process's images, drawn into `images` if there is such memory.
-
-    Decisions are drawn for the global batch and sliced.
-    """
-    local = len(batch.canvas_BHWC)
-    everyone, start = local * fabric.world_size, local * fabric.global_rank
-    generator = stream(config.seed, step, part)
-    chosen_BK = draw_chosen(
-        config.schedule, everyone, len(pipeline.names), step / total_steps, generator
-    )
-    records = pipeline.draw(everyone, generator, chosen_BK)
-    first, second = (record[start : start + local] for record in records)
-    canvas_BHWC, aspect_B = fabric.to_device((batch.canvas_BHWC, batch.aspect_B))
-    views = pipeline.views(canvas_BHWC, aspect_B, (first, second), out=images)
-    if chosen_BK is None:
-        return views
-    return replace(views, chosen_BK=chosen_BK[start : start + local])
-
-
 def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:
     from lightning_fabric.loggers.tensorboard import TensorBoardLogger
 
@@ -251,7 +228,7 @@ def _check_same_images(run: RunFolder, canvases: CanvasSet) -> None:
     if before != canvases.fingerprint:
         raise UserError(
             f"the images of {canvases.name} changed since {run.path} was started; restore them, "
-            "or start a new run with another --out"
+            "or start a new run with another out"
         )
 
 

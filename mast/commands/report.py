@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from mast.core.fields import several
 from mast.core.run import RunFolder
 from mast.page import write_page
 from mast.studies import QUESTIONS
 
 
 def report(
-    run: str | Path, beside: Sequence[str | Path] = (), out: str | Path | None = None
+    run: str | Path, beside: str | Path | Sequence[str | Path] = (), out: str | Path | None = None
 ) -> Path:
     """Write a run's page: the answer first, then its figures; it needs no network and no scripts.
 
@@ -27,4 +28,4 @@ def report(
     """
     folder = RunFolder(run).require()
     out = folder.path / "report.html" if out is None else Path(out)
-    return write_page(folder, [Path(other) for other in beside], QUESTIONS, out)
+    return write_page(folder, [Path(other) for other in several(beside)], QUESTIONS, out)

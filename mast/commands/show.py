@@ -1,13 +1,22 @@
 """`mast show`: the operators, the recipes, a configuration, and what the views look like."""
 
+from functools import partial
 from pathlib import Path
 
 import torch
 import yaml
 from rich.table import Table
 
-from mast.augment import OPERATORS, PRESETS, Pipeline, center_views, describe, draw_chosen
-from mast.config import PretrainConfig
+from mast.augment import (
+    OPERATORS,
+    PRESETS,
+    Pipeline,
+    center_views,
+    describe,
+    draw_chosen,
+    draw_views,
+)
+from mast.config import PretrainConfig, record
 from mast.core.run import plain
 from mast.core.seeds import stream
 from mast.data import open_canvas
@@ -15,7 +24,7 @@ from mast.recipes import FULL, RECIPES
 
 
 def show_operators(size: int = 224) -> Table:
-    """The 19 operators with their probability and magnitudes for views of `size` pixels.
+    """All operators with their probability and magnitudes for views of `size` pixels.
 
     Args:
         size: Side of a view in pixels; some magnitudes depend on it.
@@ -24,7 +33,7 @@ def show_operators(size: int = 224) -> Table:
     for column in ("#", "operator", "p", "magnitudes", "in"):
         table.add_column(column)
     for number, (name, build) in enumerate(OPERATORS.items(), start=1):
-        operator = build(size=size)  # type: ignore[call-arg]  # probability has a default
+        operator = build(size)
         magnitudes = {
             field: value
             for field, value in plain(operator).items()
@@ -57,17 +66,16 @@ def show_recipes() -> Table:
 
 def show_config(config: PretrainConfig) -> str:
     """A configuration as YAML, with the fields that its mode decides filled in."""
-    values = plain(config)
-    resolved = getattr(config.objective, "resolved", None)
-    if resolved is not None:
-        values["objective"] |= plain(resolved())
-    return yaml.safe_dump(values, sort_keys=False)
+    return yaml.safe_dump(record(config), sort_keys=False)
 
 
 def show_views(
-    config: PretrainConfig, out: Path = Path("views.png"), images: int = 6, progress: float = 1.0
+    config: PretrainConfig,
+    out: str | Path = "views.png",
+    images: int = 6,
+    progress: float = 1.0,
 ) -> Path:
-    """Draw images beside the two views that pretraining would see, captioned with what was applied.
+    """Draw images beside the views that pretraining would see, captioned with what was applied.
 
     Args:
         config: Data, views, schedule, size and seed are used.
@@ -81,20 +89,18 @@ def show_views(
     from mast.analyses.figure import views_grid
 
     canvases = open_canvas(config.data, config.size)
-    generator = stream(config.seed, 0, 0)
-    index_B = torch.randperm(len(canvases), generator=generator)[:images]
+    index_B = torch.randperm(len(canvases), generator=stream(config.seed, 0, 0))[:images]
     canvas_BHWC, aspect_B = canvases.batch(index_B)
     pipeline = Pipeline(config.preset, config.size)
-    chosen_BK = draw_chosen(config.schedule, len(index_B), len(pipeline.names), progress, generator)
-    records = pipeline.draw(len(index_B), generator, chosen_BK)
-    views = pipeline.views(canvas_BHWC, aspect_B, records)
+    choose = partial(draw_chosen, config.schedule, len(pipeline.names), progress)
+    views = draw_views(pipeline, [(canvas_BHWC, aspect_B)], (config.seed, 0, 1), choose)
     captions = [
-        (describe(records[0], sample), describe(records[1], sample))
-        for sample in range(len(index_B))
+        [describe(record, sample) for record in views.records] for sample in range(len(index_B))
     ]
     originals_BCHW = center_views(canvas_BHWC, aspect_B, config.size)
-    views_grid(originals_BCHW, views.images, captions, out)
-    return out
+    target = Path(out)
+    views_grid(originals_BCHW, views.images, captions, target)
+    return target
 
 
 def _short(value: object) -> str:

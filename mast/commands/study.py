@@ -172,7 +172,10 @@ def _as_vicreg(config: PretrainConfig) -> PretrainConfig:
     """VICReg beside a run: its own objective and schedule, and all else as in the run."""
     recipe = "vicreg5_small" if config.recipe.endswith("_small") else "vicreg5"
     vicreg = RECIPES[recipe]()
-    objective = replace(vicreg.objective, projector=config.objective.projector)
+    objective: Any = vicreg.objective
+    sizes: Any = config.objective
+    projector = replace(objective.projector, hidden=sizes.projector.hidden, dim=sizes.projector.dim)
+    objective = replace(objective, projector=projector)
     return replace(
         config, recipe=recipe, method="vicreg", objective=objective, schedule=vicreg.schedule
     )

@@ -13,6 +13,7 @@ from mast.core.errors import UserError
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
 from mast.data import DataConfig, open_canvas
+from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.result import readable
 from mast.methods import PredictedUncertainty
@@ -22,7 +23,7 @@ from mast.runs.load import load_method
 def uncertain(
     run: str | Path,
     data: str,
-    out: Path | None = None,
+    out: str | Path | None = None,
     size: int | None = None,
     device: Device = "auto",
 ) -> Path:
@@ -47,7 +48,7 @@ def uncertain(
     module = PredictedUncertainty(load_method(folder.path)).eval()
     size = read(folder.config).size if size is None else size
     canvases = open_canvas(DataConfig(data), size)
-    trace_N = extract(module, canvases, size, device=find_device(device)).squeeze(1).numpy()
+    trace_N = extract(module, canvases, size, Compute(find_device(device))).squeeze(1).numpy()
     if not np.isfinite(trace_N).all():
         raise UserError(f"the uncertainty that {folder.path} predicts is not finite: it diverged")
     if len(trace_N) > 1 and np.ptp(trace_N) == 0:
@@ -58,7 +59,6 @@ def uncertain(
     table.writerow(("path", "score", "trace"))
     for at in (-trace_N).argsort(kind="stable"):
         table.writerow((canvases.identifiers[at], f"{score_N[at]:.6f}", f"{trace_N[at]:.6g}"))
-    if out is None:
-        out = Path(f"{readable(data)}-uncertainty.csv")
-    write_text(out, text.getvalue())
-    return out
+    target = Path(f"{readable(data)}-uncertainty.csv" if out is None else out)
+    write_text(target, text.getvalue())
+    return target

@@ -19,7 +19,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -76,29 +76,35 @@ class RunFolder:
             raise UserError(f"{self.path} is not a run folder: it has no config.yaml")
         return self
 
-    def open(self, config: dict[str, Any], operational: Collection[str]) -> None:
+    def open(
+        self,
+        config: dict[str, Any],
+        operational: Collection[str],
+        read: Callable[[Path], dict[str, Any]],
+    ) -> None:
         """Create the folder, or make sure that it holds a run of the same configuration.
 
         Args:
             config: The configuration as plain values.
             operational: Dotted names that may differ (device, threads, …): they do not change
                 what is computed.
+            read: Reads a config.yaml that is there as plain values.
 
         Raises:
             UserError: The folder holds another run, or something else.
         """
         if self.config.is_file():
-            there = flatten(yaml.safe_load(self.config.read_text()))
+            there = flatten(read(self.config))
             now = flatten(config)
             for name in sorted(there.keys() | now.keys()):
                 old, new = there.get(name), now.get(name)
                 if old != new and name not in operational:
                     raise UserError(
                         f"{self.path} holds a run with {name}={old!r}, now it is {new!r}. Give the "
-                        "same options to continue that run, or another --out for a new one."
+                        "same values to continue that run, or another out for a new one."
                     )
         elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise UserError(f"{self.path} exists and is not a run folder; choose another --out")
+            raise UserError(f"{self.path} exists and is not a run folder; choose another out")
         write_text(self.config, yaml.safe_dump(config, sort_keys=False))
 
     def append_metrics(self, record: dict[str, Any]) -> None:

@@ -37,16 +37,12 @@ def masked_distance(squared_BD: Tensor, mask_DK: Tensor) -> Tensor:
     return _masked_mean(squared_BD, full(mask_DK).square())
 
 
-def masked_uncertainty(
-    covariance_BD: Tensor, mask_DK: Tensor, power: Literal["m", "m2"] = "m"
-) -> Tensor:
+def masked_uncertainty(covariance_BD: Tensor, mask_DK: Tensor) -> Tensor:
     """Mean uncertainty of a pair in each of K masked subspaces, `mean_j c_j m_jk`.
 
     Args:
         covariance_BD: Mean of the two covariance diagonals, `(s + s') / 2`, shape (B, D).
         mask_DK: Non-negative masks, shape (D, K).
-        power: Power of the mask; "m" is the paper's `Sigma diag(m)`, "m2" makes the ratio of
-            distance and uncertainty independent of the scale of a mask.
 
     Returns:
         Shape (B, K), non-negative; 0 for a mask that died.
@@ -57,7 +53,7 @@ def masked_uncertainty(
     Reference:
         MAST, Eq. 4: its denominator over 2 d.
     """
-    return _masked_mean(covariance_BD, full(mask_DK) if power == "m" else full(mask_DK).square())
+    return _masked_mean(covariance_BD, full(mask_DK))
 
 
 def _masked_mean(value_BD: Tensor, weight_DK: Tensor) -> Tensor:

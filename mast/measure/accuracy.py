@@ -13,7 +13,7 @@ from mast.measure.bootstrap import Measured, draws, measured, resampled
 TOP5_FROM = 10  # classes; below, five guesses say little
 
 
-def hits(scores_NC: Tensor, labels_N: Tensor, k: int) -> Tensor:
+def correct_within(scores_NC: Tensor, labels_N: Tensor, k: int) -> Tensor:
     """For each image the probability that its class is among the k best, ties broken at random.
 
     Ties are real: a kNN vote leaves most classes without any, and a collapsed encoder scores
@@ -34,7 +34,7 @@ def hits(scores_NC: Tensor, labels_N: Tensor, k: int) -> Tensor:
     return ((k - above_N) / tied_N).clamp(0, 1)
 
 
-def shares(labels_N: Tensor) -> Tensor:
+def class_weights(labels_N: Tensor) -> Tensor:
     """What an image counts in the mean over the classes that occur: (N,), of mean 1."""
     count_C = torch.bincount(labels_N).double()
     return len(labels_N) / (count_C[labels_N] * (count_C > 0).sum())
@@ -49,10 +49,10 @@ def accuracy(scores_NC: Tensor, labels_N: Tensor, metric: str) -> float:
         metric: "top1", or "mean_per_class": the mean, over the classes that occur, of each class's
             accuracy.
     """
-    hits_N = hits(scores_NC, labels_N, k=1).double()
+    credit_N = correct_within(scores_NC, labels_N, k=1).double()
     if metric == "mean_per_class":
-        hits_N = hits_N * shares(labels_N)
-    return 100 * float(hits_N.mean())
+        credit_N = credit_N * class_weights(labels_N)
+    return 100 * float(credit_N.mean())
 
 
 def accuracies(
@@ -81,21 +81,23 @@ def accuracies(
     scores_NC, labels_N = scores_NC.cpu(), labels_N.cpu()
     ks = {"top1": 1, "top5": 5} if scores_NC.shape[1] >= TOP5_FROM else {"top1": 1}
     for name, k in ks.items():
-        credit_N = hits(scores_NC, labels_N, k).double().view(copies, -1).mean(dim=0)
+        credit_N = correct_within(scores_NC, labels_N, k).double().view(copies, -1).mean(dim=0)
         yield from measured(target, name, credit_N, seed, resamples)
     yield f"{target}/mean_per_class", accuracy(scores_NC, labels_N, "mean_per_class")
-    hits_CN = hits(scores_NC, labels_N, 1).double().view(copies, -1)
-    resampled_R = resampled_class_means(hits_CN, labels_N.view(copies, -1), seed, resamples)
+    credit_CN = correct_within(scores_NC, labels_N, 1).double().view(copies, -1)
+    resampled_R = resampled_class_means(credit_CN, labels_N.view(copies, -1), seed, resamples)
     yield from resampled(target, "mean_per_class", resampled_R)
 
 
-def resampled_class_means(hits_CN: Tensor, labels_CN: Tensor, seed: int, resamples: int) -> Tensor:
+def resampled_class_means(
+    credit_CN: Tensor, labels_CN: Tensor, seed: int, resamples: int
+) -> Tensor:
     """The mean over classes on test sets drawn with replacement.
 
     A class counts as often as it is drawn, and one that is not drawn says nothing.
 
     Args:
-        hits_CN: Credit of each image, for each of its C copies.
+        credit_CN: Credit of each image, for each of its C copies.
         labels_CN: Their classes.
         seed: Of the resampling.
         resamples: R.
@@ -103,7 +105,7 @@ def resampled_class_means(hits_CN: Tensor, labels_CN: Tensor, seed: int, resampl
     Returns:
         mean_R, in [0, 1].
     """
-    copies, images = hits_CN.shape
+    copies, images = credit_CN.shape
     classes = 1 + int(labels_CN.max())
     means = []
     for index_RN in draws(images, seed, resamples):
@@ -113,7 +115,7 @@ def resampled_class_means(hits_CN: Tensor, labels_CN: Tensor, seed: int, resampl
         count = torch.zeros_like(credit)
         for copy in range(copies):
             place = (base_R1 + labels_CN[copy][index_RN]).flatten()
-            credit += torch.bincount(place, hits_CN[copy][index_RN].flatten(), rows * classes)
+            credit += torch.bincount(place, credit_CN[copy][index_RN].flatten(), rows * classes)
             count += torch.bincount(place, minlength=rows * classes)
         share_RC = (credit / count).view(rows, classes)  # 0 / 0 for a class that was not drawn
         means.append(share_RC.nanmean(dim=1))

@@ -40,7 +40,7 @@ def changed_by(
         seed: Of that draw.
         share: Of the images that are changed, the same ones for every operator.
     """
-    operator = OPERATORS[name](size)  # type: ignore[call-arg]  # each has a default probability
+    operator = OPERATORS[name](size)
     generator = torch.Generator().manual_seed(seed)
     acts_N = torch.rand(images, generator=generator) < share if share < 1 else None
     parameters = operator.sample(images, generator)
@@ -48,8 +48,8 @@ def changed_by(
         parameters = operator.at_magnitude(magnitude, parameters)
 
     def apply(images_BCHW: Tensor, positions_B: Tensor) -> Tensor:
-        theirs = {key: values[positions_B] for key, values in parameters.items()}
-        changed_BCHW = operator.apply(images_BCHW, theirs)
+        parameters_B = {key: values[positions_B] for key, values in parameters.items()}
+        changed_BCHW = operator.apply(images_BCHW, parameters_B)
         if acts_N is None:
             return changed_BCHW
         acts_B111 = acts_N[positions_B][:, None, None, None].to(images_BCHW.device)

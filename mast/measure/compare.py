@@ -38,13 +38,13 @@ class Row:
     """One measure of all runs.
 
     Args:
-        about: Protocol, set, target and measure.
+        heading: Protocol, set, target and measure.
         values: Percent, one a run; None where a run was not measured so.
         intervals: The ends of each value's own 95 % interval; None where there is none.
         differences: To the first run, one for each of the others; None where there is none.
     """
 
-    about: tuple[str, str, str, str]
+    heading: tuple[str, str, str, str]
     values: tuple[float | None, ...]
     intervals: tuple[tuple[float, float] | None, ...]
     differences: tuple[Difference | None, ...]
@@ -89,15 +89,17 @@ class Comparison:
         for run in self.runs:
             shown.add_column(run, justify="right")
         for row in self.rows:
-            shown.add_row(*row.about, *("\n".join(filter(None, cell)) for cell in row.cells()))
+            shown.add_row(*row.heading, *("\n".join(filter(None, cell)) for cell in row.cells()))
         return shown
 
 
-def compare(runs: Sequence[str | Path], seed: int = 0, resamples: int = 1000) -> Comparison:
+def compare(
+    runs: str | Path | Sequence[str | Path], seed: int = 0, resamples: int = 1000
+) -> Comparison:
     """Put what was measured of several runs side by side.
 
     Args:
-        runs: Run folders with evaluations; differences are to the first.
+        runs: Run folders with evaluations, or one; differences are to the first.
         seed: Of the bootstrap.
         resamples: Test sets drawn for the intervals.
 
@@ -108,34 +110,37 @@ def compare(runs: Sequence[str | Path], seed: int = 0, resamples: int = 1000) ->
     Raises:
         UserError: No run, or one without evaluations.
     """
-    if not runs:
-        raise UserError("name the runs to compare, such as runs/flowers runs/vicreg")
-    results = [_results(Path(run)) for run in runs]
-    names = _names([Path(run) for run in runs])
+    folders = [Path(run) for run in ((runs,) if isinstance(runs, str | Path) else runs)]
+    if not folders:
+        raise UserError("name the runs to compare, such as runs/flowers and runs/vicreg")
+    results = [_results(folder) for folder in folders]
+    names = _names(folders)
     notes: list[str] = []
     rows: list[Row] = []
     for key in dict.fromkeys(key for of_run in results for key in of_run):
-        theirs = [of_run.get(key) for of_run in results]
-        comparable = [_comparable(theirs[0], other, names, i, notes) for i, other in
-                      enumerate(theirs[1:], start=1)]  # fmt: skip
+        first, *others = (of_run.get(key) for of_run in results)
+        comparable = [
+            _comparable(first, other, names, index, notes)
+            for index, other in enumerate(others, start=1)
+        ]
         measures = dict.fromkeys(
             (target, measure)
-            for result in theirs
+            for result in (first, *others)
             if result is not None
             for target, measured in result.targets.items()
             for measure in sorted(measured.values, key=lambda name: name != result.metric)
             if not measure.endswith(ENDS) and not set("@/") & set(measure)
         )
+        set_name = next(readable(result.set_name) for result in (first, *others) if result)
         for target, measure in measures:
-            values = tuple(_value(result, target, measure) for result in theirs)
+            values = tuple(_value(result, target, measure) for result in (first, *others))
             differences = tuple(
-                _difference(theirs[0], other, target, measure, seed, resamples) if may else None
-                for other, may in zip(theirs[1:], comparable, strict=True)
+                _difference(first, other, target, measure, seed, resamples) if paired else None
+                for other, paired in zip(others, comparable, strict=True)
             )
-            name = next(readable(result.set_name) for result in theirs if result is not None)
-            about = (key[0], name, target, measure.replace("_", " "))
-            intervals = tuple(_interval(result, target, measure) for result in theirs)
-            rows.append(Row(about, values, intervals, differences))
+            intervals = tuple(_interval(result, target, measure) for result in (first, *others))
+            heading = (key[0], set_name, target, measure.replace("_", " "))
+            rows.append(Row(heading, values, intervals, differences))
     notes += _namesakes(results)
     return Comparison(names, tuple(rows), tuple(notes))
 
@@ -144,9 +149,7 @@ def _results(run: Path) -> dict[tuple[str, str], Result]:
     """The results of a run by protocol and tested images."""
     files = sorted((run / FOLDER).glob("*.json"))
     if not files:
-        raise UserError(
-            f"{run} has no evaluations; measure it first: mast evaluate {run} --data SET"
-        )
+        raise UserError(f"{run} has no evaluations; measure it first, by `mast evaluate`")
     results = [Result.read(file) for file in files]
     return {(result.protocol, result.images): result for result in results}
 
@@ -181,19 +184,19 @@ def _comparable(
     """Whether there are two results, of the same images; what differs of them becomes a note."""
     if first is None or other is None:
         return False
-    about = f"{first.protocol} on {readable(first.set_name)}, {names[0]} and {names[index]}"
+    subject = f"{first.protocol} on {readable(first.set_name)}, {names[0]} and {names[index]}"
     differ = [part for part in first.fingerprints | other.fingerprints
               if first.fingerprints.get(part) != other.fingerprints.get(part)]  # fmt: skip
     if differ:
-        notes.append(f"{about}: other pixels of {', '.join(differ)} (another size, or changed)")
-    mine, theirs = flatten(first.settings), flatten(other.settings)
+        notes.append(f"{subject}: other pixels of {', '.join(differ)} (another size, or changed)")
+    settings, other_settings = flatten(first.settings), flatten(other.settings)
     differing = [
-        f"{name} {_brief(mine.get(name))} and {_brief(theirs.get(name))}"
-        for name in sorted(mine.keys() | theirs.keys())
-        if mine.get(name) != theirs.get(name) and name not in OF_MACHINES
+        f"{name} {_brief(settings.get(name))} and {_brief(other_settings.get(name))}"
+        for name in sorted(settings.keys() | other_settings.keys())
+        if settings.get(name) != other_settings.get(name) and name not in OF_MACHINES
     ]
     if differing:
-        notes.append(f"{about}: other settings: {'; '.join(differing)}")
+        notes.append(f"{subject}: other settings: {'; '.join(differing)}")
     return True
 
 
@@ -224,9 +227,9 @@ def _difference(
     before, after = _value(first, target, measure), _value(other, target, measure)
     if first is None or other is None or before is None or after is None:
         return None
-    mine, theirs = first.targets[target], other.targets[target]
-    if measure in mine.each and measure in theirs.each:
-        credit_N, other_N = mine.each[measure], theirs.each[measure]
+    of_first, of_other = first.targets[target], other.targets[target]
+    if measure in of_first.each and measure in of_other.each:
+        credit_N, other_N = of_first.each[measure], of_other.each[measure]
         if credit_N.shape == other_N.shape:
             low, high = percentiles(resampled_means(other_N - credit_N, seed, resamples))
             return Difference(after - before, 100 * low, 100 * high)
@@ -234,8 +237,8 @@ def _difference(
         first.settings["protocol"][name] == other.settings["protocol"][name]
         for name in ("seed", "resamples")
     )
-    if drawn_alike and measure in mine.draws and measure in theirs.draws:
-        value_R, other_R = mine.draws[measure], theirs.draws[measure]
+    if drawn_alike and measure in of_first.draws and measure in of_other.draws:
+        value_R, other_R = of_first.draws[measure], of_other.draws[measure]
         if value_R.shape == other_R.shape:
             low, high = percentiles(other_R - value_R)
             return Difference(after - before, 100 * low, 100 * high)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +18,9 @@ from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.memory import keep_freed_memory
 from mast.measure.changes import Change
+from mast.measure.compute import Compute, autocast
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-
     from mast.data.canvas import CanvasSet
 
 
@@ -64,8 +63,7 @@ def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Te
     Raises:
         UserError: If the encoder does not return one vector an image.
     """
-    mixed = dtype is not torch.float32
-    with torch.autocast(images_BCHW.device.type, dtype if mixed else None, enabled=mixed):
+    with autocast(images_BCHW.device, dtype):
         representation_BD = encoder(images_BCHW)
     if representation_BD.ndim != 2 or len(representation_BD) != len(images_BCHW):
         raise UserError(
@@ -79,27 +77,20 @@ def extract(
     encoder: nn.Module,
     canvas_set: CanvasSet,
     size: int,
-    *,
-    batch_size: int = 256,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype = torch.float32,
+    compute: Compute | None = None,
     change: Change | None = None,
-    fabric: Fabric | None = None,
 ) -> Tensor:
     """The representation of every image of a set, from its central view.
 
     The central view shows 87.5 % of the short side above 96 pixels and all of it below. The
-    encoder is moved to `device` and its mode is restored afterwards.
+    encoder is moved to the device and its mode is restored afterwards.
 
     Args:
         encoder: Takes images_BCHW in [0, 1], returns representation_BD.
         canvas_set: The images.
         size: Side of the views in pixels.
-        batch_size: Images in one forward pass.
-        device: Where to compute; None stays where the encoder is.
-        dtype: float32, or bfloat16 for mixed precision.
+        compute: How the encoder is run; several processes share the batches.
         change: What is done to the views first, if anything.
-        fabric: Of the processes that share the work, batch by batch; None: this one does it all.
 
     Returns:
         features_ND, float32, on the CPU, in the order of the set; the same on all processes.
@@ -109,16 +100,17 @@ def extract(
     """
     if len(canvas_set) == 0:
         raise UserError(f"the set {canvas_set.name!r} has no images. Give one with images.")
-    device = place(encoder, device)
+    compute = compute or Compute()
+    device, batch_size = compute.place(encoder), compute.batch_size
     if device.type == "cpu":
         keep_freed_memory()
-    rank, processes = (0, 1) if fabric is None else (fabric.global_rank, fabric.world_size)
     starts = range(0, len(canvas_set), batch_size)
+    own_starts = starts[compute.rank :: compute.processes]
     # A process without a batch of its own still has to know how many dimensions there are.
-    mine = starts[rank::processes] or starts[:1]
+    taken = own_starts or starts[:1]
     features_ND = torch.empty(0)
     with evaluating(encoder), torch.inference_mode():
-        for start in track(mine, f"features of {canvas_set.name}", len(mine)):
+        for start in track(taken, f"features of {canvas_set.name}", len(taken)):
             stop = min(start + batch_size, len(canvas_set))
             canvas_BHWC, aspect_B = canvas_set.batch(torch.arange(start, stop))
             images_BCHW = center_views(
@@ -126,26 +118,17 @@ def extract(
             )
             if change is not None:
                 images_BCHW = change.apply(images_BCHW, torch.arange(start, stop))
-            features_BD = represent(encoder, images_BCHW, dtype).cpu()
-            if start == mine[0]:
+            features_BD = represent(encoder, images_BCHW, compute.dtype).cpu()
+            if start == taken[0]:
                 with torch.inference_mode(mode=False):  # so that a probe may differentiate
                     features_ND = torch.zeros(len(canvas_set), features_BD.shape[1])
-            if start in starts[rank::processes]:
+            if start in own_starts:
                 features_ND[start:stop] = features_BD
-    if fabric is not None and processes > 1:
+    if compute.processes > 1:
         for chunk_RD in features_ND.split(GATHERED):
-            chunk_RD.copy_(cast(Tensor, fabric.all_reduce(chunk_RD, reduce_op="sum")))
+            chunk_RD.copy_(compute.sum(chunk_RD))
     _check_finite(features_ND, canvas_set)
     return features_ND
-
-
-def place(encoder: nn.Module, device: torch.device | str | None) -> torch.device:
-    """Move the encoder to `device`, or find where it is if that is None."""
-    if device is None:
-        tensors = [*encoder.parameters(), *encoder.buffers()]
-        return tensors[0].device if tensors else torch.device("cpu")
-    encoder.to(device)
-    return torch.device(device)
 
 
 def _check_finite(features_ND: Tensor, canvas_set: CanvasSet) -> None:

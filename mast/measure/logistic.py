@@ -7,17 +7,19 @@ penalty does not see a rotation) and each axis is scaled by its expected curvatu
 L-BFGS needs tens of steps at any penalty where raw features need thousands.
 
 N images, D dimensions, R principal axes with variance, then the constant axis of the bias
-(P = R + 1), C classes.
+(P = R + 1), V validation images, M test images, C classes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+
+from mast.measure.accuracy import accuracy
 
 SPREAD = 1e-10  # variance, relative to the first axis, below which an axis is rounding
 CHUNK = 16384  # rows in float64 at once
@@ -40,11 +42,11 @@ class Axes:
             centred_RD = chunk_RD - mean_D
             covariance_DD += centred_RD.T @ centred_RD / len(features_ND)
         variance_D, axes_DD = torch.linalg.eigh(covariance_DD)
-        kept_D = variance_D > SPREAD * variance_D[-1].clamp(min=torch.finfo(torch.float32).tiny)
+        varies_D = variance_D > SPREAD * variance_D[-1].clamp(min=torch.finfo(torch.float32).tiny)
         return cls(
             mean_D=mean_D.to(features_ND),
-            rotation_DR=axes_DD[:, kept_D].to(features_ND),
-            variance_P=F.pad(variance_D[kept_D], (0, 1), value=1.0).to(features_ND),
+            rotation_DR=axes_DD[:, varies_D].to(features_ND),
+            variance_P=F.pad(variance_D[varies_D], (0, 1), value=1.0).to(features_ND),
         )
 
     def curvature(self, classes: int) -> float:
@@ -109,14 +111,87 @@ def fit(
     return (scaled_CP * scale_P).detach()
 
 
-class Learned(NamedTuple):
-    """A fitted probe, and what validation chose."""
+@dataclass(frozen=True)
+class Classifier:
+    """A fitted regression."""
 
     axes: Axes
     weight_CP: Tensor
-    penalty: float
-    validation: float
+
+    @classmethod
+    def fitted(
+        cls,
+        features_ND: Tensor,
+        labels_N: Tensor,
+        classes: int,
+        penalty: float,
+        max_iterations: int = 500,
+    ) -> Classifier:
+        """Fit features at one penalty.
+
+        Args:
+            features_ND: Features as they come.
+            labels_N: Classes, int64, on the same device.
+            classes: C.
+            penalty: λ.
+            max_iterations: Of L-BFGS.
+        """
+        axes = Axes.of(features_ND)
+        x_NP = axes.coordinates(features_ND)
+        start_CP = x_NP.new_zeros(classes, x_NP.shape[1])
+        weight_CP = fit(
+            x_NP, labels_N, axes.variance_P, penalty, start_CP, max_iterations=max_iterations
+        )
+        return cls(axes, weight_CP)
 
     def scores(self, features_MD: Tensor) -> Tensor:
-        """Class scores_MC of features, on the device that the probe was fitted on."""
+        """Class scores_MC of features, on the device that it was fitted on."""
         return self.axes.coordinates(features_MD.to(self.weight_CP.device)) @ self.weight_CP.T
+
+
+def choose_penalty(
+    fit_on: tuple[Tensor, Tensor],
+    choose_by: tuple[Tensor, Tensor],
+    classes: int,
+    penalties: Sequence[float],
+    *,
+    metric: str = "top1",
+    patience: int = 8,
+    max_iterations: int = 500,
+) -> tuple[float, float]:
+    """The penalty that does best on validation.
+
+    The penalties are walked from the strongest to the weakest, each started at the solution of the
+    one before. The walk ends early once `patience` penalties in a row did worse than the best one
+    so far. Penalties so strong that they outweigh the data along every axis do not count, since
+    accuracy still wanders there. Of equals the strongest is chosen.
+
+    Args:
+        fit_on: Features (N, D) and labels (N,) to fit.
+        choose_by: Features (V, D) and labels (V,) of validation.
+        classes: C.
+        penalties: Values of λ, strongest first.
+        metric: See `accuracy`.
+        patience: Worse penalties in a row that end the walk.
+        max_iterations: Of L-BFGS for one penalty.
+
+    Returns:
+        The penalty, and the accuracy that it reaches on validation in percent.
+    """
+    (x_ND, labels_N), (val_VD, val_labels_V) = fit_on, choose_by
+    axes = Axes.of(x_ND)
+    x_NP, val_VP = axes.coordinates(x_ND), axes.coordinates(val_VD)
+    weight_CP = x_NP.new_zeros(classes, x_NP.shape[1])
+    best, best_accuracy, worse = penalties[0], -1.0, 0
+    for penalty in penalties:
+        weight_CP = fit(
+            x_NP, labels_N, axes.variance_P, penalty, weight_CP, max_iterations=max_iterations
+        )
+        reached = accuracy(val_VP @ weight_CP.T, val_labels_V, metric)
+        counts = penalty < axes.curvature(classes) and reached < best_accuracy
+        worse = worse + 1 if counts else 0
+        if reached > best_accuracy:
+            best, best_accuracy = penalty, reached
+        if worse == patience:
+            break
+    return best, best_accuracy

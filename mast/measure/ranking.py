@@ -51,8 +51,8 @@ def average_precision(
     last_N[:-1] = sorted_N[:-1] != sorted_N[1:]  # its equals before it are no point of the curve
     count_RN = count_RN[:, order_N].double()
     found_RN = (count_RN * present_N[order_N]).cumsum(dim=1)
-    seen_RN = count_RN.cumsum(dim=1)
-    precision_RN = (found_RN / seen_RN.clamp(min=1)) * last_N
+    ranked_RN = count_RN.cumsum(dim=1)
+    precision_RN = (found_RN / ranked_RN.clamp(min=1)) * last_N
     best_RN = precision_RN.flip(1).cummax(dim=1).values.flip(1)
     recall_RN = found_RN / found_RN[:, -1:]  # 0 / 0 where the class is not shown
     gained_RN = recall_RN.diff(dim=1, prepend=torch.zeros_like(recall_RN[:, :1]))

@@ -23,6 +23,7 @@ from mast.measure.bootstrap import Measured
 FOLDER = "evaluations"  # inside a run folder
 EACH = "each"  # inside that: what every image contributed
 ARRAYS = ("each", "draws")  # of a target, beside its values
+NUMBERS = ("chosen", "counts")  # likewise
 ACCURACIES = ("top1", "top5", "mean_per_class")
 ENDS = ("_low", "_high")  # of an interval
 
@@ -40,12 +41,15 @@ class TargetResult:
             in a file of its own.
         draws: A measure that is no mean, on each of the test sets that the bootstrap drew, (R,)
             with 1 for 100 %; kept there too.
+        counts: How many of something there were, such as labelled images; written where there are
+            any.
     """
 
     values: dict[str, float] = field(default_factory=dict)
     chosen: dict[str, float] = field(default_factory=dict)
     each: dict[str, Tensor] = field(default_factory=dict, compare=False)
     draws: dict[str, Tensor] = field(default_factory=dict, compare=False)
+    counts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,21 +81,26 @@ class Result:
     provenance: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def collect(cls, measured: Iterable[Measured], **about: Any) -> Result:
-        """Sort a protocol's `(name, value)` pairs by target, measures apart from choices."""
+    def collect(cls, measured: Iterable[Measured], **fields: Any) -> Result:
+        """Sort a protocol's `(name, value)` pairs by target, measures apart from choices.
+
+        Args:
+            measured: As a protocol yields them; see `Evaluator.run`.
+            fields: All other fields of the result.
+        """
         targets: dict[str, TargetResult] = {}
         for name, value in measured:
             target, measure = name.split("/", maxsplit=1)
             result = targets.setdefault(target, TargetResult())
+            kind, _, rest = measure.partition("/")
             if isinstance(value, Tensor):
-                kind, _, measure = measure.partition("/")
                 assert kind in ARRAYS, f"{name} is an array of no known kind"
-                getattr(result, kind)[measure] = value
-            elif measure.startswith("chosen/"):
-                result.chosen[measure.removeprefix("chosen/")] = value
+                getattr(result, kind)[rest] = value
+            elif kind in NUMBERS:
+                getattr(result, kind)[rest] = value
             else:
                 result.values[measure] = value
-        return cls(targets=targets, **about)
+        return cls(targets=targets, **fields)
 
     @property
     def stem(self) -> str:
@@ -127,6 +136,8 @@ class Result:
         for target in as_json["targets"].values():
             for kind in ARRAYS:
                 del target[kind]
+            if not target["counts"]:
+                del target["counts"]
         text = json.dumps(as_json, allow_nan=False)  # refused before anything is replaced
         if arrays:
             from safetensors.torch import save_file
@@ -157,9 +168,9 @@ class Result:
 
             for name, values in load_file(_each(path)).items():
                 target, kind, measure = name.split("/", maxsplit=2)
-                said = targets[target].values.get(measure) if target in targets else None
-                other = kind == "each" and said is not None and not _is_mean(values, said)
-                if said is None or kind not in ARRAYS or other:
+                value = targets[target].values.get(measure) if target in targets else None
+                other = kind == "each" and value is not None and not _is_mean(values, value)
+                if value is None or kind not in ARRAYS or other:
                     raise UserError(f"{_each(path)} does not belong to {path}: evaluate again")
                 getattr(targets[target], kind)[measure] = values
         return result
@@ -168,8 +179,8 @@ class Result:
 def _replaces(result: Result, path: Path) -> bool:
     """Whether a file may be overwritten by a result: it is none, or one of the same set."""
     try:
-        there = json.loads(path.read_text(encoding="utf-8"))
-        return bool(there["set_name"] == result.set_name or there["images"] == result.images)
+        old = json.loads(path.read_text(encoding="utf-8"))
+        return bool(old["set_name"] == result.set_name or old["images"] == result.images)
     except (OSError, ValueError, TypeError, KeyError):
         return True
 
@@ -216,7 +227,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
                 *(_cell(measured.values, name, bold=name == result.metric) for name in ACCURACIES),
                 ", ".join(f"{name} {value:.3g}" for name, value in measured.chosen.items()),
             )
-    others = [
+    rows = [
         (result, target, name, measured.values)
         for result in results
         for target, measured in result.targets.items()
@@ -224,7 +235,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
         if name not in ACCURACIES and not name.endswith(ENDS) and not set("@/") & set(name)
     ]
     found = [shown] if shown.row_count else []
-    return [*found, _other_measures(others)] if others else found
+    return [*found, _other_measures(rows)] if rows else found
 
 
 def _other_measures(rows: Sequence[tuple[Result, str, str, dict[str, float]]]) -> Table:

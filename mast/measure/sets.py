@@ -228,15 +228,15 @@ def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
             f"{data.train.name} and {data.test.name} have no labels of several classes an image. "
             "Give sets with annotated objects, such as voc:FOLDER or coco:FOLDER."
         )
-    found = []
+    tasks = []
     for target in shared:
         classes = data.train.classes[target]
         for part, canvases in data.named.items():
             _check_names(target, classes, part, canvases.classes[target])
         pool_NL = np.concatenate([part.multilabels[target] for part in data.pool])
         test_ML = torch.from_numpy(data.test.multilabels[target])
-        found.append(PresenceTask(target, tuple(classes), torch.from_numpy(pool_NL), test_ML))
-    return found
+        tasks.append(PresenceTask(target, tuple(classes), torch.from_numpy(pool_NL), test_ML))
+    return tasks
 
 
 def hold_out(

@@ -43,12 +43,12 @@ class Ranged:
                 raise UserError(f"{name} must be {expected}, got {one}")
 
 
-def settled(kind: type[Kind], changes: Mapping[str, Any], what: str) -> Kind:
+def build(kind: type[Kind], values: Mapping[str, Any], what: str) -> Kind:
     """A dataclass of settings from what differs from its defaults.
 
     Args:
         kind: The dataclass.
-        changes: Field names and values, as YAML and JSON have them: lists stand for tuples.
+        values: Field names and values, as YAML and JSON have them: lists stand for tuples.
         what: What it is called in an error, such as "semi".
 
     Raises:
@@ -57,19 +57,19 @@ def settled(kind: type[Kind], changes: Mapping[str, Any], what: str) -> Kind:
     from jsonargparse import ArgumentParser
 
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    for name in changes:
+    for name in values:
         if name not in known:
             raise unknown(f"setting of {what}", name, known)
     parser = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(kind, as_group=False)
-    plain = {name: list(v) if isinstance(v, tuple) else v for name, v in changes.items()}
+    plain = {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
     try:
-        values = dict(parser.instantiate(parser.parse_object(plain)))
+        checked = dict(parser.instantiate(parser.parse_object(plain)))
     except ArgumentError as error:
         text = re.sub(r"\s+", " ", str(error)).removeprefix("Parser key ")
         text = re.sub(r"<class '(\w+)'>|typing\.", r"\1", text)
         raise UserError(f"settings of {what}: {text}") from error
     try:
-        return kind(**values)
+        return kind(**checked)
     except UserError as error:
         raise UserError(f"settings of {what}: {error}") from error

@@ -43,14 +43,16 @@ class FeatureStore:
     folder: Path
     encoder: str
 
-    def path(self, **about: Any) -> Path:
+    def path(self, **dependencies: Any) -> Path:
         """The file of a set.
 
         Args:
-            about: All that the features depend on besides the encoder: the set's fingerprint, the
-                size of the views, the precision, the kind of device, what is done to the views.
+            dependencies: All that the features depend on besides the encoder: the set's
+                fingerprint, the size of the views, the precision, the kind of device, what is done
+                to the views.
         """
-        key = json.dumps({"version": VERSION, "encoder": self.encoder, **about}, sort_keys=True)
+        parts = {"version": VERSION, "encoder": self.encoder, **dependencies}
+        key = json.dumps(parts, sort_keys=True)
         return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.safetensors"
 
     def read(self, path: Path) -> Tensor | None:

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mast.augment import Pipeline, Preset
+from mast.augment import Pipeline, Preset, View, draw_subsets, draw_views
 from mast.core.ahead import ahead
-from mast.core.seeds import stream
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
     from mast.data.canvas import CanvasSet
 
-CROP_AND_FLIP = Preset(("random_resized_crop", "horizontal_flip"))
+CROP_AND_FLIP = Preset(("random_resized_crop", "horizontal_flip"), (View(),))
 
 
 class LabelledBatch(NamedTuple):
@@ -51,7 +51,7 @@ class TrainingViews:
         size: Side of the views in pixels.
         batch_size: Images of a step, over all processes.
         seed: Of order and augmentation.
-        preset: Operators; by default crop and flip.
+        preset: Its first view, whatever that view's own size; by default crop and flip.
         compose: How many operators beside crop and flip are chosen for an image; None: all.
         whole: Whether to leave out what does not fill a batch, unless it is the only one.
     """
@@ -71,7 +71,8 @@ class TrainingViews:
         self.pool = pool
         self.starts = np.cumsum([0, *map(len, pool)])
         self.positions_N = positions_N.numpy()
-        self.pipeline = Pipeline(preset, size)
+        one_view = replace(preset, views=(View(preset.views[0].overrides),))
+        self.pipeline = Pipeline(one_view, size)
         self.batch_size = min(batch_size, len(positions_N))
         self.seed = seed
         self.compose = compose
@@ -92,17 +93,18 @@ class TrainingViews:
         order = np.random.default_rng((self.seed, epoch)).permutation(self.positions_N)
         steps = range(start, self.steps_per_epoch)
         canvases = (self._canvases(fabric, order, step) for step in steps)
+        choose = None if self.compose is None else self._chosen
         for step, (groups, first, last, count) in zip(steps, ahead(canvases), strict=True):
-            generator = stream(self.seed, epoch, step)
-            record, _ = self.pipeline.draw(count, generator, self._chosen(count, generator))
-            record, images, at = record[first:last], [], 0
-            for canvas_BHWC, aspect_B in groups:
-                mine = record[at : at + len(aspect_B)]
-                there = fabric.to_device(canvas_BHWC)
-                images.append(self.pipeline.apply(there, aspect_B, mine, view=0))
-                at += len(aspect_B)
+            views = draw_views(
+                self.pipeline,
+                [(fabric.to_device(canvas_BHWC), aspect_B) for canvas_BHWC, aspect_B in groups],
+                (self.seed, epoch, step),
+                choose,
+                start=first,
+                total=count,
+            )
             positions = torch.from_numpy(self._part(order, step)[first:last])
-            yield LabelledBatch(torch.cat(images), fabric.to_device(positions), count)
+            yield LabelledBatch(views.images[0], fabric.to_device(positions), count)
 
     def _part(self, order: np.ndarray, step: int) -> np.ndarray:
         """The positions of all processes in a step, those of one set after those of another."""
@@ -115,21 +117,20 @@ class TrainingViews:
         part = self._part(order, step)
         count, rank, world = len(part), fabric.global_rank, fabric.world_size
         first, last = count * rank // world, count * (rank + 1) // world
-        mine = part[first:last]
+        own = part[first:last]
         groups: list[tuple[Tensor, Tensor]] = []
         for canvas_set, start in zip(self.pool, self.starts, strict=False):
-            inside = mine[(mine >= start) & (mine < start + len(canvas_set))]
+            inside = own[(own >= start) & (own < start + len(canvas_set))]
             if len(inside) or not groups:  # an empty batch still needs an empty tensor
                 groups.append(canvas_set.batch(inside - start))
         return groups, first, last, count
 
-    def _chosen(self, count: int, generator: torch.Generator) -> Tensor | None:
+    def _chosen(self, count: int, generator: torch.Generator) -> Tensor:
         """Which operators may act on an image, chosen_GK: crop, flip and some of the others."""
-        if self.compose is None:
-            return None
+        assert self.compose is not None
         always = [name in CROP_AND_FLIP.operators for name in self.pipeline.names]
-        others = [at for at, kept in enumerate(always) if not kept]
+        rest = [at for at, is_always in enumerate(always) if not is_always]
         chosen_GK = torch.tensor(always).repeat(count, 1)
-        ranks_GK = torch.rand(count, len(others), generator=generator).argsort(dim=1).argsort(dim=1)
-        chosen_GK[:, others] = ranks_GK < self.compose
+        compose = min(self.compose, len(rest))
+        chosen_GK[:, rest] = draw_subsets(count, len(rest), compose, generator)
         return chosen_GK

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -21,8 +20,8 @@ from mast.augment.presets import Preset
 from mast.core.errors import UserError, unknown
 from mast.core.loop import Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
+from mast.core.seeds import seed_global
 from mast.measure.features import extract
-from mast.measure.fit import fit
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, Task
 from mast.measure.settings import Ranged
@@ -141,7 +140,7 @@ def tune(
     positions_N: Tensor,
     recipe: Recipe,
     seed: int,
-    what: str,
+    title: str,
 ) -> Callable[[CanvasSet], Tensor]:
     """Fine-tune a copy of an encoder.
 
@@ -152,7 +151,7 @@ def tune(
         positions_N: Images of the pool to learn from.
         recipe: How.
         seed: Of the head, the order, the augmentation and the mixing.
-        what: Name of this training, for the progress bar and the checkpoint.
+        title: Of this training, for the progress bar and the checkpoint.
 
     Returns:
         Scores the images of a set: scores_MC, on the CPU.
@@ -161,11 +160,11 @@ def tune(
         UserError: A loss that is not finite, or fewer than two images a process, of which BatchNorm
             has no statistics.
     """
-    fabric = encoder.fabric
+    bench, fabric = encoder.bench, encoder.bench.fabric
     share = min(recipe.batch_size, len(positions_N)) // fabric.world_size
     if share < 2:
         raise UserError(
-            f"{what} has {len(positions_N)} images and batches of {recipe.batch_size} for "
+            f"{title} has {len(positions_N)} images and batches of {recipe.batch_size} for "
             f"{fabric.world_size} processes; expected two or more for each"
         )
     views = TrainingViews(
@@ -190,8 +189,8 @@ def tune(
         epochs=recipe.epochs,
         steps_per_epoch=views.steps_per_epoch,
         rate=to_zero(recipe.epochs * views.steps_per_epoch, warmup),
-        checkpoint=encoder.unfinished(
-            asdict(recipe), data, what=what, seed=seed, positions=positions_N.tolist()
+        checkpoint=bench.unfinished(
+            encoder, asdict(recipe), data, what=title, seed=seed, positions=positions_N.tolist()
         ),
         advice="Lower encoder_lr and head_lr.",
     )
@@ -204,18 +203,10 @@ def tune(
         each_B = classification_loss(module(images_BCHW), target_BC, recipe.loss)
         return {"loss": each_B.mean()}
 
-    fit(encoder, training, lambda *where: views.epoch(fabric, *where), loss, what, seed)
+    bench.fit(training, lambda *place: views.epoch(fabric, *place), loss, title, seed)
 
     def scores(canvas_set: CanvasSet) -> Tensor:
-        return extract(
-            network,
-            canvas_set,
-            data.size,
-            batch_size=encoder.batch_size,
-            device=encoder.device,
-            dtype=encoder.dtype,
-            fabric=fabric,
-        )
+        return extract(network, canvas_set, data.size, encoder.compute)
 
     return scores
 
@@ -264,7 +255,7 @@ def mixed(
     if not kinds:
         return images_BCHW, target_BC
     with torch.random.fork_rng(devices=[]):  # torchvision draws from the global generator
-        torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1)[0]))
+        seed_global(*place)
         chosen = kinds[int(torch.randint(len(kinds), ()))]
         # Neighbours are mixed, and a batch comes in the order of the set, which is by class.
         order_B = torch.randperm(len(target_BC)).to(target_BC.device)

@@ -1,36 +1,60 @@
-"""Methods: what turns pairs of views into a loss."""
+"""Methods: what turns the views of images into a loss. One file each, one row here."""
 
 from typing import NamedTuple
 
-from mast.methods.base import Method
+from mast.core.errors import UserError
+from mast.methods.base import Method, MethodConfig, Subspaces, Vital
 from mast.methods.mast import Mast, MastConfig
-from mast.methods.representations import Embedding, MaskedEnsemble, PredictedUncertainty
+from mast.methods.representations import (
+    Embedding,
+    MaskedEnsemble,
+    PredictedUncertainty,
+    predicts_uncertainty,
+)
 from mast.methods.vicreg import VICReg, VICRegConfig
-
-MethodConfig = MastConfig | VICRegConfig
 
 
 class Entry(NamedTuple):
-    """A row of the registry: the configuration's class and the method's."""
+    """A row of the registry: the name that its paper prints, its configuration and its class."""
 
-    config: type[MastConfig] | type[VICRegConfig]
-    method: type[Mast] | type[VICReg]
+    title: str
+    config: type[MethodConfig]
+    method: type[Method]
 
 
 METHODS: dict[str, Entry] = {
-    "mast": Entry(MastConfig, Mast),
-    "vicreg": Entry(VICRegConfig, VICReg),
+    "mast": Entry("MAST", MastConfig, Mast),
+    "vicreg": Entry("VICReg", VICRegConfig, VICReg),
 }
+
+
+def method_of(config: MethodConfig) -> str:
+    """The method that a configuration is of, a key of `METHODS`.
+
+    Raises:
+        UserError: It is no method's.
+    """
+    for name, entry in METHODS.items():
+        if type(config) is entry.config:
+            return name
+    kinds = ", ".join(entry.config.__name__ for entry in METHODS.values())
+    raise UserError(f"expected the configuration of a method ({kinds}), got {config!r}")
+
 
 __all__ = [
     "METHODS",
     "Embedding",
+    "Entry",
     "MaskedEnsemble",
     "Mast",
     "MastConfig",
     "Method",
     "MethodConfig",
     "PredictedUncertainty",
+    "Subspaces",
     "VICReg",
     "VICRegConfig",
+    "Vital",
+    "method_of",
+    "predicts_uncertainty",
 ]

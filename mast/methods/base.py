@@ -1,24 +1,77 @@
 """The contract of a method: views in, loss and its terms out.
 
-All state is parameters or buffers, so that resuming is `load_state_dict`.
+All state is parameters or buffers, so that resuming is `load_state_dict`: a frozen teacher is
+parameters that require no gradient, a queue is a buffer.
+
+Shapes: B images, D embedding dimensions, K operators.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from mast.augment import Views
 from mast.core.collectives import processes
+from mast.core.errors import UserError
 from mast.models import Encoder
+
+
+@dataclass
+class MethodConfig:
+    """What the configurations of all methods share; each stands beside its method."""
+
+    def resolved(self) -> Any:
+        """The switches in force, where some follow from others; this configuration itself."""
+        return self
+
+    def coefficients(self) -> dict[str, float]:
+        """Weights of the objective's terms as they act (0 where one does nothing).
+
+        Returns:
+            By the field's dotted name in a run's configuration; empty where none is worth varying.
+        """
+        return {}
+
+
+class Subspaces(NamedTuple):
+    """The masked subspaces of an embedding.
+
+    Attributes:
+        operators: Names of the K operators, one a mask.
+        mask_DK: The masks as the distance uses them.
+    """
+
+    operators: tuple[str, ...]
+    mask_DK: Tensor
+
+
+class Vital(NamedTuple):
+    """What the log says of one thing that can collapse.
+
+    Attributes:
+        evidence: The number, in words that continue a list; empty where there is none to quote.
+        sign: A sentence that names the collapse; None where it did not happen.
+    """
+
+    evidence: str
+    sign: str | None
 
 
 class Method(nn.Module, ABC):
     """A self-supervised objective over an encoder.
 
     Data-parallel training wraps the method as a whole, so `forward` is all that a step calls.
+
+    Args:
+        config: Its own configuration.
+        encoder: The encoder to train.
+        operators: Names of the K augmentations of its views.
+        seed: Of what the method draws itself, beside the initialisation of its layers.
 
     Attributes:
         encoder: What is kept after training.
@@ -27,35 +80,54 @@ class Method(nn.Module, ABC):
     """
 
     encoder: Encoder
-    projector: Any
     gates: tuple[str, ...] = ()
 
+    def __init__(
+        self, config: Any, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = encoder
+        self.operators = operators
+
+    # --------------------------------------------------------------------------- training
     @abstractmethod
-    def forward(self, views: Views) -> dict[str, Tensor]:
-        """Compute the loss of one batch of view pairs.
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """Compute the loss of one batch.
+
+        Args:
+            views: Of this process's images.
+            progress: Share of the run that is done, in [0, 1).
 
         Returns:
             "loss" (to be minimised), "term/<name>" (its weighted addends, which sum to the
             loss) and "stat/<name>" (detached, for the log).
         """
 
-    @abstractmethod
-    def objective(self, *embeddings: Any) -> dict[str, Tensor]:
-        """The loss of embeddings that are there already; what `forward` returns."""
+    def after_step(self, progress: float) -> None:
+        """Called after every optimizer step: projections, moving averages.
+
+        Args:
+            progress: Share of the run that is done with the step, in (0, 1].
+        """
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """What is trained, in three groups: "weights", "vectors" (biases, norms) and "gates"."""
+        groups: dict[str, list[nn.Parameter]] = {"weights": [], "vectors": [], "gates": []}
+        for name, parameter in self.named_parameters():
+            if not parameter.requires_grad:
+                continue
+            if name.endswith(self.gates) and self.gates:
+                groups["gates"].append(parameter)
+            else:
+                groups["vectors" if parameter.ndim < 2 else "weights"].append(parameter)
+        return [{"name": name, "params": params} for name, params in groups.items() if params]
 
     def compile_parts(self) -> None:
-        """Compile the encoder and, in a single process, the objective with `torch.compile`.
-
-        The objective is many small operators; compiled they become a few passes over the
-        embeddings. Collectives in the middle of it, as several processes need, are left alone.
-        """
+        """Compile with `torch.compile` what gains by it: the encoder."""
         self.encoder.model.compile()
-        if processes() == 1:
-            self.objective = torch.compile(self.objective)  # type: ignore[method-assign]
 
-    def after_step(self) -> None:
-        """Called after every optimizer step: projections, moving averages."""
-
+    # ---------------------------------------------------------------------------- the log
     def statistics(self) -> dict[str, float]:
         """Figures of the parameters for the log, taken when it is written."""
         return {}
@@ -64,15 +136,58 @@ class Method(nn.Module, ABC):
         """Name the collapses that the logged metrics show, each with its cause and a remedy."""
         yield from ()
 
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        """Parameters in three groups: "weights", "vectors" (biases, norms) and "gates"."""
-        groups: dict[str, list[nn.Parameter]] = {"weights": [], "vectors": [], "gates": []}
-        for name, parameter in self.named_parameters():
-            if name.endswith(self.gates) and self.gates:
-                groups["gates"].append(parameter)
-            else:
-                groups["vectors" if parameter.ndim < 2 else "weights"].append(parameter)
-        return [{"name": name, "params": params} for name, params in groups.items() if params]
+    @classmethod
+    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
+        """What the last values of the log show of a collapse of this method.
+
+        Losses and the representation's effective rank are looked at for every method.
+        """
+        yield from ()
+
+    # ------------------------------------------------------------------ what it learned
+    @abstractmethod
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """The embeddings in which the loss works, (B, D) in float32; of a Gaussian, its mean."""
+
+    def subspaces(self) -> Subspaces | None:
+        """The masked subspaces of the embedding; None without masks."""
+        return None
+
+    def uncertainty(self, images_BCHW: Tensor) -> Tensor | None:
+        """How unsure it is of each image, (B,): the trace of the covariance that it predicts.
+
+        None if it predicts none.
+        """
+        return None
+
+
+def pair_of_images(views: Views, method: str) -> tuple[Tensor, Tensor]:
+    """The images of two views, for a method that compares two.
+
+    Args:
+        views: What a step was given.
+        method: As its paper prints it.
+
+    Raises:
+        UserError: More or fewer views.
+    """
+    if len(views.images) != 2:
+        sizes = ", ".join(str(images.shape[-1]) for images in views.images)
+        raise UserError(
+            f"{method} compares two views of an image, got {len(views.images)} (of {sizes} "
+            "pixels); choose a preset of two views"
+        )
+    first, second = views.images
+    return first, second
+
+
+def compile_objective(method: Any) -> None:
+    """Compile a method's `objective`, many small operators, into a few passes over embeddings.
+
+    Collectives in the middle of it, as several processes need, are left alone.
+    """
+    if processes() == 1:
+        method.objective = torch.compile(method.objective)
 
 
 def variance_collapse(metrics: Mapping[str, float]) -> Iterator[str]:
@@ -85,3 +200,18 @@ def variance_collapse(metrics: Mapping[str, float]) -> Iterator[str]:
             "variance term pushes apart; lower the weights of the invariance terms or raise "
             "the variance weight."
         )
+
+
+def embedding_vital(metrics: Mapping[str, float]) -> Iterator[Vital]:
+    """The vital that all methods with a variance term share."""
+    deviation = metrics.get("stat/embedding_std")
+    if deviation is None:
+        return
+    if not math.isfinite(deviation):
+        yield Vital("", "The embedding is not finite.")
+        return
+    collapsed = any(variance_collapse(metrics))
+    yield Vital(
+        f"the embedding's standard deviation is {deviation:.2f} (0 is a collapse)",
+        "The embedding collapsed." if collapsed else None,
+    )

@@ -21,8 +21,17 @@ from mast.losses import (
     symmetric_kl,
     variance,
 )
-from mast.methods.base import Method, variance_collapse
-from mast.models import Encoder, Gaussian, GaussianProjector, GeM, Masks, ProjectorConfig
+from mast.methods.base import (
+    Method,
+    MethodConfig,
+    Subspaces,
+    Vital,
+    compile_objective,
+    embedding_vital,
+    pair_of_images,
+    variance_collapse,
+)
+from mast.models import Encoder, Gaussian, GaussianProjector, GaussianProjectorConfig, GeM, Masks
 from mast.models.masks import MaskKind, MaskNorm, MaskStart
 
 
@@ -84,7 +93,7 @@ MODES: dict[str, Mode] = {
 
 
 @dataclass
-class MastConfig:
+class MastConfig(MethodConfig):
     """The objective of Eq. 7 and every switch around it. None: as the mode says.
 
     Attributes:
@@ -93,8 +102,7 @@ class MastConfig:
         uncertainty: Divide distances by the predicted covariance and add the KL term.
         masks: "learned", "handcrafted" (disjoint blocks, fixed) or "none" (one term over the
             whole embedding: Table 6's "uncertainty only").
-        mask_start: Start of learned masks: "block", "bell", "constant" or "leave_one_out"; see
-            `Masks`.
+        mask_start: Start of learned masks: "block" or "leave_one_out"; see `Masks`.
         mask_common: Share of the dimensions that "leave_one_out" starts in every subspace.
         masked_weight: The 25 in lambda = 25 d / K.
         plain_weight: Weight of an unmasked distance, VICReg's, beside the masked one.
@@ -107,8 +115,7 @@ class MastConfig:
             subspaces (Eq. 4), "product" takes the distance in their intersection, relative to
             its size.
         count: Divisor of the sum: the "active" operators of a sample, or "all" K.
-        covariance_mask: Power of the mask on the covariance in "sum": "m" (Eq. 4) or "m2".
-        normalize_masks: "none", "l2" or "mean"; see `Masks`.
+        normalize_masks: "none" or "l2"; see `Masks`.
         mask_gradient: What the masks learn from: the "distance" itself, or differences
             "relative" to each dimension's mean over the global batch. A mask then compares
             operators within a dimension, and gains nothing by leaving the dimensions that are
@@ -117,15 +124,13 @@ class MastConfig:
         normalize_uncertainty: Divide the uncertainty of a pair in a subspace by its mean over
             the global batch, and the covariance in KL by its mean over batch and dimensions, so
             that neither scale carries gradient.
-        pairs: Which subspaces a pair trains: those whose operator was "applied" to either view,
-            or all that were "chosen" by the schedule, whether their coins fell or not.
         standardize: Divide squared differences by each dimension's variance over the global
             batch, which makes a distance `2 (1 - correlation of the views)`: the embedding
             cannot lower it by shrinking, against the variance term.
     """
 
     mode: Literal["guarded", "paper"] = "guarded"
-    projector: ProjectorConfig = field(default_factory=ProjectorConfig)
+    projector: GaussianProjectorConfig = field(default_factory=GaussianProjectorConfig)
     uncertainty: bool | None = None
     masks: MaskKind = "learned"
     mask_start: MaskStart | None = None
@@ -138,8 +143,6 @@ class MastConfig:
     covariance_weight: float = 1.0
     composition: Literal["sum", "product"] | None = None
     count: Literal["active", "all"] | None = None
-    covariance_mask: Literal["m", "m2"] = "m"
-    pairs: Literal["applied", "chosen"] = "applied"
     normalize_masks: MaskNorm | None = None
     mask_gradient: Literal["distance", "relative"] | None = None
     normalize_uncertainty: bool | None = None
@@ -152,6 +155,15 @@ class MastConfig:
             MODES[self.mode], **{name: value for name, value in given.items() if value is not None}
         )
 
+    def coefficients(self) -> dict[str, float]:
+        """See `MethodConfig.coefficients`: lambda, lambda_1 and lambda_2 of Eq. 7."""
+        mode = self.resolved()
+        return {
+            "objective.masked_weight": mode.masked_weight,
+            "objective.sparsity_weight": mode.sparsity_weight * (self.masks == "learned"),
+            "objective.kl_weight": mode.kl_weight * mode.uncertainty,
+        }
+
 
 class Mast(Method):
     """Huang, Goh, Gu, Susskind: Masked Augmentation Subspace Training (ICLR 2023).
@@ -163,16 +175,14 @@ class Mast(Method):
         seed: Seed of the masks' start.
     """
 
+    config: MastConfig
     gates = ("masks.logits_DK", "pools.mean.power", "pools.covariance.power")
 
     def __init__(
         self, config: MastConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config, encoder, operators, seed)
         self.mode = mode = config.resolved()
-        self.operators = operators
-        self.encoder = encoder
         self.projector = GaussianProjector(encoder.dim, config.projector, mode.uncertainty)
         self.masks = Masks(
             config.projector.dim,
@@ -184,10 +194,10 @@ class Mast(Method):
             seed,
         )
 
-    def forward(self, views: Views) -> dict[str, Tensor]:
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; the terms are those of `objective`."""
-        first, second = (self.projector(self.encoder.encode(images)) for images in views.images)
-        return self.objective(first, second, self._active(views))
+        first, second = map(self._gaussian, pair_of_images(views, "MAST"))
+        return self.objective(first, second, views.active_BK)
 
     def objective(self, first: Gaussian, second: Gaussian, active_BK: Tensor) -> dict[str, Tensor]:
         """The loss of two Gaussian embeddings.
@@ -195,7 +205,8 @@ class Mast(Method):
         Args:
             first: Mean and covariance of the first view, (B, D) each; the covariance may be None.
             second: Likewise, of the second view.
-            active_BK: Which subspaces each pair trains, boolean, shape (B, K).
+            active_BK: Which subspaces each pair trains, those of the operators that were applied
+                to either view; boolean, shape (B, K).
 
         Returns:
             As `Method.forward`; one term for each addend of Eq. 7, and "plain".
@@ -270,7 +281,7 @@ class Mast(Method):
             if mode.composition == "product":
                 uncertainty_BK = (weight_BD * covariance_BD).sum(dim=1, keepdim=True)
             else:
-                uncertainty_BK = masked_uncertainty(covariance_BD, mask_DK, config.covariance_mask)
+                uncertainty_BK = masked_uncertainty(covariance_BD, mask_DK)
             if mode.normalize_uncertainty:
                 active_share = global_mean(active_BK.to(uncertainty_BK.dtype))
                 total = global_mean(uncertainty_BK * active_BK)
@@ -278,19 +289,36 @@ class Mast(Method):
             distance_BK = distance_BK / (uncertainty_BK + EPS)
         return subspace_mean(distance_BK, active_BK, mode.count)
 
-    def _active(self, views: Views) -> Tensor:
-        """Which subspaces each pair trains, boolean, shape (B, K)."""
-        if self.config.pairs == "applied":
-            return views.active_BK
-        if views.chosen_BK is None:
-            return torch.ones_like(views.active_BK)
-        return views.chosen_BK
-
-    def after_step(self) -> None:
+    def after_step(self, progress: float) -> None:
         """Keep GeM powers in [1, 10]."""
         for module in self.projector.modules():
             if isinstance(module, GeM):
                 module.project()
+
+    def compile_parts(self) -> None:
+        """The encoder and the objective."""
+        super().compile_parts()
+        compile_objective(self)
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """The mean of the Gaussian."""
+        return self._gaussian(images_BCHW).mean_BD
+
+    def subspaces(self) -> Subspaces:
+        """One mask an operator, whether learned or fixed."""
+        return Subspaces(self.operators, self.masks())
+
+    def uncertainty(self, images_BCHW: Tensor) -> Tensor | None:
+        """The trace of the Gaussian's covariance."""
+        if not self.mode.uncertainty:
+            return None
+        covariance_BD = self._gaussian(images_BCHW).covariance_BD
+        assert covariance_BD is not None
+        return covariance_BD.sum(dim=1)
+
+    def _gaussian(self, images_BCHW: Tensor) -> Gaussian:
+        gaussian: Gaussian = self.projector(self.encoder.encode(images_BCHW))
+        return gaussian
 
     def statistics(self) -> dict[str, float]:
         """Mean, zero share, pairwise cosine and active share of the masks; GeM powers."""
@@ -336,3 +364,8 @@ class Mast(Method):
                 f"masks a smaller rate (--optimizer.gate_lr), or {remedy}."
             )
         yield from variance_collapse(metrics)
+
+    @classmethod
+    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
+        """The spread of the embedding."""
+        yield from embedding_vital(metrics)

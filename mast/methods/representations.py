@@ -1,6 +1,6 @@
 """What a whole method says of an image, beside its encoder's representation.
 
-B images, D dimensions of the embedding, K operators.
+Shapes: B images, D dimensions of the embedding, K operators.
 """
 
 import torch
@@ -8,8 +8,6 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.methods.base import Method
-from mast.methods.mast import Mast
-from mast.models.heads import Gaussian
 
 
 class Embedding(nn.Module):
@@ -25,17 +23,17 @@ class Embedding(nn.Module):
     def __init__(self, method: Method) -> None:
         super().__init__()
         self.method = method
-        self.operators = method.operators if isinstance(method, Mast) else ()
+        subspaces = method.subspaces()
+        self.operators = () if subspaces is None else subspaces.operators
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """Embeddings in float32."""
-        embedding = self.method.projector(self.method.encoder.encode(images_BCHW))
-        mean_BD: Tensor = embedding.mean_BD if isinstance(embedding, Gaussian) else embedding
-        return mean_BD
+        return self.method.embed(images_BCHW)
 
     def masks(self) -> Tensor | None:
         """The masks as the distance uses them, mask_DK; None for a method without masks."""
-        return self.method.masks() if isinstance(self.method, Mast) else None
+        subspaces = self.method.subspaces()
+        return None if subspaces is None else subspaces.mask_DK
 
 
 class PredictedUncertainty(nn.Module):
@@ -53,7 +51,7 @@ class PredictedUncertainty(nn.Module):
 
     def __init__(self, method: Method) -> None:
         super().__init__()
-        if not isinstance(method, Mast) or not method.mode.uncertainty:
+        if not predicts_uncertainty(method):
             raise UserError(
                 "this run predicts no uncertainty; MAST does with --objective.uncertainty true"
             )
@@ -61,8 +59,9 @@ class PredictedUncertainty(nn.Module):
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """Traces in float32."""
-        covariance_BD = self.method.projector(self.method.encoder.encode(images_BCHW)).covariance_BD
-        return covariance_BD.sum(dim=1, keepdim=True)
+        trace_B = self.method.uncertainty(images_BCHW)
+        assert trace_B is not None
+        return trace_B[:, None]
 
 
 class MaskedEnsemble(nn.Module):
@@ -80,12 +79,22 @@ class MaskedEnsemble(nn.Module):
 
     def __init__(self, method: Method) -> None:
         super().__init__()
-        if not isinstance(method, Mast):
-            raise UserError("the ensemble is of masked embeddings; this run has no masks")
         self.embedding = Embedding(method)
+        if self.embedding.masks() is None:
+            raise UserError("the ensemble is of masked embeddings; this run has no masks")
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """Masked embeddings, operator by operator, in float32."""
         mean_BD, mask_DK = self.embedding(images_BCHW), self.embedding.masks()
         assert mask_DK is not None
         return torch.cat([mean_BD * mask_D for mask_D in mask_DK.unbind(1)], dim=1)
+
+
+@torch.no_grad()
+def predicts_uncertainty(method: Method) -> bool:
+    """Whether a method says how unsure it is of an image; a blank one is asked about."""
+    training, size = method.training, method.encoder.size
+    blank_BCHW = torch.zeros(1, 3, size, size, device=next(method.parameters()).device)
+    answer_B = method.eval().uncertainty(blank_BCHW)
+    method.train(training)
+    return answer_B is not None

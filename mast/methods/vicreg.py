@@ -8,12 +8,20 @@ from torch import Tensor
 from mast.augment import Views
 from mast.core.collectives import gather
 from mast.losses import covariance, invariance, variance
-from mast.methods.base import Method, variance_collapse
-from mast.models import Encoder, MLPProjector, ProjectorConfig
+from mast.methods.base import (
+    Method,
+    MethodConfig,
+    Vital,
+    compile_objective,
+    embedding_vital,
+    pair_of_images,
+    variance_collapse,
+)
+from mast.models import Encoder, MLPProjector, MLPProjectorConfig
 
 
 @dataclass
-class VICRegConfig:
+class VICRegConfig(MethodConfig):
     """Weights of VICReg's three terms.
 
     Attributes:
@@ -23,7 +31,7 @@ class VICRegConfig:
         covariance_weight: Weight of the covariance term (the sum of both views').
     """
 
-    projector: ProjectorConfig = field(default_factory=lambda: ProjectorConfig(dim=8192))
+    projector: MLPProjectorConfig = field(default_factory=MLPProjectorConfig)
     invariance_weight: float = 25.0
     variance_weight: float = 25.0
     covariance_weight: float = 1.0
@@ -39,19 +47,17 @@ class VICReg(Method):
         seed: Unused, all randomness of this method is in the initialisation of its layers.
     """
 
+    config: VICRegConfig
+
     def __init__(
         self, config: VICRegConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = encoder
+        super().__init__(config, encoder, operators, seed)
         self.projector = MLPProjector(encoder.dim, config.projector)
 
-    def forward(self, views: Views) -> dict[str, Tensor]:
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; the terms are those of `objective`."""
-        first_BD, second_BD = (
-            self.projector(self.encoder.encode(images)) for images in views.images
-        )
+        first_BD, second_BD = map(self.embed, pair_of_images(views, "VICReg"))
         return self.objective(first_BD, second_BD)
 
     def objective(self, first_BD: Tensor, second_BD: Tensor) -> dict[str, Tensor]:
@@ -71,6 +77,21 @@ class VICReg(Method):
             "stat/embedding_std": first_BD.detach().std(dim=0).mean(),
         }
 
+    def compile_parts(self) -> None:
+        """The encoder and the objective."""
+        super().compile_parts()
+        compile_objective(self)
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """The expander's output."""
+        embedding_BD: Tensor = self.projector(self.encoder.encode(images_BCHW))
+        return embedding_BD
+
     def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
         """Variance collapse."""
         yield from variance_collapse(metrics)
+
+    @classmethod
+    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
+        """The spread of the embedding."""
+        yield from embedding_vital(metrics)

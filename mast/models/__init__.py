@@ -2,7 +2,14 @@
 
 from mast.models.encoders import Encoder, EncoderConfig, Encoding, load_encoder, save_encoder
 from mast.models.foreign import Foreign, is_foreign, load_foreign
-from mast.models.heads import Gaussian, GaussianProjector, GeM, MLPProjector, ProjectorConfig
+from mast.models.heads import (
+    Gaussian,
+    GaussianProjector,
+    GaussianProjectorConfig,
+    GeM,
+    MLPProjector,
+    MLPProjectorConfig,
+)
 from mast.models.masks import Masks
 from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
 
@@ -13,10 +20,11 @@ __all__ = [
     "Foreign",
     "Gaussian",
     "GaussianProjector",
+    "GaussianProjectorConfig",
     "GeM",
     "MLPProjector",
+    "MLPProjectorConfig",
     "Masks",
-    "ProjectorConfig",
     "SyncBatchNorm",
     "is_foreign",
     "load_encoder",

@@ -9,30 +9,44 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from mast.models.encoders import Encoding
 
+FLOORS = {"relu": 0.1, "paper": 1e-6}  # of the covariance, by `positivity`
+
 
 @dataclass
-class ProjectorConfig:
-    """Sizes of a projector.
+class MLPProjectorConfig:
+    """Sizes of VICReg's expander.
 
     Attributes:
         hidden: Width of the two fully-connected layers.
         dim: Dimensions of the embedding.
-        pool: Where the Gaussian projector pools: "after" runs the fully-connected layers at
-            every location and pools before the heads, as the paper's appendix A; "before"
-            pools the encoder's map first, which costs H x W times less; "average" takes the
-            encoder's average-pooled representation (no GeM), as VICReg.
-        positivity: How the covariance stays positive: "relu" is relu(h) + 0.1, "softplus"
-            is softplus(h) + 0.001, "paper" is relu(h) + 1e-6.
+    """
+
+    hidden: int = 8192
+    dim: int = 8192
+
+
+@dataclass
+class GaussianProjectorConfig:
+    """Sizes and options of the projector to a Gaussian.
+
+    Attributes:
+        hidden: Width of the two fully-connected layers.
+        dim: Dimensions of the embedding.
+        pool: Where it pools: "after" runs the fully-connected layers at every location and pools
+            before the heads, as the paper's appendix A; "before" pools the encoder's map first,
+            which costs H x W times less; "average" takes the encoder's average-pooled
+            representation (no GeM), as VICReg.
+        positivity: How the covariance stays positive: "relu" is relu(h) + 0.1, "paper" is
+            relu(h) + 1e-6.
     """
 
     hidden: int = 8192
     dim: int = 4096
     pool: Literal["after", "before", "average"] = "after"
-    positivity: Literal["relu", "softplus", "paper"] = "relu"
+    positivity: Literal["relu", "paper"] = "relu"
 
 
 class Gaussian(NamedTuple):
@@ -80,10 +94,10 @@ class MLPProjector(nn.Module):
 
     Args:
         features: C, the encoder's representation dimensions.
-        config: Sizes; `pool` and `positivity` do not apply.
+        config: Sizes.
     """
 
-    def __init__(self, features: int, config: ProjectorConfig) -> None:
+    def __init__(self, features: int, config: MLPProjectorConfig) -> None:
         super().__init__()
         self.trunk = _trunk(features, config.hidden)
         self.head = nn.Linear(config.hidden, config.dim, bias=False)
@@ -106,10 +120,12 @@ class GaussianProjector(nn.Module):
         MAST, sections 3.1 and A; `pool` decides what the paper leaves open.
     """
 
-    def __init__(self, features: int, config: ProjectorConfig, uncertain: bool = True) -> None:
+    def __init__(
+        self, features: int, config: GaussianProjectorConfig, uncertain: bool = True
+    ) -> None:
         super().__init__()
         self.pool = config.pool
-        self.positivity = config.positivity
+        self.floor = FLOORS[config.positivity]
         self.trunk = _trunk(features, config.hidden)
         self.mean_head = nn.Linear(config.hidden, config.dim, bias=False)
         self.covariance_head = nn.Linear(config.hidden, config.dim) if uncertain else None
@@ -128,13 +144,7 @@ class GaussianProjector(nn.Module):
         if self.covariance_head is None:
             return Gaussian(mean_BD, None)
         raw_BD = self.covariance_head(covariance_BH[0]).float()
-        if self.positivity == "relu":
-            covariance_BD = raw_BD.relu() + 0.1
-        elif self.positivity == "softplus":
-            covariance_BD = functional.softplus(raw_BD) + 1e-3
-        else:
-            covariance_BD = raw_BD.relu() + 1e-6
-        return Gaussian(mean_BD, covariance_BD)
+        return Gaussian(mean_BD, raw_BD.relu() + self.floor)
 
     def powers(self) -> dict[str, float]:
         """The power of each head's GeM, by the head's name; empty without GeM."""

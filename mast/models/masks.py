@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from mast.core.errors import UserError
 
 MaskKind = Literal["learned", "handcrafted", "none"]
-MaskStart = Literal["block", "bell", "constant", "leave_one_out"]
-MaskNorm = Literal["none", "l2", "mean"]
+MaskStart = Literal["block", "leave_one_out"]
+MaskNorm = Literal["none", "l2"]
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,12 @@ class Masks(nn.Module):
         count: K.
         kind: "learned"; "handcrafted": fixed disjoint blocks of ones; "none": fixed ones.
         start: Start of learned masks. "block": each column draws its block of D/K dimensions
-            from N(1, 0.1) and adds noise N(0.2, 0.1) everywhere; "bell": the block is a
-            Gaussian-shaped bump over the dimensions, plus the same noise; "constant": ones;
-            "leave_one_out": every column starts at N(1, 0.1), except on its own block, which starts
-            at N(0.2, 0.1): a share `common` of the dimensions is asked for every invariance,
-            the others, in K blocks, for all but one.
+            from N(1, 0.1) and adds noise N(0.2, 0.1) everywhere; "leave_one_out": every column
+            starts at N(1, 0.1), except on its own block, which starts at N(0.2, 0.1): a share
+            `common` of the dimensions is asked for every invariance, the others, in K blocks,
+            for all but one.
         normalize: Scale of a column before use. "none"; "l2": norm sqrt(D), so that the mean
-            square is 1 and the distance cannot fall by shrinking the mask; "mean": mean 1.
+            square is 1 and the distance cannot fall by shrinking the mask.
         common: Share of the dimensions that "leave_one_out" starts in every subspace, in [0, 1].
         seed: Seed of the start.
 
@@ -87,10 +86,7 @@ class Masks(nn.Module):
         mask_DK = self.logits_DK.relu()
         if self.normalize == "none":
             return mask_DK
-        if self.normalize == "l2":
-            scale_K = mask_DK.square().mean(dim=0).sqrt()
-        else:
-            scale_K = mask_DK.mean(dim=0)
+        scale_K = mask_DK.square().mean(dim=0).sqrt()
         return mask_DK / scale_K.clamp(min=1e-6)
 
     @torch.no_grad()
@@ -122,18 +118,11 @@ def blocks(dim: int, count: int) -> Tensor:
 def _start(
     dim: int, count: int, start: MaskStart, common: float, generator: torch.Generator
 ) -> Tensor:
-    if start == "constant":
-        return torch.ones(dim, count)
     noise_DK = 0.2 + 0.1 * torch.randn(dim, count, generator=generator)
     if start == "leave_one_out":
-        kept_DK = torch.ones(dim, count)
+        inside_DK = torch.ones(dim, count)
         first = int(common * dim)
-        kept_DK[first:] -= blocks(dim - first, count)
-        return noise_DK + 0.8 * kept_DK
-    if start == "block":
-        profile_DK = 1.0 + 0.1 * torch.randn(dim, count, generator=generator)
-        return blocks(dim, count) * profile_DK + noise_DK
-    width = dim / count
-    centre_K = (torch.arange(count) + 0.5) * width
-    offset_DK = (torch.arange(dim) + 0.5)[:, None] - centre_K
-    return torch.exp(-0.5 * (offset_DK / (0.5 * width)).square()) + noise_DK
+        inside_DK[first:] -= blocks(dim - first, count)
+        return noise_DK + 0.8 * inside_DK
+    own_DK = 1.0 + 0.1 * torch.randn(dim, count, generator=generator)
+    return blocks(dim, count) * own_DK + noise_DK

@@ -9,9 +9,8 @@ from typing import Any
 
 from mast.config import PretrainConfig
 from mast.core.run import RunFolder
-from mast.methods.base import variance_collapse
+from mast.methods import METHODS
 
-METHODS = {"mast": "MAST", "vicreg": "VICReg"}  # as their papers print them
 COLLAPSED_RANK = 2.0  # below it all images lie on a line
 
 
@@ -44,17 +43,18 @@ def trained(config: PretrainConfig, known: Mapping[str, Any], finished: bool) ->
     count = f"{images:,} images of " if images is not None else ""
     operators = config.preset.operators
     text = (
-        f"{METHODS.get(config.method, config.method)} trained {config.encoder.name} on "
+        f"{METHODS[config.method].title} trained {config.encoder.name} on "
         f"{count}{config.data.spec} for {_plural(config.epochs, 'epoch')} at {config.size} pixels, "
         f"with {_plural(len(operators), 'augmentation')}."
     )
     return text if finished else f"{text} It is not finished."
 
 
-def health(log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
+def health(method: str, log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
     """Whether a run collapsed or diverged.
 
     Args:
+        method: A key of `METHODS`; it says what a collapse is, beside that of the representation.
         log: Lines of `metrics.jsonl`.
         dimensions: Of the representation, where they are known.
     """
@@ -75,13 +75,9 @@ def health(log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
         evidence.append(f"the representation's effective rank at the end is {rank:.0f}{of}")
         if rank < COLLAPSED_RANK:
             signs.append("The representation collapsed.")
-    deviation = _last(log, "stat/embedding_std")
-    if deviation is not None and not math.isfinite(deviation):
-        signs.append("The embedding is not finite.")
-    elif deviation is not None:
-        evidence.append(f"the embedding's standard deviation is {deviation:.2f} (0 is a collapse)")
-        if any(variance_collapse({"stat/embedding_std": deviation})):
-            signs.append("The embedding collapsed.")
+    for vital in METHODS[method].method.vitals(_last_values(log)):
+        evidence += [vital.evidence] if vital.evidence else []
+        signs += [vital.sign] if vital.sign is not None else []
     if not lost:
         evidence.append(f"all {len(losses)} logged losses are finite")
     if not math.isfinite(losses[-1]):
@@ -90,11 +86,11 @@ def health(log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
         signs.insert(0, "The loss was not always finite.")
     if warnings and not signs:
         signs.append("Warnings were logged.")
-    told = "; ".join(evidence)
+    reasons = "; ".join(evidence)
     return Health(
         not signs,
         " ".join(signs) or "Nothing collapsed or diverged.",
-        f"{told[0].upper()}{told[1:]}.",
+        f"{reasons[0].upper()}{reasons[1:]}.",
         warnings,
     )
 
@@ -105,8 +101,7 @@ def described(run: Path) -> str:
 
     folder = RunFolder(run)
     if folder.config.is_file():
-        method = read(folder.config).method
-        return METHODS.get(method, method)
+        return METHODS[read(folder.config).method].title
     measured = json.loads(next(folder.evaluations.glob("*.json")).read_text())
     return "other weights" if "weights" in measured.get("encoder", {}) else "untrained"
 
@@ -124,8 +119,17 @@ def duration(log: Sequence[Mapping[str, Any]]) -> str | None:
 
 def _last(log: Sequence[Mapping[str, Any]], name: str) -> float | None:
     """The last value of a metric, whatever it is."""
-    found = [line[name] for line in log if isinstance(line.get(name), int | float)]
-    return float(found[-1]) if found else None
+    return _last_values(log).get(name)
+
+
+def _last_values(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The last value of every metric."""
+    return {
+        name: float(value)
+        for line in log
+        for name, value in line.items()
+        if isinstance(value, int | float)
+    }
 
 
 def _plural(count: int, thing: str) -> str:

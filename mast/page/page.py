@@ -176,7 +176,7 @@ def _page(
         first=measured.runs[0] if measured is not None else "",
         notes=measured.notes if measured is not None else (),
         measure=f"mast evaluate {folder.path} --data SET",
-        health=health(log, known.get("representation")),
+        health=health(config.method, log, known.get("representation")),
         findings=tuple(part for part in parts if part.name not in ALREADY_TOLD),
         parts=parts,
         missing=_missing(folder, analyses),

@@ -78,8 +78,11 @@ def main_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
         measured: Runs side by side.
         kinds: What each run is.
     """
-    shown = [row.about for row in measured.rows if row.about[0] not in ASIDE]
-    firsts = {about[:3]: about for about in reversed(shown or [row.about for row in measured.rows])}
+    shown = [row.heading for row in measured.rows if row.heading[0] not in ASIDE]
+    firsts = {
+        heading[:3]: heading
+        for heading in reversed(shown or [row.heading for row in measured.rows])
+    }
     return _table(
         "The main measure of each task, in percent", measured, kinds, set(firsts.values())
     )
@@ -103,9 +106,9 @@ def _table(
     rows = []
     # What all runs were measured by comes first.
     for row in sorted(measured.rows, key=lambda row: row.values.count(None)):
-        if only is not None and row.about not in only:
+        if only is not None and row.heading not in only:
             continue
-        protocol, set_name, target, measure = row.about
+        protocol, set_name, target, measure = row.heading
         known = [value for value in row.values if value is not None]
         best = max(known) if only is not None and len(known) > 1 else None
         clear = [False, *(d is not None and _leaves_out_zero(d.low, d.high)

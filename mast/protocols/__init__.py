@@ -1,6 +1,6 @@
-"""Protocols that measure an encoder; one file and one line of `EVALUATORS` each."""
+"""Protocols that measure an encoder; one file and one row of `EVALUATORS` each."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from mast.protocols.detection import Detection, Segmentation
 from mast.protocols.ensemble import EmbeddingProbe, Ensemble
@@ -16,21 +16,29 @@ from mast.protocols.rotation import Rotation
 from mast.protocols.semi import Semi
 from mast.protocols.svm import Svm
 
-EVALUATORS: dict[str, type[Evaluator[Any]]] = {
-    "knn": Knn,
-    "linear": Linear,
-    "linear_sgd": LinearSgd,
-    "fewshot": FewShot,
-    "rotation": Rotation,
-    "robust": Robust,
-    "retained": Retained,
-    "svm": Svm,
-    "semi": Semi,
-    "finetune": FineTune,
-    "ensemble": Ensemble,
-    "embedding": EmbeddingProbe,
-    "detection": Detection,
-    "segmentation": Segmentation,
+
+class Entry(NamedTuple):
+    """A row of the registry: what a protocol measures, for help and manual, and its class."""
+
+    title: str
+    protocol: type[Evaluator[Any]]
+
+
+EVALUATORS: dict[str, Entry] = {
+    "knn": Entry("weighted nearest neighbours; k and temperature chosen on validation", Knn),
+    "linear": Entry("logistic regression to its optimum, the penalty chosen on validation", Linear),
+    "linear_sgd": Entry("a linear layer by SGD on cropped and flipped views", LinearSgd),
+    "fewshot": Entry("a few labels a class, and episodes of a few classes", FewShot),
+    "rotation": Entry("which of four ways up an image is; needs no labels", Rotation),
+    "robust": Entry("accuracy under each operator as it grows stronger", Robust),
+    "retained": Entry("what a task loses where an operator acts on half of all images", Retained),
+    "svm": Entry("several classes an image: a linear SVM a class, scored by mAP", Svm),
+    "semi": Entry("fine-tuned on a few per cent of the labels", Semi),
+    "finetune": Entry("fine-tuned on all labels", FineTune),
+    "ensemble": Entry("`linear` on the K masked embeddings side by side", Ensemble),
+    "embedding": Entry("`linear` on the embedding, and what each subspace keeps", EmbeddingProbe),
+    "detection": Entry("Faster R-CNN: average precision of boxes", Detection),
+    "segmentation": Entry("Mask R-CNN: average precision of boxes and masks", Segmentation),
 }
 
 __all__ = [
@@ -38,6 +46,7 @@ __all__ = [
     "Detection",
     "EmbeddingProbe",
     "Ensemble",
+    "Entry",
     "Evaluator",
     "FewShot",
     "FineTune",

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
-from mast.measure.accuracy import hits
+from mast.measure.accuracy import correct_within
 from mast.measure.bootstrap import Measured, measured
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.logistic import Learned
 from mast.measure.sets import EvaluationData, tasks
-from mast.protocols.probe import Probe
+from mast.protocols.probe import Learned, Probe
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Ensemble(Probe):
     """The L-BFGS probe on the K masked embeddings side by side, K × D dimensions.
@@ -32,13 +32,14 @@ class Ensemble(Probe):
 
     def prepare(self, encoder: FrozenEncoder) -> None:
         """See `Evaluator.prepare`."""
-        encoder.other("ensemble")
+        encoder.bench.representation("ensemble")
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`."""
-        yield from self.measure(encoder.other("ensemble"), data)
+        yield from self.probe(encoder.bench.representation("ensemble"), data)
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingProbe(Probe):
     """The L-BFGS probe on the embedding, and what each subspace alone says of the true class.
@@ -54,7 +55,7 @@ class EmbeddingProbe(Probe):
 
     def prepare(self, encoder: FrozenEncoder) -> None:
         """See `Evaluator.prepare`."""
-        encoder.other("embedding")
+        encoder.bench.representation("embedding")
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`.
@@ -64,7 +65,7 @@ class EmbeddingProbe(Probe):
             `advantage_<operator>`, how far that is from the mean over operators: in percent, with
             intervals over the images that the probe classifies correctly.
         """
-        embedding = encoder.other("embedding")
+        embedding = encoder.bench.representation("embedding")
         operators: tuple[str, ...] = getattr(embedding.module, "operators", ())
         pool_ND = embedding.pool_features(data.pool, data.size).to(encoder.device)
         test_MD = embedding.features(data.test, data.size).to(encoder.device)
@@ -73,7 +74,7 @@ class EmbeddingProbe(Probe):
             scores_MC = learned.scores(test_MD)
             yield from self.report(task, learned, scores_MC)
             labels_M = task.test_labels_M.to(encoder.device)
-            correct_M = hits(scores_MC, labels_M, k=1) == 1
+            correct_M = correct_within(scores_MC, labels_M, k=1) == 1
             if not operators or not correct_M.any():
                 continue
             mask_DK = subspaces(embedding)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, final
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from mast.measure.sets import EvaluationData, Task, tasks
 from mast.protocols.probe import Probe
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class FewShot(Probe):
     """Two ways to have few labels.
@@ -77,24 +78,18 @@ class FewShot(Probe):
         self, task: Task, shots: int, pool_ND: Tensor, test_MD: Tensor
     ) -> Iterator[Measured]:
         labels_N = task.pool_labels_N
-        classes, device = len(task.classes), pool_ND.device
-        choose_V = task.choose_V.to(device)
-        val_labels_V = labels_N[task.choose_V].to(device)
-        test_labels_M = task.test_labels_M.to(device)
+        test_labels_M = task.test_labels_M.to(pool_ND.device)
         generator = np.random.default_rng((self.seed, shots))
         penalty, validation = 0.0, 0.0
         accuracies: list[float] = []
         for _ in range(self.repeats):
             drawn = draw_a_class(labels_N[task.fit_F].numpy(), shots, generator, task)
             few_F = task.fit_F[torch.from_numpy(drawn)]
-            x_FD, y_F = pool_ND[few_F.to(device)], labels_N[few_F].to(device)
             if not accuracies:
-                penalty, validation = self._choose(
-                    (x_FD, y_F), (pool_ND[choose_V], val_labels_V), classes, task.metric
-                )
-            axes, weight_CP = self.fitted(x_FD, y_F, penalty, classes)
-            scores_MC = axes.coordinates(test_MD) @ weight_CP.T
-            accuracies.append(accuracy(scores_MC, test_labels_M, task.metric))
+                penalty, validation = self.choose(pool_ND, task, few_F)
+            few_FD = pool_ND[few_F.to(pool_ND.device)]
+            classifier = self.fit(few_FD, labels_N[few_F], penalty, task)
+            accuracies.append(accuracy(classifier.scores(test_MD), test_labels_M, task.metric))
         yield from interval(task.target, f"{shots}_a_class", accuracies)
         yield f"{task.target}/chosen/penalty_{shots}", penalty
         yield f"{task.target}/chosen/validation_{shots}", validation
@@ -117,20 +112,20 @@ class FewShot(Probe):
         name = f"{ways}_way_{support}_shot"
         for _ in track(range(self.episodes), f"{name} on {task.target}", self.episodes):
             chosen = generator.choice(len(members), ways, replace=False)
-            known, asked = [], []
+            support_set, query_set = [], []
             for positions in (generator.permutation(members[label]) for label in chosen):
                 rest = positions[support:]
-                known.append(positions[:support])
-                asked.append(
+                support_set.append(positions[:support])
+                query_set.append(
                     rest[: self.queries]
                     if len(rest) >= self.queries
                     else generator.choice(rest, self.queries)
                 )
             classifier = OneVsRestClassifier(LogisticRegression(solver="liblinear"))
             truth = np.arange(ways)
-            classifier.fit(features_MD[np.concatenate(known)], truth.repeat(support))
-            said = classifier.predict(features_MD[np.concatenate(asked)])
-            accuracies.append(100 * float(np.mean(said == truth.repeat(self.queries))))
+            classifier.fit(features_MD[np.concatenate(support_set)], truth.repeat(support))
+            predicted = classifier.predict(features_MD[np.concatenate(query_set)])
+            accuracies.append(100 * float(np.mean(predicted == truth.repeat(self.queries))))
         yield from interval(task.target, name, accuracies)
 
 

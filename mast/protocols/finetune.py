@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, final
 
 import torch
 
@@ -13,7 +13,7 @@ from mast.measure.accuracy import accuracies, accuracy
 from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, Task, tasks
-from mast.measure.settings import settled
+from mast.measure.settings import build
 from mast.measure.tuning import Recipe, tune
 from mast.protocols.evaluator import Evaluator
 
@@ -40,6 +40,7 @@ RECIPES = {
 }
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class FineTune(Evaluator[EvaluationData]):
     """Fine-tune the whole encoder with a linear head on all training images.
@@ -75,7 +76,7 @@ class FineTune(Evaluator[EvaluationData]):
         if self.recipe not in RECIPES:
             raise unknown("recipe of finetune", self.recipe, RECIPES)
         changed = {**asdict(RECIPES[self.recipe]), **(self.changes or {})}
-        return settled(Recipe, changed, f"recipe {self.recipe}")
+        return build(Recipe, changed, f"recipe {self.recipe}")
 
     def settings(self) -> dict[str, Any]:
         """See `Evaluator.settings`; with the whole recipe."""
@@ -86,8 +87,9 @@ class FineTune(Evaluator[EvaluationData]):
         for task in tasks(data, self.seed, tuned=bool(self.encoder_lrs)):
             recipe, validation = self._choose(encoder, data, task)
             everything_N = torch.arange(len(task.pool_labels_N))
-            what = f"finetune, {task.target}"
-            scores_MC = tune(encoder, data, task, everything_N, recipe, self.seed, what)(data.test)
+            title = f"finetune, {task.target}"
+            scores_of = tune(encoder, data, task, everything_N, recipe, self.seed, title)
+            scores_MC = scores_of(data.test)
             yield from accuracies(
                 task.target, scores_MC, task.test_labels_M, self.seed, self.resamples
             )
@@ -108,10 +110,10 @@ class FineTune(Evaluator[EvaluationData]):
         tried = []
         for rate in self.encoder_lrs:
             candidate = replace(recipe, encoder_lr=rate, head_lr=ratio * rate)
-            what = f"finetune, {task.target}, choosing {rate:g}"
-            tuned = tune(encoder, data, task, task.fit_F, candidate, self.seed, what)
+            title = f"finetune, {task.target}, choosing {rate:g}"
+            scores_of = tune(encoder, data, task, task.fit_F, candidate, self.seed, title)
             held_out = data.train.subset(task.choose_V) if data.val is None else data.val
-            scores_VC = tuned(held_out)
+            scores_VC = scores_of(held_out)
             labels_V = task.pool_labels_N[task.choose_V]
             tried.append((candidate, accuracy(scores_VC, labels_V, task.metric)))
         return max(tried, key=lambda row: row[1])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, final
 
 from torch import Tensor
 
@@ -19,6 +19,7 @@ from mast.measure.sets import EvaluationData, Task, tasks
 from mast.protocols.evaluator import Evaluator
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Knn(Evaluator[EvaluationData]):
     """Weighted nearest neighbours; k and τ are chosen on validation.

@@ -19,4 +19,4 @@ class Linear(Probe):
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`."""
-        yield from self.measure(encoder, data)
+        yield from self.probe(encoder, data)

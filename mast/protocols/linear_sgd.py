@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -19,13 +19,13 @@ from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
 from mast.measure.accuracy import accuracies, accuracy
 from mast.measure.bootstrap import Measured
 from mast.measure.features import evaluating, represent
-from mast.measure.fit import fit
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, Task, tasks
 from mast.measure.training_views import LabelledBatch, TrainingViews
 from mast.protocols.evaluator import Evaluator
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class LinearSgd(Evaluator[EvaluationData]):
     """The linear probe of large sets: SGD with momentum and a cosine, crop and flip in training.
@@ -86,11 +86,11 @@ class LinearSgd(Evaluator[EvaluationData]):
         heads = self._train(encoder, data, todo, rates, tuning=True)
         pool_ND = encoder.pool_features(data.pool, data.size)
         chosen: list[tuple[float, float | None]] = []
-        for task, of_task in zip(todo, heads, strict=True):
+        for task, task_heads in zip(todo, heads, strict=True):
             val_VD, labels_V = pool_ND[task.choose_V], task.pool_labels_N[task.choose_V]
             tried = [
                 (rate, accuracy(head(val_VD), labels_V, task.metric))
-                for rate, head in zip(self.learning_rates, of_task, strict=True)
+                for rate, head in zip(self.learning_rates, task_heads, strict=True)
             ]
             chosen.append(max(tried, key=lambda row: row[1]))
         return chosen
@@ -111,7 +111,7 @@ class LinearSgd(Evaluator[EvaluationData]):
         Returns:
             Heads on the CPU that need no gradient.
         """
-        pool = sum(map(len, data.pool))
+        bench, pool = encoder.bench, sum(map(len, data.pool))
         learns_NT = torch.full((pool, len(todo)), not tuning)
         if tuning:
             for column, task in enumerate(todo):
@@ -127,13 +127,13 @@ class LinearSgd(Evaluator[EvaluationData]):
         )
         dim = encoder.features(data.test, data.size).shape[1]
         heads = [
-            [zero_head(dim, len(task.classes)) for _ in its_rates]
-            for task, its_rates in zip(todo, rates, strict=True)
+            [zero_head(dim, len(task.classes)) for _ in task_rates]
+            for task, task_rates in zip(todo, rates, strict=True)
         ]
         groups = [
             {"name": "weights", "params": list(head.parameters()), "peak_lr": rate}
-            for of_task, its_rates in zip(heads, rates, strict=True)
-            for head, rate in zip(of_task, its_rates, strict=True)
+            for task_heads, task_rates in zip(heads, rates, strict=True)
+            for head, rate in zip(task_heads, task_rates, strict=True)
         ]
         config = OptimizerConfig("sgd", weight_decay=self.weight_decay, momentum=self.momentum)
         training = Training(
@@ -142,32 +142,31 @@ class LinearSgd(Evaluator[EvaluationData]):
             epochs=self.epochs,
             steps_per_epoch=views.steps_per_epoch,
             rate=to_zero(self.epochs * views.steps_per_epoch),
-            checkpoint=encoder.unfinished(self, data, tuning=tuning, rates=rates),
+            checkpoint=bench.unfinished(encoder, self, data, tuning=tuning, rates=rates),
             advice=f"Lower the learning rates {rates[0]} of linear_sgd.",
         )
 
         def loss(module: Any, batch: LabelledBatch, step: int, part: int) -> Losses:
             with torch.no_grad():
-                x_BD = represent(encoder.module, batch.images_BCHW, encoder.dtype)
-            mine_BT, labels_BT = learns_NT[batch.positions_B], labels_NT[batch.positions_B]
+                x_BD = represent(encoder.module, batch.images_BCHW, encoder.compute.dtype)
+            learns_BT, labels_BT = learns_NT[batch.positions_B], labels_NT[batch.positions_B]
             total = x_BD.new_zeros(())
-            for column, of_task in enumerate(module(x_BD)):
-                weight_B = mine_BT[:, column].float() / batch.total
-                for scores_BC in of_task:
+            for column, task_heads in enumerate(module(x_BD)):
+                weight_B = learns_BT[:, column].float() / batch.total
+                for scores_BC in task_heads:
                     each_B = F.cross_entropy(scores_BC, labels_BT[:, column], reduction="none")
                     total = total + (each_B * weight_B).sum()
-            return {"loss": total * encoder.fabric.world_size}  # gradients are averaged over them
+            return {"loss": total * bench.fabric.world_size}  # gradients are averaged over them
 
         with evaluating(encoder.module):
-            fit(
-                encoder,
+            bench.fit(
                 training,
-                lambda epoch, start: views.epoch(encoder.fabric, epoch, start),
+                lambda epoch, start: views.epoch(bench.fabric, epoch, start),
                 loss,
                 "linear_sgd, choosing" if tuning else "linear_sgd",
                 self.seed,
             )
-        return [[head.cpu().requires_grad_(False) for head in of_task] for of_task in heads]
+        return [[head.cpu().requires_grad_(False) for head in task_heads] for task_heads in heads]
 
 
 class Heads(nn.Module):
@@ -175,12 +174,12 @@ class Heads(nn.Module):
 
     def __init__(self, heads: list[list[nn.Linear]]) -> None:
         super().__init__()
-        self.of_task = heads
-        self.heads = nn.ModuleList(head for of_task in heads for head in of_task)
+        self.task_heads = heads
+        self.heads = nn.ModuleList(head for task_heads in heads for head in task_heads)
 
     def forward(self, x_BD: Tensor) -> list[list[Tensor]]:
         """Scores (B, C) of each head of each task."""
-        return [[head(x_BD) for head in of_task] for of_task in self.of_task]
+        return [[head(x_BD) for head in task_heads] for task_heads in self.task_heads]
 
 
 def zero_head(dim: int, classes: int) -> nn.Linear:

@@ -8,28 +8,37 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from mast.measure.accuracy import accuracies, accuracy
+from mast.measure.accuracy import accuracies
 from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.logistic import Axes, Learned, fit
+from mast.measure.logistic import Classifier, choose_penalty
 from mast.measure.sets import EvaluationData, Task, tasks
 from mast.protocols.evaluator import Evaluator
+
+
+class Learned(NamedTuple):
+    """A classifier of the whole pool, and what validation chose for it."""
+
+    classifier: Classifier
+    penalty: float
+    validation: float
+
+    def scores(self, features_MD: Tensor) -> Tensor:
+        """Class scores_MC of features, on the device of the pool's."""
+        return self.classifier.scores(features_MD)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe(Evaluator[EvaluationData], ABC):
     """The L-BFGS probe: no augmentation, the penalty chosen on validation, test scored once.
 
-    The penalties are walked from the strongest to the weakest, each started at the solution of the
-    one before. The walk ends early once `patience` penalties in a row did worse on validation than
-    the best one so far: with 45 penalties, eight of them span two decades. Penalties so strong that
-    they outweigh the data along every axis do not count, since accuracy still wanders there. Of
-    equals the strongest is chosen. Features are used as they come, without standardisation.
+    How the penalty is chosen says `mast.measure.logistic.choose_penalty`: with 45 penalties, a
+    patience of eight spans two decades. Features are used as they come, without standardisation.
 
     Args:
         penalties: Values of λ, strongest first.
@@ -49,10 +58,10 @@ class Probe(Evaluator[EvaluationData], ABC):
     patience: int = 8
     max_iterations: int = 500
 
-    def measure(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+    def probe(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """Accuracies on every target, and what validation chose."""
         pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
-        test_MD = encoder.features(data.test, data.size).to(encoder.device)
+        test_MD = encoder.features(data.test, data.size)
         for task in tasks(data, self.seed):
             learned = self.learn(pool_ND, task)
             yield from self.report(task, learned, learned.scores(test_MD))
@@ -73,62 +82,37 @@ class Probe(Evaluator[EvaluationData], ABC):
             pool_ND: Features of the pool.
             task: Its labels, and which positions tuning may use.
         """
-        device, classes = pool_ND.device, len(task.classes)
-        labels_N = task.pool_labels_N.to(device)
-        fit_F, choose_V = task.fit_F.to(device), task.choose_V.to(device)
-        penalty, validation = self._choose(
-            (pool_ND[fit_F], labels_N[fit_F]),
-            (pool_ND[choose_V], labels_N[choose_V]),
-            classes,
-            task.metric,
-        )
-        axes, weight_CP = self.fitted(pool_ND, labels_N, penalty, classes)
-        return Learned(axes, weight_CP, penalty, validation)
+        penalty, validation = self.choose(pool_ND, task, task.fit_F)
+        classifier = self.fit(pool_ND, task.pool_labels_N, penalty, task)
+        return Learned(classifier, penalty, validation)
 
-    def fitted(
-        self, x_ND: Tensor, labels_N: Tensor, penalty: float, classes: int
-    ) -> tuple[Axes, Tensor]:
-        """Fit features (N, D) at one penalty: their axes, and weight_CP."""
-        axes = Axes.of(x_ND)
-        return axes, self._fit(axes, axes.coordinates(x_ND), labels_N, penalty, classes=classes)
+    def choose(self, pool_ND: Tensor, task: Task, fit_F: Tensor) -> tuple[float, float]:
+        """The penalty that does best on validation, and its accuracy there.
 
-    def _choose(
-        self,
-        learned_from: tuple[Tensor, Tensor],
-        chosen_by: tuple[Tensor, Tensor],
-        classes: int,
-        metric: str = "top1",
-    ) -> tuple[float, float]:
-        """The penalty that does best on validation, and how well; from features and labels."""
-        (x_ND, labels_N), (val_MD, val_labels_M) = learned_from, chosen_by
-        axes = Axes.of(x_ND)
-        x_NP, val_MP = axes.coordinates(x_ND), axes.coordinates(val_MD)
-        best, best_accuracy, worse, weight_CP = self.penalties[0], -1.0, 0, None
-        for penalty in self.penalties:
-            weight_CP = self._fit(
-                axes, x_NP, labels_N, penalty, classes=classes, start_CP=weight_CP
+        Args:
+            pool_ND: Features of the pool.
+            task: Its labels, and which positions choose.
+            fit_F: Positions in the pool to fit on.
+        """
+        fit_on, choose_by = (
+            (
+                pool_ND[positions.to(pool_ND.device)],
+                task.pool_labels_N[positions].to(pool_ND.device),
             )
-            reached = accuracy(val_MP @ weight_CP.T, val_labels_M, metric)
-            counts = penalty < axes.curvature(classes) and reached < best_accuracy
-            worse = worse + 1 if counts else 0
-            if reached > best_accuracy:
-                best, best_accuracy = penalty, reached
-            if worse == self.patience:
-                break
-        return best, best_accuracy
+            for positions in (fit_F, task.choose_V)
+        )
+        return choose_penalty(
+            fit_on,
+            choose_by,
+            len(task.classes),
+            self.penalties,
+            metric=task.metric,
+            patience=self.patience,
+            max_iterations=self.max_iterations,
+        )
 
-    def _fit(
-        self,
-        axes: Axes,
-        x_NP: Tensor,
-        labels_N: Tensor,
-        penalty: float,
-        *,
-        classes: int,
-        start_CP: Tensor | None = None,
-    ) -> Tensor:
-        if start_CP is None:
-            start_CP = x_NP.new_zeros(classes, x_NP.shape[1])
-        return fit(
-            x_NP, labels_N, axes.variance_P, penalty, start_CP, max_iterations=self.max_iterations
+    def fit(self, x_ND: Tensor, labels_N: Tensor, penalty: float, task: Task) -> Classifier:
+        """A classifier of a task, fitted to features (N, D) and their labels at one penalty."""
+        return Classifier.fitted(
+            x_ND, labels_N.to(x_ND.device), len(task.classes), penalty, self.max_iterations
         )

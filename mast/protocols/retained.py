@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
 
 from mast.augment import OPERATORS
 from mast.core.errors import UserError, unknown
-from mast.measure.accuracy import hits
+from mast.measure.accuracy import correct_within
 from mast.measure.bootstrap import Measured, measured
 from mast.measure.changes import changed_by
 from mast.measure.frozen import FrozenEncoder
@@ -21,6 +22,7 @@ from mast.measure.sets import EvaluationData, tasks
 from mast.protocols.probe import Probe
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Retained(Probe):
     """The L-BFGS probe where one operator at a time acts on images to learn from and to test on.
@@ -66,16 +68,12 @@ class Retained(Probe):
             yield from self.report(task, learned, scores_MC)
             share = float(task.test_labels_M.bincount().max()) / len(task.test_labels_M)
             yield f"{task.target}/chance", 100 * share
-            probes.append((task, learned, hits(scores_MC.cpu(), task.test_labels_M, k=1)))
+            probes.append((task, learned, correct_within(scores_MC.cpu(), task.test_labels_M, k=1)))
         for name in self.operators:
             pool_ND, test_MD = self._changed(name, encoder, data)
             for task, learned, before_M in probes:
-                axes, weight_CP = self.fitted(
-                    pool_ND, task.pool_labels_N.to(pool_ND.device), learned.penalty,
-                    len(task.classes),
-                )  # fmt: skip
-                scores_MC = (axes.coordinates(test_MD) @ weight_CP.T).cpu()
-                after_M = hits(scores_MC, task.test_labels_M, k=1)
+                classifier = self.fit(pool_ND, task.pool_labels_N, learned.penalty, task)
+                after_M = correct_within(classifier.scores(test_MD).cpu(), task.test_labels_M, k=1)
                 for measure, credit_M in (("with", after_M), ("change", after_M - before_M)):
                     yield from measured(
                         task.target, f"{measure}_{name}", credit_M, self.seed, self.resamples
@@ -90,7 +88,7 @@ class Retained(Probe):
             for at, part in enumerate((*data.pool, data.test))
         ]
         *pool, test_MD = (
-            encoder.take(part, data.size, change)
+            encoder.extract(part, data.size, change)
             for part, change in zip((*data.pool, data.test), changes, strict=True)
         )
         return torch.cat(pool).to(encoder.device), test_MD.to(encoder.device)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
 
 from mast.augment import OPERATORS
 from mast.core.errors import unknown
-from mast.measure.accuracy import hits
+from mast.measure.accuracy import correct_within
 from mast.measure.bootstrap import Measured, measured
 from mast.measure.changes import changed_by
 from mast.measure.frozen import FrozenEncoder
@@ -21,6 +22,7 @@ from mast.measure.sets import EvaluationData, tasks
 from mast.protocols.probe import Probe
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Robust(Probe):
     """Accuracy under each operator at several magnitudes.
@@ -63,12 +65,14 @@ class Robust(Probe):
             credit_of: dict[str, list[Tensor]] = {target: [] for target in credit}
             for magnitude in magnitudes:
                 change = changed_by(name, magnitude, data.size, len(data.test), self.seed)
-                changed_MD = encoder.take(data.test, data.size, change)
+                changed_MD = encoder.extract(data.test, data.size, change)
                 for task, learned in probes:
-                    hits_M = hits(learned.scores(changed_MD).cpu(), task.test_labels_M, k=1)
-                    credit_of[task.target].append(hits_M)
+                    credit_M = correct_within(
+                        learned.scores(changed_MD).cpu(), task.test_labels_M, k=1
+                    )
+                    credit_of[task.target].append(credit_M)
                     if magnitude is not None:
-                        percent = 100 * float(hits_M.double().mean())
+                        percent = 100 * float(credit_M.double().mean())
                         yield f"{task.target}/{name}@{magnitude:g}", percent
             for target, of_magnitudes in credit_of.items():
                 mean_M = torch.stack(of_magnitudes).mean(dim=0)

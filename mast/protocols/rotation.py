@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ def turned(angle: int) -> Change | None:
     return Change(f"turned by {angle}", lambda images, _: images.rot90(angle // 90, (2, 3)))
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Rotation(Probe):
     """The 4-way rotation probe: every image four ways up, told apart by the L-BFGS probe.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
+from typing import ClassVar, final
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from mast.measure.tuning import Recipe, tune
 from mast.protocols.evaluator import Evaluator
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Semi(Evaluator[EvaluationData]):
     """Fine-tuning on 1 % and 10 % of the labelled images, as VICReg's code does it.
@@ -101,23 +102,24 @@ class Semi(Evaluator[EvaluationData]):
                     batch_size=self.batch_size,
                     weight_decay=self.weight_decay,
                 )
-                what = f"semi, {target}"
-                tuned = tune(encoder, data, task, labelled_F, recipe, self.seed, what)
-                scores_MC = tuned(data.test)
+                title = f"semi, {target}"
+                scores_of = tune(encoder, data, task, labelled_F, recipe, self.seed, title)
+                scores_MC = scores_of(data.test)
                 yield from accuracies(
                     target, scores_MC, task.test_labels_M, self.seed, self.resamples
                 )
-                yield f"{target}/chosen/labelled", len(labelled_F)
+                yield f"{target}/counts/labelled", len(labelled_F)
 
     def _note(
         self, encoder: FrozenEncoder, data: EvaluationData, target: str, names: list[str]
     ) -> None:
         """Write down which images were drawn."""
-        if encoder.workspace is None or not encoder.fabric.is_global_zero:
+        workspace = encoder.bench.workspace
+        if workspace is None or encoder.compute.rank != 0:
             return
         mark = data.fingerprints["train"][:6]
         name = f"{readable(data.train.name)}-{target.replace(' ', '-')}-seed{self.seed}-{mark}.txt"
-        write_text(encoder.workspace / "subsets" / name, "\n".join(names) + "\n")
+        write_text(workspace / "subsets" / name, "\n".join(names) + "\n")
 
 
 def draw_share(labels_N: Tensor, share: float, seed: int) -> Tensor:
@@ -170,9 +172,9 @@ def listed(file: Path, names: list[str]) -> Tensor:
 
 
 def _check_classes(task: Task, labelled_F: Tensor, target: str) -> None:
-    seen = task.pool_labels_N[labelled_F].unique()
-    if len(seen) < 2:
+    classes = task.pool_labels_N[labelled_F].unique()
+    if len(classes) < 2:
         raise UserError(
-            f"the {len(labelled_F)} labelled images of {target!r} show {len(seen)} class; expected "
-            "two or more. Give more of them."
+            f"the {len(labelled_F)} labelled images of {target!r} show {len(classes)} class; "
+            "expected two or more. Give more of them."
         )

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 import torch
@@ -49,6 +49,7 @@ class Ranked(NamedTuple):
     converged: bool
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Svm(Evaluator[EvaluationData]):
     """The VOC07 protocol: for each class a linear SVM on L2-normalised features.
@@ -145,7 +146,7 @@ class Svm(Evaluator[EvaluationData]):
             known_M=label_M >= 0,
             present_M=label_M == 1,
             cost=cost,
-            converged=converged and self._done(svm),
+            converged=converged and self._converged(svm),
         )
 
     def _cross_validate(
@@ -158,7 +159,7 @@ class Svm(Evaluator[EvaluationData]):
         precisions, converged = [], True
         for fit, held_out in StratifiedKFold(folds).split(x_FD, y_F):
             svm = self._svm(cost).fit(x_FD[fit], y_F[fit])
-            converged = converged and self._done(svm)
+            converged = converged and self._converged(svm)
             scores = svm.decision_function(x_FD[held_out])
             precisions.append(average_precision_score(y_F[held_out] == 1, scores))
         return float(np.mean(precisions)), converged
@@ -176,7 +177,7 @@ class Svm(Evaluator[EvaluationData]):
             random_state=self.seed,
         )
 
-    def _done(self, svm: Any) -> bool:
+    def _converged(self, svm: Any) -> bool:
         return bool(np.max(svm.n_iter_) < self.max_iterations)
 
     def _precisions(self, ranked: list[Ranked]) -> Iterator[tuple[str, Tensor, list[float]]]:

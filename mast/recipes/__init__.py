@@ -5,9 +5,10 @@ minutes to hours on a laptop. `RECIPES` lists them all; `mast show recipes` prin
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from mast.config import PretrainConfig, parse
+from mast.config import PretrainConfig, change, load_yaml
 from mast.core.errors import unknown
 from mast.recipes.mast import (
     mast5,
@@ -19,6 +20,8 @@ from mast.recipes.mast import (
 )
 from mast.recipes.small import small
 from mast.recipes.vicreg import vicreg, vicreg5, vicreg5_staged, vicreg15
+
+DEFAULT = "mast5_small"
 
 Recipe = Callable[[], PretrainConfig]
 
@@ -63,7 +66,7 @@ RECIPES: dict[str, Recipe] = FULL | {
 
 
 def configure(
-    recipe_name: str = "mast5_small", data: str | None = None, **changes: Any
+    recipe_name: str = DEFAULT, data: str | Path | None = None, **changes: Any
 ) -> PretrainConfig:
     """A recipe with changes, checked like the options of `mast pretrain`.
 
@@ -77,8 +80,27 @@ def configure(
         A configuration for `mast.pretrain`.
 
     Raises:
-        UserError: An unknown field or a value of the wrong type.
+        UserError: An unknown recipe or field, or a value of the wrong type.
     """
     if data is not None:
-        changes = {**changes, "data": {**changes.get("data", {}), "spec": data}}
-    return parse(recipe(recipe_name), lambda parser: parser.parse_object(changes))
+        changes = {**changes, "data": {**changes.get("data", {}), "spec": str(data)}}
+    return change(recipe(recipe_name), changes)
+
+
+def merge(recipe_name: str | None, file: str | Path | None) -> PretrainConfig:
+    """A recipe with the fields of a file in place of its own.
+
+    Args:
+        recipe_name: The recipe; if None the one that the file names, or the default.
+        file: A configuration such as a run's config.yaml, whole or in part.
+
+    Raises:
+        UserError: No such recipe or file, or an unknown field.
+    """
+    if file is None:
+        return recipe(recipe_name or DEFAULT)
+    values = load_yaml(file)
+    base = recipe(recipe_name or values.get("recipe") or DEFAULT)
+    if recipe_name is not None:
+        values["recipe"] = recipe_name
+    return change(base, values)

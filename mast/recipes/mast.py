@@ -6,7 +6,7 @@ from typing import Any
 from mast.config import PretrainConfig
 from mast.core.optim import OptimizerConfig
 from mast.methods import MastConfig
-from mast.models import EncoderConfig, ProjectorConfig
+from mast.models import EncoderConfig, GaussianProjectorConfig
 
 
 def mast5() -> PretrainConfig:
@@ -29,8 +29,9 @@ def mast5() -> PretrainConfig:
         recipe="mast5",
         size=224,
         views="mast5",
-        method="mast",
-        objective=MastConfig(uncertainty=True, projector=ProjectorConfig(hidden=8192, dim=4096)),
+        objective=MastConfig(
+            uncertainty=True, projector=GaussianProjectorConfig(hidden=8192, dim=4096)
+        ),
         encoder=EncoderConfig("resnet50"),
         optimizer=OptimizerConfig("lars", lr=0.2, weight_decay=1e-6, warmup=10),
         epochs=1000,

@@ -6,7 +6,7 @@ from mast.augment import ScheduleConfig
 from mast.config import PretrainConfig
 from mast.core.optim import OptimizerConfig
 from mast.methods import MastConfig, VICRegConfig
-from mast.models import EncoderConfig, ProjectorConfig
+from mast.models import EncoderConfig, GaussianProjectorConfig, MLPProjectorConfig
 
 
 def small(config: PretrainConfig) -> PretrainConfig:
@@ -16,14 +16,17 @@ def small(config: PretrainConfig) -> PretrainConfig:
     operators act from the start, one is left out of half of the pairs, and masks do without the
     uncertainty and the projector without GeM. VICReg with all operators: a weight of 10.
     """
-    projector = ProjectorConfig(hidden=1024, dim=512, pool="average")
-    objective, schedule = replace(config.objective, projector=projector), config.schedule
+    objective, schedule = config.objective, config.schedule
     if isinstance(objective, MastConfig):
         # None: as the mode says, so that `--objective.mode paper` is still Eq. 7.
-        objective = replace(objective, uncertainty=True if objective.masks == "none" else None)
+        uncertainty = True if objective.masks == "none" else None
+        gaussian = GaussianProjectorConfig(hidden=1024, dim=512, pool="average")
+        objective = replace(objective, projector=gaussian, uncertainty=uncertainty)
         schedule = ScheduleConfig(staged=False, leave_out=0.5)
-    elif isinstance(objective, VICRegConfig) and not schedule.staged:
-        objective = replace(objective, invariance_weight=10.0)
+    elif isinstance(objective, VICRegConfig):
+        weight = objective.invariance_weight if schedule.staged else 10.0
+        sizes = MLPProjectorConfig(hidden=1024, dim=512)
+        objective = replace(objective, projector=sizes, invariance_weight=weight)
     return replace(
         config,
         recipe=f"{config.recipe}_small",

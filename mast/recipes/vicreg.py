@@ -5,7 +5,7 @@ from dataclasses import replace
 from mast.augment import ScheduleConfig
 from mast.config import PretrainConfig
 from mast.methods import VICRegConfig
-from mast.models import ProjectorConfig
+from mast.models import MLPProjectorConfig
 from mast.recipes.mast import mast5
 
 
@@ -19,8 +19,7 @@ def vicreg5() -> PretrainConfig:
         mast5(),
         recipe="vicreg5",
         schedule=ScheduleConfig(staged=False),
-        method="vicreg",
-        objective=VICRegConfig(projector=ProjectorConfig(hidden=8192, dim=8192)),
+        objective=VICRegConfig(projector=MLPProjectorConfig(hidden=8192, dim=8192)),
     )
 
 

@@ -2,18 +2,17 @@
 
 import hashlib
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import nn
 
+from mast.config import build_method, read
 from mast.core.checkpoint import load_checkpoint
-from mast.core.errors import UserError
+from mast.core.errors import UserError, unknown
 from mast.core.run import RunFolder, plain
 from mast.methods import Embedding, MaskedEnsemble, Method
 from mast.models import Encoder, EncoderConfig, is_foreign, load_encoder, load_foreign
-from mast.config import build_method
-from mast.config import read
 
 Representation = Literal["encoder", "ensemble", "embedding"]
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
@@ -43,13 +42,18 @@ def load_method(run: str | Path) -> Method:
 
 
 class Loaded(NamedTuple):
-    """A representation: its module, the side of its views, what rebuilds it, as JSON has it, and
-    the folder that its evaluations belong to.
+    """A representation.
+
+    Attributes:
+        module: From images (B, 3, H, W) in [0, 1] to (B, D), in evaluation mode.
+        size: Side of its views in pixels.
+        description: What rebuilds it, as JSON has it.
+        folder: What its evaluations belong to.
     """
 
     module: nn.Module
     size: int
-    described: dict[str, Any]
+    description: dict[str, Any]
     folder: Path
 
 
@@ -83,6 +87,8 @@ def load(
         UserError: No encoder there and none of that name, or no masks; a checkpoint that does
             not fit.
     """
+    if representation not in get_args(Representation):
+        raise unknown("representation", representation, get_args(Representation))
     if size is not None and size < 1:
         raise UserError(f"size must be 1 pixel or more, got {size}")
     path = Path(run)
@@ -100,8 +106,8 @@ def load(
         return Loaded(encoder, size, encoder.describe(), folder)
     method = load_method(run)
     kind = MaskedEnsemble if representation == "ensemble" else Embedding
-    described = encoder.describe() | {representation: plain(method.config)}
-    return Loaded(kind(method).eval(), size, described, folder)
+    description = encoder.describe() | {representation: plain(method.config)}
+    return Loaded(kind(method).eval(), size, description, folder)
 
 
 def load_untrained(run: str | Path, size: int | None = None) -> Loaded:

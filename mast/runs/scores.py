@@ -5,15 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mast.analyses import Score
+from mast.config import read
 from mast.core.errors import UserError
-from mast.core.launch import Device
 from mast.core.run import RunFolder
 from mast.data import describe, open_canvas
-from mast.measure.result import Result
+from mast.measure.result import ENDS, Result, readable
 from mast.measure.sets import image_identity
 from mast.protocols import Retained
-from mast.measure.result import ENDS, readable
-from mast.config import read
 
 
 def parts_of(data: str) -> dict[str, str]:
@@ -66,24 +64,26 @@ def unmeasured(
         operators: What `retained` asks about, beside those of the run's views.
     """
     asked = set(operators_asked(folder, on, seed, operators))
-    done = set()
+    measured = set()
     for result in _measured(folder, on, seed):
         settings = result.settings["protocol"]
         # The analyses say of `retained` that it changes half of the images.
-        as_told = settings.get("share", Retained.share) == Retained.share
-        if as_told and asked <= set(settings.get("operators", asked)):
-            done.add(result.protocol)
-    return [name for name in protocols if name not in done]
+        usual_share = settings.get("share", Retained.share) == Retained.share
+        if usual_share and asked <= set(settings.get("operators", asked)):
+            measured.add(result.protocol)
+    return [name for name in protocols if name not in measured]
 
 
-def operators_asked(folder: RunFolder, on: Labelled, seed: int, operators: Sequence[str]) -> list[str]:
+def operators_asked(
+    folder: RunFolder, on: Labelled, seed: int, operators: Sequence[str]
+) -> list[str]:
     """The operators of the run's views, those given, and those of a kept `retained`."""
-    before = [
+    asked_before = [
         name
         for result in _measured(folder, on, seed)
         for name in result.settings["protocol"].get("operators", ())
     ]
-    return list(dict.fromkeys([*read(folder.config).preset.operators, *operators, *before]))
+    return list(dict.fromkeys([*read(folder.config).preset.operators, *operators, *asked_before]))
 
 
 def _measured(folder: RunFolder, on: Labelled, seed: int) -> Iterator[Result]:
@@ -105,10 +105,10 @@ def scores_of(
     """What was measured of a run."""
     results = list(results_of(folder))
     sets = {result.set_name for result in results}
-    endings = Counter(map(readable, sets))
+    names = Counter(map(readable, sets))
     for result in filter(which, results):
-        ending = readable(result.set_name)
-        name = ending if endings[ending] == 1 else result.set_name  # two sets that end alike
+        short_name = readable(result.set_name)
+        name = short_name if names[short_name] == 1 else result.set_name  # two sets that end alike
         for target, measured in result.targets.items():
             for measure, value in measured.values.items():
                 if not measure.endswith(ENDS):

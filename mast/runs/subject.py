@@ -14,9 +14,10 @@ from mast.config import read
 from mast.core.run import RunFolder
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.changes import changed_by
+from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import image_identity
-from mast.methods import Embedding, MastConfig, MethodConfig, PredictedUncertainty
+from mast.methods import Embedding, PredictedUncertainty, predicts_uncertainty
 from mast.runs.load import load_method
 from mast.runs.scores import results_of, scores_of
 
@@ -57,7 +58,7 @@ def subject_of(
         stages=tuple(stage for stage in stages if 0 < stage[1] < config.epochs),
         log=folder.read_metrics(),
         scores=tuple(scores_of(folder)),
-        coefficients=_coefficients(config.objective),
+        coefficients=config.objective.coefficients(),
         trials=tuple(_trials(folder)),
     )
     if data is None:
@@ -70,24 +71,14 @@ def subject_of(
     subject = replace(
         subject,
         images=_images(folder, canvases, chosen, index_N),
-        embed=outputs(FrozenEncoder(embedding, device), chosen, size, seed),
+        embed=outputs(FrozenEncoder(embedding, Compute(device)), chosen, size, seed),
     )
-    if config.method != "mast" or not method.mode.uncertainty:  # type: ignore[union-attr]
+    if not predicts_uncertainty(method):
         return subject
-    unsure = outputs(FrozenEncoder(PredictedUncertainty(method).eval(), device), chosen, size, seed)
+    unsure = outputs(
+        FrozenEncoder(PredictedUncertainty(method).eval(), Compute(device)), chosen, size, seed
+    )
     return replace(subject, uncertainty=lambda change: unsure(change).squeeze(1))
-
-
-def _coefficients(objective: MethodConfig) -> dict[str, float]:
-    """MAST's three coefficients as they act, 0 where there is nothing that they weigh."""
-    if not isinstance(objective, MastConfig):
-        return {}
-    mode = objective.resolved()
-    return {
-        "objective.masked_weight": mode.masked_weight,
-        "objective.sparsity_weight": mode.sparsity_weight * (objective.masks == "learned"),
-        "objective.kl_weight": mode.kl_weight * mode.uncertainty,
-    }
 
 
 def outputs(
@@ -98,7 +89,7 @@ def outputs(
     def outputs(change: ChangeBy | None) -> Tensor:
         if change is None:
             return encoder.features(canvases, size)
-        return encoder.take(canvases, size, changed_by(*change, size, len(canvases), seed))
+        return encoder.extract(canvases, size, changed_by(*change, size, len(canvases), seed))
 
     return outputs
 

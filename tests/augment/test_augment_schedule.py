@@ -10,7 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mast.augment import ScheduleConfig, compose_count, draw_chosen, draw_subsets
+from mast.augment import ScheduleConfig, draw_chosen, draw_subsets
+from mast.augment.schedule import compose_count
 
 shares = st.floats(0, 1)
 counts = st.integers(1, 30)
@@ -40,14 +41,12 @@ def test_count_follows_the_formula():
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(1, 40), counts, st.data(), st.sampled_from(["sample", "batch"]))
-def test_subsets_have_exactly_their_size(n, count, data, per):
-    compose = data.draw(st.integers(1, count))
-    chosen = draw_subsets(n, count, compose, torch.Generator().manual_seed(n), per)
+@given(st.integers(1, 40), counts, st.data())
+def test_subsets_have_exactly_their_size(n, count, data):
+    compose = data.draw(st.integers(0, count))
+    chosen = draw_subsets(n, count, compose, torch.Generator().manual_seed(n))
     assert chosen.shape == (n, count)
     assert (chosen.sum(dim=1) == compose).all()
-    if per == "batch":
-        assert (chosen == chosen[0]).all()
 
 
 def test_subsets_are_uniform():
@@ -59,31 +58,28 @@ def test_subsets_are_uniform():
 
 def test_chosen_follows_the_configuration():
     generator = torch.Generator()
-    assert draw_chosen(ScheduleConfig(staged=False), 4, 5, 0.2, generator) is None
-    early = draw_chosen(ScheduleConfig(), 4, 5, 0.2, generator)
+    assert draw_chosen(ScheduleConfig(staged=False), 5, 0.2, 4, generator) is None
+    early = draw_chosen(ScheduleConfig(), 5, 0.2, 4, generator)
     assert early is not None
     assert early.sum(dim=1).tolist() == [1] * 4
-    assert draw_chosen(ScheduleConfig(), 4, 5, 1.0, generator) is None
+    assert draw_chosen(ScheduleConfig(), 5, 1.0, 4, generator) is None
 
 
 def test_a_share_of_whole_compositions_loses_operators():
     generator = torch.Generator().manual_seed(0)
     config = ScheduleConfig(staged=False, leave_out=0.5)
-    chosen = draw_chosen(config, 20_000, 5, 0.2, generator)
+    chosen = draw_chosen(config, 5, 0.2, 20_000, generator)
     assert chosen is not None
     missing = (~chosen).float()
     assert missing.sum(dim=1).max() == 1
     # Each of the five is the one left out of a tenth of the pairs.
     assert (missing.mean(dim=0) - 0.1).abs().max() < 0.01
-    assert draw_chosen(config, 4, 1, 0.2, generator) is None  # a lone operator stays
-    early = draw_chosen(replace(config, staged=True), 4, 5, 0.2, generator)
+    assert draw_chosen(config, 1, 0.2, 4, generator) is None  # a lone operator stays
+    early = draw_chosen(replace(config, staged=True), 5, 0.2, 4, generator)
     assert early is not None
     assert early.sum(dim=1).tolist() == [1] * 4
-    per_batch = draw_chosen(replace(config, subsets="batch"), 64, 5, 0.2, generator)
-    assert per_batch is not None
-    assert (per_batch == per_batch[0]).all()
     config = replace(config, leave_out=1.0, leave_out_count="any")
-    chosen = draw_chosen(config, 20_000, 5, 0.2, generator)
+    chosen = draw_chosen(config, 5, 0.2, 20_000, generator)
     assert chosen is not None
     # One to four operators act, each number as often, and each operator in half of the pairs.
     shares = chosen.sum(dim=1).bincount(minlength=6) / len(chosen)
@@ -108,7 +104,5 @@ def test_counts_out_of_range_are_refused(arguments, message):
 
 
 def test_subsets_out_of_range_are_refused():
-    with pytest.raises(ValueError, match=r"\[1, 5\], got 7; nearest is 5"):
+    with pytest.raises(ValueError, match=r"\[0, 5\], got 7; nearest is 5"):
         draw_subsets(3, 5, 7, torch.Generator())
-    with pytest.raises(ValueError, match=r"'samples'.*'sample'"):
-        draw_subsets(3, 5, 2, torch.Generator(), per="samples")

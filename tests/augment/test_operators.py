@@ -239,7 +239,6 @@ def tensors(row: Row) -> dict[str, Tensor]:
 
 def test_one_row_for_every_operator():
     assert sorted(row.name for row in ROWS) == sorted(OPERATORS)
-    assert len(OPERATORS) == 19
     assert all(operator.name == name for name, operator in OPERATORS.items())
 
 

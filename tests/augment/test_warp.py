@@ -8,7 +8,7 @@ import torch
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as reference
 
-from mast.augment import Pipeline, Preset, Record, center_views
+from mast.augment import Pipeline, Preset, Record, View, center_views
 from mast.augment.operators.geometry import crop_boxes
 
 
@@ -25,8 +25,8 @@ def record_of(n: int, **operators: dict[str, torch.Tensor]) -> Record:
 
 
 def view(canvas, aspect, size, **operators):
-    pipeline = Pipeline(Preset(tuple(operators)), size)
-    return pipeline.apply(canvas, aspect, record_of(len(canvas), **operators), 0)
+    pipeline = Pipeline(Preset(tuple(operators), (View(),)), size)
+    return pipeline.views(canvas, aspect, (record_of(len(canvas), **operators),)).images[0]
 
 
 def crop_parameters(area, ratio, left, top):

@@ -75,7 +75,7 @@ class Luminance(nn.Module):
 
 def test_an_encoder_that_ignores_colour_is_invariant_to_grayscale(photos: Path) -> None:
     canvases = open_canvas(str(photos / "test"), 32)
-    embed = outputs(FrozenEncoder(Luminance(), "cpu"), canvases, 32, seed=0)
+    embed = outputs(FrozenEncoder(Luminance()), canvases, 32, seed=0)
     before = embed(None)
     assert F.cosine_similarity(before, embed(("grayscale", None))) == pytest.approx(
         torch.ones(24), abs=1e-4

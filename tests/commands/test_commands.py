@@ -1,9 +1,11 @@
 """Every command through its command line and its function, on real files."""
 
 import hashlib
+import inspect
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +21,21 @@ from safetensors.torch import load_file
 from torch import nn
 
 import mast
-from mast.cli import COMMANDS, main
-from mast.config import read
+from mast.cli import TOPICS, VERBS, Verb, main
+from mast.config import read, record
 from mast.core.errors import UserError
+from mast.core.run import plain
 from mast.data.sources import default_cache
 from mast.measure.result import Result
 from mast.measure.sets import EvaluationData
 from mast.methods import MastConfig
 from mast.methods.mast import MODES
 from mast.models import Encoder, EncoderConfig, save_encoder
+from mast.protocols import EVALUATORS
 from mast.protocols.run import evaluate_encoder
 from mast.recipes import FULL, RECIPES, configure
+from mast.runs.load import load
+from mast.studies import QUESTIONS, STUDIES
 
 Configure = Callable[..., mast.PretrainConfig]
 
@@ -61,7 +67,10 @@ def test_pretrain_by_command_equals_the_function(
         ("pretrain --recipe mast5_smal", "Did you mean 'mast5_small'"),
         ("pretrain --objective.mode papr", "Did you mean 'paper'"),
         ("pretrain --epochs many", "epochs"),
-        ("pretrain --recipe", "needs a value"),
+        ("pretrain --recipe", "expected one argument"),
+        ("pretrain --epochs 1 photos", "unexpected 'photos'"),
+        ("compare", "required: runs"),
+        ("evaluate resnet18 --untrained true", "unexpected 'true'"),
         ("pretrain --data no/such/folder --epochs 1", "no/such/folder"),
         ("pretrain --config no-such.yaml", "no configuration file"),
         ("evaluate no/such/run", "no encoder at no/such/run"),
@@ -83,14 +92,131 @@ def test_mistakes_are_one_line_and_exit_2(
     assert captured.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*VERBS, "show", *(f"show {topic}" for topic in TOPICS)])
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    try:
-        code = main([command, "--help"])
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    assert code == 0
+    assert main([*command.split(), "--help"]) == 0
     assert f"usage: mast {command}" in capsys.readouterr().out
+
+
+def parameters(verb: Verb) -> dict[str, inspect.Parameter]:
+    module, _, name = verb.function.partition(":")
+    return dict(inspect.signature(getattr(import_module(module), name)).parameters)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_parameter_is_documented(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main([name, "--help"])
+    options = capsys.readouterr().out.partition("options:")[2]
+    for parameter in parameters(VERBS[name]):
+        if parameter not in (*VERBS[name].words, "config"):
+            assert f"--{parameter}" in options
+
+
+def test_what_computes_says_on_what(capsys: pytest.CaptureFixture[str]) -> None:
+    """One style of option everywhere."""
+    for name, verb in VERBS.items():
+        main([name, "--help"])
+        shown = capsys.readouterr().out
+        assert ("--threads" in shown) == ("--device" in shown) == verb.computes, name
+
+
+def test_help_lists_registries(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, registry in (("evaluate", EVALUATORS), ("study", STUDIES), ("analyze", QUESTIONS)):
+        main([name, "--help"])
+        shown = capsys.readouterr().out
+        assert all(f"\n  {key} " in shown for key in registry)
+
+
+def test_help_has_the_defaults_of_the_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ("--recipe=mast15", "--recipe mast15"):
+        main(["pretrain", *words.split(), "--help"])
+        shown = " ".join(capsys.readouterr().out.split())
+        config = RECIPES["mast15"]()
+        assert f"Passes over the data. (default: {config.epochs})" in shown
+        assert f"(default: {config.views})" in shown
+
+
+def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A flag has no value and an opposite; hyphens are as good as underscores."""
+    words = ["show", "config", "--compile", "--no_channels_last", "--batch-size=8"]
+    main([*words, "--objective.no_standardize", "--operators", "grayscale", "gaussian_blur"])
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert (shown["compile"], shown["channels_last"], shown["batch_size"]) == (True, False, 8)
+    assert shown["objective"]["standardize"] is False
+    assert shown["operators"] == ["grayscale", "gaussian_blur"]
+
+
+def test_threads_are_set(run: Path, photos: Path, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        words = ["embed", str(run), "--data", str(photos / "test"), "--threads", "2"]
+        assert main([*words, "--out", str(tmp_path / "f.npz")]) == 0
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+# ------------------------------------------------------------------------------ configuration
+
+
+def test_a_file_changes_its_recipe_and_options_change_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("recipe: mast15_small\nepochs: 7\noptimizer: {lr: 0.01}\n")
+    main(["show", "config", "--config", str(file), "--epochs", "9"])
+    shown = yaml.safe_load(capsys.readouterr().out)
+    recipe = RECIPES["mast15_small"]()
+    assert (shown["epochs"], shown["optimizer"]["lr"]) == (9, 0.01)
+    assert (shown["views"], shown["batch_size"]) == (recipe.views, recipe.batch_size)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("recipe: mast5_smal\n", "Did you mean 'mast5_small'"),
+        ("recipe: mast5_small\nepoch: 3\n", "Did you mean 'epochs'"),
+        ("method: vicrig\n", "Did you mean 'vicreg'"),
+        ("just words\n", "holds no fields"),
+        ("epochs: [\n", "is not YAML"),
+    ],
+)
+def test_a_wrong_file_is_refused(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    assert main(["show", "config", "--config", str(file)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_stays_what_it_was(tiny: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a mode decides is written down; what an older version did not write has its default."""
+    config = tiny(epochs=1)
+    folder = mast.pretrain(config)
+    written = read(folder.config)
+    resolved = config.objective.resolved()
+    name = next(iter(MODES))
+    changed = {key: replace(mode, masked_weight=99.0) for key, mode in MODES.items()}
+    monkeypatch.setattr("mast.methods.mast.MODES", changed)
+    assert name in changed
+    assert read(folder.config).objective.resolved() == resolved
+    values = yaml.safe_load(folder.config.read_text())
+    del values["channels_last"], values["optimizer"]["momentum"]
+    monkeypatch.setitem(
+        RECIPES, values["recipe"], lambda: replace(config, channels_last=False, epochs=77)
+    )
+    folder.config.write_text(yaml.safe_dump(values))
+    assert read(folder.config) == written
+
+
+def test_the_objective_decides_the_method() -> None:
+    config = configure("mast5_small")
+    other = configure("vicreg5_small")
+    assert (config.method, other.method) == ("mast", "vicreg")
+    assert replace(config, objective=other.objective).method == "vicreg"
+    with pytest.raises(AttributeError):
+        config.method = "vicreg"  # type: ignore[misc]
 
 
 # ------------------------------------------------------------------------------ recipes
@@ -102,10 +228,10 @@ def test_recipes_survive_yaml(name: str, tmp_path: Path) -> None:
     config.check()
     assert config.recipe == name
     file = tmp_path / "config.yaml"
-    from mast.core.run import plain
-
-    file.write_text(yaml.safe_dump(plain(config)))
+    file.write_text(yaml.safe_dump({**plain(config), "method": config.method}))
     assert read(file) == config
+    file.write_text(yaml.safe_dump(record(config)))
+    assert record(read(file)) == record(config)
 
 
 def test_imagenet_recipes_are_the_papers() -> None:
@@ -156,10 +282,10 @@ def test_evaluate_a_set_by_its_usual_name(run: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_evaluate_the_ensemble_of_masked_embeddings(run: Path, photos: Path) -> None:
-    module, size, *_ = mast.runs.load.load(run, "ensemble")
+    module, size, *_ = load(run, "ensemble")
     images_BCHW = torch.rand(2, 3, size, size)
     assert module(images_BCHW).shape == (2, 5 * 24)
-    embedding, *_ = mast.runs.load.load(run, "embedding")
+    embedding, *_ = load(run, "embedding")
     assert embedding(images_BCHW).shape == (2, 24)
 
 
@@ -176,8 +302,7 @@ def test_evaluate_an_encoder_by_name(
         (result,) = mast.evaluate("timm:resnet18", str(photos), ("knn",), size=32, seed=seed)
         assert result.settings["extraction"]["size"] == 32
     first, again, other = (
-        mast.runs.load.load("timm:resnet18", size=32, seed=seed).module.model.conv1.weight
-        for seed in (0, 0, 1)
+        load("timm:resnet18", size=32, seed=seed).module.model.conv1.weight for seed in (0, 0, 1)
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -187,7 +312,7 @@ def test_evaluate_an_encoder_by_name(
     with pytest.raises(UserError, match="no run folder resnet81 here, and unknown encoder"):
         mast.evaluate("resnet81", str(photos))
     with pytest.raises(UserError, match="has no ensemble: it was not trained"):
-        mast.runs.load.load("resnet18", "ensemble")
+        load("resnet18", "ensemble")
     with pytest.raises(UserError, match="no encoder at"):
         mast.evaluate(tmp_path / "runs" / "nothing", str(photos))
 
@@ -209,7 +334,7 @@ def test_evaluate_a_checkpoint_of_another_project(
     assert [path.name[:-8] for path in folders] == ["resnet18-swav-", "swav-"]
     for folder in folders:
         assert [path.name[:4] for path in (folder / "evaluations").glob("*.json")] == ["knn-"]
-    loaded = mast.runs.load.load(file)
+    loaded = load(file)
     assert (loaded.size, loaded.folder) == (224, Path("runs") / f"swav-{digest[:8]}")
     assert loaded.described["encoder"]["name"] == "resnet18"
     assert loaded.described["weights"] == {
@@ -222,7 +347,7 @@ def test_evaluate_a_checkpoint_of_another_project(
     with np.load(npz) as arrays:
         assert arrays["features"].shape == (24, 512)
     with pytest.raises(UserError, match="has no ensemble: it is an encoder alone"):
-        mast.runs.load.load(file, "ensemble")
+        load(file, "ensemble")
     with pytest.raises(UserError, match="not those of 'resnet34'"):
         mast.evaluate("resnet34", str(photos), weights=file)
 

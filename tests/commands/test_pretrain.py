@@ -192,10 +192,10 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(
     forward = Mast.forward
     calls = 0
 
-    def poisoned(self: Mast, views: Any) -> dict[str, torch.Tensor]:
+    def poisoned(self: Mast, views: Any, progress: float) -> dict[str, torch.Tensor]:
         nonlocal calls
         calls += 1
-        output = forward(self, views)
+        output = forward(self, views, progress)
         if calls == 5:
             output["term/masked"] = output["term/masked"] * float("nan")
         return output

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 import torch
 
-from mast.measure.accuracy import accuracies, accuracy, hits
+from mast.measure.accuracy import accuracies, accuracy, correct_within
 from mast.measure.bootstrap import Measured, percentiles, resampled_means
 
 
@@ -15,15 +15,15 @@ def numbers(stream: Iterable[Measured]) -> dict[str, float]:
 
 def test_hits_without_ties() -> None:
     scores = torch.tensor([[0.1, 0.7, 0.2], [0.5, 0.3, 0.2]])
-    assert hits(scores, torch.tensor([2, 0]), k=1).tolist() == [0, 1]
-    assert hits(scores, torch.tensor([2, 0]), k=2).tolist() == [1, 1]
+    assert correct_within(scores, torch.tensor([2, 0]), k=1).tolist() == [0, 1]
+    assert correct_within(scores, torch.tensor([2, 0]), k=2).tolist() == [1, 1]
 
 
 def test_ties_count_their_expectation() -> None:
     scores = torch.zeros(4, 8)
-    assert hits(scores, torch.arange(4), k=1).tolist() == [1 / 8] * 4
+    assert correct_within(scores, torch.arange(4), k=1).tolist() == [1 / 8] * 4
     scores[:, 7] = 1  # one place is taken; four are drawn from seven
-    assert hits(scores, torch.arange(4), k=5).tolist() == pytest.approx([4 / 7] * 4)
+    assert correct_within(scores, torch.arange(4), k=5).tolist() == pytest.approx([4 / 7] * 4)
 
 
 def test_mean_per_class_ignores_how_many() -> None:

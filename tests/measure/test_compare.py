@@ -75,7 +75,7 @@ def test_what_the_field_reports_comes_first(tmp_path: Path, hits: Tensor) -> Non
     targets = {"breed": measured, "size": measured}
     write(tmp_path / "a", hits, targets=targets, metric="mean_per_class")
     shown = compare([tmp_path / "a"])
-    assert [row.about[2:] for row in shown.rows[:2]] == [
+    assert [row.heading[2:] for row in shown.rows[:2]] == [
         ("breed", "mean per class"), ("breed", "top1"),
     ]  # fmt: skip
     table = main_measures(shown, ["MAST"])
@@ -91,10 +91,10 @@ def test_what_differs_is_said(tmp_path: Path, hits: Tensor) -> None:
     write(tmp_path / "b", hits, settings=other, fingerprints={"test": "b"})
     write(tmp_path / "c", hits[:400], images="others")
     comparison = compare([tmp_path / name for name in "abc"])
-    knn = next(row for row in comparison.rows if row.about[0] == "knn")
+    knn = next(row for row in comparison.rows if row.heading[0] == "knn")
     assert knn.differences[0] is not None
     assert knn.differences[1] is None
-    linear = next(row for row in comparison.rows if row.about[0] == "linear")
+    linear = next(row for row in comparison.rows if row.heading[0] == "linear")
     assert linear.values[1:] == (None, None)
     assert comparison.notes == (
         "knn on flowers-test, a and b: other pixels of test (another size, or changed)",

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from mast.augment import center_views
 from mast.core.errors import UserError
 from mast.data import CanvasSet
+from mast.measure.compute import Compute
 from mast.measure.features import crop_fraction, extract
 from mast.measure.frozen import FrozenEncoder
 
@@ -16,7 +17,7 @@ from mast.measure.frozen import FrozenEncoder
 @pytest.mark.parametrize("batch_size", [7, 9, 256])
 def test_order_and_values(encoder: nn.Module, make_set: Callable[..., CanvasSet], batch_size: int):
     canvases = make_set(9)
-    features = extract(encoder, canvases, 16, batch_size=batch_size)
+    features = extract(encoder, canvases, 16, Compute(batch_size=batch_size))
     canvas_BHWC, aspect_B = canvases.batch(range(27))
     encoder.eval()
     expected = encoder(center_views(canvas_BHWC, aspect_B, 16)).detach()
@@ -50,7 +51,7 @@ def test_mode_is_restored_after_a_failure(make_set: Callable[..., CanvasSet]) ->
 
 def test_mixed_precision_returns_float32(make_set: Callable[..., CanvasSet]) -> None:
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 4))
-    half = extract(encoder, make_set(3), 16, dtype=torch.bfloat16)
+    half = extract(encoder, make_set(3), 16, Compute(dtype=torch.bfloat16))
     assert half.dtype is torch.float32
     torch.testing.assert_close(half, extract(encoder, make_set(3), 16), atol=0.02, rtol=0.02)
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from mast.measure.changes import Change
+from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result
 from mast.measure.sets import EvaluationData
@@ -36,16 +37,20 @@ def test_the_next_protocol_needs_no_forward_pass(
 def test_everything_that_matters_has_a_file_of_its_own(
     encoder: nn.Module, data: EvaluationData, tmp_path: Path
 ) -> None:
-    def features(described: str = "colours", size: int = 16, **options: object) -> torch.Tensor:
+    def features(
+        described: str = "colours",
+        size: int = 16,
+        compute: Compute | None = None,
+        change: Change | None = None,
+    ) -> torch.Tensor:
         store = FeatureStore(tmp_path, fingerprint(encoder, described))
-        change = options.pop("change", None)
-        return FrozenEncoder(encoder, store=store, **options).features(data.test, size, change)
+        return FrozenEncoder(encoder, compute, store).features(data.test, size, change)
 
     dark = Change("dark", lambda images, _: images / 2)
     plain, halved = features(), features(change=dark)
     features("other code")
     features(size=12)
-    features(dtype=torch.bfloat16)
+    features(compute=Compute(dtype=torch.bfloat16))
     FrozenEncoder(encoder, store=FeatureStore(tmp_path, "")).features(
         replace(data.test, fingerprint="other images"), 16
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tiny_evaluation import working_in
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
@@ -121,15 +122,15 @@ def test_a_killed_training_goes_on_where_it_was(
     module = sys.modules["mast.measure.tuning"]
     monkeypatch.setattr(module, "Training", partial(Training, checkpoint_minutes=0.0))
     with pytest.raises(KeyboardInterrupt):
-        scores(FrozenEncoder(encoder, workspace=tmp_path), data)
+        scores(working_in(tmp_path, encoder), data)
     assert len(list((tmp_path / "unfinished").iterdir())) == 1
-    frozen = FrozenEncoder(encoder, workspace=tmp_path)
+    frozen = working_in(tmp_path, encoder)
     assert torch.equal(scores(frozen, data), whole)
     assert calls == 4  # the third epoch alone was trained again
     # The last state stays until the result is written: it costs no training to come back.
-    assert torch.equal(scores(FrozenEncoder(encoder, workspace=tmp_path), data), whole)
+    assert torch.equal(scores(working_in(tmp_path, encoder), data), whole)
     assert calls == 4
-    frozen.finish()
+    frozen.bench.finish()
     assert list((tmp_path / "unfinished").iterdir()) == []
 
 
@@ -138,7 +139,7 @@ def test_other_images_are_another_training(
 ) -> None:
     task = tasks(data, 0)[0]
     for positions in (task.fit_F[:20], task.fit_F[20:40]):
-        tune(FrozenEncoder(encoder, workspace=tmp_path), data, task, positions, QUICK, 0, "trial")
+        tune(working_in(tmp_path, encoder), data, task, positions, QUICK, 0, "trial")
     assert len(list((tmp_path / "unfinished").iterdir())) == 2
 
 
@@ -189,10 +190,10 @@ def test_the_drawn_subset_is_written_down_and_can_be_given(
     settings = {"shares": (0.2,), "encoder_lrs": (0.1,), "head_lrs": (1.0,), "epochs": 2}
     one = replace(data, train=replace(data.train, name="sets/tiny"), val=None)
     one = replace(one, train=replace(one.train, targets={"class": one.train.targets["class"]}))
-    drawn = dict(Semi(**settings).run(FrozenEncoder(encoder, workspace=tmp_path), one))  # type: ignore[arg-type]
+    drawn = dict(Semi(**settings).run(working_in(tmp_path, encoder), one))  # type: ignore[arg-type]
     (file,) = (tmp_path / "subsets").iterdir()
     assert file.name == "sets-tiny-class-20%-seed0-000000.txt"
-    assert len(file.read_text().split()) == drawn["class 20%/chosen/labelled"] == 12
+    assert len(file.read_text().split()) == drawn["class 20%/counts/labelled"] == 12
     given = dict(Semi(**settings, lists=(str(file),)).run(FrozenEncoder(encoder), one))  # type: ignore[arg-type]
     assert given["class 20%/top1"] == drawn["class 20%/top1"]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from mast.augment import Record, Views
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import Mast, MastConfig, VICReg, VICRegConfig
-from mast.models import EncoderConfig, ProjectorConfig
+from mast.models import EncoderConfig, GaussianProjectorConfig, MLPProjectorConfig
 from mast.models.encoders import Encoder, Encoding
 
 OPERATORS = ("crop", "flip", "jitter")
@@ -44,7 +44,7 @@ def build(mode: Literal["paper", "guarded"], **options: Any) -> Mast:
     """MAST over given features."""
     torch.manual_seed(0)
     positivity: Literal["paper", "relu"] = "paper" if mode == "paper" else "relu"
-    sizes = ProjectorConfig(hidden=32, dim=24, pool="average", positivity=positivity)
+    sizes = GaussianProjectorConfig(hidden=32, dim=24, pool="average", positivity=positivity)
     return Mast(MastConfig(mode=mode, projector=sizes, **options), Given(), OPERATORS)
 
 
@@ -69,7 +69,7 @@ def train(method: Mast) -> list[dict[str, float]]:
     ends = []
     for step in range(STEPS):
         optimizer.zero_grad()
-        output = method(views(generator))
+        output = method(views(generator), 0.0)
         if step in (0, STEPS - 1):
             ends.append(
                 {name: value.item() for name, value in output.items()} | method.statistics()
@@ -148,6 +148,6 @@ def test_fixed_masks_and_absent_uncertainty_do_not_collapse() -> None:
 
 
 def test_vicreg_names_the_variance_collapse() -> None:
-    method = VICReg(VICRegConfig(projector=ProjectorConfig(16, 8)), Given(), OPERATORS)
+    method = VICReg(VICRegConfig(projector=MLPProjectorConfig(16, 8)), Given(), OPERATORS)
     assert named(method, HEALTHY) == []
     assert named(method, {"stat/embedding_std": 0.1}) == ["variance collapse"]

@@ -16,11 +16,13 @@ import torch
 import torch.distributed as dist
 from faster_coco_eval.core import mask as tools
 from layouts import SQUARE, box, voc_object, write_coco, write_voc
+from tiny_evaluation import working_in
 from torch import nn
 
 from mast.core.errors import UserError
 from mast.core.loop import Done
 from mast.data import Annotated, open_source
+from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import ObjectData
 from mast.models import Encoder, EncoderConfig, synchronise_batchnorm
@@ -44,10 +46,6 @@ def quick(kind: str = "detection", **changes: Any) -> ObjectProtocol:
         "anchors": (8, 12, 16, 24, 32), **changes,
     }  # fmt: skip
     return KINDS[kind](**settings)
-
-
-def frozen(encoder: nn.Module, **options: Any) -> FrozenEncoder:
-    return FrozenEncoder(encoder, "cpu", **options)
 
 
 # ----------------------------------------------------------------------------- average precision
@@ -169,7 +167,7 @@ def test_every_resnet_trains(library: str, model: str, kind: str, object_data: O
         there = there if there != key else prefix + key
         assert torch.equal(built[there], value), key
     steps: list[Done] = []
-    trained = protocol.train(frozen(encoder), object_data, steps.append)
+    trained = protocol.train(FrozenEncoder(encoder), object_data, steps.append)
     assert [step.step for step in steps] == [1, 2]
     terms = {"loss", "proposals", "proposal boxes", "classes", "boxes"}
     assert steps[0].metrics is not None
@@ -201,7 +199,7 @@ def test_the_body_computes_what_the_encoder_does(kind: str, size: int) -> None:
 
 def test_frozen_batchnorm_keeps_its_state(resnet: Encoder, object_data: ObjectData) -> None:
     protocol = quick(batchnorm="frozen")
-    trained = protocol.train(frozen(resnet), object_data).state_dict()
+    trained = protocol.train(FrozenEncoder(resnet), object_data).state_dict()
     kept = {key: value for key, value in resnet.model.state_dict().items() if "bn" in key}
     for key, value in kept.items():
         if "num_batches" not in key:
@@ -213,7 +211,9 @@ def test_frozen_batchnorm_keeps_its_state(resnet: Encoder, object_data: ObjectDa
 def test_the_loss_of_proposals_is_weighted(resnet: Encoder, object_data: ObjectData) -> None:
     for weight in (0.0, 0.2, 1.0):
         steps: list[Done] = []
-        quick(rpn_weight=weight, iterations=1).train(frozen(resnet), object_data, steps.append)
+        quick(rpn_weight=weight, iterations=1).train(
+            FrozenEncoder(resnet), object_data, steps.append
+        )
         terms = dict(steps[0].metrics or {})
         total = terms.pop("loss")
         others = terms["classes"] + terms["boxes"]
@@ -250,13 +250,13 @@ def test_an_interrupted_training_ends_as_if_it_was_not(
         functools.partial(protocol_module.Training, checkpoint_minutes=0.0),
     )
     protocol = quick(iterations=3)
-    expected = protocol.train(frozen(resnet), object_data).state_dict()
+    expected = protocol.train(FrozenEncoder(resnet), object_data).state_dict()
 
     def stop(done: Done) -> None:
         if done.step == 2:
             raise KeyboardInterrupt
 
-    encoder = frozen(resnet, workspace=tmp_path)
+    encoder = working_in(tmp_path, resnet)
     with pytest.raises(KeyboardInterrupt):
         protocol.train(encoder, object_data, stop)
     assert len(list((tmp_path / "unfinished").iterdir())) == 1
@@ -267,9 +267,9 @@ def test_an_interrupted_training_ends_as_if_it_was_not(
     for key, value in resumed.state_dict().items():
         assert torch.equal(value, expected[key]), key
     # The last state stays until the result is written: it costs no training to come back.
-    again = protocol.train(frozen(resnet, workspace=tmp_path), object_data, pytest.fail)
+    again = protocol.train(working_in(tmp_path, resnet), object_data, pytest.fail)
     assert all(torch.equal(value, expected[key]) for key, value in again.state_dict().items())
-    encoder.finish()
+    encoder.bench.finish()
     assert not list((tmp_path / "unfinished").iterdir())
 
 
@@ -281,7 +281,7 @@ def test_a_training_that_diverges_stops(
     with pytest.raises(
         UserError, match=r"is not finite\. Lower the learning rate 1e\+30 of " + kind
     ):
-        next(protocol.run(frozen(resnet), object_data))
+        next(protocol.run(FrozenEncoder(resnet), object_data))
 
 
 def test_mixed_precision_leaves_boxes_exact(
@@ -295,7 +295,9 @@ def test_mixed_precision_leaves_boxes_exact(
         return forward(self, batch)  # type: ignore[arg-type]
 
     monkeypatch.setattr(protocol_module.DetectorLoss, "forward", watched)
-    values = dict(quick("segmentation").run(frozen(resnet, dtype=torch.bfloat16), object_data))
+    values = dict(
+        quick("segmentation").run(FrozenEncoder(resnet, Compute(dtype=torch.bfloat16)), object_data)
+    )
     assert all(0 <= float(value) <= 100 for value in values.values())
     assert kinds == {torch.float32}
 
@@ -369,7 +371,7 @@ def test_a_missing_extra_is_named(
         lambda name: None if name == "faster_coco_eval" else find(name),
     )
     with pytest.raises(UserError, match=r"faster_coco_eval: `pip install 'mast-ssl\[detection\]'`"):
-        next(quick().run(frozen(resnet), object_data))
+        next(quick().run(FrozenEncoder(resnet), object_data))
 
 
 @pytest.mark.parametrize("name", ["timm:vit_tiny_patch16_224", "torchvision:mobilenet_v2"])
@@ -377,18 +379,18 @@ def test_other_encoders_are_refused(name: str, object_data: ObjectData) -> None:
     with pytest.raises(
         UserError, match=r"a ResNet of torchvision or timm.* got (Vision|MobileNet)"
     ):
-        next(quick().run(frozen(Encoder(EncoderConfig(name), 32)), object_data))
+        next(quick().run(FrozenEncoder(Encoder(EncoderConfig(name), 32)), object_data))
 
 
 def test_a_module_that_is_no_encoder_is_refused(object_data: ObjectData) -> None:
     with pytest.raises(UserError, match="got Linear"):
-        next(quick().run(frozen(nn.Linear(2, 2)), object_data))
+        next(quick().run(FrozenEncoder(nn.Linear(2, 2)), object_data))
 
 
 def test_segmentation_needs_masks(resnet: Encoder, tmp_path: Path) -> None:
     source = open_source(f"voc:{write_voc(tmp_path, a=voc_object('dog', (1, 1, 4, 4)))}@trainval")
     with pytest.raises(UserError, match=r"in voc:.* 1 of 1 images have objects without.* a\.jpg"):
-        next(quick("segmentation").run(frozen(resnet), ObjectData(source, source, 32)))
+        next(quick("segmentation").run(FrozenEncoder(resnet), ObjectData(source, source, 32)))
 
 
 def test_there_must_be_something_to_train_on(resnet: Encoder, tmp_path: Path) -> None:
@@ -396,7 +398,7 @@ def test_there_must_be_something_to_train_on(resnet: Encoder, tmp_path: Path) ->
     crowds = [box(10, 3, [0, 0, 8, 6], segmentation=whole, iscrowd=1)]
     source = open_source(f"coco:{write_coco(tmp_path, annotations=crowds)}@train2017")
     with pytest.raises(UserError, match=r"none of the 3 images of .* has an object to train on"):
-        next(quick().run(frozen(resnet), ObjectData(source, source, 32)))
+        next(quick().run(FrozenEncoder(resnet), ObjectData(source, source, 32)))
 
 
 @pytest.mark.parametrize(
@@ -414,17 +416,17 @@ def test_settings_are_checked(
     changes: dict[str, Any], message: str, resnet: Encoder, object_data: ObjectData
 ) -> None:
     with pytest.raises(UserError, match=message):
-        next(quick(**changes).run(frozen(resnet), object_data))
+        next(quick(**changes).run(FrozenEncoder(resnet), object_data))
 
 
 def test_other_refusals(resnet: Encoder, object_data: ObjectData, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="masks need architecture 'fpn'"):
-        next(quick("segmentation", architecture="c4").run(frozen(resnet), object_data))
+        next(quick("segmentation", architecture="c4").run(FrozenEncoder(resnet), object_data))
     with pytest.raises(UserError, match="2 processes cannot share a batch of 3 images evenly"):
         quick(batch_size=3)._check(processes=2)
     other = open_source(f"coco:{write_coco(tmp_path)}@train2017")
     with pytest.raises(UserError, match="must annotate the same categories; got 2 and 3"):
-        next(quick().run(frozen(resnet), replace(object_data, test=other)))
+        next(quick().run(FrozenEncoder(resnet), replace(object_data, test=other)))
 
 
 def test_broken_images(
@@ -438,10 +440,10 @@ def test_broken_images(
     assert isinstance(train, Annotated)
     # In training another image takes its place, and it is named once.
     settings = quick(iterations=6)
-    settings.train(frozen(resnet), ObjectData(train, object_data.test, 32))
+    settings.train(FrozenEncoder(resnet), ObjectData(train, object_data.test, 32))
     assert caplog.text.count("trained on another one in its place") == 1
     (folders["test"] / "0.png").write_bytes(b"no image")
     test = open_source(f"coco:{root}@test")
     assert isinstance(test, Annotated)
     with pytest.raises(UserError, match="replace or remove this file"):
-        list(settings.run(frozen(resnet), ObjectData(object_data.train, test, 32)))
+        list(settings.run(FrozenEncoder(resnet), ObjectData(object_data.train, test, 32)))

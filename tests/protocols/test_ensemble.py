@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
+from mast.measure.bench import Bench
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData
 from mast.protocols import EmbeddingProbe, Ensemble, Linear
@@ -40,7 +41,7 @@ class Halves(nn.Module):
 def test_the_subspace_that_a_task_needs_predicts_its_classes(
     encoder: nn.Module, data: EvaluationData
 ) -> None:
-    whole = FrozenEncoder(encoder, others=lambda _: FrozenEncoder(Halves()))
+    whole = FrozenEncoder(encoder, bench=Bench(representations=lambda _: FrozenEncoder(Halves())))
     values = dict(EmbeddingProbe(max_iterations=200).run(whole, data))
     assert values["class/top1"] > 90
     assert values["class/prediction_first"] > 60

@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from mast.measure.accuracy import accuracy
-from mast.measure.logistic import Axes, fit
+from mast.measure.logistic import Axes, choose_penalty, fit
 from mast.protocols import Linear
 
 
@@ -64,9 +64,9 @@ def test_a_collapsed_encoder_scores_the_prior() -> None:
 
 def test_the_walk_ends_early_with_the_same_choice() -> None:
     x, labels = relu_features(600, 60, 4)
-    split = ((x[:200], labels[:200]), (x[200:], labels[200:]), 4)
-    patient = Linear(patience=100)._choose(*split)
-    assert Linear()._choose(*split) == patient
+    split = ((x[:200], labels[:200]), (x[200:], labels[200:]), 4, Linear().penalties)
+    patient = choose_penalty(*split, patience=100)
+    assert choose_penalty(*split) == patient
     assert patient[1] > 50
 
 
@@ -75,9 +75,10 @@ def test_the_walk_goes_on_while_the_penalty_crushes_every_axis() -> None:
     labels = torch.arange(400) % 2
     x = torch.randn(400, 6) * torch.tensor([1e-2, 1, 1, 1, 1, 1])
     x[:, 0] += 3e-2 * labels
-    split = ((x[:200], labels[:200]), (x[200:], labels[200:]), 2)
-    assert Linear()._choose(*split) == Linear(patience=100)._choose(*split)
-    assert Linear()._choose(*split)[1] > 85
+    split = ((x[:200], labels[:200]), (x[200:], labels[200:]), 2, Linear().penalties)
+    chosen = choose_penalty(*split)
+    assert chosen == choose_penalty(*split, patience=100)
+    assert chosen[1] > 85
 
 
 def test_penalties_are_those_of_the_reference() -> None:

@@ -11,6 +11,8 @@ import torch
 from tiny_evaluation import Colors, tiny_set
 
 from mast.core.launch import make_fabric
+from mast.measure.bench import Bench
+from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
@@ -29,7 +31,8 @@ PROTOCOLS = ("knn", *SETTINGS.protocols)
 def measure(fabric: Any, workspace: Path | None) -> dict[str, dict[str, Any]]:
     """What each image contributed to the accuracies, and what was chosen."""
     torch.manual_seed(0)
-    encoder = FrozenEncoder(Colors(), batch_size=7, fabric=fabric, workspace=workspace)
+    compute = Compute(batch_size=7, fabric=fabric)
+    encoder = FrozenEncoder(Colors(), compute, bench=Bench(compute, workspace))
     data = EvaluationData(tiny_set(20, seed=0), tiny_set(6, seed=1), tiny_set(8, seed=2), 16)
     return {
         result.protocol: {name: (one.values, one.chosen) for name, one in result.targets.items()}

@@ -16,7 +16,7 @@ from mast.measure.result import Result, tables
 from mast.measure.sets import EvaluationData, ObjectData
 from mast.models import Encoder
 from mast.protocols import EVALUATORS, Evaluator
-from mast.protocols.run import EvaluationSettings, evaluate_encoder, evaluator
+from mast.protocols.run import EvaluationSettings, evaluate_encoder, make_evaluator
 
 DETECTOR: dict[str, Any] = {
     "iterations": 4, "batch_size": 2, "lr": 0.01, "warmup": 0, "min_sizes": [32, 40],
@@ -45,7 +45,7 @@ TARGETS = {  # of the protocols that bring their own
     "detection": ["objects"],
     "segmentation": ["objects", "masks"],
 }
-OF_OBJECTS = [name for name, protocol in EVALUATORS.items() if protocol.needs is ObjectData]
+OF_OBJECTS = [name for name, row in EVALUATORS.items() if row.protocol.needs is ObjectData]
 OF_IMAGES = [name for name in EVALUATORS if name not in OF_OBJECTS]
 
 
@@ -79,7 +79,7 @@ def conform(
     (result,) = evaluate_encoder(fresh(), data, [name], QUICK)
     (again,) = evaluate_encoder(fresh(), data, [name], QUICK)
     assert result == again
-    assert issubclass(EVALUATORS[name], Evaluator)
+    assert issubclass(EVALUATORS[name].protocol, Evaluator)
     assert list(result.targets) == TARGETS.get(name, ["class", "bright"])
     for measured in result.targets.values():
         assert measured.values
@@ -222,10 +222,10 @@ def test_table_of_objects(resnet: Encoder, object_data: ObjectData) -> None:
 
 def test_unknown_names() -> None:
     with pytest.raises(UserError, match=r"unknown protocol 'linaer'\. Did you mean 'linear'"):
-        evaluator("linaer", EvaluationSettings())
+        make_evaluator("linaer", EvaluationSettings())
     wrong = EvaluationSettings(protocols={"knn": {"temprature": 1}})
     with pytest.raises(UserError, match="unknown setting of knn 'temprature'"):
-        evaluator("knn", wrong)
+        make_evaluator("knn", wrong)
 
 
 def test_unknown_protocol_in_settings(encoder: nn.Module, data: EvaluationData) -> None:
@@ -254,7 +254,7 @@ def test_unknown_protocol_in_settings(encoder: nn.Module, data: EvaluationData) 
 )
 def test_settings_of_the_wrong_kind(name: str, changes: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        evaluator(name, EvaluationSettings(protocols={name: changes}))
+        make_evaluator(name, EvaluationSettings(protocols={name: changes}))
 
 
 def test_training_images_that_are_tested_are_named(

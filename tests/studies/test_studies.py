@@ -29,7 +29,13 @@ COEFFICIENTS = {
     "objective.kl_weight": 0.0,
 }
 RUN = Subject(
-    "run", trained_with=MAST5, operators=MAST5, mask_DK=MASKS, epochs=100, coefficients=COEFFICIENTS
+    "run",
+    method="mast",
+    trained_with=MAST5,
+    operators=MAST5,
+    mask_DK=MASKS,
+    epochs=100,
+    coefficients=COEFFICIENTS,
 )
 
 

@@ -49,9 +49,9 @@ def _add_normal(count, bits_T, values, first, other, second, std):
         cosine = np.float32(1 / 40320) - square * np.float32(1 / 3628800)
         cosine = np.float32(1 / 24) + square * (np.float32(-1 / 720) + square * cosine)
         cosine = ONE + square * (np.float32(-0.5) + square * cosine)
-        here, there = at(first, i), at(second, i)
-        values[here] = clip(values[here] - radius * (ONE - np.float32(2) * sine * sine))
-        other[there] = clip(other[there] - radius * np.float32(2) * sine * cosine)
+        at_first, at_second = at(first, i), at(second, i)
+        values[at_first] = clip(values[at_first] - radius * (ONE - np.float32(2) * sine * sine))
+        other[at_second] = clip(other[at_second] - radius * np.float32(2) * sine * cosine)
 
 
 @kernel

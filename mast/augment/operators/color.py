@@ -5,11 +5,11 @@ kernel clips to it. The semantics are those of `torchvision.transforms.v2.functi
 its own for every sample of the batch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +17,6 @@ from mast.augment.operator import (
     Operator,
     Parameters,
     Stage,
-    Step,
     away,
     between,
     per_pixel,
@@ -185,6 +184,7 @@ class ColorJitter(Operator):
     label: ClassVar[str] = "jitter"
     stage: ClassVar[Stage] = Stage.COLOR
     graded: ClassVar[bool] = True
+    kernel: ClassVar[str] = "jitter"
 
     probability: float = 0.8
     brightness: float = 0.4
@@ -223,14 +223,10 @@ class ColorJitter(Operator):
         values = {f"{name}_B": value for name, value in parameters.items()}
         return jitter(images_BCHW.float(), **values).to(images_BCHW.dtype)
 
-    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
-        from mast.augment import compiled
-
+    def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
         names = ("brightness", "contrast", "saturation")
-        factor_N3 = torch.stack([parameters[name].float() for name in names], dim=1)
-        order_N4 = torch.tensor(ORDERS)[parameters["order"]]
-        arguments = factor_N3, parameters["hue"].float(), order_N4
-        return Step(compiled.jitter, index_N, tuple(tensor.numpy() for tensor in arguments))
+        factor_N3 = torch.stack([parameters[name] for name in names], dim=1)
+        return factor_N3, parameters["hue"], torch.tensor(ORDERS)[parameters["order"]]
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -247,16 +243,12 @@ class Grayscale(Operator):
     name: ClassVar[str] = "grayscale"
     label: ClassVar[str] = "gray"
     stage: ClassVar[Stage] = Stage.COLOR
+    kernel: ClassVar[str] = "grayscale"
 
     probability: float = 0.2
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return gray(images_BCHW.float()).to(images_BCHW.dtype).repeat(1, 3, 1, 1)
-
-    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
-        from mast.augment import compiled
-
-        return Step(compiled.grayscale, index_N)
 
 
 @dataclass(frozen=True)
@@ -266,16 +258,12 @@ class Invert(Operator):
     name: ClassVar[str] = "invert"
     label: ClassVar[str] = "invert"
     stage: ClassVar[Stage] = Stage.COLOR
+    kernel: ClassVar[str] = "invert"
 
     probability: float = 0.2
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return 1 - images_BCHW
-
-    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
-        from mast.augment import compiled
-
-        return Step(compiled.invert, index_N)
 
 
 @dataclass(frozen=True)
@@ -290,6 +278,8 @@ class Solarize(Operator):
     label: ClassVar[str] = "solarize"
     stage: ClassVar[Stage] = Stage.COLOR
     graded: ClassVar[bool] = True
+    kernel: ClassVar[str] = "solarize"
+    kernel_takes: ClassVar[tuple[str, ...]] = ("threshold",)
 
     probability: float = 0.2
     threshold: tuple[float, float] = (0.0, 1.0)
@@ -303,11 +293,6 @@ class Solarize(Operator):
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return solarize(images_BCHW.float(), parameters["threshold"]).to(images_BCHW.dtype)
-
-    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
-        from mast.augment import compiled
-
-        return Step(compiled.solarize, index_N, (parameters["threshold"].float().numpy(),))
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -326,6 +311,7 @@ class Posterize(Operator):
     label: ClassVar[str] = "posterize"
     stage: ClassVar[Stage] = Stage.COLOR
     graded: ClassVar[bool] = True
+    kernel: ClassVar[str] = "posterize"
 
     probability: float = 0.2
     bits: tuple[int, int] = (4, 8)
@@ -341,11 +327,8 @@ class Posterize(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return posterize(images_BCHW.float(), parameters["bits"]).to(images_BCHW.dtype)
 
-    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
-        from mast.augment import compiled
-
-        step_N = torch.exp2(8.0 - parameters["bits"])
-        return Step(compiled.posterize, index_N, (step_N.numpy(),))
+    def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
+        return (torch.exp2(8.0 - parameters["bits"]),)
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -359,13 +342,9 @@ class Equalize(Operator):
     name: ClassVar[str] = "equalize"
     label: ClassVar[str] = "equalize"
     stage: ClassVar[Stage] = Stage.EQUALIZE
+    kernel: ClassVar[str] = "equalize"
 
     probability: float = 0.2
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return equalize(images_BCHW.float()).to(images_BCHW.dtype)
-
-    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
-        from mast.augment import compiled
-
-        return Step(compiled.equalize, index_N)

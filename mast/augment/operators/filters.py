@@ -4,10 +4,10 @@ Legend: B samples, C = 3 channels, H and W pixels, T taps of a filter. Images ar
 every kernel clips to it. Magnitudes in pixels are given for a view of 224 and scale with its side.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -16,7 +16,6 @@ from mast.augment.operator import (
     Operator,
     Parameters,
     Stage,
-    Step,
     away,
     between,
     per_pixel,
@@ -182,6 +181,7 @@ class GaussianBlur(Operator):
     label: ClassVar[str] = "blur"
     stage: ClassVar[Stage] = Stage.BLUR
     graded: ClassVar[bool] = True
+    kernel: ClassVar[str] = "gaussian_blur"
 
     probability: float = 0.5
     sigma: tuple[float, float] = (0.1, 2.0)
@@ -210,13 +210,10 @@ class GaussianBlur(Operator):
         blurred = gaussian_blur(images_BCHW.float(), parameters["sigma"], self.taps)
         return blurred.to(images_BCHW.dtype)
 
-    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
-        from mast.augment import compiled
-
-        sigma_N = parameters["sigma"].float().numpy()
+    def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
         # beyond four sigmas the filter is 0, which moves no value by more than 1e-4
-        radius_N = np.ceil(4 * sigma_N).clip(max=self.taps // 2).astype(np.int64)
-        return Step(compiled.gaussian_blur, index_N, (sigma_N, radius_N))
+        radius_N = (4 * parameters["sigma"]).ceil().clamp(max=self.taps // 2)
+        return parameters["sigma"], radius_N.long()
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -235,6 +232,8 @@ class Sharpness(Operator):
     label: ClassVar[str] = "sharpness"
     stage: ClassVar[Stage] = Stage.BLUR
     graded: ClassVar[bool] = True
+    kernel: ClassVar[str] = "sharpen"
+    kernel_takes: ClassVar[tuple[str, ...]] = ("factor",)
 
     probability: float = 0.5
     factor: tuple[float, float] = (0.1, 1.9)
@@ -247,11 +246,6 @@ class Sharpness(Operator):
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return sharpen(images_BCHW.float(), parameters["factor"]).to(images_BCHW.dtype)
-
-    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
-        from mast.augment import compiled
-
-        return Step(compiled.sharpen, index_N, (parameters["factor"].float().numpy(),))
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -270,6 +264,8 @@ class Sobel(Operator):
     label: ClassVar[str] = "sobel"
     stage: ClassVar[Stage] = Stage.EDGE
     graded: ClassVar[bool] = True
+    kernel: ClassVar[str] = "blend_edges"
+    kernel_takes: ClassVar[tuple[str, ...]] = ("blend",)
 
     probability: float = 0.2
     blend: tuple[float, float] = (0.1, 1.0)
@@ -282,11 +278,6 @@ class Sobel(Operator):
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         return blend_edges(images_BCHW.float(), parameters["blend"]).to(images_BCHW.dtype)
-
-    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
-        from mast.augment import compiled
-
-        return Step(compiled.blend_edges, index_N, (parameters["blend"].float().numpy(),))
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -305,6 +296,8 @@ class Cutout(Operator):
     label: ClassVar[str] = "cutout"
     stage: ClassVar[Stage] = Stage.OCCLUSION
     graded: ClassVar[bool] = True
+    kernel: ClassVar[str] = "cut_out"
+    kernel_takes: ClassVar[tuple[str, ...]] = ("side", "x", "y")
 
     probability: float = 0.5
     side: tuple[float, float] = (0.0, 0.5)
@@ -322,12 +315,6 @@ class Cutout(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         covered = cut_out(images_BCHW.float(), parameters["side"], parameters["x"], parameters["y"])
         return covered.to(images_BCHW.dtype)
-
-    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
-        from mast.augment import compiled
-
-        arguments = tuple(parameters[name].float().numpy() for name in ("side", "x", "y"))
-        return Step(compiled.cut_out, index_N, arguments)
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -347,6 +334,7 @@ class MotionBlur(Operator):
     label: ClassVar[str] = "motion blur"
     stage: ClassVar[Stage] = Stage.BLUR
     graded: ClassVar[bool] = True
+    kernel: ClassVar[str] = "motion_blur"
 
     probability: float = 0.5
     taps: tuple[int, int] = (3, 7)
@@ -379,11 +367,8 @@ class MotionBlur(Operator):
         kernels_BTT = motion_kernels(parameters["taps"], parameters["angle"], self.taps_range[1])
         return filter_each(images_BCHW.float(), kernels_BTT).to(images_BCHW.dtype)
 
-    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
-        from mast.augment import compiled
-
-        kernels_NTT = motion_kernels(parameters["taps"], parameters["angle"], self.taps_range[1])
-        return Step(compiled.motion_blur, index_N, (kernels_NTT.numpy(),))
+    def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
+        return (motion_kernels(parameters["taps"], parameters["angle"], self.taps_range[1]),)
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:

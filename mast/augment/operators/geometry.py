@@ -110,16 +110,8 @@ class RandomResizedCrop(GeometricOperator):
         area = between(magnitude, (high, low), parameters["area"])
         return parameters | {"area": area, "ratio": torch.ones_like(parameters["ratio"])}
 
-    def boxes(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        """Choose each sample's box.
-
-        Returns:
-            boxes_B4: left, top, width, height as shares of the image's width and height.
-        """
-        return crop_boxes(parameters, aspect_B, self.ratio)
-
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return box_matrices(self.boxes(parameters, aspect_B))
+        return box_matrices(crop_boxes(parameters, aspect_B, self.ratio))
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from math import pi
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator, Parameters, Stage, Step, between, per_pixel, uniform
+from mast.augment.operator import Operator, Parameters, Stage, between, per_pixel, uniform
 
 
 def _mix(bits: Tensor) -> Tensor:
@@ -65,6 +64,8 @@ class GaussianNoise(Operator):
     label: ClassVar[str] = "noise"
     stage: ClassVar[Stage] = Stage.NOISE
     graded: ClassVar[bool] = True
+    kernel: ClassVar[str] = "add_noise"
+    kernel_takes: ClassVar[tuple[str, ...]] = ("std", "seed")
 
     probability: float = 0.5
     std: tuple[float, float] = (0.0, 0.1)
@@ -81,12 +82,6 @@ class GaussianNoise(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         noisy = add_noise(images_BCHW.float(), parameters["std"], parameters["seed"])
         return noisy.to(images_BCHW.dtype)
-
-    def compiled(self, index_N: np.ndarray, parameters: Parameters) -> Step:
-        from mast.augment import compiled
-
-        arguments = parameters["std"].float().numpy(), parameters["seed"].numpy()
-        return Step(compiled.add_noise, index_N, arguments)
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:

@@ -6,11 +6,11 @@ it was.
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -19,9 +19,10 @@ from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.loop import Done, Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer
+from mast.core.seeds import seed_global
 from mast.measure.bootstrap import Measured
+from mast.measure.compute import autocast
 from mast.measure.features import evaluating
-from mast.measure.fit import fit
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import ObjectData
 from mast.models import synchronise_batchnorm
@@ -36,6 +37,9 @@ from mast.protocols.detection.batches import (
 from mast.protocols.detection.detectors import Architecture, DetectorConfig, build_detector
 from mast.protocols.evaluator import Evaluator
 
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
 TERMS = {  # what torchvision calls its losses, and we
     "loss_objectness": "proposals",
     "loss_rpn_box_reg": "proposal boxes",
@@ -49,7 +53,7 @@ SURE = 0.5  # probability from which a pixel belongs to a mask
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectProtocol(Evaluator[ObjectData]):
+class ObjectProtocol(Evaluator[ObjectData], ABC):
     """What detection and segmentation share.
 
     Args:
@@ -135,19 +139,20 @@ class ObjectProtocol(Evaluator[ObjectData]):
         self,
         encoder: FrozenEncoder,
         data: ObjectData,
-        seen: Callable[[Done], object] | None = None,
+        on_step: Callable[[Done], object] | None = None,
     ) -> nn.Module:
         """A detector over a copy of the encoder, trained on `data.train`.
 
         Args:
             encoder: Its module is an `Encoder` over a ResNet.
             data: The annotated images.
-            seen: Called with every step.
+            on_step: Called with every step.
 
         Raises:
             UserError: What was given does not fit together; see the message.
         """
-        self._check(encoder.processes)
+        bench, processes = encoder.bench, encoder.compute.processes
+        self._check(processes)
         objects = TrainingObjects(
             data.train,
             batch_size=self.batch_size,
@@ -158,7 +163,7 @@ class ObjectProtocol(Evaluator[ObjectData]):
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
             detector = build_detector(encoder.module, len(data.train.categories), self._network)
-        if self.batchnorm == "train" and encoder.processes > 1:
+        if self.batchnorm == "train" and processes > 1:
             synchronise_batchnorm(detector, encoder.device)
         training = Training(
             DetectorLoss(detector, self.rpn_weight),
@@ -167,17 +172,16 @@ class ObjectProtocol(Evaluator[ObjectData]):
             steps_per_epoch=self.iterations,
             rate=self.rate,
             clip=self.clip,
-            checkpoint=encoder.unfinished(self, data),
+            checkpoint=bench.unfinished(encoder, self, data),
             advice=f"Lower the learning rate {self.lr} of {self.name}.",
         )
-        fit(
-            encoder,
+        bench.fit(
             training,
-            lambda epoch, start: objects.batches(encoder.fabric, start, self.iterations),
-            lambda module, batch, step, part: self._loss(encoder, module, batch, step),
+            lambda epoch, start: objects.batches(bench.fabric, start, self.iterations),
+            lambda module, batch, step, part: self._loss(module, batch, step, bench.fabric),
             self.name,
             self.seed,
-            seen,
+            on_step,
         )
         return detector
 
@@ -185,17 +189,16 @@ class ObjectProtocol(Evaluator[ObjectData]):
         self, encoder: FrozenEncoder, detector: nn.Module, data: ObjectData
     ) -> Iterator[Measured]:
         """The average precision of a trained detector on `data.test`, over all processes."""
-        fabric, dtype = encoder.fabric, encoder.dtype
+        fabric = encoder.bench.fabric
         precision = AveragePrecision(data.test, self.masks)
         detector.transform.min_size = (self.test_min_size,)  # type: ignore[union-attr]
-        mine = range(fabric.global_rank, len(data.test), fabric.world_size)
-        mixed = dtype is not torch.float32
+        own = range(fabric.global_rank, len(data.test), fabric.world_size)
         with (
             evaluating(detector),
             torch.inference_mode(),
-            torch.autocast(fabric.device.type, dtype if mixed else None, enabled=mixed),
+            autocast(fabric.device, encoder.compute.dtype),
         ):
-            for index in track(mine, f"objects of {data.test.name}", len(mine)):
+            for index in track(own, f"objects of {data.test.name}", len(own)):
                 image_CHW = fabric.to_device(read_image(data.test, index))
                 (found,) = detector([image_CHW.float() / 255])
                 precision.add(index, _as_found(found))
@@ -248,11 +251,10 @@ class ObjectProtocol(Evaluator[ObjectData]):
         )
         return make_optimizer([group for group in groups if group["params"]], config, 256)
 
-    def _loss(self, encoder: FrozenEncoder, module: Any, batch: ObjectBatch, step: int) -> Losses:
+    def _loss(self, module: Any, batch: ObjectBatch, step: int, fabric: Fabric) -> Losses:
         # torchvision draws sizes, anchors and regions from PyTorch's generators. Seeding them here
         # makes a step the same after a resumption, on a GPU as well.
-        draw = np.random.SeedSequence([self.seed, step, encoder.fabric.global_rank])
-        torch.manual_seed(int(draw.generate_state(1)[0]))
+        seed_global(self.seed, step, fabric.global_rank)
         losses: Losses = module(batch)
         return losses
 

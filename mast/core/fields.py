@@ -1,0 +1,181 @@
+"""Dataclasses from plain values, as YAML, JSON and command lines have them.
+
+Names are checked, with the nearest valid one in the error, and so are types. Nested fields go by
+dotted names, such as "optimizer.lr".
+"""
+
+import functools
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from jsonargparse import ArgumentError, ArgumentParser
+
+from mast.core.errors import UserError, unknown
+
+Kind = TypeVar("Kind")
+
+NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def several(given: Any) -> list[Any]:
+    """A list, where a caller may name one thing or several: "knn" as ["knn"]."""
+    one = isinstance(given, str | Path) or not isinstance(given, Iterable)
+    return [given] if one else list(given)
+
+
+def build(kind: type[Kind], values: Mapping[str, Any], what: str) -> Kind:
+    """A dataclass from what differs from its defaults.
+
+    Args:
+        kind: The dataclass; every field has a default.
+        values: Field names and values; lists stand for tuples.
+        what: What its fields are called in an error, such as "setting of knn".
+
+    Raises:
+        UserError: An unknown field, or a value of the wrong type or out of its range.
+    """
+    hints = get_type_hints(kind)
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    for name in values:
+        if name not in known:
+            raise unknown(what, name, known)
+    typed = {name: convert(value, hints[name], name) for name, value in values.items()}
+    try:
+        return kind(**typed)
+    except UserError as error:
+        raise UserError(f"{what}: {error}") from error
+
+
+def change(instance: Kind, values: Mapping[str, Any], what: str) -> Kind:
+    """A copy of a dataclass with other values.
+
+    Args:
+        instance: All other values; its fields may be dataclasses themselves.
+        values: By name, nested ones as dicts or by dotted names.
+        what: What its fields are called in an error, such as "option".
+
+    Raises:
+        UserError: An unknown field, or a value of the wrong type.
+    """
+    hints = kinds(instance)
+    changes: dict[str, Any] = {}
+    for name, value in _flat(values, instance).items():
+        if name not in hints:
+            raise unknown(what, name, hints)
+        changes[name] = convert(value, hints[name], name)
+    return _replaced(instance, changes)
+
+
+def kinds(instance: Any, prefix: str = "") -> dict[str, Any]:
+    """The type of each value of nested dataclasses, by dotted name."""
+    found: dict[str, Any] = {}
+    hints = get_type_hints(type(instance))
+    for field in fields(instance):
+        value = getattr(instance, field.name)
+        if is_dataclass(value):
+            found |= kinds(value, f"{prefix}{field.name}.")
+        else:
+            found[prefix + field.name] = hints[field.name]
+    return found
+
+
+def leaves(instance: Any, prefix: str = "") -> dict[str, Any]:
+    """The values of nested dataclasses by dotted name; dicts are values."""
+    found: dict[str, Any] = {}
+    for field in fields(instance):
+        value = getattr(instance, field.name)
+        if is_dataclass(value):
+            found |= leaves(value, f"{prefix}{field.name}.")
+        else:
+            found[prefix + field.name] = value
+    return found
+
+
+def choices(hint: Any) -> tuple[Any, ...]:
+    """The values that a type lists; none where it is no choice."""
+    options = (hint, *_union(hint))
+    literal = next((option for option in options if get_origin(option) is Literal), None)
+    return () if literal is None else get_args(literal)
+
+
+def is_list(hint: Any) -> bool:
+    """Whether a type holds several values of a kind."""
+    return any(get_origin(option) in (tuple, list, Sequence) for option in (hint, *_union(hint)))
+
+
+def convert(value: Any, hint: Any, name: str) -> Any:
+    """A value as its type has it.
+
+    Args:
+        value: As YAML, JSON or a command line has it.
+        hint: The type.
+        name: What the value is called in an error.
+
+    Raises:
+        UserError: It is not of this type; where names are expected, with the nearest one.
+    """
+    names = [choice for choice in choices(hint) if isinstance(choice, str)]
+    if names and isinstance(value, str) and value not in names:
+        raise unknown(f"value of {name}", value, names)
+    plain = list(value) if isinstance(value, tuple) else value
+    if is_list(hint) and isinstance(value, str):
+        plain = [value]  # one name where several may stand
+    try:
+        return _parser(hint).parse_object({"value": plain}).value
+    except ArgumentError as error:
+        raise UserError(f"expected {name} to be {in_words(hint)}, got {value!r}") from error
+
+
+def in_words(hint: Any) -> str:
+    """A type in words, such as "a whole number or none"."""
+    if members := _union(hint):
+        return " or ".join(map(in_words, members))
+    if hint is type(None):
+        return "none"
+    if choices(hint):
+        return " or ".join(map(str, choices(hint)))
+    if is_list(hint):
+        return "a list"
+    return NAMES.get(hint, getattr(get_origin(hint) or hint, "__name__", str(hint)))
+
+
+def _union(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else ()
+
+
+@functools.cache
+def _parser(hint: Any) -> ArgumentParser:
+    """What checks and converts values of one type."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--value", type=hint)
+    return parser
+
+
+def _flat(values: Mapping[str, Any], instance: Any, prefix: str = "") -> dict[str, Any]:
+    """Values by dotted name: dicts are entered where the field is a dataclass."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        nested = getattr(instance, name, None)
+        if is_dataclass(nested) and isinstance(value, Mapping):
+            flat |= _flat(value, nested, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _replaced(instance: Any, changes: Mapping[str, Any]) -> Any:
+    """A copy with values changed by dotted name."""
+    direct: dict[str, Any] = {}
+    nested: dict[str, dict[str, Any]] = {}
+    for name, value in changes.items():
+        first, _, rest = name.partition(".")
+        if rest:
+            nested.setdefault(first, {})[rest] = value
+        else:
+            direct[first] = value
+    for name, inner in nested.items():
+        direct[name] = _replaced(getattr(instance, name), inner)
+    return replace(instance, **direct)

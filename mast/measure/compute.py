@@ -1,0 +1,64 @@
+"""How a module is run over images."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+@dataclass(frozen=True)
+class Compute:
+    """How a module is run: where, how precisely, how many images at once, by which processes.
+
+    Args:
+        device: Where; None: where the module is.
+        dtype: float32, or bfloat16 for mixed precision.
+        batch_size: Images in one forward pass.
+        fabric: Launched, of the processes that share the work; None: this one does it all.
+    """
+
+    device: torch.device | str | None = None
+    dtype: torch.dtype = torch.float32
+    batch_size: int = 256
+    fabric: Fabric | None = None
+
+    def place(self, module: nn.Module) -> torch.device:
+        """Move a module to the device, or find where it is if none is named."""
+        if self.device is None:
+            tensors = [*module.parameters(), *module.buffers()]
+            return tensors[0].device if tensors else torch.device("cpu")
+        module.to(self.device)
+        return torch.device(self.device)
+
+    def placed(self, module: nn.Module) -> Compute:
+        """The same with the device on which a module is from now on."""
+        return replace(self, device=self.place(module))
+
+    @property
+    def rank(self) -> int:
+        """Which of the processes this one is."""
+        return 0 if self.fabric is None else self.fabric.global_rank
+
+    @property
+    def processes(self) -> int:
+        """How many work together."""
+        return 1 if self.fabric is None else self.fabric.world_size
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum of a tensor over the processes; each of them must call it."""
+        if self.fabric is None or self.processes == 1:
+            return tensor
+        return cast(Tensor, self.fabric.all_reduce(tensor, reduce_op="sum"))
+
+
+def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:
+    """Mixed precision on a device, unless the type is float32."""
+    mixed = dtype is not torch.float32
+    return torch.autocast(device.type, dtype if mixed else None, enabled=mixed)

@@ -1,0 +1,97 @@
+"""Dataclasses from plain values: names and types are checked, nested ones by dotted name."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from mast.core import fields
+from mast.core.errors import UserError
+
+
+@dataclass
+class Inner:
+    spec: str = "x"
+    limit: float = 1.0
+    cache: Path | None = None
+
+
+@dataclass
+class Outer:
+    data: Inner = field(default_factory=Inner)
+    name: Literal["lars", "adamw"] = "lars"
+    operators: tuple[str, ...] | None = None
+    compile: bool = False
+    count: int | None = None
+    stride: Literal[1, 2] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.count is not None and self.count < 0:
+            raise UserError(f"count must be 0 or more, got {self.count}")
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "expected"),
+    [
+        ({"name": "adamw"}, "name", "adamw"),
+        ({"count": "3"}, "count", 3),
+        ({"count": None}, "count", None),
+        ({"compile": "true"}, "compile", True),
+        ({"operators": ["a", "b"]}, "operators", ("a", "b")),
+        ({"operators": "a"}, "operators", ("a",)),
+        ({"stride": "2"}, "stride", 2),
+        ({"options": "{layers: [1]}"}, "options", {"layers": [1]}),
+        ({"data": {"limit": "2"}}, "data", Inner(limit=2.0)),
+        ({"data.limit": 2}, "data", Inner(limit=2.0)),
+        ({"data": {"cache": "a/b"}}, "data", Inner(cache=Path("a/b"))),
+    ],
+)
+def test_values_take_their_type(values: dict[str, Any], name: str, expected: Any) -> None:
+    before = Outer()
+    changed = getattr(fields.change(before, values, "option"), name)
+    assert changed == expected
+    assert type(changed) is type(expected)
+    assert before == Outer()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"nam": "lars"}, "unknown option 'nam'. Did you mean 'name'"),
+        ({"name": "adam"}, "unknown value of name 'adam'. Did you mean 'adamw'"),
+        ({"data": {"limits": 1}}, "Did you mean 'data.limit'"),
+        ({"data.limit": "x"}, "expected data.limit to be a number, got 'x'"),
+        ({"data": "folder"}, "unknown option 'data'. Did you mean 'data.spec'"),
+        ({"count": 1.5}, "expected count to be a whole number or none, got 1.5"),
+        ({"count": True}, "expected count"),
+        ({"stride": 3}, "expected stride to be 1 or 2 or none, got 3"),
+        ({"count": -1}, "count must be 0 or more"),
+    ],
+)
+def test_mistakes_name_the_field(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message.replace("(", r"\(")):
+        fields.change(Outer(), values, "option")
+
+
+def test_a_dataclass_from_its_differences() -> None:
+    assert fields.build(Inner, {"limit": 3}, "setting of inner") == Inner(limit=3.0)
+    with pytest.raises(UserError, match=r"unknown setting of inner 'limt'. Did you mean 'limit'"):
+        fields.build(Inner, {"limt": 3}, "setting of inner")
+    with pytest.raises(UserError, match="settings of outer: count must be 0 or more"):
+        fields.build(Outer, {"count": -1}, "settings of outer")
+
+
+def test_leaves_and_kinds_agree() -> None:
+    assert fields.leaves(Outer()).keys() == fields.kinds(Outer()).keys()
+    assert fields.leaves(Outer())["data.limit"] == 1.0
+    assert fields.kinds(Outer())["data.limit"] is float
+
+
+def test_one_or_several() -> None:
+    assert fields.several("knn") == ["knn"]
+    assert fields.several(Path("runs/a")) == [Path("runs/a")]
+    assert fields.several(0) == [0]
+    assert fields.several(("knn", "linear")) == ["knn", "linear"]
+    assert fields.several(()) == []

@@ -1,0 +1,206 @@
+"""The contract carries other methods: a momentum encoder, a queue, and any number of views.
+
+Shapes: B images, D embedding dimensions, Q entries of the queue.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import ENCODER, OPERATORS, SIZE, build_method
+from torch import Tensor, nn
+
+from mast.augment import Record, Views
+from mast.core.errors import UserError
+from mast.core.launch import make_fabric
+from mast.core.loop import Training
+from mast.core.optim import OptimizerConfig, make_optimizer
+from mast.methods import (
+    METHODS,
+    Embedding,
+    MaskedEnsemble,
+    Mast,
+    MastConfig,
+    Method,
+    MethodConfig,
+    PredictedUncertainty,
+    VICRegConfig,
+    method_of,
+)
+from mast.models import Encoder
+
+BATCH, STEPS = 4, 6
+
+
+@dataclass
+class MomentumConfig(MethodConfig):
+    """A method that exists only here.
+
+    Attributes:
+        momentum: Of the teacher, at the start; it ends at 1.
+        queue: Q.
+    """
+
+    momentum: float = 0.9
+    queue: int = 16
+
+
+class Momentum(Method):
+    """Every view learns the teacher's embedding of the first, against a queue of earlier ones."""
+
+    def __init__(
+        self, config: MomentumConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        self.projector = nn.Linear(encoder.dim, 8)
+        teacher = Encoder(encoder.config, encoder.size)
+        self.teacher = nn.Sequential(teacher, nn.Linear(encoder.dim, 8))
+        self.teacher.load_state_dict(self._student().state_dict())
+        self.teacher.requires_grad_(False)
+        self.register_buffer("queue_QD", torch.zeros(config.queue, 8))
+        self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
+
+    def _student(self) -> nn.Sequential:
+        return nn.Sequential(self.encoder, self.projector)
+
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
+        with torch.no_grad():
+            target_BD = self.teacher(views.images[0])
+        embeddings = [self.embed(images_BCHW) for images_BCHW in views.images]
+        pull = torch.stack([(z_BD - target_BD).square().mean() for z_BD in embeddings]).mean()
+        push = (embeddings[0] @ self.queue_QD.clone().T).square().mean()
+        index_B = (self.filled + torch.arange(len(target_BD))) % len(self.queue_QD)
+        self.queue_QD[index_B] = target_BD
+        self.filled += len(target_BD)
+        return {
+            "loss": pull + push,
+            "term/pull": pull.detach(),
+            "term/push": push.detach(),
+            "stat/progress": torch.tensor(progress),
+        }
+
+    @torch.no_grad()
+    def after_step(self, progress: float) -> None:
+        momentum = 1 - (1 - self.config.momentum) * (1 - progress)
+        pairs = zip(self.teacher.parameters(), self._student().parameters(), strict=True)
+        for old, new in pairs:
+            old.lerp_(new, 1 - momentum)
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        embedding_BD: Tensor = self.projector(self.encoder(images_BCHW))
+        return embedding_BD
+
+
+def build() -> Momentum:
+    torch.manual_seed(0)
+    return Momentum(MomentumConfig(), Encoder(ENCODER, SIZE), OPERATORS).train()
+
+
+def views(seed: int, sizes: tuple[int, ...] = (SIZE, SIZE, SIZE // 2)) -> Views:
+    """Views of random pixels, the third smaller."""
+    generator = torch.Generator().manual_seed(seed)
+    images = tuple(torch.rand(BATCH, 3, size, size, generator=generator) for size in sizes)
+    applied_BK = torch.ones(BATCH, len(OPERATORS), dtype=torch.bool)
+    return Views(images, tuple(Record(OPERATORS, applied_BK, {}) for _ in sizes))  # type: ignore[arg-type]
+
+
+def train(method: Method, checkpoint: Path, stop: int = STEPS) -> Training:
+    """Train up to a step, from the checkpoint if there is one."""
+    optimizer = make_optimizer(method.parameter_groups(), OptimizerConfig("lars", lr=0.3), 256)
+    training = Training(
+        method, optimizer, 2, STEPS // 2, lambda progress: 1.0, checkpoint=checkpoint, log_every=1
+    )
+    training.resume(seed=0)
+
+    def batches(epoch: int, start: int) -> Iterator[int]:
+        yield from range(3 * epoch + start, 3 * epoch + 3)
+
+    def loss(module: Any, batch: int, step: int, part: int) -> dict[str, Tensor]:
+        output: dict[str, Tensor] = module(views(batch), step / training.steps)
+        return output
+
+    for done in training.run(make_fabric("cpu"), batches, loss):
+        assert done.metrics is not None
+        assert done.metrics["stat/progress"] == pytest.approx((done.step - 1) / STEPS)
+        method.after_step(done.step / training.steps)
+        if done.step == stop:
+            break
+    training.save()
+    return training
+
+
+def test_a_teacher_and_a_queue_resume_bit_equal(tmp_path: Path) -> None:
+    whole, cut, resumed = build(), build(), build()
+    train(whole, tmp_path / "whole.pt")
+    train(cut, tmp_path / "cut.pt", stop=3)
+    for parameter in resumed.parameters():
+        nn.init.normal_(parameter)  # what it starts from must not matter
+    train(resumed, tmp_path / "cut.pt")
+    expected, found = whole.state_dict(), resumed.state_dict()
+    assert {name for name in expected if name.startswith("teacher.0.model.")}
+    assert expected["filled"] == BATCH * STEPS
+    for name, value in expected.items():
+        assert torch.equal(value, found[name]), name
+    start = build().state_dict()
+    moved = [name for name, value in expected.items() if not torch.equal(value, start[name])]
+    assert {"teacher.1.weight", "queue_QD", "projector.weight"} <= set(moved)
+
+
+def test_only_what_requires_gradients_is_trained() -> None:
+    method = build()
+    grouped = {id(p) for group in method.parameter_groups() for p in group["params"]}
+    names = {name for name, parameter in method.named_parameters() if id(parameter) in grouped}
+    assert names == {name for name, _ in method.named_parameters() if "teacher" not in name}
+
+
+def test_what_a_method_does_not_have() -> None:
+    method = build().eval()
+    assert method.subspaces() is None
+    assert method.uncertainty(views(0).images[0]) is None
+    assert list(method.vitals({"stat/embedding_std": 0.0})) == []
+    assert MomentumConfig().coefficients() == {}
+    assert MomentumConfig().resolved() == MomentumConfig()
+    embedding = Embedding(method)
+    images_BCHW = views(0).images[0]
+    assert torch.equal(embedding(images_BCHW), method.embed(images_BCHW))
+    assert (embedding.operators, embedding.masks()) == ((), None)
+    with pytest.raises(UserError, match="no masks"):
+        MaskedEnsemble(method)
+    with pytest.raises(UserError, match="predicts no uncertainty"):
+        PredictedUncertainty(method)
+
+
+def test_asking_about_uncertainty_leaves_the_method_as_it_was() -> None:
+    method = build_method("mast", {}, {"uncertainty": True})
+    before = {name: value.clone() for name, value in method.state_dict().items()}
+    PredictedUncertainty(method)
+    assert method.training
+    assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["mast", "vicreg"])
+@pytest.mark.parametrize("sizes", [(32,), (32, 32, 16)])
+def test_a_method_of_pairs_refuses_other_views(name: str, sizes: tuple[int, ...]) -> None:
+    title, listed = METHODS[name].title, ", ".join(map(str, sizes))
+    expected = rf"{title} compares two views of an image, got {len(sizes)} \(of {listed}"
+    with pytest.raises(UserError, match=expected):
+        build_method(name, {}, {})(views(0, sizes), 0.0)
+
+
+def test_the_type_of_a_configuration_says_its_method() -> None:
+    assert method_of(MastConfig()) == "mast"
+    assert method_of(VICRegConfig()) == "vicreg"
+    with pytest.raises(UserError, match=r"MastConfig, VICRegConfig\), got MomentumConfig"):
+        method_of(MomentumConfig())
+
+
+def test_an_uncertainty_is_the_trace_of_the_covariance() -> None:
+    method = build_method("mast", {}, {"uncertainty": True}).eval()
+    assert isinstance(method, Mast)
+    images_BCHW = views(0).images[0]
+    covariance_BD = method.projector(method.encoder.encode(images_BCHW)).covariance_BD
+    assert torch.equal(PredictedUncertainty(method)(images_BCHW).squeeze(1), covariance_BD.sum(1))
+    assert build_method("mast", {}, {}).uncertainty(images_BCHW) is None
