@@ -84,6 +84,8 @@ def _advice(result: Any) -> None:
 
 def _study(result: Any) -> None:
     _say(result.table())
+    if (results := result.results_table()) is not None:
+        _say(results)
     if result.insight is not None:
         _insights([result.insight])
 

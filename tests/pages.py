@@ -12,7 +12,7 @@ from torch import Tensor
 import mast
 from mast.analyses import Images, Score, Subject
 from mast.analyses.analysis import ChangeBy
-from mast.commands.analyze import look
+from mast.commands.analyze import insights_of
 from mast.core.run import RunFolder, plain
 from mast.measure.result import Result, TargetResult
 
@@ -89,7 +89,7 @@ def look_into(
         uncertainty=(lambda change: embed(change).square().sum(dim=1)) if operators else None,
         scores=tuple(_scores(operators)),
     )
-    look(subject, analyses, run.analysis)
+    insights_of(subject, analyses, run.analysis)
 
 
 def _scores(operators: Sequence[str]) -> list[Score]:

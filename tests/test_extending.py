@@ -47,7 +47,7 @@ def test_the_protocol_measures(photos: Path) -> None:
 
 
 def test_the_analysis_is_made() -> None:
-    analysis = ANALYSES["mask_sizes"]()
+    analysis = ANALYSES["mask_sizes"].kind()
     assert analysis.lacking(Subject("run")) == "This run has no masks."
     mask_DK = torch.tensor([[1.0, 0.5]])
     arrays = analysis.compute(Subject("run", operators=("flip", "blur"), mask_DK=mask_DK))

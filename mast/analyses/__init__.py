@@ -6,6 +6,7 @@ from mast.analyses.analysis import (
     Arrays,
     ChangeBy,
     Details,
+    Entry,
     Gallery,
     Grid,
     Images,
@@ -21,14 +22,14 @@ from mast.analyses.predictions import Predictions
 from mast.analyses.subspaces import Subspaces
 from mast.analyses.uncertainty import Uncertainty
 
-ANALYSES: dict[str, type[Analysis]] = {
-    "curves": Curves,
-    "masks": Masks,
-    "subspaces": Subspaces,
-    "invariance": Invariance,
-    "advice": Advice,
-    "predictions": Predictions,
-    "uncertainty": Uncertainty,
+ANALYSES: dict[str, Entry[Analysis]] = {
+    "curves": Entry("How the run went", Curves),
+    "masks": Entry("Which dimensions each operator takes", Masks),
+    "subspaces": Entry("What lies together in each subspace", Subspaces),
+    "invariance": Entry("What each subspace forgets", Invariance),
+    "advice": Entry("Which augmentations each task can afford", Advice),
+    "predictions": Entry("Which subspaces each task uses", Predictions),
+    "uncertainty": Entry("Which images it is unsure of", Uncertainty),
 }
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Arrays",
     "ChangeBy",
     "Details",
+    "Entry",
     "Gallery",
     "Grid",
     "Images",

@@ -5,7 +5,7 @@ T tasks, O operators.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -45,8 +45,6 @@ class Advice(Analysis):
             percentage points; NaN where it was not measured.
         change_low, change_high: (T, O) its paired 95 % interval.
     """
-
-    title: ClassVar[str] = "Which augmentations each task can afford"
 
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`."""

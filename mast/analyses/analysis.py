@@ -9,7 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -20,6 +20,20 @@ if TYPE_CHECKING:
 Arrays: TypeAlias = dict[str, np.ndarray]
 # What is done to images: an operator at a magnitude from 0 to 1 (None where it has none).
 ChangeBy: TypeAlias = tuple[str, float | None]
+Kind_co = TypeVar("Kind_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Entry(Generic[Kind_co]):
+    """A row of a registry.
+
+    Args:
+        title: Heading of its answer.
+        kind: The class; it is made without arguments.
+    """
+
+    title: str
+    kind: Callable[[], Kind_co]
 
 
 @dataclass(frozen=True)
@@ -129,12 +143,12 @@ def task_names(tasks: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
 
 def measures_by_task(subject: Subject, protocol: str) -> dict[str, dict[str, Score]]:
     """What a protocol measured of a run: name of the task to measure to score."""
-    mine = [score for score in subject.scores if score.protocol == protocol]
-    names = task_names((score.set_name, score.target) for score in mine)
-    found: dict[str, dict[str, Score]] = {}
-    for score in mine:
-        found.setdefault(names[score.set_name, score.target], {})[score.measure] = score
-    return found
+    scores = [score for score in subject.scores if score.protocol == protocol]
+    names = task_names((score.set_name, score.target) for score in scores)
+    measures: dict[str, dict[str, Score]] = {}
+    for score in scores:
+        measures.setdefault(names[score.set_name, score.target], {})[score.measure] = score
+    return measures
 
 
 @dataclass(frozen=True)
@@ -199,11 +213,9 @@ class Analysis(ABC):
     """One question to a run.
 
     Attributes:
-        title: Heading on the page.
         command: What makes it, with the places {name} and {run}.
     """
 
-    title: ClassVar[str]
     command: ClassVar[str] = "mast analyze {run} --data SET --analyses {name}"
 
     @abstractmethod

@@ -6,7 +6,7 @@ T logged steps.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -39,8 +39,6 @@ class Curves(Analysis):
         <metric>: (T,) one array a metric, such as "loss", "term/variance", "stat/mask_mean",
             "online/knn" (percent) or "lr"; NaN where a line does not have it.
     """
-
-    title: ClassVar[str] = "How the run went"
 
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`."""

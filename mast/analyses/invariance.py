@@ -6,7 +6,7 @@ subspaces and the whole embedding, R other runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
@@ -48,8 +48,6 @@ class Invariance(Analysis):
     Reference:
         MAST, Figure 7.
     """
-
-    title: ClassVar[str] = "What each subspace forgets"
 
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`."""

@@ -5,7 +5,7 @@ K operators, D dimensions of the embedding.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -36,8 +36,6 @@ class Masks(Analysis):
     Reference:
         MAST, Figures 3a and 4a.
     """
-
-    title: ClassVar[str] = "Which dimensions each operator takes"
 
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`."""

@@ -5,7 +5,7 @@ T tasks, K operators with a mask.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -41,8 +41,6 @@ class Predictions(Analysis):
     Reference:
         MAST, Figure 6.
     """
-
-    title: ClassVar[str] = "Which subspaces each task uses"
 
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`."""

@@ -6,7 +6,7 @@ N images, P side of a thumbnail in pixels, D dimensions, K operators with a mask
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 import torch.nn.functional as F  # noqa: N812
@@ -46,8 +46,6 @@ class Subspaces(Analysis):
     Reference:
         MAST, Figure 3b; van der Maaten and Hinton, "Visualizing Data using t-SNE" (2008).
     """
-
-    title: ClassVar[str] = "What lies together in each subspace"
 
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`."""

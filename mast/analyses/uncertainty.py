@@ -6,7 +6,7 @@ C classes of all tasks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -53,8 +53,6 @@ class Uncertainty(Analysis):
     Reference:
         MAST, Figure 5.
     """
-
-    title: ClassVar[str] = "Which images it is unsure of"
 
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`."""

@@ -8,8 +8,9 @@ from rich.table import Table
 
 from mast.analyses import ANALYSES, Subject
 from mast.augment import OPERATORS
-from mast.commands.analyze import look
+from mast.commands.analyze import insights_of
 from mast.commands.evaluate import measure_missing
+from mast.core.arguments import listed
 from mast.core.errors import unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
@@ -50,8 +51,8 @@ class Advised:
 
 def advise(
     run: str | Path,
-    data: str,
-    operators: Sequence[str] = (),
+    data: str | Path,
+    operators: Sequence[str] | str = (),
     device: Device = "auto",
     seed: int = 0,
 ) -> Advised:
@@ -80,22 +81,23 @@ def advise(
         MAST, Figures 1 and 6.
     """
     folder = RunFolder(run).require()
+    operators = listed(operators)
     for name in operators:
         if name not in OPERATORS:
             raise unknown("operator", name, OPERATORS)
-    on = labelled(data, folder)
+    on = labelled(str(data), folder)
     subject = subject_of(folder, None, 0, find_device(device), seed)
     protocols = ["retained", *(["embedding"] if subject.operators else [])]
     measure_missing(folder, on, device, seed, protocols, operators)
     everything = replace(subject, scores=tuple(scores_of(folder)))
-    look(everything, ("advice", "predictions"), folder.analysis)
+    insights_of(everything, ("advice", "predictions"), folder.analysis)
     scores = tuple(scores_of(folder, lambda result: result.images == on.identity))
     return _advice(replace(subject, scores=scores))
 
 
 def _advice(subject: Subject) -> Advised:
     """The two analyses of a set's tasks as one table."""
-    afforded, kept = ANALYSES["advice"](), ANALYSES["predictions"]()
+    afforded, kept = ANALYSES["advice"].kind(), ANALYSES["predictions"].kind()
     arrays = afforded.compute(subject)
     grid = afforded.details(arrays).grid
     assert grid is not None

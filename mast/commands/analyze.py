@@ -11,6 +11,7 @@ import numpy as np
 from mast.analyses import Arrays, Subject
 from mast.analyses.figure import save
 from mast.commands.evaluate import measure_missing
+from mast.core.arguments import listed
 from mast.core.checkpoint import write_atomically, write_json
 from mast.core.display import console
 from mast.core.errors import UserError, unknown
@@ -44,9 +45,9 @@ class Insight(NamedTuple):
 
 def analyze(
     run: str | Path,
-    data: str | None = None,
-    analyses: Sequence[str] = tuple(QUESTIONS),
-    beside: Sequence[str] = (),
+    data: str | Path | None = None,
+    analyses: Sequence[str] | str = tuple(QUESTIONS),
+    beside: Sequence[str | Path] | str | Path = (),
     images: int = 512,
     measure: bool = True,
     device: Device = "auto",
@@ -74,14 +75,16 @@ def analyze(
     Raises:
         UserError: No run, or no images, at that place; an unknown analysis.
     """
-    for name in analyses:
+    names = listed(analyses)
+    for name in names:
         if name not in QUESTIONS:
             raise unknown("analysis", name, QUESTIONS)
     if images < 1:
         raise UserError(f"images must be 1 or more, got {images}")
     folder = RunFolder(run).require()
     where = find_device(device)
-    shown = data if data is None else parts_of(data).get("test", data)
+    data = None if data is None else str(data)
+    shown = None if data is None else parts_of(data).get("test", data)
     if measure and data is not None and shown != data:
         try:
             measure_missing(folder, labelled(data, folder), device, seed, MEASURED)
@@ -89,9 +92,10 @@ def analyze(
             console.print(f"not measured: {error}", style="yellow", highlight=False, markup=False)
     subject = subject_of(folder, shown, images, where, seed)
     others = tuple(
-        subject_of(RunFolder(other).require(), shown, images, where, seed) for other in beside
+        subject_of(RunFolder(other).require(), shown, images, where, seed)
+        for other in listed(beside)
     )
-    return look(replace(subject, beside=others), analyses, folder.analysis)
+    return insights_of(replace(subject, beside=others), names, folder.analysis)
 
 
 def draw(run: str | Path, analysis: str) -> "Figure":
@@ -108,12 +112,15 @@ def draw(run: str | Path, analysis: str) -> "Figure":
         raise unknown("analysis", analysis, QUESTIONS)
     file = RunFolder(run).require().analysis / f"{analysis}.npz"
     if not file.is_file():
-        raise UserError(f"{file} is not there; make it first: mast analyze {run} --data SET")
+        raise UserError(
+            f"{file} is not there; make it first, on a command line by "
+            f"mast analyze {run} --data SET, in Python by analyze(run, data)"
+        )
     with np.load(file) as kept:
-        return QUESTIONS[analysis]().draw(dict(kept))
+        return QUESTIONS[analysis].kind().draw(dict(kept))
 
 
-def look(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insight]:
+def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insight]:
     """Make analyses of a subject.
 
     Args:
@@ -124,7 +131,7 @@ def look(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insigh
     Returns:
         One insight an analysis.
     """
-    insights = [_look(name, subject, folder) for name in analyses]
+    insights = [_insight(name, subject, folder) for name in analyses]
     file = folder / "missing.json"
     reasons = json.loads(file.read_text()) if file.is_file() else {}
     for insight in insights:
@@ -135,20 +142,20 @@ def look(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insigh
     return insights
 
 
-def _look(name: str, subject: Subject, folder: Path) -> Insight:
-    analysis = QUESTIONS[name]()
+def _insight(name: str, subject: Subject, folder: Path) -> Insight:
+    title, analysis = QUESTIONS[name].title, QUESTIONS[name].kind()
     try:
         lacking = analysis.lacking(subject)
         arrays = {} if lacking is not None else analysis.compute(subject)
     except UserError as error:  # what the encoder gives of the images is not finite
         lacking = str(error)
     if lacking is not None:
-        return Insight(name, analysis.title, lacking, None)
+        return Insight(name, title, lacking, None)
     file = folder / f"{name}.npz"
     file.with_suffix(".svg").unlink(missing_ok=True)  # it would be of other arrays
     write_atomically(file, lambda partial: _write(partial, arrays))
     save(analysis.draw(arrays), file)
-    return Insight(name, analysis.title, analysis.caption(arrays), file)
+    return Insight(name, title, analysis.caption(arrays), file)
 
 
 def _write(path: Path, arrays: Arrays) -> None:

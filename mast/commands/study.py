@@ -1,47 +1,28 @@
-"""Studies of a run: the runs that answer a question to it, trained and measured one by one."""
+"""Studies: runs that are trained and measured to answer a question."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
+from mast.analyses import Grid
+from mast.commands.advise import advise
 from mast.commands.analyze import Insight, analyze
 from mast.commands.evaluate import measure_missing
 from mast.commands.pretrain import pretrain
-from mast.config import PretrainConfig, change, read
-from mast.core.display import console
+from mast.commands.uncertain import uncertain
+from mast.config import change, read
+from mast.core.arguments import listed
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
-from mast.recipes import RECIPES
 from mast.runs.scores import Labelled, labelled, unmeasured
 from mast.runs.subject import subject_of
-from mast.studies import STUDIES
-from mast.studies.study import BASE
-
-
-@dataclass(frozen=True)
-class StudyRun:
-    """One run of a study.
-
-    Attributes:
-        name: Of the trial.
-        changes: Fields of the configuration that differ from the studied run's, by dotted name.
-        config: All of it.
-        state: "finished" (trained, and measured on the set), "begun", "to do", or what went wrong.
-    """
-
-    name: str
-    changes: Mapping[str, Any]
-    config: PretrainConfig
-    state: str = "to do"
-
-    @property
-    def folder(self) -> RunFolder:
-        """Where it lies."""
-        return RunFolder(self.config.folder())
+from mast.studies import QUESTIONS, STUDIES, Bench, Study, Verbs
+from mast.studies.engine import BEGUN, FINISHED, TO_DO, Shard, StudyRun, carry_out, table, vary
+from mast.studies.experiment import perform
 
 
 @dataclass(frozen=True)
@@ -51,164 +32,159 @@ class Studied:
     Attributes:
         title: Of the study.
         runs: All of its plan.
-        insight: Its answer, from the runs that are finished; None after a dry run.
+        insight: The answer of a study of a run, from the runs that are finished.
+        results: The results of an experiment, of the runs that are finished.
+        files: Where they lie.
     """
 
     title: str
     runs: tuple[StudyRun, ...]
-    insight: Insight | None
+    insight: Insight | None = None
+    results: Grid | None = None
+    files: tuple[Path, ...] = ()
 
     def table(self) -> Table:
         """The plan and its state, for a rich console."""
-        shown = Table(title=self.title)
-        for column in ("run", "seed", "what differs", "state"):
-            shown.add_column(column, justify="right" if column == "seed" else "left")
-        for run in self.runs:
-            differs = ", ".join(f"{name}: {_short(value)}" for name, value in run.changes.items())
-            shown.add_row(run.name, str(run.config.seed), differs or "nothing", run.state)
+        return table(self.title, self.runs)
+
+    def results_table(self) -> Table | None:
+        """The results of an experiment, for a rich console; None without any."""
+        if self.results is None:
+            return None
+        shown = Table(*self.results.columns)
+        for row in self.results.rows:
+            shown.add_row(*map(str, row))
         return shown
 
 
 def study(
     name: str,
-    run: str | Path,
-    data: str,
-    seeds: Sequence[int] = (0,),
-    protocols: Sequence[str] = ("linear",),
+    run: str | Path | None = None,
+    data: str | Path | None = None,
+    seeds: Sequence[int] | int | None = None,
+    protocols: Sequence[str] | str | None = None,
     epochs: int | None = None,
+    out: str | Path | None = None,
+    only: Sequence[str] | str = (),
     device: Device = "auto",
     threads: int | None = None,
     shard: str = "0/1",
     dry: bool = False,
 ) -> Studied:
-    """Answer a question to a run by training other runs, each like it but for something.
+    """Train runs that answer a question, and measure them.
 
-    All runs of a study have the run's encoder, optimizer, data, batch size and number of epochs,
-    and so see as many images, but for what the study varies; the run itself is trained again as
-    `base`, with each seed. They lie in `studies/<trial>-seed<k>` of the run folder. The same
-    command continues a run that was killed and leaves finished ones alone; studies share the runs
-    that they have in common.
+    Studies of a run (leave_one_out, growth, sensitivity, epochs) retrain variants of it. All have
+    its encoder, optimizer, data, batch size and number of epochs, and so see as many images, but
+    for what the study varies; the run itself is trained again as `base`, with each seed. They lie
+    in `studies/<trial>-seed<k>` of the run folder; studies share the runs that they have in common.
+
+    Experiments (does_it_help, flowers, protocols, detectors, advice_check, uncertainty_check,
+    findings) start from recipes: run folders and result files go to `out`.
+
+    The same command continues a run that was killed and leaves finished ones alone.
 
     Args:
-        name: leave_one_out, growth, sensitivity or epochs.
-        run: A run folder with its checkpoint.
-        data: A labelled set with `train` and `test`, on which every run is measured.
-        seeds: Of the runs; an interval needs two or more.
-        protocols: By which they are measured, as in `mast evaluate`.
-        epochs: Of the base, for cheaper runs; those of the run if not given.
+        name: Of the study.
+        run: The run folder with its checkpoint that is studied; none for an experiment.
+        data: A labelled set with `train` and `test`, on which every run is measured; for an
+            experiment the folder of the sets that it needs.
+        seeds: Of the runs, 0 if not given; an interval needs two or more.
+        protocols: By which the variants of a run are measured, as in `mast evaluate`; linear if
+            not given.
+        epochs: Of the base, for cheaper variants of a run; those of the run if not given.
+        out: Folder of an experiment.
+        only: Patterns of names of an experiment's runs, such as `validation/learned_*`; all of
+            them if not given.
         device: auto, cpu or cuda.
         threads: CPU threads; PyTorch's choice if not given.
         shard: `i/n`: only every n-th of the runs, from the i-th, so that n processes share them.
         dry: Say what would be run, and run nothing.
 
     Returns:
-        The runs and their states; and the answer, which also lies in `analysis/` of the run.
+        The runs and their states; and the answer, which also lies in `analysis/` of the run, or in
+        the result files of an experiment.
 
     Raises:
-        UserError: An unknown study, no run or set there, or a run that cannot be varied so; a base
-            that cannot be trained or measured. Where another run fails, its state says so.
+        UserError: An unknown study, no run or set there, an argument that is missing or is for
+            studies of the other kind, or a run that cannot be varied so; a base that cannot be
+            trained or measured. Where another run fails, its state says so.
     """
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
-    one, every = _shard(shard)
-    folder = RunFolder(run).require()
-    config = read(folder.config)
+    title, kind = STUDIES[name].title, STUDIES[name].kind()
+    if data is None:
+        raise UserError(f"{name} needs images: give data")
+    if isinstance(kind, Study):
+        _refuse(name, "a run", out=out, only=only or None)
+        if run is None:
+            raise UserError(f"{name} studies a run: give run, a run folder")
+        return _study_run(
+            title, kind, RunFolder(run), str(data), [0] if seeds is None else listed(seeds),
+            ["linear"] if protocols is None else listed(protocols), epochs,
+            {"device": device, "devices": 1, "nodes": 1, "threads": threads}, Shard.parse(shard),
+            dry,
+        )  # fmt: skip
+    _refuse(name, "recipes", run=run, protocols=protocols, epochs=epochs)
+    if out is None:
+        raise UserError(f"{name} makes runs and result files: give out, a folder for them")
+    if not kind.seeded:
+        _refuse(name, "runs of seed 0", seeds=seeds)
+    verbs = Verbs(pretrain, analyze, advise, uncertain, study)
+    bench = Bench(Path(data), Path(out), verbs, QUESTIONS, device, threads)
+    seeds = [0] if seeds is None else listed(seeds)
+    runs, measured = perform(kind, bench, seeds, listed(only), Shard.parse(shard), dry)
+    files = tuple(file for file in kind.files(runs, bench.out) if file.is_file())
+    return Studied(title, runs, None, kind.table(measured) if measured else None, files)
+
+
+def _refuse(name: str, start: str, **given: Any) -> None:
+    """Refuse arguments that a study does not use."""
+    for argument, value in given.items():
+        if value is not None:
+            raise UserError(f"{name} starts from {start}: leave {argument} out")
+
+
+# ------------------------------------------------------------------------------ studies of a run
+
+
+def _study_run(
+    title: str,
+    question: Study,
+    folder: RunFolder,
+    data: str,
+    seeds: Sequence[int],
+    protocols: Sequence[str],
+    epochs: int | None,
+    operational: dict[str, Any],
+    shard: Shard,
+    dry: bool,
+) -> Studied:
+    config = read(folder.require().config)
     if epochs is not None:
         config = change(config, {"epochs": epochs})
     on = labelled(data, folder)
-    subject = replace(
-        subject_of(folder, None, 0, find_device("cpu"), 0), epochs=config.epochs, trials=()
-    )
-    plan = STUDIES[name]().plan(subject)
-    operational = {"device": device, "devices": 1, "nodes": 1, "threads": threads}
-    config = change(config, operational)
-    for base in sorted(folder.studies.glob(f"{BASE}-seed*")):
-        _same_length(RunFolder(base), config)
-    runs = [
-        _with_state(_planned(config, trial, changes, seed, folder.studies), on, protocols)
-        for seed in dict.fromkeys(seeds)
-        for trial, changes in plan.items()
-    ]
+    subject = subject_of(folder, None, 0, find_device("cpu"), 0)
+    plan = question.plan(replace(subject, epochs=config.epochs, trials=()))
+    runs = vary(change(config, operational), plan, seeds, folder.studies)
+
+    def state(run: StudyRun) -> str:
+        return _state(run, on, protocols)
+
+    def work(run: StudyRun) -> None:
+        assert run.config is not None
+        pretrain(run.config)
+        measure_missing(run.folder, on, run.config.device, run.seed, protocols)
+
+    runs = [replace(run, state=state(run)) for run in runs]
     if dry:
-        return Studied(STUDIES[name].title, tuple(runs), None)
-    done = tuple(
-        _finish(planned, on, protocols) if at % every == one else planned
-        for at, planned in enumerate(runs)
-    )
-    answer = analyze(folder.path, analyses=[name], device=device)[0]
-    return Studied(STUDIES[name].title, done, answer)
+        return Studied(title, tuple(runs))
+    done = carry_out(runs, work, state, shard)
+    answer = analyze(folder.path, analyses=question.name, device=operational["device"])[0]
+    return Studied(title, done, answer)
 
 
-def _planned(
-    base: PretrainConfig,
-    name: str,
-    changes: Mapping[str, Any],
-    seed: int,
-    folder: Path,
-) -> StudyRun:
-    """One run of a plan, with the studied run's configuration but for the changes.
-
-    Raises:
-        UserError: Another command has trained it for longer or shorter.
-    """
-    if changes.get("method", base.method) != base.method:
-        base = _as_vicreg(base)
-    out = RunFolder(folder / f"{name}-seed{seed}")
-    config = change(base, {**changes, "seed": seed, "out": str(out.path)})
-    _same_length(out, config)
-    return StudyRun(name, changes, config)
-
-
-def _same_length(run: RunFolder, config: PretrainConfig) -> None:
-    """Refuse to mix runs of a study, of one seed or of several, that differ in their epochs."""
-    if run.config.is_file() and (there := read(run.config).epochs) != config.epochs:
-        raise UserError(
-            f"{run.path} has {there} epochs and would now have {config.epochs}; give the "
-            f"same --epochs as before, or delete {run.path.parent} to begin anew"
-        )
-
-
-def _as_vicreg(config: PretrainConfig) -> PretrainConfig:
-    """VICReg beside a run: its own objective and schedule, and all else as in the run."""
-    recipe = "vicreg5_small" if config.recipe.endswith("_small") else "vicreg5"
-    vicreg = RECIPES[recipe]()
-    objective: Any = vicreg.objective
-    sizes: Any = config.objective
-    projector = replace(objective.projector, hidden=sizes.projector.hidden, dim=sizes.projector.dim)
-    objective = replace(objective, projector=projector)
-    return replace(
-        config, recipe=recipe, method="vicreg", objective=objective, schedule=vicreg.schedule
-    )
-
-
-def _finish(run: StudyRun, on: Labelled, protocols: Sequence[str]) -> StudyRun:
-    """Train and measure one run, as far as that was not done before."""
-    config = run.config
-    try:
-        pretrain(config)
-        measure_missing(run.folder, on, config.device, config.seed, protocols)
-    except UserError as error:  # a loss or features that are not finite: the others go on
-        if not run.changes:
-            raise
-        console.print(f"{run.folder.path}: {error}", style="yellow", highlight=False, markup=False)
-        return replace(run, state=str(error))
-    return _with_state(run, on, protocols)
-
-
-def _with_state(run: StudyRun, on: Labelled, protocols: Sequence[str]) -> StudyRun:
+def _state(run: StudyRun, on: Labelled, protocols: Sequence[str]) -> str:
     if not run.folder.config.is_file():
-        return replace(run, state="to do")
-    missing = unmeasured(run.folder, on, run.config.seed, protocols)
-    done = run.folder.encoder.is_file() and not missing
-    return replace(run, state="finished" if done else "begun")
-
-
-def _shard(text: str) -> tuple[int, int]:
-    one, _, every = text.partition("/")
-    if not (one.isdecimal() and every.isdecimal() and int(one) < int(every)):
-        raise UserError(f"expected shard as i/n with 0 <= i < n, such as 0/2, got {text!r}")
-    return int(one), int(every)
-
-
-def _short(value: Any) -> str:
-    return ", ".join(value) if isinstance(value, list) else str(value)
+        return TO_DO
+    missing = unmeasured(run.folder, on, run.seed, protocols)
+    return FINISHED if run.folder.encoder.is_file() and not missing else BEGUN

@@ -6,9 +6,8 @@ dotted names, such as "optimizer.lr".
 
 import functools
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from jsonargparse import ArgumentError, ArgumentParser
@@ -18,12 +17,6 @@ from mast.core.errors import UserError, unknown
 Kind = TypeVar("Kind")
 
 NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-
-
-def several(given: Any) -> list[Any]:
-    """A list, where a caller may name one thing or several: "knn" as ["knn"]."""
-    one = isinstance(given, str | Path) or not isinstance(given, Iterable)
-    return [given] if one else list(given)
 
 
 def build(kind: type[Kind], values: Mapping[str, Any], what: str) -> Kind:

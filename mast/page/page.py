@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from mast.analyses import Analysis
+from mast.analyses import Analysis, Entry
 from mast.config import read
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
@@ -59,7 +59,7 @@ class Missing:
 
     Attributes:
         title: Its heading.
-        reason: What the run lacks, or that nobody has asked.
+        reason: What the run lacks, or that it was not computed yet.
         invitation: What stands before the command.
         command: For a shell.
     """
@@ -93,7 +93,7 @@ class Page:
 
 
 def write_page(
-    folder: RunFolder, beside: Sequence[Path], analyses: Mapping[str, type[Analysis]], out: Path
+    folder: RunFolder, beside: Sequence[Path], analyses: Mapping[str, Entry[Analysis]], out: Path
 ) -> Path:
     """Write the page of a run.
 
@@ -146,7 +146,7 @@ def _measured(folder: RunFolder, beside: Sequence[Path]) -> bool:
 
 def _page(
     folder: RunFolder,
-    analyses: Mapping[str, type[Analysis]],
+    analyses: Mapping[str, Entry[Analysis]],
     measured: Comparison | None,
     kinds: Sequence[str],
     side: int,
@@ -154,9 +154,7 @@ def _page(
     config, log = read(folder.config), folder.read_metrics()
     known = json.loads(folder.provenance.read_text()) if folder.provenance.is_file() else {}
     parts = tuple(
-        _part(name, analysis(), folder, side)
-        for name, analysis in analyses.items()
-        if _made(folder, name)
+        _part(name, entry, folder, side) for name, entry in analyses.items() if _made(folder, name)
     )
     script = (HERE / "page.js").read_text()
     facts = {
@@ -197,18 +195,18 @@ def _made(folder: RunFolder, name: str) -> bool:
     return file.is_file() and file.with_suffix(".svg").is_file()
 
 
-def _part(name: str, analysis: Analysis, folder: RunFolder, side: int) -> Part:
-    file = _arrays(folder, name)
+def _part(name: str, entry: Entry[Analysis], folder: RunFolder, side: int) -> Part:
+    file, analysis = _arrays(folder, name), entry.kind()
     with np.load(file) as kept:
         arrays = dict(kept)
     details, caption = analysis.details(arrays), _capital(analysis.caption(arrays))
     return Part(
         name=name,
-        title=analysis.title,
+        title=entry.title,
         headline=_capital(analysis.headline(arrays)),
         caption=caption,
-        figure=_inline(file.with_suffix(".svg").read_text(), f"{analysis.title}. {caption}"),
-        table=of_grid(f"Numbers: {analysis.title}", details.grid) if details.grid else None,
+        figure=_inline(file.with_suffix(".svg").read_text(), f"{entry.title}. {caption}"),
+        table=of_grid(f"Numbers: {entry.title}", details.grid) if details.grid else None,
         shelves=tuple(shelf(gallery, side) for gallery in details.galleries),
         plane=plane(details.map, side) if details.map else None,
     )
@@ -231,18 +229,18 @@ def _inline(svg: str, label: str) -> Markup:
     return Markup(f'<svg {box[0]} role="{role}" aria-label="{escape(label)}">{inside}')
 
 
-def _missing(folder: RunFolder, analyses: Mapping[str, type[Analysis]]) -> tuple[Missing, ...]:
-    """What was not made, and why: what `mast analyze` said of it, or that nobody asked."""
+def _missing(folder: RunFolder, analyses: Mapping[str, Entry[Analysis]]) -> tuple[Missing, ...]:
+    """What was not made, and why: what `mast analyze` said of it, or that it was not run."""
     file = folder.analysis / "missing.json"
     reasons = json.loads(file.read_text()) if file.is_file() else {}
     return tuple(
         Missing(
-            analysis.title,
-            reasons.get(name, "Nobody has asked yet."),
-            "To ask again:" if name in reasons else "To ask:",
-            analysis.command.format(name=name, run=folder.path),
+            entry.title,
+            reasons.get(name, "Not computed yet."),
+            "To compute it again:" if name in reasons else "To compute it:",
+            entry.kind().command.format(name=name, run=folder.path),
         )
-        for name, analysis in analyses.items()
+        for name, entry in analyses.items()
         if not _made(folder, name)
     )
 

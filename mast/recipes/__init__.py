@@ -18,6 +18,8 @@ from mast.recipes.mast import (
     mast15,
     mast19,
 )
+from mast.recipes.rival import rival as rival
+from mast.recipes.rival import rival_of as rival_of
 from mast.recipes.small import small
 from mast.recipes.vicreg import vicreg, vicreg5, vicreg5_staged, vicreg15
 

@@ -1,4 +1,4 @@
-"""How accuracy grows with the length of training, for the run's method and for VICReg.
+"""How accuracy grows with the length of training, for the run's method and its rival.
 
 S seeds, T tasks, M methods, N numbers of epochs.
 """
@@ -12,25 +12,25 @@ import numpy as np
 from mast.analyses import figure
 from mast.analyses.analysis import Arrays, Details, Grid, Subject
 from mast.analyses.interval import mean_and_margin, with_margin
+from mast.recipes import rival_of
 from mast.studies.study import BASE, Study, band, collect
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
 
 SHARES = (0.25, 0.5, 1.0, 2.0)  # of the run's epochs
-RIVAL = "vicreg"
 
 
 @final
 class Epochs(Study):
-    """Top-1 after training for longer and for shorter; for a MAST run beside VICReg.
+    """Top-1 after training for longer and for shorter, beside the run's rival.
 
     Two runs of the same number of epochs see as many images, with the same encoder, operators,
-    optimizer, seed, data and sizes of the projector. VICReg has the objective and the schedule of
-    its own recipe: all operators from the start.
+    optimizer, seed, data and sizes of the projector. The rival (`mast.recipes.rival`), which is
+    VICReg, has the objective and the schedule of its own recipe: all operators from the start.
 
     Arrays:
-        methods: (M,) the run's, and "vicreg" beside "mast".
+        methods: (M,) the run's, and its rival's.
         epochs: (N,) ascending; a quarter, half, once and twice those of the base, 1 or more.
         tasks: (T,) set and target.
         seeds: (S,) of the runs.
@@ -41,7 +41,6 @@ class Epochs(Study):
         MAST, Table 8.
     """
 
-    title: ClassVar[str] = "What longer training adds"
     name: ClassVar[str] = "epochs"
 
     def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
@@ -84,17 +83,17 @@ class Epochs(Study):
         figure.legend(drawn, axes, ncols=len(arrays["methods"]))
         return drawn
 
-    def found(self, arrays: Arrays) -> str:
-        """See `Study.found`: the shortest and the longest training, and VICReg's beside it."""
+    def finding(self, arrays: Arrays) -> str:
+        """See `Study.finding`: the shortest and the longest training, and the rival's beside it."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
-            told = [
-                _told(str(method), arrays["epochs"], arrays["accuracy"][at][:, task])
+            clauses = [
+                _at_the_ends(str(method), arrays["epochs"], arrays["accuracy"][at][:, task])
                 for at, method in enumerate(arrays["methods"])
             ]
-            if len(told) > 1:
-                told.append(_compared(arrays, task))
-            parts.append(f"{title}: {', '.join(told)}")
+            if len(clauses) > 1:
+                clauses.append(_compared(arrays, task))
+            parts.append(f"{title}: {', '.join(clauses)}")
         return f"Top-1: {'; '.join(parts)}."
 
     def details(self, arrays: Arrays) -> Details:
@@ -117,7 +116,8 @@ class Epochs(Study):
 
 
 def _methods(subject: Subject) -> list[str]:
-    return [subject.method, RIVAL] if subject.method == "mast" else [subject.method]
+    other = rival_of(subject.method)
+    return [subject.method] if other is None else [subject.method, other]
 
 
 def _budgets(subject: Subject) -> tuple[int, list[int]]:
@@ -133,12 +133,12 @@ def _trial(subject: Subject, method: str, epochs: int) -> str:
     return BASE if epochs == _budgets(subject)[0] else f"epochs-{epochs}"
 
 
-def _told(method: str, epochs_N: np.ndarray, accuracy_SN: np.ndarray) -> str:
+def _at_the_ends(method: str, epochs_N: np.ndarray, accuracy_SN: np.ndarray) -> str:
     mean_N, margin_N = mean_and_margin(accuracy_SN)
-    there_N = np.flatnonzero(np.isfinite(mean_N))
+    known_N = np.flatnonzero(np.isfinite(mean_N))
     ends = [
         f"{with_margin(mean_N[at], margin_N[at])} % after {_length(epochs_N[at])}"
-        for at in dict.fromkeys(there_N[:1].tolist() + there_N[-1:].tolist())
+        for at in dict.fromkeys(known_N[:1].tolist() + known_N[-1:].tolist())
     ]
     return f"{method} {' and '.join(ends) or 'was not measured yet'}"
 
@@ -148,19 +148,19 @@ def _length(epochs: int) -> str:
 
 
 def _compared(arrays: Arrays, task: int) -> str:
-    """How the run's method stands to VICReg of as many epochs and the same seed."""
-    ours_SN, theirs_SN = arrays["accuracy"][0][:, task], arrays["accuracy"][1][:, task]
-    lead_N, margin_N = mean_and_margin(ours_SN - theirs_SN)
-    there_N = np.flatnonzero(np.isfinite(lead_N))
-    if len(there_N) == 0:
+    """How the run's method stands to its rival of as many epochs and the same seed."""
+    run_SN, rival_SN = arrays["accuracy"][0][:, task], arrays["accuracy"][1][:, task]
+    lead_N, margin_N = mean_and_margin(run_SN - rival_SN)
+    known_N = np.flatnonzero(np.isfinite(lead_N))
+    if len(known_N) == 0:
         return "no two of the same length"
-    last = there_N[-1]
-    ours, theirs = arrays["methods"]
-    side = f"behind {theirs}" if lead_N[last] < 0 else f"ahead of {theirs}"
+    last = known_N[-1]
+    method, rival = arrays["methods"]
+    side = f"behind {rival}" if lead_N[last] < 0 else f"ahead of {rival}"
     clear_N = lead_N - np.nan_to_num(margin_N) > 0
-    beyond = ", beyond the interval," if np.isfinite(margin_N[there_N]).all() else ""
+    beyond = ", beyond the interval," if np.isfinite(margin_N[known_N]).all() else ""
     return (
-        f"{ours} {with_margin(abs(lead_N[last]), margin_N[last])} points {side} after "
-        f"{_length(arrays['epochs'][last])} and ahead{beyond} at {int(clear_N[there_N].sum())} of "
-        f"{len(there_N)} lengths"
+        f"{method} {with_margin(abs(lead_N[last]), margin_N[last])} points {side} after "
+        f"{_length(arrays['epochs'][last])} and ahead{beyond} at {int(clear_N[known_N].sum())} of "
+        f"{len(known_N)} lengths"
     )

@@ -44,7 +44,6 @@ class Growth(Study):
         MAST, Figure 4b.
     """
 
-    title: ClassVar[str] = "What each further operator adds"
     name: ClassVar[str] = "growth"
 
     def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
@@ -91,23 +90,23 @@ class Growth(Study):
             axis.set_ylabel("top-1 (%)")
         return drawn
 
-    def found(self, arrays: Arrays) -> str:
-        """See `Study.found`: from the first operators to all of them, and where it is best."""
+    def finding(self, arrays: Arrays) -> str:
+        """See `Study.finding`: from the first operators to all of them, and where it is best."""
         parts = []
         mean_TN, margin_TN = mean_and_margin(arrays["accuracy"])
         labels = _labels(arrays)
         for task, title in enumerate(arrays["tasks"]):
-            there_N = np.flatnonzero(np.isfinite(mean_TN[task]))
-            if len(there_N) == 0:
+            known_N = np.flatnonzero(np.isfinite(mean_TN[task]))
+            if len(known_N) == 0:
                 parts.append(f"{title} was not measured")
                 continue
-            first, last, best = there_N[0], there_N[-1], int(np.nanargmax(mean_TN[task]))
-            told = [
+            first, last, best = known_N[0], known_N[-1], int(np.nanargmax(mean_TN[task]))
+            ends = [
                 f"{with_margin(mean_TN[task, at], margin_TN[task, at])} % "
                 f"with {arrays['counts'][at]}"
                 for at in (first, last)
             ]
-            parts.append(f"{title} goes from {told[0]} to {told[1]}, best at “{labels[best]}”")
+            parts.append(f"{title} goes from {ends[0]} to {ends[1]}, best at “{labels[best]}”")
         return f"Top-1 by the number of operators: {'; '.join(parts)}."
 
     def caption(self, arrays: Arrays) -> str:
@@ -149,7 +148,7 @@ def _order(subject: Subject) -> tuple[tuple[str, ...], np.ndarray, int]:
 
 def _labels(arrays: Arrays) -> list[str]:
     """What each run adds to the one before."""
-    first, *others = arrays["counts"].tolist()
+    first, *later = arrays["counts"].tolist()
     names = [figure.words(name) for name in arrays["operators"]]
     start = f"{first}: MAST-{first}" if first == len(MAST5) else f"{first}: {names[0]}"
-    return [start, *(f"{count}: + {names[count - 1]}" for count in others)]
+    return [start, *(f"{count}: + {names[count - 1]}" for count in later)]

@@ -47,7 +47,6 @@ class LeaveOneOut(Study):
         MAST, Figure 1.
     """
 
-    title: ClassVar[str] = "Which operators each task needs, by training without them"
     name: ClassVar[str] = "leave_one_out"
 
     def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
@@ -88,8 +87,8 @@ class LeaveOneOut(Study):
             for at in np.flatnonzero(np.isfinite(arrays["change"][task])).tolist():
                 change = arrays["change"][task, at]
                 (bar,) = axis.barh(at, change, color=figure.color(int(change > 0)), height=0.7)
-                said = f"{_change(arrays, task, at)} points, {_verdict(arrays, task, at)}"
-                figure.tip(bar, f"without {names[at]}: {said}")
+                text = f"{_change(arrays, task, at)} points, {_verdict(arrays, task, at)}"
+                figure.tip(bar, f"without {names[at]}: {text}")
                 by_seed_S = arrays["change_by_seed"][:, task, at]
                 axis.plot(by_seed_S, np.full(len(by_seed_S), at), ".", color="black", markersize=4)
             axis.errorbar(
@@ -103,15 +102,15 @@ class LeaveOneOut(Study):
         axes[0].invert_yaxis()
         return drawn
 
-    def found(self, arrays: Arrays) -> str:
-        """See `Study.found`: what matters most to each task, either way."""
+    def finding(self, arrays: Arrays) -> str:
+        """See `Study.finding`: what matters most to each task, either way."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
-            told = [
+            verdicts = [
                 f"{wanted} {figure.words(arrays['operators'][at])} ({_change(arrays, task, at)})"
                 for wanted, at in _extremes(arrays, task)
             ]
-            parts.append(f"{title} {' and '.join(told) or 'shows no need of any one of them'}")
+            parts.append(f"{title} {' and '.join(verdicts) or 'shows no need of any one of them'}")
         return (
             "The operator that matters most to each task either way, by the points of top-1 that "
             f"training without it changes: {'; '.join(parts)}."
@@ -157,9 +156,9 @@ def _extremes(arrays: Arrays, task: int) -> Iterator[tuple[str, int]]:
     """Of the operators that a task needs the one it needs most, and likewise the other way."""
     change_K = arrays["change"][task]
     for wanted, sign in ((NEEDS, 1), (BETTER, -1)):
-        such = [at for at in range(len(change_K)) if _verdict(arrays, task, at) == wanted]
-        if such:
-            yield wanted, min(such, key=lambda at: sign * change_K[at])
+        fitting = [at for at in range(len(change_K)) if _verdict(arrays, task, at) == wanted]
+        if fitting:
+            yield wanted, min(fitting, key=lambda at: sign * change_K[at])
 
 
 def _verdict(arrays: Arrays, task: int, at: int) -> str:

@@ -45,7 +45,6 @@ class Sensitivity(Study):
         MAST, Figure 8.
     """
 
-    title: ClassVar[str] = "How much the coefficients of the loss matter"
     name: ClassVar[str] = "sensitivity"
 
     def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
@@ -95,18 +94,18 @@ class Sensitivity(Study):
         figure.legend(drawn, axes, ncols=len(arrays["coefficients"]))
         return drawn
 
-    def found(self, arrays: Arrays) -> str:
-        """See `Study.found`: the greatest change as each coefficient is halved and doubled."""
+    def finding(self, arrays: Arrays) -> str:
+        """See `Study.finding`: the greatest change as each coefficient is halved and doubled."""
         near_M = (arrays["multipliers"] >= 0.5) & (arrays["multipliers"] <= 2)
         everywhere_M = np.ones_like(near_M)
         parts = []
         for task, title in enumerate(arrays["tasks"]):
-            told = [
+            moves = [
                 f"{SYMBOLS[str(name)]} by {_largest(arrays, task, at, near_M)} "
                 f"({_largest(arrays, task, at, everywhere_M)} from ×0.25 to ×4)"
                 for at, name in enumerate(arrays["coefficients"])
             ]
-            parts.append(f"{title} {', '.join(told)}")
+            parts.append(f"{title} {', '.join(moves)}")
         return (
             "The most that top-1 moves from the base as a coefficient goes from ×0.5 to ×2: "
             f"{'; '.join(parts)}."
@@ -162,11 +161,11 @@ def _change(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
 
 def _largest(arrays: Arrays, task: int, at: int, among_M: np.ndarray) -> str:
     change_M, margin_M = (table_TCM[task, at] for table_TCM in _change(arrays))
-    there = np.flatnonzero(among_M & np.isfinite(change_M))
-    other = [m for m in there if change_M[m] != 0]
-    if len(there) < 2:
+    known = np.flatnonzero(among_M & np.isfinite(change_M))
+    moved = [m for m in known if change_M[m] != 0]
+    if len(known) < 2:
         return "an amount not known yet"
-    if not other:
+    if not moved:
         return "nothing"
-    most = max(other, key=lambda m: abs(change_M[m]))
+    most = max(moved, key=lambda m: abs(change_M[m]))
     return f"{with_margin(change_M[most], margin_M[most], '+')} points"

@@ -1,4 +1,4 @@
-"""What a study is, and what studies share: the accuracies of their runs, by seed and task.
+"""What a study of a run is, and what such studies share: accuracies of runs by seed and task.
 
 S seeds, T tasks, N runs of a plan.
 """
@@ -21,7 +21,7 @@ MEASURE = "top1"
 
 
 class Study(Analysis):
-    """A question that is answered by training other runs, each like the run but for something.
+    """A question to a run that is answered by retraining variants of it.
 
     Runs are compared by top-1, whatever the field reports on their set.
 
@@ -48,8 +48,8 @@ class Study(Analysis):
         """
 
     @abstractmethod
-    def found(self, arrays: Arrays) -> str:
-        """What was found, in a sentence."""
+    def finding(self, arrays: Arrays) -> str:
+        """What the runs show, in a sentence."""
 
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`; a study needs a seed that has the base and a run beside it."""
@@ -78,7 +78,7 @@ class Study(Analysis):
         text = f"{finished} of {planned} runs are finished. " if finished < planned else ""
         if len(arrays["seeds"]) == 1:
             text += "With one seed there is no telling a difference from chance. "
-        return text + self.found(arrays)
+        return text + self.finding(arrays)
 
     def caption(self, arrays: Arrays) -> str:
         """See `Analysis.caption`."""
@@ -101,8 +101,8 @@ def collect(subject: Subject, names: Sequence[str]) -> Arrays:
     trials = [trial for trial in subject.trials if trial.name in names]
     seeds = sorted({trial.seed for trial in trials if trial.name != BASE})
     trials = [trial for trial in trials if trial.seed in seeds]
-    found = dict.fromkeys(_task(score) for trial in trials for score in _accuracies(trial.scores))
-    tasks = list(found)
+    measured = (_task(score) for trial in trials for score in _accuracies(trial.scores))
+    tasks = list(dict.fromkeys(measured))
     accuracy_STN = np.full((len(seeds), len(tasks), len(names)), np.nan)
     for trial in trials:
         for score in _accuracies(trial.scores):

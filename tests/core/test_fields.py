@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from mast.core import fields
+from mast.core.arguments import listed
 from mast.core.errors import UserError
 
 
@@ -90,8 +91,8 @@ def test_leaves_and_kinds_agree() -> None:
 
 
 def test_one_or_several() -> None:
-    assert fields.several("knn") == ["knn"]
-    assert fields.several(Path("runs/a")) == [Path("runs/a")]
-    assert fields.several(0) == [0]
-    assert fields.several(("knn", "linear")) == ["knn", "linear"]
-    assert fields.several(()) == []
+    assert listed("knn") == ["knn"]
+    assert listed(Path("runs/a")) == [Path("runs/a")]
+    assert listed(0) == [0]
+    assert listed(("knn", "linear")) == ["knn", "linear"]
+    assert listed(()) == []

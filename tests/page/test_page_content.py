@@ -125,7 +125,7 @@ def test_the_whole_page(run: RunFolder, tmp_path: Path) -> None:
 def test_a_bare_run_says_what_is_missing(run: RunFolder) -> None:
     page = written(run)
     assert "Nothing has been measured yet." in page.text
-    assert page.text.count("Nobody has asked yet.") == len(QUESTIONS)
+    assert page.text.count("Not computed yet.") == len(QUESTIONS)
     assert page.text.count(f"mast analyze {run.path} --data SET --analyses") + page.text.count(
         "mast study"
     ) == len(QUESTIONS)

@@ -1,0 +1,36 @@
+"""The run that a run is held against."""
+
+from dataclasses import replace
+from typing import Any
+
+from mast.config import PretrainConfig
+from mast.methods import VICRegConfig
+from mast.models import MLPProjectorConfig
+from mast.recipes.small import small
+from mast.recipes.vicreg import vicreg5
+
+RIVAL = "vicreg"
+
+
+def rival_of(method: str) -> str | None:
+    """The method that a method is held against; None for that method itself."""
+    return None if method == RIVAL else RIVAL
+
+
+def rival(config: PretrainConfig) -> PretrainConfig | None:
+    """The run that a run is held against: VICReg beside it.
+
+    Args:
+        config: The run.
+
+    Returns:
+        VICReg's own objective, with the sizes of the run's projector, and its own schedule; all
+        else as in the run. None for a run of VICReg.
+    """
+    if isinstance(config.objective, VICRegConfig):
+        return None
+    own = small(vicreg5()) if config.recipe.endswith("_small") else vicreg5()
+    sizes: Any = config.objective
+    projector = MLPProjectorConfig(sizes.projector.hidden, sizes.projector.dim)
+    objective = replace(own.objective, projector=projector)  # type: ignore[call-arg]
+    return replace(config, recipe=own.recipe, objective=objective, schedule=own.schedule)

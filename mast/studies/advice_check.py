@@ -1,0 +1,109 @@
+"""Is the advice right? `mast advise` beside what is known of generated images."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from mast.analyses import Grid
+from mast.data.factors import CLASSES, DESTROYED_BY
+from mast.measure.result import Result
+from mast.studies.engine import StudyRun
+from mast.studies.experiment import Bench, Experiment, Measured
+from mast.studies.small_runs import RUNS, SmallRun, described
+
+COLUMNS = (
+    "task",
+    "top-1",
+    "costs the task, points of accuracy (**bold**: destroys it by how the images are drawn)",
+    "right order",
+    "by subspaces",
+)
+MARKS = {"needs what it destroys": "!", "undecided": "?"}
+ORDERED_BY = ("change", "kept_by_subspace")
+
+
+@final
+@dataclass(frozen=True)
+class AdviceCheck(Experiment):
+    """Which operators the tasks of `factors` need, beside what is known from how they are drawn.
+
+    `DESTROYED_BY` says which operators destroy a task. By each of two numbers, the percentage is
+    taken of the pairs of a destroying and another operator that the number puts in the right order.
+    """
+
+    results: ClassVar[str] = "insight"
+
+    runs: Mapping[str, SmallRun] = field(
+        default_factory=lambda: {name: RUNS[name] for name in ("factors64_mast15", "factors_mast5")}
+    )
+
+    def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
+        """See `Experiment.plan`."""
+        return [
+            StudyRun(f"advice-{name}", {"recipe": run.recipe}, run.configure(name, bench))
+            for name, run in self.runs.items()
+        ]
+
+    def measure(self, run: StudyRun, bench: Bench) -> Measured:
+        """See `Experiment.measure`: of each task the ranking of the operators and the truth."""
+        assert run.config is not None
+        rows = bench.verbs.advise(run.folder.path, "factors", device=bench.device).rows
+        (file,) = run.folder.evaluations.glob("retained-factors-test.json")
+        measured = Result.read(file).targets
+        return {
+            "run": described(run.folder.path.name, run.config),
+            "tasks": {
+                task: _task(task, [row for row in rows if row[0] == task])
+                | {"accuracy": measured[task].values["top1"]}
+                for task in CLASSES
+            },
+        }
+
+    def table(self, measured: Mapping[str, Measured]) -> Grid:
+        """See `Experiment.table`: of each task the operators by what they cost it."""
+        rows = []
+        for result in measured.values():
+            for name, task in result["tasks"].items():
+                operators = [
+                    ("**{}**" if entry["operator"] in task["destroyed_by"] else "{}").format(
+                        f"{entry['operator'].replace('_', ' ')} {entry['change']:+.0f}"
+                        + MARKS.get(entry["verdict"], "")
+                    )
+                    for entry in task["ranking"]
+                ]
+                shares = [task[f"found_by_{key}"] for key in ORDERED_BY]
+                ordered = ["–" if share is None else f"{share:.0f} %" for share in shares]
+                rows.append((name, f"{task['accuracy']:.0f}", ", ".join(operators), *ordered))
+        return Grid(COLUMNS, tuple(rows))
+
+
+def _task(name: str, rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """The ranking of the operators, the costliest first, and how well two numbers order them."""
+    operators = [str(row[1]).replace(" ", "_") for row in rows]
+    task: dict[str, Any] = {
+        "destroyed_by": [operator for operator in DESTROYED_BY[name] if operator in operators],
+        "ranking": [
+            {
+                "operator": operator,
+                "change": row[2],
+                "interval": [row[3], row[4]],
+                "verdict": row[5],
+                "kept_by_subspace": None if np.isnan(row[6]) else row[6],
+            }
+            for operator, row in reversed(list(zip(operators, rows, strict=True)))
+        ],
+    }
+    return task | {f"found_by_{key}": _ordered(task, key) for key in ORDERED_BY}
+
+
+def _ordered(task: dict[str, Any], key: str) -> float | None:
+    """Percent of (destroying, other) pairs of operators that a number puts in the right order."""
+    values = {entry["operator"]: entry[key] for entry in task["ranking"]}
+    destroying = [values[name] for name in task["destroyed_by"]]
+    harmless = [value for name, value in values.items() if name not in task["destroyed_by"]]
+    if None in (*destroying, *harmless) or not destroying or not harmless:
+        return None
+    pairs = [(one < two) + 0.5 * (one == two) for one in destroying for two in harmless]
+    return 100 * float(np.mean(pairs))

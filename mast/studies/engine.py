@@ -1,0 +1,198 @@
+"""The engine of every study: its runs are planned, shared among processes, trained and measured.
+
+What is done already is left alone, and a run that fails does not stop the others. How a run is
+trained and measured is passed in.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from mast.config import PretrainConfig, change, read
+from mast.core.display import console
+from mast.core.errors import UserError, unknown
+from mast.core.run import RunFolder
+from mast.recipes import rival
+
+TO_DO, BEGUN, FINISHED = "to do", "begun", "finished"
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """One run of a study.
+
+    Attributes:
+        name: Of the trial, or of the result where a study writes one for each run.
+        changes: What tells it from the other runs; of a run that is varied, fields of the
+            configuration by dotted name.
+        config: All of its configuration; None where there is nothing to configure.
+        seed: Of the run.
+        trained: Whether it is trained; otherwise its encoder is measured as it starts.
+        needed: Whether the study ends where this run fails, as nothing can be compared without it.
+        state: "finished" (trained and measured), "begun", "to do", or what went wrong.
+    """
+
+    name: str
+    changes: Mapping[str, Any]
+    config: PretrainConfig | None = None
+    seed: int = 0
+    trained: bool = True
+    needed: bool = False
+    state: str = TO_DO
+
+    @property
+    def folder(self) -> RunFolder:
+        """Where it lies."""
+        assert self.config is not None, f"{self.name} is no run of a recipe"
+        return RunFolder(self.config.folder())
+
+
+def vary(
+    config: PretrainConfig,
+    plan: Mapping[str, Mapping[str, Any]],
+    seeds: Iterable[int],
+    folder: Path,
+) -> list[StudyRun]:
+    """The runs of a plan: each like a run but for its changes, with every seed.
+
+    Args:
+        config: Of the run that is varied.
+        plan: By the trial's name what differs, by dotted name; a "method" that is not the run's is
+            that of the run it is held against.
+        seeds: Of the runs.
+        folder: Where they lie, as `<trial>-seed<N>`.
+
+    Raises:
+        UserError: Runs of the folder were trained for longer or shorter.
+    """
+    for base in (name for name, changes in plan.items() if not changes):
+        for path in sorted(folder.glob(f"{base}-seed*")):  # another seed's is compared with these
+            _refuse_other_length(RunFolder(path), config)
+    return [
+        _varied(config, name, changes, seed, folder)
+        for seed in dict.fromkeys(seeds)
+        for name, changes in plan.items()
+    ]
+
+
+def _varied(
+    config: PretrainConfig, name: str, changes: Mapping[str, Any], seed: int, folder: Path
+) -> StudyRun:
+    fields = {**changes, "seed": seed, "out": str(folder / f"{name}-seed{seed}")}
+    if fields.pop("method", config.method) != config.method:
+        other = rival(config)
+        assert other is not None, f"a run of {config.method} is held against no other"
+        config = other
+    config = change(config, fields)
+    run = StudyRun(name, changes, config, seed, needed=not changes)
+    _refuse_other_length(run.folder, config)
+    return run
+
+
+def _refuse_other_length(run: RunFolder, config: PretrainConfig) -> None:
+    """Refuse to mix runs of a study, of one seed or of several, that differ in their epochs."""
+    if run.config.is_file() and (before := read(run.config).epochs) != config.epochs:
+        raise UserError(
+            f"{run.path} has {before} epochs and would now have {config.epochs}; give the same "
+            f"epochs as before, or delete {run.path.parent} to begin anew"
+        )
+
+
+def chosen(runs: Sequence[StudyRun], only: Sequence[str]) -> list[StudyRun]:
+    """The runs whose name fits one of some patterns, such as "validation/*"; all without any.
+
+    Raises:
+        UserError: No name fits a pattern.
+    """
+    for pattern in only:
+        if not any(fnmatchcase(run.name, pattern) for run in runs):
+            raise unknown("run", pattern, [run.name for run in runs])
+    return [run for run in runs if not only or any(fnmatchcase(run.name, one) for one in only)]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The part of the runs that one of several processes takes: every n-th, from the i-th."""
+
+    first: int
+    every: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """From "i/n".
+
+        Raises:
+            UserError: It is not so.
+        """
+        first, _, every = text.partition("/")
+        if not (first.isdecimal() and every.isdecimal() and int(first) < int(every)):
+            raise UserError(f"expected shard as i/n with 0 <= i < n, such as 0/2, got {text!r}")
+        return cls(int(first), int(every))
+
+    def of(self, runs: Sequence[StudyRun]) -> list[bool]:
+        """Which of the runs are this process's; those in one run folder go to one process."""
+        places = [run.folder.path if run.config is not None else Path(run.name) for run in runs]
+        order = list(dict.fromkeys(places))
+        return [order.index(place) % self.every == self.first for place in places]
+
+
+ALL = Shard(0, 1)
+
+
+def carry_out(
+    runs: Sequence[StudyRun],
+    work: Callable[[StudyRun], object],
+    state: Callable[[StudyRun], str],
+    shard: Shard,
+) -> tuple[StudyRun, ...]:
+    """Train and measure runs, as far as that was not done before.
+
+    Args:
+        runs: All of a study.
+        work: Trains and measures one; it leaves alone what is done.
+        state: What is done of one.
+        shard: Which of them are this process's.
+
+    Returns:
+        All runs with their states.
+
+    Raises:
+        UserError: A run failed without which nothing can be compared.
+    """
+    return tuple(
+        _carried_out(run, work, state) if mine else run
+        for run, mine in zip(runs, shard.of(runs), strict=True)
+    )
+
+
+def _carried_out(
+    run: StudyRun, work: Callable[[StudyRun], object], state: Callable[[StudyRun], str]
+) -> StudyRun:
+    try:
+        work(run)
+    except UserError as error:  # a loss or features that are not finite: the others go on
+        if run.needed:
+            raise
+        where = run.name if run.config is None else run.folder.path
+        console.print(f"{where}: {error}", style="yellow", highlight=False, markup=False)
+        return replace(run, state=str(error))
+    return replace(run, state=state(run))
+
+
+def table(title: str, runs: Sequence[StudyRun]) -> Table:
+    """The runs and their states, for a rich console."""
+    shown = Table(title=title)
+    for column in ("run", "seed", "what differs", "state"):
+        shown.add_column(column, justify="right" if column == "seed" else "left")
+    for run in runs:
+        differs = ", ".join(f"{name}: {_short(value)}" for name, value in run.changes.items())
+        shown.add_row(run.name, str(run.seed), differs or "nothing", run.state)
+    return shown
+
+
+def _short(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value)

@@ -1,0 +1,236 @@
+"""What an experiment is: a study that starts from recipes and writes result files.
+
+Sets of images come from one folder, which is never written into; run folders, sets that are made of
+others, and results go to another one.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from mast.analyses import Analysis, Entry, Grid
+from mast.config import PretrainConfig, build_method
+from mast.core.checkpoint import write_json
+from mast.core.errors import UserError
+from mast.core.launch import Device, find_device
+from mast.core.run import RunFolder, provenance
+from mast.data import CanvasSet, open_canvas
+from mast.measure.sets import EvaluationData
+from mast.models import Encoder, load_encoder
+from mast.protocols.run import evaluate_encoder
+from mast.recipes import configure
+from mast.studies.engine import ALL, BEGUN, FINISHED, TO_DO, Shard, StudyRun, carry_out, chosen
+
+Measured = dict[str, Any]  # a result file
+
+
+@dataclass(frozen=True)
+class Verbs:
+    """What the commands do, as far as an experiment uses it; see the functions of these names."""
+
+    pretrain: Callable[[PretrainConfig], RunFolder]
+    analyze: Callable[..., Any]
+    advise: Callable[..., Any]
+    uncertain: Callable[..., Path]
+    study: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What an experiment works with.
+
+    Args:
+        sets: Folder of image sets.
+        out: Folder of run folders (`runs/`), of sets that are made (`sets/`) and of results.
+        verbs: What the commands do.
+        questions: What may be asked of a run, by name.
+        device: auto, cpu or cuda.
+        threads: CPU threads; PyTorch's choice if None.
+    """
+
+    sets: Path
+    out: Path
+    verbs: Verbs
+    questions: Mapping[str, Entry[Analysis]]
+    device: Device = "auto"
+    threads: int | None = None
+
+    def made(self, name: str) -> Path:
+        """A set that an experiment makes of others."""
+        return self.out / "sets" / name
+
+    def open(self, name: str, size: int) -> CanvasSet:
+        """A set of the folder, such as "flowers17/test", for views of `size` pixels."""
+        if not (self.sets / name).is_dir():
+            raise UserError(f"{self.sets} has no {name}; give a folder of sets that has it")
+        return open_canvas(str(self.sets / name), size)
+
+    def configure(
+        self, name: str, recipe: str, data: str | Path, /, **changes: Any
+    ) -> PretrainConfig:
+        """The run `name` of a recipe, with changes as `mast.configure` takes them."""
+        own = {"out": str(self.out / "runs" / name), "device": self.device, "threads": self.threads}
+        return configure(recipe, str(data), **changes, **own)
+
+    def encoder(self, run: StudyRun) -> Encoder:
+        """The encoder of a run: what it learned, or as it starts for one that is not trained."""
+        assert run.config is not None
+        if run.trained:
+            encoder = load_encoder(run.folder.path)
+        else:
+            encoder = build_method(run.config).encoder.eval()
+        return encoder.to(find_device(self.device))
+
+
+class Experiment(ABC):
+    """A study that starts from recipes, or trains nothing; a frozen dataclass of its scale.
+
+    Attributes:
+        results: Where its results go, below the folder of results: `<results>/<run>.json`, and
+            what is concluded from all of them, if anything is, `<results>.json`.
+        seeded: Whether its runs may have other seeds than 0.
+    """
+
+    results: ClassVar[str]
+    seeded: ClassVar[bool] = False
+
+    @abstractmethod
+    def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
+        """The runs, in the order in which they are most useful; nothing is read or written."""
+
+    def prepare(self, bench: Bench) -> None:  # noqa: B027  # most have nothing to prepare
+        """Make the sets that it needs of those that there are.
+
+        Raises:
+            UserError: A set is missing.
+        """
+
+    @abstractmethod
+    def measure(self, run: StudyRun, bench: Bench) -> Measured:
+        """The result of a run, as JSON has it; its provenance is added."""
+
+    def conclude(self, measured: Mapping[str, Measured], bench: Bench) -> Measured | None:
+        """What follows from the results of all runs, by name; None: nothing that is kept."""
+        return None
+
+    @abstractmethod
+    def table(self, measured: Mapping[str, Measured]) -> Grid:
+        """Results of runs, by name, as a table."""
+
+    def file(self, run: StudyRun, out: Path) -> Path:
+        """The result of a run."""
+        return out / self.results / f"{run.name}.json"
+
+    def conclusion(self, out: Path) -> Path:
+        """What is concluded from all runs."""
+        return out / f"{self.results}.json"
+
+    def state(self, run: StudyRun, out: Path) -> str:
+        """What is done of a run."""
+        if self.file(run, out).is_file() or self.conclusion(out).is_file():
+            return FINISHED
+        begun = run.config is not None and run.trained and run.folder.config.is_file()
+        return BEGUN if begun else TO_DO
+
+    def files(self, runs: Sequence[StudyRun], out: Path) -> tuple[Path, ...]:
+        """The results of runs, and what is concluded from them."""
+        return (*(self.file(run, out) for run in runs), self.conclusion(out))
+
+
+def perform(
+    experiment: Experiment,
+    bench: Bench,
+    seeds: Sequence[int],
+    only: Sequence[str] = (),
+    shard: Shard = ALL,
+    dry: bool = False,
+) -> tuple[tuple[StudyRun, ...], dict[str, Measured]]:
+    """Train and measure the runs of an experiment, as far as there are no results, and conclude.
+
+    Args:
+        experiment: What is planned.
+        bench: What it works with.
+        seeds: Of the runs.
+        only: Patterns of the names of those that are wanted; all of them without any.
+        shard: Which of them are this process's.
+        dry: Only say what would be run.
+
+    Returns:
+        The runs with their states, and by name the results that there are.
+
+    Raises:
+        UserError: A pattern that fits no run; a set that is missing.
+    """
+    plan = experiment.plan(bench, list(dict.fromkeys(seeds)))
+
+    def state(run: StudyRun) -> str:
+        return experiment.state(run, bench.out)
+
+    def work(run: StudyRun) -> None:
+        if state(run) == FINISHED:
+            return
+        if run.config is not None and run.trained:
+            bench.verbs.pretrain(run.config)
+        result = {**experiment.measure(run, bench), "provenance": provenance()}
+        write_json(experiment.file(run, bench.out), result)
+
+    runs = tuple(replace(run, state=state(run)) for run in chosen(plan, only))
+    if not dry and any(run.state != FINISHED for run in runs):
+        if bench.threads is not None:
+            torch.set_num_threads(bench.threads)
+        experiment.prepare(bench)
+        runs = carry_out(runs, work, state, shard)
+        _conclude(experiment, plan, bench)
+    return runs, _results(experiment, runs, bench.out)
+
+
+def _results(experiment: Experiment, runs: Iterable[StudyRun], out: Path) -> dict[str, Measured]:
+    files = {run.name: experiment.file(run, out) for run in runs}
+    return {name: json.loads(file.read_text()) for name, file in files.items() if file.is_file()}
+
+
+def _conclude(experiment: Experiment, plan: Sequence[StudyRun], bench: Bench) -> None:
+    """Write what follows from all runs, once all are measured."""
+    measured = _results(experiment, plan, bench.out)
+    if len(measured) == len(plan):
+        conclusion = experiment.conclude(measured, bench)
+        if conclusion is not None:
+            write_json(experiment.conclusion(bench.out), {**conclusion, "provenance": provenance()})
+
+
+def probe(
+    encoder: torch.nn.Module,
+    sets: Mapping[str, Sequence[EvaluationData]],
+    protocols: Mapping[str, Sequence[str]],
+) -> dict[str, float]:
+    """Top-1 of an encoder by protocols on several sets.
+
+    Args:
+        encoder: From images_BCHW in [0, 1] to representation_BD.
+        sets: By name; of several parts, such as folds, the scores are averaged.
+        protocols: By name of the set.
+
+    Returns:
+        In percent, by `<set>/<target>/<protocol>`.
+    """
+    scores: dict[str, list[float]] = {}
+    for name, parts in sets.items():
+        for data in parts:
+            for result in evaluate_encoder(encoder, data, protocols[name]):
+                for target, measured in result.targets.items():
+                    key = f"{name}/{target}/{result.protocol}"
+                    scores.setdefault(key, []).append(measured.values["top1"])
+    return {key: sum(values) / len(values) for key, values in scores.items()}
+
+
+def last_metrics(folder: RunFolder) -> dict[str, Any]:
+    """Loss terms and statistics at the end of a run; empty for one that was not trained."""
+    lines = [line for line in folder.read_metrics() if "loss" in line]
+    return lines[-1] if lines else {}

@@ -1,0 +1,140 @@
+"""What do the analyses and studies of small runs say? In words and as tables."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+
+from mast.analyses import ANALYSES, Analysis, Entry, Grid
+from mast.core.run import RunFolder
+from mast.studies.engine import StudyRun
+from mast.studies.experiment import Bench, Experiment, Measured
+from mast.studies.sets import drawn, link
+from mast.studies.small_runs import RUNS, SIZE, SmallRun, described, link_cifar
+
+LABELLED = "cifar10"  # images of CIFAR-10 with labels, for the probes
+
+
+class Look(NamedTuple):
+    """What is asked of a run.
+
+    Attributes:
+        data: A labelled set of the bench ("cifar10"), or a name that `mast analyze` knows.
+        analyses: Which.
+        studies: By name the options of `mast study`.
+        beside: The run that stands beside it, if one does.
+    """
+
+    data: str
+    analyses: tuple[str, ...]
+    studies: Mapping[str, Mapping[str, Any]]
+    beside: str | None = None
+
+
+_TWO = {"seeds": (0, 1), "epochs": 3}
+LOOKS = {
+    "cifar_mast5": Look(
+        LABELLED,
+        tuple(ANALYSES),
+        {
+            "leave_one_out": {"seeds": (0, 1, 2), "epochs": 3},
+            "growth": _TWO,
+            "sensitivity": _TWO,
+            "epochs": _TWO,
+        },
+        "cifar_vicreg5",
+    ),
+    "factors_mast5": Look("factors", tuple(ANALYSES), {"leave_one_out": {"epochs": 6}}),
+    "factors_small": Look("factors", (), {"growth": {}, "sensitivity": {}, "epochs": {}}),
+}
+
+
+@final
+@dataclass(frozen=True)
+class Findings(Experiment):
+    """Every caption and table of some runs, their studies included; see docs/insight.md.
+
+    It needs `cifar10/{train,test}`.
+    """
+
+    results: ClassVar[str] = "insight"
+
+    looks: Mapping[str, Look] = field(default_factory=lambda: LOOKS)
+    runs: Mapping[str, SmallRun] = field(default_factory=lambda: RUNS)
+    train: int = 10_000
+    test: int = 4_000
+
+    def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
+        """See `Experiment.plan`."""
+        return [
+            StudyRun(
+                f"findings-{name}",
+                {"recipe": self.runs[name].recipe},
+                self.runs[name].configure(name, bench),
+            )
+            for name in self.looks
+        ]
+
+    def prepare(self, bench: Bench) -> None:
+        """See `Experiment.prepare`."""
+        if any(look.data == LABELLED for look in self.looks.values()):
+            link_cifar(bench, self.train)
+            for part, count in (("train", self.train), ("test", self.test)):
+                images = bench.open(f"cifar10/{part}", SIZE)
+                target = bench.made(LABELLED) / part
+                root = bench.sets / "cifar10" / part
+                link(images, root, drawn(len(images), count), target, flat=False)
+
+    def measure(self, run: StudyRun, bench: Bench) -> Measured:
+        """See `Experiment.measure`: the analyses and studies are made, then read."""
+        assert run.config is not None
+        name, path = run.folder.path.name, run.folder.path
+        look = self.looks[name]
+        data = str(bench.made(LABELLED)) if look.data == LABELLED else look.data
+        if look.analyses:
+            beside: list[Path] = []
+            if look.beside is not None:
+                config = self.runs[look.beside].configure(look.beside, bench)
+                beside.append(bench.verbs.pretrain(config).path)
+            bench.verbs.analyze(path, data, look.analyses, beside, device=bench.device)
+        for study, options in look.studies.items():
+            bench.verbs.study(study, path, data, device=bench.device, **options)
+        return {
+            "run": described(name, run.config),
+            "analyses": _answers(run.folder, bench.questions),
+        }
+
+    def table(self, measured: Mapping[str, Measured]) -> Grid:
+        """See `Experiment.table`: what was found, in words."""
+        rows = tuple(
+            (result["run"]["name"], answer["title"], answer["caption"])
+            for result in measured.values()
+            for answer in result["analyses"].values()
+        )
+        return Grid(("run", "question", "answer"), rows)
+
+
+def _answers(folder: RunFolder, questions: Mapping[str, Entry[Analysis]]) -> dict[str, Any]:
+    """What every analysis that was made of a run says."""
+    answers = {}
+    for name, entry in questions.items():
+        file = folder.analysis / f"{name}.npz"
+        if file.is_file():
+            with np.load(file) as kept:
+                arrays = dict(kept)
+            analysis = entry.kind()
+            grid = analysis.details(arrays).grid
+            answers[name] = {
+                "title": entry.title,
+                "caption": analysis.caption(arrays),
+                "columns": list(grid.columns) if grid else [],
+                "rows": [[_plain(cell) for cell in row] for row in grid.rows] if grid else [],
+            }
+    return answers
+
+
+def _plain(cell: str | float) -> str | float | None:
+    """A cell of a table as JSON has it, which knows no NaN."""
+    return None if isinstance(cell, float) and not np.isfinite(cell) else cell

@@ -1,0 +1,149 @@
+"""Do the probes agree? Three of them on three encoders, and one against scikit-learn."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import torch
+
+from mast.analyses import Grid
+from mast.core.run import RunFolder
+from mast.measure.compare import compare
+from mast.measure.features import extract
+from mast.measure.result import Result
+from mast.measure.sets import EvaluationData
+from mast.models import Encoder, EncoderConfig
+from mast.protocols.run import EvaluationSettings, evaluate_encoder
+from mast.studies.engine import StudyRun
+from mast.studies.experiment import Bench, Experiment, Measured
+from mast.studies.small_runs import CIFAR, NARROW, SIZE, link_cifar
+
+RANDOM = "resnet18-random"
+RECIPES = ("vicreg5_small", "mast5_small")
+PROTOCOLS = ("knn", "linear", "linear_sgd")
+
+
+@final
+@dataclass(frozen=True)
+class Protocols(Experiment):
+    """CIFAR-10: a random ResNet-18 and two runs of minutes, by kNN, L-BFGS and SGD.
+
+    The L-BFGS probe of every encoder may be held against scikit-learn's `LogisticRegression` at the
+    penalty that validation chose; of the last run it is. It needs `cifar10/{train,test}`.
+    """
+
+    results: ClassVar[str] = "protocols"
+
+    images: int = 10_000
+    epochs: int = 5
+    settings: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=lambda: {"linear_sgd": {"epochs": 3, "learning_rates": [0.2, 2.0, 20.0]}}
+    )
+
+    def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
+        """See `Experiment.plan`."""
+        configs = {
+            f"{recipe}-cifar10": bench.configure(
+                f"{recipe}-cifar10",
+                recipe,
+                bench.made(CIFAR),
+                size=SIZE,
+                epochs=self.epochs,
+                batch_size=64,
+                encoder=NARROW,
+            )
+            for recipe in RECIPES
+        }
+        runs = [StudyRun(name, {"recipe": c.recipe}, c) for name, c in configs.items()]
+        return [StudyRun(RANDOM, {"trained": "no"}, trained=False), *runs]
+
+    def prepare(self, bench: Bench) -> None:
+        """See `Experiment.prepare`."""
+        link_cifar(bench, self.images)
+        bench.open("cifar10/test", SIZE)
+
+    def measure(self, run: StudyRun, bench: Bench) -> Measured:
+        """See `Experiment.measure`: the result files of the encoder lie beside its result."""
+        encoder = _random_resnet18() if run.name == RANDOM else bench.encoder(run)
+        train, test = (bench.open(f"cifar10/{part}", SIZE) for part in ("train", "test"))
+        data = EvaluationData(train, None, test, SIZE)
+        about = {"source": run.name, **encoder.describe()}
+        results = [
+            # Named as below the folder of sets, wherever that is.
+            replace(result, set_name="cifar10/test", encoder=about)
+            for result in evaluate_encoder(
+                encoder, data, PROTOCOLS, EvaluationSettings(protocols=self.settings)
+            )
+        ]
+        for result in results:
+            result.write(self._folder(run.name, bench))
+        measured: Measured = {
+            "top1": {each.protocol: each.targets["class"].values["top1"] for each in results}
+        }
+        if run.name.startswith(RECIPES[-1]):
+            linear = results[PROTOCOLS.index("linear")]
+            measured["agreement with scikit-learn"] = _against_sklearn(encoder, data, linear)
+        return measured
+
+    def conclude(self, measured: Mapping[str, Measured], bench: Bench) -> Measured:
+        """See `Experiment.conclude`: the encoders compared, all with the first."""
+        compared = compare([self._folder(name, bench) for name in measured])
+        (agreement,) = filter(
+            None, (each.get("agreement with scikit-learn") for each in measured.values())
+        )
+        return {
+            "agreement with scikit-learn": agreement,
+            "runs": list(compared.runs),
+            "notes": list(compared.notes),
+            "rows": [
+                {
+                    "measure": " ".join(row.heading),
+                    "values": list(row.values),
+                    "differences": [
+                        None if d is None else [d.value, d.low, d.high] for d in row.differences
+                    ],
+                }
+                for row in compared.rows
+            ],
+        }
+
+    def table(self, measured: Mapping[str, Measured]) -> Grid:
+        """See `Experiment.table`: top-1, one row an encoder."""
+        rows = tuple(
+            (name, *(f"{each['top1'][protocol]:.1f}" for protocol in PROTOCOLS))
+            for name, each in measured.items()
+        )
+        return Grid(("encoder", *PROTOCOLS), rows)
+
+    def _folder(self, name: str, bench: Bench) -> Path:
+        return RunFolder(bench.out / self.results / name).path
+
+
+def _random_resnet18() -> Encoder:
+    """torchvision's ResNet-18 as it starts, with its own stem."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return Encoder(EncoderConfig("torchvision:resnet18", stem="standard"), SIZE).eval()
+
+
+def _against_sklearn(encoder: Encoder, data: EvaluationData, ours: Result) -> dict[str, float]:
+    """Top-1 of our optimum and of scikit-learn's, at the penalty that validation chose."""
+    from sklearn.linear_model import LogisticRegression
+
+    train_ND, test_MD = (
+        extract(encoder, part, data.size).double().numpy() for part in (data.train, data.test)
+    )
+    chosen = ours.targets["class"].chosen["penalty"]
+    model = LogisticRegression(C=1 / (len(train_ND) * chosen), tol=1e-7, max_iter=5000)
+    started = time.monotonic()
+    model.fit(train_ND, data.train.targets["class"])
+    seconds = time.monotonic() - started
+    return {
+        "penalty": chosen,
+        "ours": ours.targets["class"].values["top1"],
+        "scikit-learn": 100 * float(model.score(test_MD, data.test.targets["class"])),
+        "iterations of scikit-learn": int(model.n_iter_.max()),
+        "seconds of scikit-learn": seconds,
+    }

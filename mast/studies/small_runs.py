@@ -1,0 +1,76 @@
+"""Small runs that several experiments look at, of minutes each on a CPU."""
+
+from typing import Any, NamedTuple
+
+from mast.config import PretrainConfig
+from mast.data import CanvasSet
+from mast.studies.experiment import Bench
+from mast.studies.sets import drawn, link
+
+NARROW: dict[str, Any] = {  # a narrow ResNet-10
+    "name": "timm:resnet18",
+    "options": {
+        "layers": [1, 1, 1, 1],
+        "channels": [32, 64, 128, 256],
+        "stem_type": "deep",
+        "stem_width": 16,
+    },
+}
+CIFAR = "cifar10-10k"  # images of CIFAR-10 without labels
+IMAGES = 10_000
+SIZE = 32
+
+
+class SmallRun(NamedTuple):
+    """A run: its recipe, its images (of the bench, or generated) and what differs."""
+
+    recipe: str
+    data: str
+    changes: dict[str, Any]
+
+    def configure(self, name: str, bench: Bench) -> PretrainConfig:
+        """Its configuration on a bench."""
+        data = bench.made(CIFAR) if self.data == CIFAR else self.data
+        return bench.configure(name, self.recipe, data, **self.changes)
+
+
+def _changes(size: int, epochs: int, **objective: Any) -> dict[str, Any]:
+    encoder = {**NARROW, "stem_stride": 2}
+    return {"size": size, "epochs": epochs, "encoder": encoder, "objective": objective}
+
+
+RUNS = {
+    "factors_mast5": SmallRun("mast5_small", "factors@train", _changes(32, 12, uncertainty=True)),
+    "factors64_mast15": SmallRun(
+        "mast15_small", "factors@train", _changes(64, 12, uncertainty=True)
+    ),
+    "factors_small": SmallRun("mast5_small", "factors@train:4096", _changes(32, 6)),
+    "cifar_mast5": SmallRun("mast5_small", CIFAR, _changes(32, 10, uncertainty=True)),
+    "cifar_mast15": SmallRun("mast15_small", CIFAR, _changes(32, 10, uncertainty=True)),
+    "cifar_mast5_paper": SmallRun(
+        "mast5_small", CIFAR, _changes(32, 10, uncertainty=True, mode="paper")
+    ),
+    "cifar_vicreg5": SmallRun("vicreg5_small", CIFAR, _changes(32, 10)),
+}
+
+
+def link_cifar(bench: Bench, images: int = IMAGES) -> CanvasSet:
+    """Make the set of CIFAR-10's training images without labels; all of them are returned."""
+    everything = bench.open("cifar10/train", SIZE)
+    chosen_N = drawn(len(everything), images)
+    link(everything, bench.sets / "cifar10" / "train", chosen_N, bench.made(CIFAR), flat=True)
+    return everything
+
+
+def described(name: str, config: PretrainConfig) -> dict[str, Any]:
+    """What a run was, for the record."""
+    return {
+        "name": name,
+        "data": config.data.spec.rpartition("/")[2],
+        "method": config.method,
+        "views": config.views,
+        "size": config.size,
+        "epochs": config.epochs,
+        "staged": config.schedule.staged,
+        "mode": getattr(config.objective, "mode", None),
+    }

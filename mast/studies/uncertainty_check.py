@@ -1,0 +1,151 @@
+"""Does the uncertainty find damage? `mast uncertain` beside copies that were damaged."""
+
+import csv
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, TypeAlias, final
+
+import numpy as np
+import torch
+from PIL import Image, ImageFilter
+
+from mast.analyses import Grid
+from mast.augment import center_views
+from mast.measure.bootstrap import percentiles, resampled_means
+from mast.studies.engine import StudyRun
+from mast.studies.experiment import Bench, Experiment, Measured
+from mast.studies.small_runs import RUNS, SmallRun, described, link_cifar
+
+DATA = "cifar10/test"
+Damage: TypeAlias = Callable[[Image.Image, np.random.Generator], Image.Image]
+
+
+def _blurred(share: float) -> Damage:
+    """By a Gaussian whose deviation is a share of the side."""
+    return lambda image, _: image.filter(ImageFilter.GaussianBlur(share * image.width))
+
+
+def _noised(deviation: float) -> Damage:
+    """Gaussian noise added to every value in [0, 1]."""
+
+    def damage(image: Image.Image, random: np.random.Generator) -> Image.Image:
+        noise = 255 * deviation * random.standard_normal((image.height, image.width, 3))
+        return Image.fromarray((np.asarray(image) + noise).round().clip(0, 255).astype(np.uint8))
+
+    return damage
+
+
+def _cropped(area: float) -> Damage:
+    """A square part of the area, anywhere, at the same size again."""
+
+    def damage(image: Image.Image, random: np.random.Generator) -> Image.Image:
+        side = image.width * area**0.5
+        left, top = random.uniform(0, image.width - side, 2)
+        box = (left, top, left + side, top + side)
+        return image.resize(image.size, Image.Resampling.BICUBIC, box=box)
+
+    return damage
+
+
+DAMAGE: dict[str, Damage] = {  # kind and strength of a copy
+    "blurred, 3 % of the side": _blurred(0.03),
+    "blurred, 8 % of the side": _blurred(0.08),
+    "noised, deviation 0.05": _noised(0.05),
+    "noised, deviation 0.15": _noised(0.15),
+    "cropped, half of the area": _cropped(0.5),
+    "cropped, a fifth of the area": _cropped(0.2),
+}
+
+
+@final
+@dataclass(frozen=True)
+class UncertaintyCheck(Experiment):
+    """How often a damaged copy is ranked above its original, by kind and strength of damage.
+
+    It needs `cifar10/{train,test}`.
+    """
+
+    results: ClassVar[str] = "insight"
+
+    runs: Mapping[str, SmallRun] = field(
+        default_factory=lambda: {
+            name: RUNS[name] for name in ("cifar_mast15", "cifar_mast5", "cifar_mast5_paper")
+        }
+    )
+    trained_on: int = 10_000
+    images: int = 2000
+
+    def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
+        """See `Experiment.plan`."""
+        return [
+            StudyRun(f"uncertain-{name}", {"recipe": run.recipe}, run.configure(name, bench))
+            for name, run in self.runs.items()
+        ]
+
+    def prepare(self, bench: Bench) -> None:
+        """See `Experiment.prepare`."""
+        link_cifar(bench, self.trained_on)
+        for run in self.runs.values():
+            bench.open(DATA, run.changes["size"])
+
+    def measure(self, run: StudyRun, bench: Bench) -> Measured:
+        """See `Experiment.measure`: percent of copies above their originals, ties one half."""
+        assert run.config is not None
+        size = run.config.size
+        canvases = bench.open(DATA, size)
+        chosen_B = np.sort(np.random.default_rng(0).permutation(len(canvases))[: self.images])
+        images_BCHW = center_views(*canvases.batch(chosen_B), size)
+        pixels_BHWC = (images_BCHW * 255 + 0.5).clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
+        originals = [Image.fromarray(pixels_HWC) for pixels_HWC in pixels_BHWC]
+        random = np.random.default_rng(0)
+        with tempfile.TemporaryDirectory() as folder:
+            _write(originals, Path(folder, "original"))
+            for kind, damage in DAMAGE.items():
+                _write([damage(image, random) for image in originals], Path(folder, kind))
+            ranked = bench.verbs.uncertain(
+                run.folder.path, folder, out=Path(folder) / "ranked.csv", device=bench.device
+            )
+            with ranked.open() as file:
+                trace = {row["path"]: float(row["trace"]) for row in csv.DictReader(file)}
+        names = [f"{at:05d}.png" for at in range(len(originals))]
+        before_B = np.array([trace[f"original/{name}"] for name in names])
+        percent = {}
+        for kind in DAMAGE:
+            after_B = np.array([trace[f"{kind}/{name}"] for name in names])
+            credit_B = torch.from_numpy((after_B > before_B) + 0.5 * (after_B == before_B))
+            low, high = percentiles(resampled_means(credit_B, seed=0))
+            above = 100 * float(credit_B.mean())
+            percent[kind] = {"above": above, "interval": [100 * low, 100 * high]}
+        return {
+            "run": described(run.folder.path.name, run.config),
+            "set": DATA,
+            "images": len(originals),
+            "percent": percent,
+        }
+
+    def table(self, measured: Mapping[str, Measured]) -> Grid:
+        """See `Experiment.table`: a row a kind of damage, a column a run."""
+        results = list(measured.values())
+        runs = [result["run"] for result in results]
+        rows = tuple(
+            (
+                kind,
+                *(
+                    "{above:.0f} [{interval[0]:.0f}, {interval[1]:.0f}]".format(
+                        **result["percent"][kind]
+                    )
+                    for result in results
+                ),
+            )
+            for kind in results[0]["percent"]
+        )
+        return Grid(("copies", *(f"{run['views']}, {run['mode']}" for run in runs)), rows)
+
+
+def _write(images: Sequence[Image.Image], folder: Path) -> None:
+    """Images as PNG files in a folder."""
+    folder.mkdir()
+    for at, image in enumerate(images):
+        image.save(folder / f"{at:05d}.png")
