@@ -141,7 +141,8 @@ def test_what_is_public() -> None:
 # What is imported by another name than it is installed by, and what a dependency brings with it.
 DISTRIBUTION = {"PIL": "pillow", "sklearn": "scikit-learn", "albumentations": "albumentationsx"}
 DISTRIBUTION |= {"scipy": "scikit-learn", "jinja2": "torch", "markupsafe": "torch"}
-DISTRIBUTION |= {"yaml": "jsonargparse", "huggingface_hub": "datasets"}
+DISTRIBUTION |= {"yaml": "jsonargparse", "docstring_parser": "jsonargparse"}
+DISTRIBUTION |= {"huggingface_hub": "datasets"}
 TOOLS = {"pytest-xdist", "ruff", "mypy", "import-linter"}  # run, not imported
 
 
