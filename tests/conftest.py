@@ -4,6 +4,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from functools import partial
+from multiprocessing import set_forkserver_preload
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 from tiny import configure
+from torch.multiprocessing import start_processes
 
 import mast
 from mast.augment import OPERATORS, Pipeline, Preset
@@ -53,6 +55,18 @@ def _compiled_once(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> 
             pipeline = Pipeline(Preset(tuple(OPERATORS)), 16, compiled=True)
             records = pipeline.draw(64, torch.Generator().manual_seed(0))
             pipeline.views(torch.zeros(64, 32, 32, 3, dtype=torch.uint8), torch.ones(64), records)
+
+
+@pytest.fixture(scope="session")
+def in_two_processes() -> Callable[..., None]:
+    """A function that calls `work(rank, *arguments)` in two processes at once, and waits for them.
+
+    They are forked from one that has imported what takes seconds, and has done nothing else.
+    """
+    if sys.platform == "win32":
+        return lambda work, *arguments: start_processes(work, arguments, 2)
+    set_forkserver_preload(["mast.commands.pretrain", "mast.commands.evaluate", "torchmetrics"])
+    return lambda work, *arguments: start_processes(work, arguments, 2, start_method="forkserver")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -13,7 +13,8 @@ import mast
 from mast.analyses import Images, Score, Subject
 from mast.analyses.analysis import ChangeBy
 from mast.commands.analyze import insights_of
-from mast.core.run import RunFolder, plain
+from mast.config import record
+from mast.core.run import RunFolder
 from mast.measure.result import Result, TargetResult
 
 OPERATORS = ("rotate", "shear_x", "invert")
@@ -27,7 +28,7 @@ def make_run(folder: Path, recipe: str = "mast5_small", **changes: Any) -> RunFo
     run = RunFolder(folder)
     config = mast.configure(recipe, data="photos", out=str(folder), size=32, **changes)
     folder.mkdir(parents=True)
-    run.config.write_text(yaml.safe_dump(plain(config), sort_keys=False))
+    run.config.write_text(yaml.safe_dump(record(config), sort_keys=False))
     run.encoder.touch()
     for line in LOG:
         run.append_metrics(line)

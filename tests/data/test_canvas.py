@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-import multiprocessing
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -148,21 +148,21 @@ def _stem(config):
     return next(probe.cache.glob("*.u8")).name.split(".")[0]
 
 
-def _open(config, results):
+def _race(rank, config, folder):
+    """Waits for the other process, then opens the set at the same time."""
+    (folder / f"ready{rank}").touch()
+    while not (folder / f"ready{1 - rank}").exists():
+        time.sleep(0.001)
     canvases = open_canvas(config, 32)
-    results.put((len(canvases), canvases.fingerprint, int(canvases.images[:].sum())))
+    found = len(canvases), canvases.fingerprint, int(canvases.images[:].sum())
+    (folder / f"{rank}.json").write_text(json.dumps(found))
 
 
-def test_processes_that_race_agree(config):
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    workers = [context.Process(target=_open, args=(config, results)) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-    seen = {results.get(timeout=60) for _ in workers}
-    for worker in workers:
-        worker.join()
-    assert len(seen) == 1
+def test_processes_that_race_agree(config, tmp_path, in_two_processes):
+    in_two_processes(_race, config, tmp_path)
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
+    assert first == second
+    assert first[0] == 12
     assert not files(config, "unfinished")
 
 

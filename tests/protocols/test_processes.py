@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -10,7 +11,6 @@ import pytest
 import torch
 from tiny_evaluation import Colors, tiny_set
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
 
 from mast.core.launch import make_fabric
 from mast.data import Annotated
@@ -125,14 +125,17 @@ def maps() -> list[Tensor]:
 
 @pytest.fixture(scope="module")
 def ranks(
-    tmp_path_factory: pytest.TempPathFactory, object_data: ObjectData, maps: list[Tensor]
+    tmp_path_factory: pytest.TempPathFactory,
+    object_data: ObjectData,
+    maps: list[Tensor],
+    in_two_processes: Callable[..., None],
 ) -> list[Rank]:
     """Both processes, which are started once."""
     folder = tmp_path_factory.mktemp("processes")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    spawn(work, (str(folder), port, object_data.train, maps), nprocs=PROCESSES)
+    in_two_processes(work, str(folder), port, object_data.train, maps)
     return [Rank(*torch.load(folder / f"{rank}.pt")) for rank in range(PROCESSES)]
 
 
