@@ -1,6 +1,9 @@
-"""Write docs/results.md, and the results in other documents, from the result files.
+"""Write the results in the documents from the result files that studies wrote.
 
-python experiments/write_results.py
+    python docs/generate.py
+
+docs/results.md is written whole; in the others the results stand between `<!-- NAME -->` and
+`<!-- /NAME -->`.
 """
 
 import json
@@ -10,19 +13,17 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from mast.analyses import Grid
 from mast.core.checkpoint import write_atomically, write_text
-from mast.studies import STUDIES
+from mast.studies import OF_A_RUN
+from mast.studies.advice_check import AdviceCheck
+from mast.studies.detectors import AVERAGED, Detectors
+from mast.studies.does_it_help import COLUMNS, DoesItHelp, mean_of_tasks, spread
+from mast.studies.flowers import Flowers
+from mast.studies.uncertainty_check import UncertaintyCheck
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent
-COLUMNS = {
-    "cifar10/class/knn": "objects kNN",
-    "cifar10/class/linear": "objects",
-    "cifar10/colour/linear": "colour",
-    "flowers17/class/linear": "flowers",
-    "textures/class/linear": "textures",
-}
-TASKS = [name for name in COLUMNS if name.endswith("linear")]
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "experiments" / "results"
 VICREG = ("vicreg5_staged", "vicreg5", "vicreg5_all_but_one")
 REFERENCES = ("untrained", *VICREG, "mast5_literal")
 
@@ -38,37 +39,19 @@ def read(folder: Path) -> Groups:
     return dict(groups)
 
 
-def cell(values: list[float]) -> str:
-    """Mean, and the standard deviation over seeds where there are several."""
-    mean = statistics.fmean(values)
-    return f"{mean:.1f}" if len(values) == 1 else f"{mean:.1f} ± {spread(values):.1f}"
-
-
-def spread(values: list[float]) -> float:
-    """Standard deviation over seeds; 0 for a single one."""
-    return statistics.stdev(values) if len(values) > 1 else 0.0
-
-
-def mean_of_tasks(result: dict[str, Any]) -> float:
-    """The mean over the four tasks, by which variants are compared."""
-    return statistics.fmean(result["scores"][task] for task in TASKS)
+def markdown(grid: Grid) -> str:
+    """A table in Markdown."""
+    rows = [grid.columns, ("---",) * len(grid.columns), *grid.rows]
+    return "\n".join(
+        f"|{'|'.join(row)}|" if at == 1 else f"| {' | '.join(map(str, row))} |"
+        for at, row in enumerate(rows)
+    )
 
 
 def comparison(groups: Groups) -> str:
     """One row a variant and weight, best mean first."""
-    lines = [
-        f"| variant | weight | seeds | {' | '.join(COLUMNS.values())} | mean of four tasks |",
-        f"|---|---|---|{'---|' * len(COLUMNS)}---|",
-    ]
-    ordered = sorted(
-        groups.items(), key=lambda item: -statistics.fmean(map(mean_of_tasks, item[1]))
-    )
-    for (variant, weight), results in ordered:
-        cells = [cell([result["scores"][name] for result in results]) for name in COLUMNS]
-        means = cell([mean_of_tasks(result) for result in results])
-        row = [variant, f"{weight:g}", str(len(results)), *cells, means]
-        lines.append(f"| {' | '.join(row)} |")
-    return "\n".join(lines)
+    results = [result for of_variant in groups.values() for result in of_variant]
+    return markdown(DoesItHelp().table({str(at): each for at, each in enumerate(results)}))
 
 
 def best(groups: Groups, variants: Collection[str]) -> tuple[str, float]:
@@ -89,23 +72,23 @@ def guarded(groups: Groups) -> set[str]:
 
 def verdict(validation: Groups, test: Groups) -> str:
     """The variant chosen on validation against VICReg on every schedule, on the test sets."""
-    ours = best(validation, guarded(validation))
+    chosen = best(validation, guarded(validation))
     measures = [*((lambda r, task=task: r["scores"][task]) for task in COLUMNS), mean_of_tasks]
     rows = []
     for reference in VICREG:
-        theirs = best(validation, (reference,))
-        by_seed = [{r["seed"]: r for r in test[key]} for key in (ours, theirs)]
+        beside = best(validation, (reference,))
+        by_seed = [{r["seed"]: r for r in test[key]} for key in (chosen, beside)]
         gains = [
             [measure(by_seed[0][seed]) - measure(by_seed[1][seed]) for seed in by_seed[0]]
             for measure in measures
         ]
         cells = [f"{statistics.fmean(g):+.1f} ± {spread(g):.1f}" for g in gains]
-        rows.append(f"| {reference} at {theirs[1]:g} | {' | '.join(cells)} |")
+        rows.append(f"| {reference} at {beside[1]:g} | {' | '.join(cells)} |")
     return (
-        f"Best on validation: `{ours[0]}` at weight {ours[1]:g}. Its difference on the test sets "
+        f"Best on validation: `{chosen[0]}` at weight {chosen[1]:g}. Its difference on the test sets "
         "from VICReg on each schedule, at VICReg's best weight (mean and standard deviation of "
-        f"the {len(test[ours])} seeds' differences):\n\n"
-        f"| {ours[0]} minus | {' | '.join(COLUMNS.values())} | mean of four tasks |\n"
+        f"the {len(test[chosen])} seeds' differences):\n\n"
+        f"| {chosen[0]} minus | {' | '.join(COLUMNS.values())} | mean of four tasks |\n"
         f"|---|{'---|' * len(measures)}\n" + "\n".join(rows)
     )
 
@@ -115,14 +98,14 @@ def draw_fronts(validation: Groups, test: Groups, path: Path) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    ours = best(validation, guarded(validation))[0]
+    chosen = best(validation, guarded(validation))[0]
     figure = Figure(figsize=(8.4, 3.6), layout="constrained")
     panels = (
         ("colour", lambda result: result["scores"]["cifar10/colour/linear"]),
         ("mean of four tasks", mean_of_tasks),
     )
     for axis, (label, value_of) in zip(figure.subplots(1, 2), panels, strict=True):
-        for variant in (*VICREG, ours):
+        for variant in (*VICREG, chosen):
             points = sorted((key[1], results) for key, results in test.items() if key[0] == variant)
             x, y, x_spread, y_spread = [], [], [], []
             for weight, results in points:
@@ -154,15 +137,16 @@ def summary() -> str:
 
 def scored() -> tuple[Groups, Groups]:
     """Results on validation and on test sets."""
-    folder = HERE / "results" / "does_it_help"
+    folder = RESULTS / DoesItHelp.results
     return read(folder / "validation"), read(folder / "test")
 
 
 def does_it_help() -> str:
-    """The section of `does_it_help.py`."""
+    """The section of the study of this name."""
     text = [
         "## Does it help? CIFAR-10 at equal budgets",
-        "`python experiments/does_it_help.py --sets SETS --seeds 0 1 2` (then `--score test`). "
+        "`mast study does_it_help --data SETS --out FOLDER --seeds 0 1 2 --only 'validation/*'` "
+        "(then `--only 'test/*'`). "
         "Linear accuracy in percent (L-BFGS probe, penalty chosen on a tenth of its training "
         "set), `objects kNN` by weighted kNN; `weight` is the weight of invariance.",
     ]
@@ -190,17 +174,15 @@ def does_it_help() -> str:
 
 
 def photos() -> str:
-    """Flowers-17, from the run folder's own files as `flowers.py` kept them."""
-    result = json.loads((HERE / "results" / "flowers17.json").read_text())
-    lines = ["| encoder | protocol | test top-1 | 95 % interval |", "|---|---|---|---|"]
-    for name, protocols in result["encoders"].items():
-        for protocol, values in protocols.items():
-            interval = f"{values['top1_low']:.1f} to {values['top1_high']:.1f}"
-            lines.append(f"| {name} | {protocol} | {values['top1']:.1f} | {interval} |")
+    """Flowers-17, as the study `flowers` measured it."""
+    result = json.loads((RESULTS / f"{Flowers.results}.json").read_text())
+    encoders = {
+        name: {"encoder": name, "scores": scores} for name, scores in result["encoders"].items()
+    }
     commands = "\n".join(result["commands"])
     return (
         "### Photos: Flowers-17, 64 pixels\n\n"
-        f"```bash\n{commands}\n```\n\n" + "\n".join(lines) + "\n\n"
+        f"```bash\n{commands}\n```\n\n{markdown(Flowers().table(encoders))}\n\n"
         f"{result['minutes']:.0f} minutes of pretraining on {result['threads']} CPU thread(s). "
         "33 of the 340 test images have a near-copy in train or val (official split 1), so every "
         "number here is somewhat too good."
@@ -208,12 +190,12 @@ def photos() -> str:
 
 
 def insights(question: str) -> list[dict[str, Any]]:
-    """What `insight.py` measured of each run."""
-    files = sorted((HERE / "results" / "insight").glob(f"{question}-*.json"))
+    """What was measured of each run."""
+    files = sorted((RESULTS / "insight").glob(f"{question}-*.json"))
     return [json.loads(file.read_text()) for file in files]
 
 
-def about(run: dict[str, Any]) -> str:
+def described(run: dict[str, Any]) -> str:
     """What a run was, in a few words."""
     return (
         f"{run['method']} on {run['data']}, views {run['views']}, {run['size']} pixels, "
@@ -223,28 +205,10 @@ def about(run: dict[str, Any]) -> str:
 
 def advice() -> str:
     """For each run the operators of each task by what they cost it, those that destroy it bold."""
-    parts = []
-    for result in insights("advice"):
-        lines = [
-            "| task | top-1 | costs the task, points of accuracy (**bold**: destroys it by how the "
-            "images are drawn) | right order | by subspaces |",
-            "|---|---|---|---|---|",
-        ]
-        for name, task in result["tasks"].items():
-            told = [
-                ("**{}**" if entry["operator"] in task["destroyed_by"] else "{}").format(
-                    f"{entry['operator'].replace('_', ' ')} {entry['change']:+.0f}"
-                    + {"needs what it destroys": "!", "undecided": "?"}.get(entry["verdict"], "")
-                )
-                for entry in task["ranking"]
-            ]
-            found = [
-                "–" if task[f"found_by_{key}"] is None else f"{task[f'found_by_{key}']:.0f} %"
-                for key in ("change", "kept_by_subspace")
-            ]
-            row = [name, f"{task['accuracy']:.0f}", ", ".join(told), *found]
-            lines.append(f"| {' | '.join(row)} |")
-        parts.append(f"{about(result['run'])}:\n\n" + "\n".join(lines))
+    parts = [
+        f"{described(result['run'])}:\n\n{markdown(AdviceCheck().table({'': result}))}"
+        for result in insights("advice")
+    ]
     return (
         "\n\n".join(parts) + "\n\n"
         "`!`: the interval is below a loss of 2 points; `?`: it is not clear. *Right order*: "
@@ -256,25 +220,17 @@ def advice() -> str:
 
 def uncertain() -> str:
     """How often a damaged copy is ranked above its original, a column a run."""
-    results = insights("uncertain")
-    head = " | ".join(f"{result['run']['views']}, {result['run']['mode']}" for result in results)
-    lines = [f"| copies | {head} |", f"|---|{'---|' * len(results)}"]
-    for kind in results[0]["percent"]:
-        found = [result["percent"][kind] for result in results]
-        cells = [
-            "{:.0f} [{:.0f}, {:.0f}]".format(entry["above"], *entry["interval"]) for entry in found
-        ]
-        lines.append(f"| {kind} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    results = {str(at): result for at, result in enumerate(insights("uncertain"))}
+    return markdown(UncertaintyCheck().table(results))
 
 
 def studies() -> str:
     """What the studies of each run said, in words; the numbers are in the result files."""
     return "\n\n".join(
-        f"**{answer['title']}** (of a run of {about(result['run'])}). {answer['caption']}"
+        f"**{answer['title']}** (of a run of {described(result['run'])}). {answer['caption']}"
         for result in insights("findings")
         for name, answer in result["analyses"].items()
-        if name in STUDIES
+        if name in OF_A_RUN
     )
 
 
@@ -284,15 +240,36 @@ def findings(run: str) -> str:
     return "\n".join(
         f"- **{answer['title']}**: {answer['caption']}"
         for name, answer in result["analyses"].items()
-        if name not in STUDIES
+        if name not in OF_A_RUN
+    )
+
+
+def detection() -> str:
+    """What the detectors learn."""
+    result = json.loads((RESULTS / f"{Detectors.results}.json").read_text())
+    fitted, networks = result["overfit"], list(result["losses"]["networks"].values())
+    names = {"AP": "objects/ap", "AP50": "objects/ap50", "AP75": "objects/ap75"}
+    precision = ", ".join(f"{name} {fitted['measures'][key]:.1f}" for name, key in names.items())
+    truth = "; ".join(
+        f"{split}: boxes {row['objects/ap']:.1f}, masks {row['masks/ap']:.1f}"
+        for split, row in result["truth"]["sets"].items()
+    )
+    return (
+        f"Learned by heart, {fitted['images']['train']} photos with {fitted['objects']} objects in "
+        f"{fitted['settings']['iterations']} steps and {fitted['minutes']:.0f} minutes, boxes: "
+        f"{precision}.\n\n"
+        f"Mean of each loss over the first and the last {AVERAGED} steps on "
+        f"{networks[0]['images']['train']} photos:\n\n"
+        f"{markdown(Detectors().table(result))}\n\nAP of the annotations themselves: {truth}."
     )
 
 
 def documents() -> dict[Path, str]:
     """Every document with the results that the files hold."""
-    head = "# Results\n\nWritten by `experiments/write_results.py` from result files.\n\n"
-    readme, insight, studied = (
-        ROOT / name for name in ("README.md", "docs/insight.md", "docs/studies.md")
+    head = "# Results\n\nWritten by `docs/generate.py` from result files.\n\n"
+    readme, insight, studied, detected = (
+        ROOT / name
+        for name in ("README.md", "docs/insight.md", "docs/studies.md", "docs/detection.md")
     )
     parts = {
         "advice": advice(),
@@ -304,6 +281,7 @@ def documents() -> dict[Path, str]:
         readme: between(readme, {"results": "\n\n".join(filter(None, (summary(), photos())))}),
         insight: between(insight, parts),
         studied: between(studied, {"studies": studies()}),
+        detected: between(detected, {"detection": detection()}),
     }
 
 

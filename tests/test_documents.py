@@ -51,7 +51,7 @@ def test_commands_parse(command: str, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_results_are_those_of_the_result_files() -> None:
-    script = str(ROOT / "experiments" / "write_results.py")
+    script = str(ROOT / "docs" / "generate.py")
     for document, text in runpy.run_path(script)["documents"]().items():
         assert document.read_text() == text, f"{document.name}: run {script}"
 

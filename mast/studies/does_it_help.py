@@ -167,6 +167,7 @@ class DoesItHelp(Experiment):
     variants: Mapping[str, Variant] = field(default_factory=lambda: VARIANTS)
     images: int = 10_000
     epochs: int = 12
+    batch_size: int = 64
     encoder: Mapping[str, Any] = field(default_factory=lambda: {**NARROW, "stem_stride": 2})
 
     def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
@@ -193,7 +194,7 @@ class DoesItHelp(Experiment):
             encoder=dict(self.encoder),
             optimizer={"lr": LR, "gate_lr": variant.gate_lr},
             epochs=self.epochs,
-            batch_size=64,
+            batch_size=self.batch_size,
             seed=seed,
             precision="bf16-mixed",
             score_every=self.epochs,

@@ -38,6 +38,8 @@ class Protocols(Experiment):
 
     images: int = 10_000
     epochs: int = 5
+    batch_size: int = 64
+    encoder: Mapping[str, Any] = field(default_factory=lambda: NARROW)
     settings: Mapping[str, Mapping[str, Any]] = field(
         default_factory=lambda: {"linear_sgd": {"epochs": 3, "learning_rates": [0.2, 2.0, 20.0]}}
     )
@@ -51,8 +53,8 @@ class Protocols(Experiment):
                 bench.made(CIFAR),
                 size=SIZE,
                 epochs=self.epochs,
-                batch_size=64,
-                encoder=NARROW,
+                batch_size=self.batch_size,
+                encoder=dict(self.encoder),
             )
             for recipe in RECIPES
         }

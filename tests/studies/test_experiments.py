@@ -1,0 +1,341 @@
+"""Every experiment, from images to result files, at a scale of seconds; and the engine they share."""
+
+import json
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tiny import ENCODER
+
+import mast
+from mast.cli import main
+from mast.config import PretrainConfig
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.data import factors, open_canvas
+from mast.measure.result import Result
+from mast.protocols import Detection, Segmentation
+from mast.studies import EXPERIMENTS, OF_A_RUN, QUESTIONS, STUDIES, Bench, Entry, Experiment, Verbs
+from mast.studies.advice_check import AdviceCheck
+from mast.studies.detectors import Detectors
+from mast.studies.does_it_help import COLUMNS, VARIANTS, DoesItHelp
+from mast.studies.engine import Shard, StudyRun, carry_out
+from mast.studies.findings import Findings, Look
+from mast.studies.flowers import Flowers
+from mast.studies.protocols import Protocols
+from mast.studies.sets import drawn, folds, link, with_colours
+from mast.studies.small_runs import CIFAR, SmallRun
+from mast.studies.uncertainty_check import DAMAGE, UncertaintyCheck
+
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
+PROJECTOR = {"projector": {"hidden": 32, "dim": 24, "pool": "before"}}
+TWO = ["horizontal_flip", "color_jitter"]
+QUICK: dict[str, Any] = {
+    "iterations": 3, "batch_size": 2, "min_sizes": (64,), "test_min_size": 64, "max_size": 96,
+    "pyramid": 16, "regions": 16, "anchors": (8, 12, 16, 24, 32),
+}  # fmt: skip
+
+
+def small(recipe: str, data: str, **changes: Any) -> SmallRun:
+    """A run of a second."""
+    objective = {**PROJECTOR, **changes.pop("objective", {})}
+    scale = {"size": 32, "epochs": 1, "batch_size": 16, "encoder": asdict(ENCODER)}
+    return SmallRun(recipe, data, {**scale, "objective": objective, **changes})
+
+
+def variants() -> dict[str, Any]:
+    """Those of the table that differ in how they are weighed, at one weight."""
+    names = ("untrained", "vicreg5", "learned_plain")
+    return {name: replace(VARIANTS[name], weights=VARIANTS[name].weights[:1]) for name in names}
+
+
+UNSURE = {"objective": {"uncertainty": True}}
+TINY: dict[str, Experiment] = {
+    "does_it_help": DoesItHelp(variants(), 24, 1, 8, asdict(ENCODER)),
+    "flowers": Flowers(changes={"size": 32, "epochs": 1, "batch_size": 8, "objective": PROJECTOR,
+                                "encoder": asdict(ENCODER)}),
+    "protocols": Protocols(24, 1, 8, asdict(ENCODER),
+                           {"linear_sgd": {"epochs": 1, "learning_rates": [0.1], "batch_size": 8}}),
+    "detectors": Detectors(
+        replace(ENCODER, stem_stride=None), 64, 3, Detection(architecture="fpn", **QUICK),
+        {"mask": Segmentation(**QUICK), "c4": Detection(architecture="fpn", **QUICK)},
+    ),
+    "advice_check": AdviceCheck(
+        {"run": small("mast5_small", "factors@train:64", operators=TWO, **UNSURE)}
+    ),
+    "uncertainty_check": UncertaintyCheck({"run": small("mast5_small", CIFAR, **UNSURE)}, 24, 6),
+    "findings": Findings(
+        {"run": Look("cifar10", ("curves", "masks"), {"leave_one_out": {"epochs": 1}}, "other")},
+        {name: small(recipe, CIFAR, operators=TWO)
+         for name, recipe in (("run", "mast5_small"), ("other", "vicreg5_small"))},
+        24, 12,
+    ),
+}  # fmt: skip
+# A result of each that is kept in the repository: the same is written now.
+KEPT = {
+    "does_it_help": ("validation/vicreg5-5-0", "does_it_help/validation/vicreg5-5-0.json"),
+    "flowers": ("", "flowers17.json"),
+    "protocols": ("", "protocols.json"),
+    "detectors": ("", "detection.json"),
+    "advice_check": ("advice-run", "insight/advice-factors_mast5.json"),
+    "uncertainty_check": ("uncertain-run", "insight/uncertain-cifar_mast5.json"),
+    "findings": ("findings-run", "insight/findings-cifar_mast5.json"),
+}
+
+
+def write_squares(root: Path, part: str, images: int) -> None:
+    """Photos of a red and perhaps a blue square, annotated as COCO has it."""
+    draw = np.random.default_rng(images)
+    document: dict[str, Any] = {
+        "images": [],
+        "annotations": [],
+        "categories": [{"id": 1, "name": "red"}, {"id": 2, "name": "blue"}],
+    }
+    (root / part).mkdir(parents=True)
+    for at in range(images):
+        pixels = draw.integers(60, 120, (48, 56, 3), np.uint8)
+        name = f"{at}.png"
+        document["images"].append({"id": at, "file_name": name, "width": 56, "height": 48})
+        for category in (1, 2)[: 1 + at % 2]:
+            (x, y), side = (int(value) for value in draw.integers(0, 24, 2)), 18
+            pixels[y : y + side, x : x + side] = (220, 20, 20) if category == 1 else (20, 20, 220)
+            corners = [x, y, x + side, y, x + side, y + side, x, y + side]
+            row = {"image_id": at, "category_id": category, "bbox": [x, y, side, side],
+                   "segmentation": [corners], "iscrowd": 0, "area": side * side}  # fmt: skip
+            document["annotations"].append({"id": len(document["annotations"]) + 1, **row})
+        Image.fromarray(pixels).save(root / part / name)
+    (root / "annotations").mkdir(exist_ok=True)
+    (root / "annotations" / f"instances_{part}.json").write_text(json.dumps(document))
+
+
+@pytest.fixture(scope="session")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sets that the experiments need, of a few images."""
+    write = sys.modules["conftest"]._write_images
+    root = tmp_path_factory.mktemp("sets")
+    for name, count in (
+        ("cifar10/train", 60), ("cifar10/test", 24), ("flowers17/train", 36),
+        ("flowers17/val", 12), ("flowers17/test", 12), ("dtd10/train", 36), ("dtd10/test", 12),
+    ):  # fmt: skip
+        write(root / name, count)
+    for part, images in (("train2017", 5), ("val2017", 3)):
+        write_squares(root / "coco128", part, images)
+    return root
+
+
+@pytest.fixture
+def tiny_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, experiment in TINY.items():
+        entry = Entry(EXPERIMENTS[name].title, lambda experiment=experiment: experiment)
+        monkeypatch.setitem(STUDIES, name, entry)
+    for part, count in (("train", 256), ("val", 96), ("test", 96)):
+        monkeypatch.setitem(factors.SPLITS, part, count)
+
+
+def keys(value: Any, depth: int = 2) -> Any:
+    """The names in a result file, as deep as they do not depend on what was run."""
+    if isinstance(value, dict) and depth:
+        return {key: keys(each, depth - 1) for key, each in value.items()}
+    return type(value).__name__
+
+
+def contents(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.usefixtures("tiny_experiments")
+def test_conformance(
+    name: str, sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = mast.study(name, data=sets, out=tmp_path, device="cpu", dry=True)
+    assert not list(tmp_path.iterdir())
+    assert {run.state for run in planned.runs} == {"to do"}
+    assert planned.results is None
+    before = contents(sets)
+
+    done = mast.study(name, data=str(sets), out=str(tmp_path), device="cpu")
+    assert [run.state for run in done.runs] == ["finished"] * len(planned.runs)
+    assert done.results is not None
+    assert done.results.rows
+    assert all(len(row) == len(done.results.columns) for row in done.results.rows)
+    assert contents(sets) == before  # nothing is written beside the images
+    run, kept = KEPT[name]
+    file = tmp_path / (f"{TINY[name].results}/{run}.json" if run else f"{TINY[name].results}.json")
+    assert file in done.files
+    result, expected = (json.loads(path.read_text()) for path in (file, RESULTS / kept))
+    assert expected.keys() <= result.keys()
+    assert "provenance" in result
+    if name not in ("detectors", "protocols"):  # of which parts were named by what was run
+        assert set(keys(expected, 1).items()) <= set(keys(result, 1).items())
+
+    # Again: nothing is trained, measured or written.
+    monkeypatch.setattr(sys.modules["mast.commands.study"], "pretrain", None)
+    monkeypatch.setattr(type(TINY[name]), "measure", None)
+    after = contents(tmp_path)
+    again = mast.study(name, data=sets, out=tmp_path, device="cpu")
+    assert [run.state for run in again.runs] == ["finished"] * len(planned.runs)
+    assert again.results == done.results
+    assert contents(tmp_path) == after
+
+
+@pytest.mark.usefixtures("tiny_experiments")
+def test_shards_share_the_runs_and_one_that_fails_stops_no_other(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained: list[str] = []
+
+    def pretrain(config: PretrainConfig) -> RunFolder:
+        trained.append(config.recipe)
+        if config.recipe == "vicreg5-5-0":
+            raise UserError("the loss is not finite at step 1")
+        folder: RunFolder = mast.pretrain(config)
+        return folder
+
+    monkeypatch.setattr(sys.modules["mast.commands.study"], "pretrain", pretrain)
+    command = ["study", "does_it_help", "--data", str(sets), "--out", str(tmp_path)]
+    for shard in ("0/2", "1/2"):
+        trained.clear()
+        assert main([*command, "--device", "cpu", "--threads", "1", "--shard", shard]) == 0
+        # The validation and the test score of one run are measured by one process.
+        expected = {"0/2": {"learned_plain-5-0"}, "1/2": {"vicreg5-5-0"}}[shard]
+        assert set(trained) == expected
+    assert "vicreg5-5-0: the loss is not finite" in " ".join(capsys.readouterr().err.split())
+    results = {path.relative_to(tmp_path / "does_it_help").as_posix()
+               for path in (tmp_path / "does_it_help").rglob("*.json")}  # fmt: skip
+    assert results == {
+        f"{score}/{name}.json"
+        for score in ("validation", "test")
+        for name in ("untrained-0-0", "learned_plain-5-0")
+    }
+    # What failed is tried again, and alone; by pattern.
+    monkeypatch.undo()
+    monkeypatch.setitem(STUDIES, "does_it_help", Entry("", lambda: TINY["does_it_help"]))
+    only = mast.study(
+        "does_it_help", data=sets, out=tmp_path, only="test/vicreg5-*", seeds=0, device="cpu"
+    )
+    assert [(run.name, run.state) for run in only.runs] == [("test/vicreg5-5-0", "finished")]
+    assert len(list((tmp_path / "does_it_help").rglob("*.json"))) == 5
+    both = mast.study("does_it_help", data=sets, out=tmp_path, seeds=[0, 1], dry=True)
+    states = [run.state for run in both.runs]
+    assert [states.count(state) for state in ("finished", "begun", "to do")] == [5, 1, 6]
+
+
+@pytest.mark.usefixtures("tiny_experiments")
+def test_the_probe_agrees_with_scikit_learn(sets: Path, tmp_path: Path) -> None:
+    mast.study("protocols", data=sets, out=tmp_path, device="cpu")
+    result = json.loads((tmp_path / "protocols.json").read_text())
+    agreement = result["agreement with scikit-learn"]
+    assert agreement["ours"] == pytest.approx(agreement["scikit-learn"], abs=0.01)
+    file = tmp_path / "protocols" / "resnet18-random" / "evaluations" / "knn-cifar10-test.json"
+    assert Result.read(file).set_name == "cifar10/test"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "flowers"}, "flowers needs images: give data"),
+        ({"name": "flowers", "data": "SETS"}, "give out, a folder"),
+        ({"name": "flowers", "data": "SETS", "out": "OUT", "seeds": 1}, "leave seeds out"),
+        ({"name": "flowers", "data": "SETS", "out": "OUT", "run": "runs/x"}, "leave run out"),
+        ({"name": "flowers", "data": "SETS", "out": "OUT", "only": "mast"}, "unknown run 'mast'"),
+        ({"name": "flowers", "data": "OUT", "out": "OUT"}, "has no flowers17/train; give a folder"),
+        ({"name": "detectors", "data": "OUT", "out": "OUT"}, "has no coco128; give a folder"),
+        ({"name": "growth", "data": "SETS"}, "growth studies a run: give run"),
+        ({"name": "growth", "data": "SETS", "out": "OUT"}, "leave out out"),
+    ],
+)
+def test_what_does_not_fit_is_said(
+    arguments: dict[str, Any], message: str, sets: Path, tmp_path: Path
+) -> None:
+    paths = {"SETS": sets, "OUT": tmp_path}
+    given = {key: paths.get(value, value) for key, value in arguments.items()}
+    with pytest.raises(UserError, match=message):
+        mast.study(**given)
+
+
+# ------------------------------------------------------------------------------ what they share
+
+
+def test_registries_name_what_they_hold() -> None:
+    assert list(STUDIES) == [*OF_A_RUN, *EXPERIMENTS]
+    assert [name for name in QUESTIONS if name in STUDIES] == list(OF_A_RUN)
+    assert set(TINY) == set(KEPT) == set(EXPERIMENTS)
+    for name, entry in STUDIES.items():
+        assert entry.title, name
+        assert type(entry.kind()).__doc__, name
+
+
+def test_variants_have_the_configurations_that_were_measured(tmp_path: Path) -> None:
+    """Those of the result files, by what a file says of its run."""
+    none: Any = None
+    bench = Bench(tmp_path, tmp_path, Verbs(none, none, none, none, none), {}, "cpu")
+    runs = {run.name: run for run in DoesItHelp().plan(bench, [0, 1, 2])}
+    files = list((RESULTS / "does_it_help").rglob("*.json"))
+    assert files
+    for file in files:
+        result = json.loads(file.read_text())
+        run = runs[f"{file.parent.name}/{file.stem}"]
+        assert (run.changes, run.seed) == (
+            {key: result[key] for key in ("variant", "weight")}, result["seed"]
+        )  # fmt: skip
+        assert run.config is not None
+        assert (run.config.epochs, run.config.size) == (result["epochs"], result["size"])
+        assert set(COLUMNS) <= result["scores"].keys()
+    half = runs["validation/half_plain-10-0"].config
+    assert half is not None
+    weights = ("masked_weight", "plain_weight", "sparsity_weight", "mask_common")
+    assert [getattr(half.objective, name) for name in weights] == [5.0, 5.0, 0.0, 0.5]
+    assert half.schedule.staged
+    assert half.optimizer.gate_lr == 1e-3
+
+
+def test_sets_that_are_made_of_others(sets: Path, tmp_path: Path) -> None:
+    images = open_canvas(str(sets / "cifar10" / "train"), 32)
+    parts = [drawn(len(images), 20, part) for part in range(3)]
+    assert sorted(np.concatenate(parts)) == list(range(60))
+    for flat in (True, False):
+        target = tmp_path / str(flat)
+        link(images, sets / "cifar10" / "train", parts[0], target, flat)
+        linked = open_canvas(str(target), 32)
+        assert len(linked) == 20
+        assert bool(linked.targets) != flat
+        link(images, sets / "cifar10" / "train", parts[1], target, flat)  # is left alone
+        assert [path.name for path in tmp_path.glob(f"{flat}*")] == [str(flat)]
+    train, test = with_colours((images, images.subset(parts[0])))
+    assert train.targets.keys() == test.targets.keys() == {"class", "colour"}
+    assert len(train.classes["colour"]) == 8
+    # The colour of an image's class is above the median in one channel alone, or so.
+    assert np.array_equal(train.targets["colour"][parts[0]], test.targets["colour"])
+    tested = [name for data in folds(images, 32) for name in data.test.identifiers]
+    assert sorted(tested) == sorted(images.identifiers)
+
+
+def test_a_run_that_is_needed_stops_the_study(capsys: pytest.CaptureFixture[str]) -> None:
+    def work(run: StudyRun) -> None:
+        if run.name != "good":
+            raise UserError(f"{run.name} failed")
+
+    def finished(run: StudyRun) -> str:
+        return "finished"
+
+    runs = [StudyRun("bad", {}), StudyRun("good", {})]
+    states = [run.state for run in carry_out(runs, work, finished, Shard(0, 1))]
+    assert states == ["bad failed", "finished"]
+    assert "bad: bad failed" in capsys.readouterr().err
+    with pytest.raises(UserError, match="base failed"):
+        carry_out([StudyRun("base", {}, needed=True), *runs], work, finished, Shard(0, 1))
+    shared = [run.state for run in carry_out(runs, work, finished, Shard.parse("1/2"))]
+    assert shared == ["to do", "finished"]
+
+
+def test_damage_leaves_size_and_differs() -> None:
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (32, 32, 3), np.uint8))
+    for kind, damage in DAMAGE.items():
+        damaged = damage(image, np.random.default_rng(0))
+        assert damaged.size == image.size, kind
+        assert np.asarray(damaged).tobytes() != np.asarray(image).tobytes(), kind
