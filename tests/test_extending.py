@@ -2,19 +2,31 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from tiny import ENCODER
 from torch import Tensor, nn
 
+import mast
 from mast.analyses import ANALYSES, Subject
+from mast.augment import PRESETS
+from mast.config import build_method
+from mast.core.checkpoint import load_checkpoint
+from mast.core.errors import UserError
+from mast.core.loop import Training
+from mast.core.run import RunFolder
 from mast.data import open_canvas
 from mast.measure.sets import EvaluationData
+from mast.methods import METHODS
 from mast.protocols import EVALUATORS
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
+from mast.recipes import RECIPES
 
+REGISTRIES = (EVALUATORS, ANALYSES, METHODS, PRESETS, RECIPES)
 DOCUMENT = Path(__file__).parent.parent / "docs" / "extending.md"
 
 
@@ -28,7 +40,7 @@ class Mean(nn.Module):
 @pytest.fixture(autouse=True)
 def _examples() -> Iterator[None]:
     """Run every example; the registries are as they were afterwards."""
-    before = [(registry, dict(registry)) for registry in (EVALUATORS, ANALYSES)]
+    before = [(registry, dict(registry)) for registry in REGISTRIES]
     for block in re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL):
         exec(block, {"__name__": "example"})
     yield
@@ -54,3 +66,64 @@ def test_the_analysis_is_made() -> None:
     assert np.array_equal(arrays["sizes"], [1.0, 0.5])
     assert analysis.caption(arrays) == "The largest mask is that of flip."
     assert analysis.draw(arrays).axes
+
+
+# ----------------------------------------------------------------------------------- the method
+
+
+def test_the_method_trains_resumes_and_is_measured(photos: Path, tmp_path: Path) -> None:
+    def config(name: str) -> mast.PretrainConfig:
+        return mast.configure(
+            "follower_small",
+            data=photos / "train",
+            out=str(tmp_path / name),
+            size=32,
+            encoder=asdict(ENCODER),
+            objective={"projector": {"hidden": 32, "dim": 24}},
+            epochs=1,
+            batch_size=24,
+            checkpoint_minutes=0,
+            device="cpu",
+        )
+
+    whole = mast.pretrain(config("whole"))
+    killed = RunFolder(tmp_path / "killed")
+    save = Training.save
+
+    def save_once(training: Training) -> None:
+        save(training)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Training, "save", save_once)
+        mast.pretrain(config("killed"))
+    assert load_checkpoint(killed.last)["step"] == 1
+    mast.pretrain(config("killed"))
+    states = [load_checkpoint(run.last) for run in (whole, killed)]
+    assert states[0]["step"] == states[1]["step"] == 2
+    first, second = (state["module"] for state in states)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+    # The teacher moved, but less than the student, and the optimizer does not know it.
+    start = build_method(config("killed")).state_dict()
+    moved = {
+        part: sum(
+            float((first[name] - start[name]).abs().sum())
+            for name in start
+            if name.startswith(part) and "running" not in name and "num_batches" not in name
+        )
+        for part in ("teacher.1.", "projector.")
+    }
+    assert 0 < moved["teacher.1."] < moved["projector."]
+    method = mast.load_method(whole.path)
+    trained = {id(p) for group in method.parameter_groups() for p in group["params"]}
+    assert not trained & {id(parameter) for parameter in method.teacher.parameters()}  # type: ignore[union-attr]
+
+    results = mast.evaluate(whole.path, photos, ("knn", "embedding"))
+    assert [result.protocol for result in results] == ["knn", "embedding"]
+    with pytest.raises(UserError, match="no masks|subspaces"):
+        mast.evaluate(whole.path, photos, "ensemble")
+    mast.analyze(whole.path, photos, ("curves", "masks"), measure=False)
+    page = mast.report(whole.path).read_text()
+    assert "Follower trained timm:resnet18" in page
+    assert "knn" in page

@@ -1,4 +1,4 @@
-"""Every experiment, from images to result files, at a scale of seconds; and the engine they share."""
+"""Every experiment, from images to result files, within seconds; and the engine they share."""
 
 import json
 import sys
