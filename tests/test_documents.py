@@ -43,7 +43,7 @@ def test_commands_parse(command: str, capsys: pytest.CaptureFixture[str]) -> Non
         assert option in shown
     refused = None
     try:
-        arguments_of(verb, words)
+        arguments_of(verb, [word for word in words if word != "--help"])
     except UserError as error:
         refused = str(error)
     # Prose shortens: `mast study NAME`, `--config`.
@@ -64,8 +64,7 @@ def test_the_manual_lists_every_protocol() -> None:
 
 
 def test_the_help_lists_every_protocol(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["evaluate", "--help"])
+    assert main(["evaluate", "--help"]) == 0
     shown = capsys.readouterr().out
     for name, row in EVALUATORS.items():
         assert re.search(rf"^  {name} +{re.escape(row.title)}$", shown, re.M)

@@ -94,9 +94,10 @@ def test_the_method_trains_resumes_and_is_measured(photos: Path, tmp_path: Path)
         save(training)
         raise KeyboardInterrupt
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Training, "save", save_once)
-        mast.pretrain(config("killed"))
+        with pytest.raises(KeyboardInterrupt):
+            mast.pretrain(config("killed"))
     assert load_checkpoint(killed.last)["step"] == 1
     mast.pretrain(config("killed"))
     states = [load_checkpoint(run.last) for run in (whole, killed)]
@@ -121,7 +122,7 @@ def test_the_method_trains_resumes_and_is_measured(photos: Path, tmp_path: Path)
 
     results = mast.evaluate(whole.path, photos, ("knn", "embedding"))
     assert [result.protocol for result in results] == ["knn", "embedding"]
-    with pytest.raises(UserError, match="no masks|subspaces"):
+    with pytest.raises(UserError, match="no masks"):
         mast.evaluate(whole.path, photos, "ensemble")
     mast.analyze(whole.path, photos, ("curves", "masks"), measure=False)
     page = mast.report(whole.path).read_text()

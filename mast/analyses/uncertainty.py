@@ -59,7 +59,7 @@ class Uncertainty(Analysis):
         if subject.images is None:
             return "There are no images to look at: name some with --data."
         if subject.uncertainty is None:
-            return "This run predicts no uncertainty; MAST does with --objective.uncertainty true."
+            return "This run predicts no uncertainty; MAST does with --objective.uncertainty."
         if not bool(subject.uncertainty(None).isfinite().all()):
             return "The predicted uncertainty is not finite: the run diverged."
         return None

@@ -347,7 +347,7 @@ class Mast(Method):
             yield (
                 f"uncertainty exploded: the mean predicted variance is "
                 f"{metrics['stat/uncertainty']:.0f}. Every distance is divided by it and nothing "
-                f"holds it down; {remedy} or --objective.normalize_uncertainty true."
+                f"holds it down; {remedy} or --objective.normalize_uncertainty."
             )
         share = metrics.get("stat/mask_active_share", 1.0)
         if learned and share < 0.25 / len(self.operators):

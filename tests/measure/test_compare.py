@@ -107,7 +107,7 @@ def test_the_command(tmp_path: Path, hits: Tensor, capsys: pytest.CaptureFixture
     write(tmp_path / "x" / "run", hits)
     write(tmp_path / "y" / "run", ~hits)
     runs = [str(tmp_path / name / "run") for name in "xy"]
-    assert main(["evaluate", "--resamples", "50", "--compare", *runs]) == 0
+    assert main(["compare", *runs, "--resamples", "50"]) == 0
     shown = capsys.readouterr().out
     assert "x/run" in shown
     assert f"{100 * float((~hits).double().mean()):.1f}" in shown
