@@ -18,11 +18,13 @@ from mast.commands.show import show_config, show_operators, show_recipes, show_v
 from mast.commands.study import study
 from mast.commands.uncertain import uncertain
 from mast.config import PretrainConfig
+from mast.measure.named_sets import NamedSets
 from mast.models import load_encoder
 from mast.recipes import configure
 from mast.runs.load import load_method
 
 __all__ = [
+    "NamedSets",
     "PretrainConfig",
     "advise",
     "analyze",
