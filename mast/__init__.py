@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mast.commands.study import study as study
     from mast.commands.uncertain import uncertain as uncertain
     from mast.config import PretrainConfig as PretrainConfig
+    from mast.measure.named_sets import NamedSets as NamedSets
     from mast.models import load_encoder as load_encoder
     from mast.recipes import configure as configure
     from mast.runs.load import load_method as load_method
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     __version__: str
 
 PUBLIC = {
+    "NamedSets": "mast.measure.named_sets",
     "PretrainConfig": "mast.config",
     "UserError": "mast.core.errors",
     "advise": "mast.commands.advise",

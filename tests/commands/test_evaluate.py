@@ -16,7 +16,6 @@ from mast.data import open_canvas
 from mast.data.sources import default_cache
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.named_sets import NamedSets
 from mast.measure.result import Result
 from mast.measure.sets import EvaluationData, ObjectData
 from mast.runs.load import load
@@ -27,7 +26,7 @@ def test_paths_are_text_or_paths_and_one_protocol_a_name(ours: RunFolder, photos
     (by_path,) = mast.evaluate(ours.path, photos, ["knn"])
     assert by_text == by_path
     parts = {part: photos / part for part in ("train", "val", "test")}
-    (apart,) = mast.evaluate(ours.path, NamedSets(**parts), "knn")
+    (apart,) = mast.evaluate(ours.path, mast.NamedSets(**parts), "knn")
     assert apart == by_path
     (file,) = ours.evaluations.glob("*.json")
     assert Result.read(file).targets == by_path.targets
@@ -37,7 +36,7 @@ def test_paths_are_text_or_paths_and_one_protocol_a_name(ours: RunFolder, photos
 
 def test_the_folder_of_named_sets_is_text_or_a_path(tmp_path: Path) -> None:
     for root in (tmp_path, str(tmp_path)):
-        sets = NamedSets("torchvision:OxfordIIITPet", root=root)
+        sets = mast.NamedSets("torchvision:OxfordIIITPet", root=root)
         with pytest.raises(UserError, match=str(tmp_path)):
             sets.open(EvaluationData, 32)
 
@@ -65,7 +64,7 @@ def test_precision_is_that_of_the_encoder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    sets = NamedSets(train=photos / "train", test=photos / "test")
+    sets = mast.NamedSets(train=photos / "train", test=photos / "test")
     (result,) = mast.evaluate(ours.path, sets, "knn", precision=precision)
     assert result.settings["extraction"]["precision"] == precision
     canvases = open_canvas(str(photos / "test"), 32)
@@ -90,13 +89,21 @@ def test_the_command_has_an_option_for_every_part(ours: RunFolder, photos: Path)
 @pytest.mark.parametrize(
     ("sets", "kind", "message"),
     [
-        (NamedSets(train="a"), EvaluationData, "what is named has no test folder; give test too"),
-        (NamedSets(val="a"), EvaluationData, "has no test and no train folder; give test and"),
-        (NamedSets("factors"), ObjectData, "factors@train has no annotated objects; detection and"),
+        (
+            mast.NamedSets(train="a"),
+            EvaluationData,
+            "what is named has no test folder; give test too",
+        ),
+        (mast.NamedSets(val="a"), EvaluationData, "has no test and no train folder; give test and"),
+        (
+            mast.NamedSets("factors"),
+            ObjectData,
+            "factors@train has no annotated objects; detection and",
+        ),
     ],
 )
 def test_errors_name_arguments(
-    sets: NamedSets, kind: type[EvaluationData] | type[ObjectData], message: str
+    sets: mast.NamedSets, kind: type[EvaluationData] | type[ObjectData], message: str
 ) -> None:
     with pytest.raises(UserError, match=message) as raised:
         sets.open(kind, 32)
