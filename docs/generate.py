@@ -85,9 +85,9 @@ def verdict(validation: Groups, test: Groups) -> str:
         cells = [f"{statistics.fmean(g):+.1f} ± {spread(g):.1f}" for g in gains]
         rows.append(f"| {reference} at {beside[1]:g} | {' | '.join(cells)} |")
     return (
-        f"Best on validation: `{chosen[0]}` at weight {chosen[1]:g}. Its difference on the test sets "
-        "from VICReg on each schedule, at VICReg's best weight (mean and standard deviation of "
-        f"the {len(test[chosen])} seeds' differences):\n\n"
+        f"Best on validation: `{chosen[0]}` at weight {chosen[1]:g}. Its difference on the test "
+        "sets from VICReg on each schedule, at VICReg's best weight (mean and standard deviation "
+        f"of the {len(test[chosen])} seeds' differences):\n\n"
         f"| {chosen[0]} minus | {' | '.join(COLUMNS.values())} | mean of four tasks |\n"
         f"|---|{'---|' * len(measures)}\n" + "\n".join(rows)
     )
