@@ -97,13 +97,13 @@ class Advice(Analysis):
         image = axis.imshow(
             np.clip(loss_TO, 0, worst), cmap="cividis_r", vmin=0, vmax=worst, aspect="auto"
         )
-        said, written = [], []
+        tips, written = [], []
         for row, task in enumerate(tasks):
-            said.append([f"{task}, {name}: {_said(arrays, row, column)}"
+            tips.append([f"{task}, {name}: {_in_words(arrays, row, column)}"
                          for column, name in enumerate(operators)])  # fmt: skip
             written.append([f"{c:+.0f}" if np.isfinite(c) else "" for c in arrays["change"][row]])
         light_TO = 1 - np.nan_to_num(np.clip(loss_TO / worst, 0, 1))
-        figure.cells(axis, light_TO, said, written=written)
+        figure.cells(axis, light_TO, tips, written=written)
         axis.set_yticks(
             range(len(tasks)),
             [f"{t} ({a:.0f} %)" for t, a in zip(tasks, arrays["accuracy"], strict=True)],
@@ -133,16 +133,18 @@ class Advice(Analysis):
                 unharmed.append(str(task))
         if unharmed:
             parts.append(f"no operator is known to destroy what {', '.join(unharmed)} needs")
-        told = []
+        sentences = []
         if parts:
-            told.append(f"{'; '.join(parts)}.")
-            told.append("Points of accuracy lost where an operator acts on half of the images.")
+            sentences.append(f"{'; '.join(parts)}.")
+            sentences.append(
+                "Points of accuracy lost where an operator acts on half of the images."
+            )
         if unknown:
-            told.append(
+            sentences.append(
                 f"Nothing can be said of {', '.join(unknown)}: the encoder knows no better than "
                 "chance."
             )
-        return " ".join(told)
+        return " ".join(sentences)
 
     def details(self, arrays: Arrays) -> Details:
         """See `Analysis.details`: by task, first what was not asked, the greatest loss last."""
@@ -159,7 +161,7 @@ class Advice(Analysis):
         return Details(Grid(columns, tuple(rows)))
 
 
-def _said(arrays: Arrays, task: int, operator: int) -> str:
+def _in_words(arrays: Arrays, task: int, operator: int) -> str:
     """A cell of the figure in words."""
     change, low, high = (
         arrays[key][task, operator] for key in ("change", "change_low", "change_high")

@@ -240,6 +240,11 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
+def capital(text: str) -> str:
+    """A text as a sentence begins."""
+    return text[:1].upper() + text[1:]
+
+
 def views_grid(
     originals_BCHW: Tensor,
     views: Sequence[Tensor],

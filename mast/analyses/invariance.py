@@ -52,7 +52,7 @@ class Invariance(Analysis):
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`."""
         if subject.embed is None:
-            return "There are no images to look at: name some with --data."
+            return "There are no images to look at: give data."
         if subject.mask_DK is None:
             return "This run has no masks: only MAST learns them."
         if not _graded(subject):
@@ -68,7 +68,7 @@ class Invariance(Analysis):
         cosine_NOXS = np.stack([_cosines(subject, name, mask_DX) for name in names], axis=1)
         similarity_OXS, margin_OXS = mean_and_margin(cosine_NOXS)
         beside = [other for other in subject.beside if other.embed is not None]
-        theirs_RO2S = np.array(
+        beside_RO2S = np.array(
             [[mean_and_margin(_cosines(other, name, torch.ones(1, 1))[:, 0]) for name in names]
              for other in beside]
         ).reshape(len(beside), len(names), 2, len(MAGNITUDES))  # fmt: skip
@@ -85,8 +85,8 @@ class Invariance(Analysis):
             "lead": lead_O2[:, 0],
             "lead_margin": lead_O2[:, 1],
             "beside": np.array([other.name for other in beside], str),
-            "similarity_beside": theirs_RO2S[:, :, 0],
-            "margin_beside": theirs_RO2S[:, :, 1],
+            "similarity_beside": beside_RO2S[:, :, 0],
+            "margin_beside": beside_RO2S[:, :, 1],
         }
 
     @figure.styled
@@ -168,15 +168,16 @@ class Invariance(Analysis):
         if len(subspaces) > 2 and changed_O.any():
             won_O = changed_O & (arrays["lead"] - arrays["lead_margin"] > 0)
             text = (
-                f"For {won_O.sum()} of the {changed_O.sum()} operators that change the embedding "
-                "their own subspace is the most invariant of all, beyond the interval over images. "
+                f"For {won_O.sum()} of the {changed_O.sum()} operators that change the embedding, "
+                "their own subspace is the most invariant, beyond the interval over images. "
             )
         text += (
             f"Cosine at the strongest magnitude in the operator's own subspace: {', '.join(lines)}."
         )
         if not changed_O.all():
-            unseen = [name for name, seen in zip(names, changed_O, strict=True) if not seen]
-            text += f" At this size {', '.join(unseen)} changes nothing that the encoder sees."
+            unseen = [name for name, changed in zip(names, changed_O, strict=True) if not changed]
+            verb = "changes" if len(unseen) == 1 else "change"
+            text += f" At this size {', '.join(unseen)} {verb} nothing that the encoder sees."
         return text
 
     def details(self, arrays: Arrays) -> Details:
@@ -219,9 +220,9 @@ def _cosines(subject: Subject, name: str, mask_DX: Tensor) -> np.ndarray:
 
 def _lead(cosine_NK: np.ndarray, own: int) -> tuple[float, float]:
     """By how much the own subspace is more invariant than the best other one, and its margin."""
-    others_NK = np.delete(cosine_NK, own, axis=1)
-    if others_NK.shape[1] == 0:
+    rest_NK = np.delete(cosine_NK, own, axis=1)
+    if rest_NK.shape[1] == 0:
         return float("nan"), float("nan")
-    best = int(others_NK.mean(axis=0).argmax())
-    lead, margin = mean_and_margin(cosine_NK[:, own] - others_NK[:, best])
+    best = int(rest_NK.mean(axis=0).argmax())
+    lead, margin = mean_and_margin(cosine_NK[:, own] - rest_NK[:, best])
     return float(lead), float(margin)

@@ -111,16 +111,18 @@ class Masks(Analysis):
         names = [figure.words(name) for name in arrays["operators"]]
         live = [name for name, is_live in zip(names, live_K, strict=True) if is_live]
         dead = [name for name in names if name not in live]
-        told = []
+        sentences = []
         if dead:
-            told.append(f"All zero, so that no dimension is invariant: the mask of {_and(dead)}.")
+            sentences.append(
+                f"All zero, so that no dimension is invariant: the mask of {_and(dead)}."
+            )
         if len(live) == 1:
-            told.append(f"There is one operator, {live[0]}; it has the whole embedding to itself."
-                        if not dead else f"Only {live[0]} has a subspace.")  # fmt: skip
+            alone = f"There is one operator, {live[0]}; it has the whole embedding to itself."
+            sentences.append(f"Only {live[0]} has a subspace." if dead else alone)
         elif live:
             correlation_KK = arrays["correlation"][np.ix_(live_K, live_K)]
-            told.append(_alike(live, correlation_KK, arrays["own_share"][live_K]))
-        return " ".join(told)
+            sentences.append(_alike(live, correlation_KK, arrays["own_share"][live_K]))
+        return " ".join(sentences)
 
     def details(self, arrays: Arrays) -> Details:
         """See `Analysis.details`; a mask that is all zero uses no dimension and has no cosine."""
@@ -146,19 +148,19 @@ def _alike(names: list[str], correlation_KK: np.ndarray, own_K: np.ndarray) -> s
     pairs = [(row, column) for row in range(len(names)) for column in range(row)]
     closest = max(pairs, key=lambda pair: correlation_KK[pair])
     alike = sum(correlation_KK[pair] > ALIKE for pair in pairs)
-    others_K = mean_with_others(correlation_KK)
-    newest = int(others_K.argmin())
+    mean_K = mean_with_others(correlation_KK)
+    newest = int(mean_K.argmin())
     if len(names) == 2:
         text = f"The cosine of {names[0]} and {names[1]} is {correlation_KK[0, 1]:.2f}. "
     else:
         text = (
-            f"Of all {names[closest[0]]} and {names[closest[1]]} take the most alike "
-            f"dimensions (cosine {correlation_KK[closest]:.2f}); {names[newest]} is the least "
-            f"like the others (mean {others_K[newest]:.2f}) and so adds the most that is new. "
+            f"{figure.capital(names[closest[0]])} and {names[closest[1]]} take the most similar "
+            f"dimensions (cosine {correlation_KK[closest]:.2f}); {names[newest]} is the least like "
+            f"the others (mean {mean_K[newest]:.2f}) and adds the most that is new. "
         )
     text += (
-        f"Between {own_K.min():.0%} and {own_K.max():.0%} of a mask is its own; masks "
-        f"that are all the same would have {1 / len(names):.0%}."
+        f"Between {own_K.min():.0%} and {own_K.max():.0%} of a mask is its own; identical "
+        f"masks would have {1 / len(names):.0%}."
     )
     if alike == len(pairs):
         return f"All masks are alike (above {ALIKE}): one subspace serves every operator. {text}"

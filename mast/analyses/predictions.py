@@ -82,9 +82,10 @@ class Predictions(Analysis):
             low_K, high_K = arrays["prediction_low"][task], arrays["prediction_high"][task]
             for at, name in enumerate(names):
                 (bar,) = axis.barh(at, value_K[at], color=figure.color(at), height=0.7)
-                said = _verdict(arrays, task, at)
+                verdict = _verdict(arrays, task, at)
                 figure.tip(
-                    bar, f"{name}: {value_K[at]:.1f} % [{low_K[at]:.1f}, {high_K[at]:.1f}], {said}"
+                    bar,
+                    f"{name}: {value_K[at]:.1f} % [{low_K[at]:.1f}, {high_K[at]:.1f}], {verdict}",
                 )
             axis.errorbar(
                 value_K, range(len(names)), xerr=[value_K - low_K, high_K - value_K], fmt="none",
@@ -101,19 +102,19 @@ class Predictions(Analysis):
         """See `Analysis.caption`."""
         parts = []
         for task, title in enumerate(arrays["tasks"]):
-            told = []
+            clauses = []
             for wanted, sign in ((MORE, 1), (LESS, -1)):
-                such = [
+                fitting = [
                     at for at in range(len(arrays["operators"]))
                     if _verdict(arrays, task, at) == wanted
                 ]  # fmt: skip
-                if such:
-                    most = such[int((sign * arrays["advantage"][task, such]).argmax())]
-                    told.append(f"{wanted} in {figure.words(arrays['operators'][most])}")
-            parts.append(f"{title} {' and '.join(told) or 'the same in all'}")
+                if fitting:
+                    most = fitting[int((sign * arrays["advantage"][task, fitting]).argmax())]
+                    clauses.append(f"{wanted} in {figure.words(arrays['operators'][most])}")
+            parts.append(f"{title} {' and '.join(clauses) or 'the same in all'}")
         return (
-            f"{_strongest(arrays)}Where most and least is kept of the true class's probability, "
-            f"against the mean of the subspaces: {'; '.join(parts)}."
+            f"{_strongest(arrays)}Subspaces that keep most and least of the true class's "
+            f"probability, against their mean: {'; '.join(parts)}."
         )
 
     def details(self, arrays: Arrays) -> Details:
@@ -158,7 +159,7 @@ def _strongest(arrays: Arrays) -> str:
     least = int(np.where(clear_TK, beyond_TK, 0).argmin())
     task, at = divmod(least, beyond_TK.shape[1])
     return (
-        f"Beside the other tasks, {arrays['tasks'][task]} keeps least in the subspace of "
+        f"Compared with other tasks, {arrays['tasks'][task]} keeps least in the subspace of "
         f"{figure.words(arrays['operators'][at])} ({beyond_TK[task, at]:+.0f} points). "
     )
 

@@ -50,7 +50,7 @@ class Subspaces(Analysis):
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`."""
         if subject.embed is None or subject.images is None:
-            return "There are no images to look at: name some with --data."
+            return "There are no images to look at: give data."
         if len(subject.images.names) < FEWEST:
             return f"A map needs {FEWEST} images or more, here are {len(subject.images.names)}."
         if not bool(subject.embed(None).isfinite().all()):
@@ -94,9 +94,9 @@ class Subspaces(Analysis):
         colors = figure.palette(len(classes))
         for axis, name, point_N2 in zip(axes, arrays["subspaces"], arrays["points"], strict=True):
             for at, title in enumerate(classes):
-                mine = slice(None) if label_N is None else label_N == at
+                members = slice(None) if label_N is None else label_N == at
                 axis.scatter(
-                    *point_N2[mine].T, s=9, linewidths=0, alpha=0.8, label=figure.entry(title),
+                    *point_N2[members].T, s=9, linewidths=0, alpha=0.8, label=figure.entry(title),
                     color=colors[at],
                 )  # fmt: skip
             axis.set_title(figure.words(name))
@@ -133,11 +133,11 @@ class Subspaces(Analysis):
                 f"(whole {agreement_A[-1]:.0f}, by chance {expected:.0f})"
             )
         return (
-            f"What lies together is alike most of all in {arrays['tasks'][best]}: in the whole "
-            f"embedding {arrays['agreement'][best, -1]:.0f} % of an image's {nearest} nearest "
-            f"images share it, by chance {arrays['expected'][best]:.0f} %. {text}, coloured by "
-            f"{arrays['tasks'][best]}. Of an image's {nearest} nearest images so many share its "
-            f"class: {'; '.join(parts)}."
+            f"Neighbours most often share their {arrays['tasks'][best]}: "
+            f"{arrays['agreement'][best, -1]:.0f} % of an image's {nearest} nearest in the whole "
+            f"embedding, by chance {arrays['expected'][best]:.0f} %. {text}, coloured by "
+            f"{arrays['tasks'][best]}. The share of the {nearest} nearest images that have an "
+            f"image's class: {'; '.join(parts)}."
         )
 
     def details(self, arrays: Arrays) -> Details:

@@ -57,9 +57,12 @@ class Uncertainty(Analysis):
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`."""
         if subject.images is None:
-            return "There are no images to look at: name some with --data."
+            return "There are no images to look at: give data."
         if subject.uncertainty is None:
-            return "This run predicts no uncertainty; MAST does with --objective.uncertainty."
+            return (
+                "This run predicts no uncertainty: its method has none, or it was trained without "
+                "objective.uncertainty."
+            )
         if not bool(subject.uncertainty(None).isfinite().all()):
             return "The predicted uncertainty is not finite: the run diverged."
         return None
@@ -121,8 +124,8 @@ class Uncertainty(Analysis):
         if len(arrays["operators"]):
             figure.legend_below(strength)
         for at, task in enumerate(arrays["tasks"]):
-            mine = known & (arrays["class_task"] == task)
-            for row in np.flatnonzero(mine):
+            rows = np.flatnonzero(known & (arrays["class_task"] == task))
+            for row in rows:
                 place = (arrays["class_accuracy"][row], arrays["class_score"][row])
                 classes.errorbar(
                     *place, yerr=arrays["class_spread"][row], fmt="none",
@@ -130,7 +133,7 @@ class Uncertainty(Analysis):
                 )  # fmt: skip
                 (dot,) = classes.plot(
                     *place, "o", color=figure.color(at), markersize=5,
-                    label=figure.entry(task) if row == np.flatnonzero(mine)[0] else None,
+                    label=figure.entry(task) if row == rows[0] else None,
                 )  # fmt: skip
                 figure.tip(
                     dot,
@@ -162,7 +165,7 @@ class Uncertainty(Analysis):
         """See `Analysis.caption`."""
         if np.ptp(arrays["trace"]) == 0:
             return "The predicted uncertainty is the same for every image: it says nothing."
-        told = [
+        correlations = [
             f"{figure.words(name)} {with_margin(value, margin, '+', 2)}"
             for name, value, margin in zip(
                 arrays["operators"], arrays["correlation"], arrays["correlation_margin"],
@@ -170,22 +173,22 @@ class Uncertainty(Analysis):
             )
         ]  # fmt: skip
         text = ""
-        if told:
+        if correlations:
             rising = int((arrays["correlation"] - arrays["correlation_margin"] > 0).sum())
             text = (
-                f"Rank correlation of uncertainty with magnitude: {', '.join(told)}; it rises with "
-                f"{rising} of {len(told)} operators."
+                f"Uncertainty rises with the magnitude of {rising} of {len(correlations)} "
+                f"operators: rank correlation {', '.join(correlations)}."
             )
-        for task, over, found in zip(
+        for task, correlation, found in zip(
             arrays["tasks"], arrays["class_correlation"], arrays["error_found"], strict=True
         ):
-            said = []
-            if np.isfinite(over):
-                said.append(f"over classes it goes with accuracy by {over:+.2f}")
+            clauses = []
+            if np.isfinite(correlation):
+                clauses.append(f"over classes it goes with accuracy by {correlation:+.2f}")
             if np.isfinite(found):
-                said.append(f"a wrongly classified image is the less certain in {found:.0f} %")
-            if said:
-                text += f" {task}: {', and '.join(said)}."
+                clauses.append(f"a wrongly classified image is the less certain in {found:.0f} %")
+            if clauses:
+                text += f" {task}: {', and '.join(clauses)}."
         return text.strip() or "None of the operators has a magnitude; see the images."
 
     def details(self, arrays: Arrays) -> Details:
@@ -237,22 +240,22 @@ def _by_class(subject: Subject, score_N: np.ndarray) -> Arrays:
     assert subject.images is not None
     images = subject.images
     rows: list[tuple[str, str, float, float, float]] = []
-    over, found = [], []
+    correlations, errors_found = [], []
     for task, label_N in images.labels.items():
         hit_N = images.hits.get(task)
         of_task = []
         for at, name in enumerate(images.classes[task]):
-            mine = label_N == at
-            if mine.any():
-                accuracy = float("nan") if hit_N is None else 100 * float(hit_N[mine].mean())
-                mean, spread = float(score_N[mine].mean()), float(score_N[mine].std())
+            members_N = label_N == at
+            if members_N.any():
+                accuracy = float("nan") if hit_N is None else 100 * float(hit_N[members_N].mean())
+                mean, spread = float(score_N[members_N].mean()), float(score_N[members_N].std())
                 of_task.append((task, name, mean, spread, accuracy))
         rows += of_task
         accuracy_C = np.array([row[4] for row in of_task])
         score_C = np.array([row[2] for row in of_task])
         varied = len(of_task) > 2 and np.ptp(accuracy_C) > 0 and np.ptp(score_C) > 0
-        over.append(float(spearmanr(score_C, accuracy_C)[0]) if varied else float("nan"))
-        found.append(float("nan") if hit_N is None else _found(score_N, hit_N))
+        correlations.append(float(spearmanr(score_C, accuracy_C)[0]) if varied else float("nan"))
+        errors_found.append(float("nan") if hit_N is None else _errors_found(score_N, hit_N))
     columns = list(zip(*rows, strict=True)) if rows else [()] * 5
     kinds = (str, str, float, float, float)
     keys = ("task", "name", "score", "spread", "accuracy")
@@ -262,12 +265,12 @@ def _by_class(subject: Subject, score_N: np.ndarray) -> Arrays:
             f"class_{key}": np.array(column, kind)
             for key, column, kind in zip(keys, columns, kinds, strict=True)
         },
-        "class_correlation": np.array(over, float),
-        "error_found": np.array(found, float),
+        "class_correlation": np.array(correlations, float),
+        "error_found": np.array(errors_found, float),
     }
 
 
-def _found(score_N: np.ndarray, hit_N: np.ndarray) -> float:
+def _errors_found(score_N: np.ndarray, hit_N: np.ndarray) -> float:
     """Percent of (wrong, right) pairs in which the wrong one scores higher; ties count half."""
     from scipy.stats import rankdata
 

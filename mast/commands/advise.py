@@ -37,16 +37,16 @@ class Advised:
 
     def table(self) -> Table:
         """A table for a rich console."""
-        shown = Table(title="Which augmentations each task can afford (95 % intervals)")
+        table = Table(title="Which augmentations each task can afford (95 % intervals)")
         for column in self.columns:
-            shown.add_column(column, no_wrap=column == "operator")
+            table.add_column(column, no_wrap=column == "operator")
         for at, row in enumerate(self.rows):
             cells = [f"{cell:+.1f}" if isinstance(cell, float) else cell for cell in row]
             again = at > 0 and row[0] == self.rows[at - 1][0]
             if at > 0 and not again:
-                shown.add_section()
-            shown.add_row("" if again else cells[0], *cells[1:-1], cells[-1].replace("+nan", "–"))
-        return shown
+                table.add_section()
+            table.add_row("" if again else cells[0], *cells[1:-1], cells[-1].replace("+nan", "–"))
+        return table
 
 
 def advise(
@@ -97,15 +97,15 @@ def advise(
 
 def _advice(subject: Subject) -> Advised:
     """The two analyses of a set's tasks as one table."""
-    afforded, kept = ANALYSES["advice"].kind(), ANALYSES["predictions"].kind()
-    arrays = afforded.compute(subject)
-    grid = afforded.details(arrays).grid
+    affordable, predicted = ANALYSES["advice"].kind(), ANALYSES["predictions"].kind()
+    arrays = affordable.compute(subject)
+    grid = affordable.details(arrays).grid
     assert grid is not None
     beside: dict[tuple[str | float, str | float], float] = {}
-    if kept.lacking(subject) is None:
-        by_mask = kept.details(kept.compute(subject)).grid
+    if predicted.lacking(subject) is None:
+        by_mask = predicted.details(predicted.compute(subject)).grid
         assert by_mask is not None
         beside = {(row[0], row[1]): float(row[3]) for row in by_mask.rows}
     columns = (*grid.columns, "kept by its subspace (points)")
     rows = tuple((*row, beside.get((row[0], row[1]), float("nan"))) for row in grid.rows)
-    return Advised(afforded.caption(arrays), columns, rows)
+    return Advised(affordable.caption(arrays), columns, rows)

@@ -82,20 +82,20 @@ def analyze(
     if images < 1:
         raise UserError(f"images must be 1 or more, got {images}")
     folder = RunFolder(run).require()
-    where = find_device(device)
+    place = find_device(device)
     data = None if data is None else str(data)
-    shown = None if data is None else parts_of(data).get("test", data)
-    if measure and data is not None and shown != data:
+    images_of = None if data is None else parts_of(data).get("test", data)
+    if measure and data is not None and images_of != data:
         try:
             measure_missing(folder, labelled(data, folder), device, seed, MEASURED)
         except UserError as error:  # features that are not finite: the other analyses go on
             console.print(f"not measured: {error}", style="yellow", highlight=False, markup=False)
-    subject = subject_of(folder, shown, images, where, seed)
-    others = tuple(
-        subject_of(RunFolder(other).require(), shown, images, where, seed)
+    subject = subject_of(folder, images_of, images, place, seed)
+    runs_beside = tuple(
+        subject_of(RunFolder(other).require(), images_of, images, place, seed)
         for other in listed(beside)
     )
-    return insights_of(replace(subject, beside=others), names, folder.analysis)
+    return insights_of(replace(subject, beside=runs_beside), names, folder.analysis)
 
 
 def draw(run: str | Path, analysis: str) -> "Figure":
@@ -116,8 +116,8 @@ def draw(run: str | Path, analysis: str) -> "Figure":
             f"{file} is not there; make it first, on a command line by "
             f"mast analyze {run} --data SET, in Python by analyze(run, data)"
         )
-    with np.load(file) as kept:
-        return QUESTIONS[analysis].kind().draw(dict(kept))
+    with np.load(file) as arrays:
+        return QUESTIONS[analysis].kind().draw(dict(arrays))
 
 
 def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insight]:

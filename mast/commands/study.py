@@ -51,10 +51,10 @@ class Studied:
         """The results of an experiment, for a rich console; None without any."""
         if self.results is None:
             return None
-        shown = Table(*self.results.columns)
+        rendered = Table(*self.results.columns)
         for row in self.results.rows:
-            shown.add_row(*map(str, row))
-        return shown
+            rendered.add_row(*map(str, row))
+        return rendered
 
 
 def study(

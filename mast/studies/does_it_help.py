@@ -5,7 +5,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, final
 
 import torch
@@ -14,6 +14,7 @@ from mast.analyses import Grid
 from mast.augment import ScheduleConfig
 from mast.core.run import plain
 from mast.measure.sets import EvaluationData
+from mast.protocols.run import EvaluationSettings
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Bench, Experiment, Measured, last_metrics, probe
 from mast.studies.sets import drawn, folds, with_colours
@@ -169,18 +170,19 @@ class DoesItHelp(Experiment):
     epochs: int = 12
     batch_size: int = 64
     encoder: Mapping[str, Any] = field(default_factory=lambda: {**NARROW, "stem_stride": 2})
+    settings: EvaluationSettings | None = None
 
     def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
         """See `Experiment.plan`."""
-        return [
-            self._run(bench, score, name, weight, seed)
-            for score in SCORES
+        runs = [
+            self._run(bench, name, weight, seed)
             for seed in seeds
             for name, variant in self.variants.items()
             for weight in variant.weights
         ]
+        return [replace(run, name=f"{score}/{run.name}") for score in SCORES for run in runs]
 
-    def _run(self, bench: Bench, score: str, name: str, weight: float, seed: int) -> StudyRun:
+    def _run(self, bench: Bench, name: str, weight: float, seed: int) -> StudyRun:
         variant = self.variants[name]
         trial = f"{name}-{weight:g}-{seed}"
         config = bench.configure(
@@ -200,7 +202,7 @@ class DoesItHelp(Experiment):
             score_every=self.epochs,
         )
         changes = {"variant": name, "weight": weight}
-        return StudyRun(f"{score}/{trial}", changes, config, seed, variant.trained)
+        return StudyRun(trial, changes, config, seed, variant.trained)
 
     def prepare(self, bench: Bench) -> None:
         """See `Experiment.prepare`."""
@@ -213,7 +215,8 @@ class DoesItHelp(Experiment):
         """See `Experiment.measure`."""
         encoder, metrics = bench.encoder(run), last_metrics(run.folder)
         started = time.monotonic()
-        scores = probe(encoder, self.sets(bench, run.name.partition("/")[0]), PROTOCOLS)
+        sets = self.sets(bench, run.name.partition("/")[0])
+        scores = probe(encoder, sets, PROTOCOLS, self.settings)
         return {
             **run.changes,
             "seed": run.seed,

@@ -185,13 +185,13 @@ def _carried_out(
 
 def table(title: str, runs: Sequence[StudyRun]) -> Table:
     """The runs and their states, for a rich console."""
-    shown = Table(title=title)
+    rows = Table(title=title)
     for column in ("run", "seed", "what differs", "state"):
-        shown.add_column(column, justify="right" if column == "seed" else "left")
+        rows.add_column(column, justify="right" if column == "seed" else "left")
     for run in runs:
         differs = ", ".join(f"{name}: {_short(value)}" for name, value in run.changes.items())
-        shown.add_row(run.name, str(run.seed), differs or "nothing", run.state)
-    return shown
+        rows.add_row(run.name, str(run.seed), differs or "nothing", run.state)
+    return rows
 
 
 def _short(value: Any) -> str:

@@ -24,7 +24,7 @@ from mast.core.run import RunFolder, provenance
 from mast.data import CanvasSet, open_canvas
 from mast.measure.sets import EvaluationData
 from mast.models import Encoder, load_encoder
-from mast.protocols.run import evaluate_encoder
+from mast.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.recipes import configure
 from mast.studies.engine import ALL, BEGUN, FINISHED, TO_DO, Shard, StudyRun, carry_out, chosen
 
@@ -209,6 +209,7 @@ def probe(
     encoder: torch.nn.Module,
     sets: Mapping[str, Sequence[EvaluationData]],
     protocols: Mapping[str, Sequence[str]],
+    settings: EvaluationSettings | None = None,
 ) -> dict[str, float]:
     """Top-1 of an encoder by protocols on several sets.
 
@@ -216,6 +217,7 @@ def probe(
         encoder: From images_BCHW in [0, 1] to representation_BD.
         sets: By name; of several parts, such as folds, the scores are averaged.
         protocols: By name of the set.
+        settings: Of the protocols; None for the defaults.
 
     Returns:
         In percent, by `<set>/<target>/<protocol>`.
@@ -223,7 +225,7 @@ def probe(
     scores: dict[str, list[float]] = {}
     for name, parts in sets.items():
         for data in parts:
-            for result in evaluate_encoder(encoder, data, protocols[name]):
+            for result in evaluate_encoder(encoder, data, protocols[name], settings):
                 for target, measured in result.targets.items():
                     key = f"{name}/{target}/{result.protocol}"
                     scores.setdefault(key, []).append(measured.values["top1"])

@@ -112,8 +112,8 @@ class LeaveOneOut(Study):
             ]
             parts.append(f"{title} {' and '.join(verdicts) or 'shows no need of any one of them'}")
         return (
-            "The operator that matters most to each task either way, by the points of top-1 that "
-            f"training without it changes: {'; '.join(parts)}."
+            f"{'; '.join(parts)}: the operators that matter most to each task either way, by the "
+            "points of top-1 that training without one changes."
         )
 
     def caption(self, arrays: Arrays) -> str:

@@ -86,7 +86,7 @@ class Protocols(Experiment):
         }
         if run.name.startswith(RECIPES[-1]):
             linear = results[PROTOCOLS.index("linear")]
-            measured["agreement with scikit-learn"] = _against_sklearn(encoder, data, linear)
+            measured["agreement with scikit-learn"] = against_sklearn(encoder, data, linear)
         return measured
 
     def conclude(self, measured: Mapping[str, Measured], bench: Bench) -> Measured:
@@ -130,21 +130,23 @@ def _random_resnet18() -> Encoder:
         return Encoder(EncoderConfig("torchvision:resnet18", stem="standard"), SIZE).eval()
 
 
-def _against_sklearn(encoder: Encoder, data: EvaluationData, ours: Result) -> dict[str, float]:
-    """Top-1 of our optimum and of scikit-learn's, at the penalty that validation chose."""
+def against_sklearn(
+    encoder: torch.nn.Module, data: EvaluationData, linear: Result
+) -> dict[str, float]:
+    """Top-1 of our optimum, as `linear` has it, and of scikit-learn's at the penalty it chose."""
     from sklearn.linear_model import LogisticRegression
 
     train_ND, test_MD = (
         extract(encoder, part, data.size).double().numpy() for part in (data.train, data.test)
     )
-    chosen = ours.targets["class"].chosen["penalty"]
+    chosen = linear.targets["class"].chosen["penalty"]
     model = LogisticRegression(C=1 / (len(train_ND) * chosen), tol=1e-7, max_iter=5000)
     started = time.monotonic()
     model.fit(train_ND, data.train.targets["class"])
     seconds = time.monotonic() - started
     return {
         "penalty": chosen,
-        "ours": ours.targets["class"].values["top1"],
+        "ours": linear.targets["class"].values["top1"],
         "scikit-learn": 100 * float(model.score(test_MD, data.test.targets["class"])),
         "iterations of scikit-learn": int(model.n_iter_.max()),
         "seconds of scikit-learn": seconds,

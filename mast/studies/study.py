@@ -73,12 +73,14 @@ class Study(Analysis):
 
     @final
     def headline(self, arrays: Arrays) -> str:
-        """See `Analysis.headline`: how much of the study is done, how sure it is, what it found."""
+        """See `Analysis.headline`: what it found, how sure it is, how much of it is done."""
         finished, planned = int(arrays["finished"]), int(arrays["planned"])
-        text = f"{finished} of {planned} runs are finished. " if finished < planned else ""
+        text = self.finding(arrays)
         if len(arrays["seeds"]) == 1:
-            text += "With one seed there is no telling a difference from chance. "
-        return text + self.finding(arrays)
+            text += " With one seed, a difference may be chance."
+        if finished < planned:
+            text += f" {finished} of {planned} runs are finished."
+        return text
 
     def caption(self, arrays: Arrays) -> str:
         """See `Analysis.caption`."""

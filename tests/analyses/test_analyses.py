@@ -149,7 +149,7 @@ def test_masks_of_which_two_are_alike() -> None:
     # Half of the third mask is on a dimension that all share equally, half is its own.
     assert arrays["own_share"][2] == pytest.approx(0.5 + 0.5 / 3)
     text = Masks().caption(arrays)
-    assert "shear x and rotate take the most alike dimensions (cosine 1.00)" in text
+    assert "Shear x and rotate take the most similar dimensions (cosine 1.00)" in text
     assert "invert is the least like the others (mean 0.50)" in text
     # Dimensions are ordered by who holds most of them.
     assert arrays["dimensions"].tolist() == [0, 2, 1]
@@ -226,7 +226,7 @@ def test_curves_keep_what_is_not_finite() -> None:
 def test_subspaces_that_are_all_the_same_are_not_told_apart() -> None:
     subject = whole()
     text = Invariance().caption(Invariance().compute(subject))
-    assert text.startswith("For 0 of the 1 operators that change the embedding their own subspace")
+    assert text.startswith("For 0 of the 1 operators that change the embedding, their own subspace")
     assert text.endswith("At this size shear x changes nothing that the encoder sees.")
     text = Subspaces().caption(Subspaces().compute(subject))
     assert "in every subspace" in text
@@ -310,7 +310,9 @@ def test_images_without_labels_are_mapped_and_ranked() -> None:
     ranked = Uncertainty().compute(subject)
     assert ranked["tasks"].size == ranked["class_name"].size == 0
     Uncertainty().draw(ranked)
-    assert Uncertainty().caption(ranked).startswith("Rank correlation")
+    assert (
+        Uncertainty().caption(ranked).startswith("Uncertainty rises with the magnitude of 1 of 2")
+    )
 
 
 def test_three_images_are_enough_for_uncertainty() -> None:
@@ -361,7 +363,7 @@ def test_what_subspaces_keep_of_a_task() -> None:
     assert arrays["advantage_low"].tolist() == [[-13, -3, 7]] * 2
     text = Predictions().caption(arrays)
     assert "shape more in invert and less in rotate;" in text
-    assert text.startswith("Where most and least is kept")  # the tasks are alike
+    assert text.startswith("Subspaces that keep most and least")  # the tasks are alike
     grid = Predictions().details(arrays).grid
     assert grid is not None
     assert [row[1] for row in grid.rows[:3]] == ["invert", "shear x", "rotate"]
@@ -373,7 +375,9 @@ def test_what_a_subspace_keeps_of_one_task_and_not_of_the_others() -> None:
     for key, beside in (("advantage", 0), ("advantage_low", -3), ("advantage_high", 3)):
         arrays[key] = np.array([[0.0, -20, 20], [0, 20, -20]]) + beside
     text = Predictions().caption(arrays)
-    assert text.startswith("Beside the other tasks, shape keeps least in the subspace of shear x ")
+    assert text.startswith(
+        "Compared with other tasks, shape keeps least in the subspace of shear x "
+    )
     assert "(-40 points)" in text
     # The extreme is within its interval, the next one is not.
     arrays["advantage_high"][0, 1] = 1.0

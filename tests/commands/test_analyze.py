@@ -65,6 +65,27 @@ def test_analyze_images_alone_and_a_run_without_masks(
         mast.analyze(tmp_path)
 
 
+@pytest.mark.parametrize("kind", [str, Path])
+def test_paths_of_either_kind_and_one_name_where_several_may_be(
+    kind: Callable[[object], str | Path], ours: RunFolder, theirs: RunFolder, photos: Path
+) -> None:
+    run, beside, data = (kind(path) for path in (ours.path, theirs.path, photos))
+    (insight,) = mast.analyze(
+        run, data, analyses="invariance", beside=beside, images=6, measure=False
+    )
+    with np.load(str(insight.file)) as arrays:
+        assert arrays["beside"].tolist() == ["theirs"]
+    assert mast.draw(run, "invariance").axes
+    advice = mast.advise(run, data, operators="invert")
+    assert "invert" in {row[1] for row in advice.rows}
+    planned = mast.study("epochs", run, data, seeds=3, protocols="knn", dry=True)
+    assert {each.seed for each in planned.runs} == {3}
+    for name in ("analyses", "seeds"):
+        with pytest.raises(UserError) as error:
+            mast.analyze(run, analyses="x") if name == "analyses" else mast.study("epochs", run)
+        assert "--" not in str(error.value)
+
+
 class Luminance(nn.Module):
     """The brightness of a coarse grid: it ignores colour, and nothing else."""
 

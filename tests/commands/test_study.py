@@ -111,7 +111,7 @@ def test_cheaper_runs_and_one_that_fails(
         "finished", "the loss is not finite at step 1", "finished",
     ]  # fmt: skip
     assert done.insight is not None
-    assert done.insight.text.startswith("2 of 3 runs are finished.")
+    assert "2 of 3 runs are finished." in done.insight.text
     assert read(run.studies / "base-seed0" / "config.yaml").epochs == 1
     for seed in (0, 1):  # another seed would be compared with this one
         with pytest.raises(UserError, match="has 1 epochs and would now have 2; give the same"):
