@@ -24,7 +24,6 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 import mast
-
 from mast.augment import PRESETS, Pipeline, Record, Views
 from mast.augment.record import join
 from mast.commands.pretrain import _views
