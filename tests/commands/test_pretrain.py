@@ -19,6 +19,7 @@ import mast
 from mast.cli import configure_from_arguments
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
+from mast.methods import Mast
 from mast.recipes import RECIPES
 
 Configure = Callable[..., mast.PretrainConfig]
@@ -65,6 +66,23 @@ def test_the_loss_falls_and_the_encoder_moves(tiny: Configure) -> None:
     run = mast.pretrain(config)
     losses = [line["loss"] for line in run.read_metrics() if "loss" in line]
     assert losses[-1] < 0.9 * losses[0]
+
+
+def test_a_method_is_told_the_progress_of_the_run(
+    tiny: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = [], []
+    forward = Mast.forward
+
+    def recorded(self: Mast, views: Any, progress: float) -> dict[str, torch.Tensor]:
+        before.append(progress)
+        return forward(self, views, progress)
+
+    monkeypatch.setattr(Mast, "forward", recorded)
+    monkeypatch.setattr(Mast, "after_step", lambda _, progress: after.append(progress))
+    mast.pretrain(tiny(epochs=2))
+    assert before == [step / 6 for step in range(6)]
+    assert after == [step / 6 for step in range(1, 7)]
 
 
 def test_a_batch_in_parts(tiny: Configure) -> None:
@@ -186,8 +204,6 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(
     tiny: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny(epochs=4, checkpoint_minutes=0.0)
-    from mast.methods import Mast
-
     forward = Mast.forward
     calls = 0
 
