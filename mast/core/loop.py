@@ -144,7 +144,7 @@ class Training:
 
         Yields:
             One item a step. A checkpoint is written after the caller has had it, so that what it
-            did to the module and to `kept` is in there.
+            did to the module and to `extra` is saved with it.
 
         Raises:
             UserError: A loss, or a weight to be saved, that is not finite; the last good checkpoint

@@ -118,11 +118,11 @@ def recognise(path: Path, content: Any) -> tuple[Layout, dict[str, Tensor], tupl
                 for key, value in state.items()
                 if key.startswith(layout.prefix) and key not in beside
             }
-            others = state.keys() - {layout.prefix + key for key in of_encoder} - set(beside)
-            if others:
+            left_over = state.keys() - {layout.prefix + key for key in of_encoder} - set(beside)
+            if left_over:
                 raise UserError(
-                    f"{path} has the layout of {layout.name}, but {listed(others)} belong neither "
-                    f"to the encoder ({layout.prefix}…) nor to its known heads"
+                    f"{path} has the layout of {layout.name}, but {listed(left_over)} belong "
+                    f"neither to the encoder ({layout.prefix}…) nor to its known heads"
                 )
             return layout, of_encoder, beside
     found = listed(content) if isinstance(content, Mapping) else f"a {type(content).__name__}"

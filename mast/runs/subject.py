@@ -84,14 +84,14 @@ def subject_of(
 def outputs(
     encoder: FrozenEncoder, canvases: CanvasSet, size: int, seed: int
 ) -> Callable[[ChangeBy | None], Tensor]:
-    """What a module says of the images as they are, which is kept, or after an operator."""
+    """What a module gives of the images as they are, which is stored, or after an operator."""
 
-    def outputs(change: ChangeBy | None) -> Tensor:
+    def after(change: ChangeBy | None) -> Tensor:
         if change is None:
             return encoder.features(canvases, size)
         return encoder.extract(canvases, size, changed_by(*change, size, len(canvases), seed))
 
-    return outputs
+    return after
 
 
 def _images(

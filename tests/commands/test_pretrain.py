@@ -2,11 +2,9 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
@@ -20,7 +18,8 @@ import yaml
 import mast
 from mast.cli import arguments_of
 from mast.core.errors import UserError
-from mast.core.run import RunFolder
+from mast.core.run import RunFolder, plain
+from mast.methods import Mast
 from mast.recipes import RECIPES
 
 Configure = Callable[..., mast.PretrainConfig]
@@ -69,7 +68,25 @@ def test_the_loss_falls_and_the_encoder_moves(tiny: Configure) -> None:
     assert losses[-1] < 0.9 * losses[0]
 
 
-def test_parts_of_a_batch_accumulate_the_gradient(tiny: Configure, tmp_path: Path) -> None:
+def test_a_method_is_told_the_progress_of_the_run(
+    tiny: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = [], []
+    forward = Mast.forward
+
+    def recorded(self: Mast, views: Any, progress: float) -> dict[str, torch.Tensor]:
+        before.append(progress)
+        return forward(self, views, progress)
+
+    monkeypatch.setattr(Mast, "forward", recorded)
+    monkeypatch.setattr(Mast, "after_step", lambda _, progress: after.append(progress))
+    mast.pretrain(tiny(epochs=2))
+    assert before == [step / 6 for step in range(6)]
+    assert after == [step / 6 for step in range(1, 7)]
+
+
+def test_a_batch_in_parts(tiny: Configure) -> None:
+    """As many steps as in one (`tests/core/test_loop.py`: and the mean of their gradients)."""
     run = mast.pretrain(tiny(accumulate=2, epochs=1))
     steps = [line["step"] for line in run.read_metrics() if "loss" in line]
     assert steps[-1] == 3  # 48 images, 16 a step, in parts of 8
@@ -107,32 +124,32 @@ def test_an_interrupted_run_continues_bit_for_bit(
     assert all(line.get("loss") != 0.0 for line in cut.read_metrics())
 
 
-def test_sigkill_at_three_random_moments(tiny: Configure, photos: Path, tmp_path: Path) -> None:
-    whole = mast.pretrain(tiny(epochs=12, out=str(tmp_path / "whole")))
-    config = tiny(epochs=12, out=str(tmp_path / "killed"), checkpoint_minutes=0.0)
+def test_a_run_that_is_killed_in_the_middle_ends_as_one_that_is_not(
+    tiny: Configure, tmp_path: Path
+) -> None:
+    whole = mast.pretrain(tiny(epochs=5, out=str(tmp_path / "whole"), log_every=1))
+    config = tiny(epochs=5, out=str(tmp_path / "killed"), log_every=1, checkpoint_minutes=0.0)
     file = tmp_path / "config.yaml"
-    file.write_text(whole.config.read_text())
-    command = [sys.executable, "-m", "mast.cli", "pretrain", "--config", str(file)]
-    command += ["--out", str(tmp_path / "killed"), "--checkpoint_minutes", "0"]
+    file.write_text(yaml.safe_dump(plain(config)))
+    command = [sys.executable, str(Path(__file__).parent.parent / "killed.py"), str(file)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert [json.loads(line) for line in ended.stdout.splitlines()] == [
+        ["in_an_update", signal.SIGKILL, 4],
+        ["in_a_checkpoint", signal.SIGKILL, 7],
+        ["in_a_line_of_the_log", signal.SIGKILL, 12],
+    ]
     killed = RunFolder(tmp_path / "killed")
-    moments = random.Random(0)
-    reached = 0
-    for _ in range(3):
-        process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-        # Wait for progress beyond the last kill, then a random moment more.
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and process.poll() is None:
-            if killed.last.is_file() and len(killed.read_metrics()) > reached:
-                break
-            time.sleep(0.02)
-        time.sleep(moments.uniform(0.0, 0.15))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        reached = len(killed.read_metrics())
-    subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
+    assert not killed.encoder.exists()
+    mast.pretrain(config)
     assert killed.encoder.read_bytes() == whole.encoder.read_bytes()
-    assert config.epochs == 12
+    times = ("seconds", "images_per_second")
+    logs = [
+        [{name: line[name] for name in line.keys() - times} for line in run.read_metrics()]
+        for run in (killed, whole)
+    ]
+    assert logs[0] == logs[1]
 
 
 def test_a_run_of_some_operators(tiny: Configure) -> None:
@@ -187,8 +204,6 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(
     tiny: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny(epochs=4, checkpoint_minutes=0.0)
-    from mast.methods import Mast
-
     forward = Mast.forward
     calls = 0
 
