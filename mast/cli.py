@@ -198,11 +198,11 @@ def _run(words: list[str]) -> None:
         elif words[1] not in TOPICS:
             raise unknown("topic", words[1], TOPICS)
         else:
-            _call(f"mast show {words[1]}", TOPICS[words[1]], words[2:])
+            _call(f"show {words[1]}", words[2:])
     elif words[0] not in VERBS:
         raise unknown("command", words[0], [*VERBS, "show"])
     else:
-        _call(f"mast {words[0]}", VERBS[words[0]], words[1:])
+        _call(words[0], words[1:])
 
 
 # What stands for a value in the help, by its type in words.
@@ -254,8 +254,7 @@ class _Options:
     """The options of a verb: what each is called, its type, and the parser that finds them."""
 
     def __init__(self, program: str, verb: Verb, words: Sequence[str]) -> None:
-        module, _, name = verb.function.partition(":")
-        self.function = getattr(import_module(module), name)
+        self.function = _function(verb)
         self.parser = _Parser(
             prog=program,
             usage=" ".join([program, *(word.upper() for word in verb.words), "[options]"]),
@@ -378,15 +377,39 @@ class _Options:
         return UserError(f"unknown option {name}.{hint} See `{self.parser.prog} --help`.")
 
 
-def _call(program: str, verb: Verb, words: list[str]) -> None:
-    """Call a verb's function with the arguments that words give, and show its result."""
+def arguments_of(name: str, words: Sequence[str]) -> dict[str, Any]:
+    """What a command line gives to the function of a command.
+
+    Args:
+        name: Of the command, such as "pretrain" or "show views".
+        words: What follows it.
+
+    Raises:
+        UserError: An unknown option, or a value of the wrong type.
+    """
+    verb = _verb(name)
     words = [_with_underscores(word) for word in words]
-    options = _Options(program, verb, words)
+    return _Options(f"mast {name}", verb, words).arguments(words)
+
+
+def _call(name: str, words: list[str]) -> None:
+    """Call a verb's function with the arguments that words give, and show its result."""
+    verb = _verb(name)
     try:
-        arguments = options.arguments(words)
+        arguments = arguments_of(name, words)
     except SystemExit:  # after --help
         return
-    verb.show(options.function(**arguments))
+    verb.show(_function(verb)(**arguments))
+
+
+def _verb(name: str) -> Verb:
+    return TOPICS[name.removeprefix("show ")] if name.startswith("show ") else VERBS[name]
+
+
+def _function(verb: Verb) -> Callable[..., Any]:
+    module, _, name = verb.function.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
 
 
 def _with_underscores(word: str) -> str:

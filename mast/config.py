@@ -1,6 +1,6 @@
 """The configuration of a run: read, changed, checked, and turned into a method."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -170,6 +170,16 @@ def record(config: PretrainConfig) -> dict[str, Any]:
     return dict([*items[:at], ("method", config.method), *items[at:]])
 
 
+# Fields of earlier versions, with the values of which today's code still computes the same.
+RETIRED: dict[str, Container[Any]] = {
+    "objective.covariance_mask": ("m",),
+    "objective.pairs": ("applied",),
+    "objective.projector.pool": ("after", "before", "average"),  # where a method has no such field
+    "objective.projector.positivity": ("relu", "softplus", "paper"),  # likewise
+    "schedule.subsets": ("sample",),
+}
+
+
 def read(path: str | Path) -> PretrainConfig:
     """The configuration of a run, from its config.yaml.
 
@@ -186,15 +196,14 @@ def read(path: str | Path) -> PretrainConfig:
         raise UserError(
             f"{path} names no method; expected method to be one of {', '.join(METHODS)}"
         )
-    base = PretrainConfig(objective=METHODS[values["method"]].config())
-    return change(base, values)
+    return change(PretrainConfig(objective=METHODS[values["method"]].config()), values)
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
-    """The fields of a configuration file, without those that are no longer there.
+    """The fields of a configuration file.
 
     Raises:
-        UserError: No such file, not a mapping, or a retired field with a value of its own.
+        UserError: No such file, or it holds no fields.
     """
     path = Path(path)
     if not path.is_file():
@@ -205,24 +214,7 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
         raise UserError(f"{path} is not YAML: {error}") from error
     if not isinstance(values, dict):
         raise UserError(f"{path} holds no fields: expected lines such as `epochs: 20`")
-    return _without_retired(values, str(path))
-
-
-# Fields of earlier versions by dotted name, with the one value that is still what is computed.
-RETIRED: dict[str, tuple[Any, ...]] = {}
-
-
-def _without_retired(values: dict[str, Any], path: str, prefix: str = "") -> dict[str, Any]:
-    still: dict[str, Any] = {}
-    for name, value in values.items():
-        dotted = f"{prefix}{name}"
-        if isinstance(value, dict):
-            still[name] = _without_retired(value, path, f"{dotted}.")
-        elif dotted not in RETIRED:
-            still[name] = value
-        elif value not in RETIRED[dotted]:
-            raise UserError(f"{path} has {dotted} {value!r}, which this version no longer computes")
-    return still
+    return values
 
 
 def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
@@ -231,7 +223,8 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
     Args:
         config: All other values.
         values: By the field's name, nested ones as dicts or by dotted names. `method` starts from
-            that method's own objective, if it is another one.
+            that method's own objective, if it is another one. Fields of earlier versions are left
+            out where they change nothing.
 
     Raises:
         UserError: An unknown field or a value of the wrong type or out of its range.
@@ -242,6 +235,6 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
         raise unknown("method", method, METHODS)
     if method != config.method:
         config = replace(config, objective=METHODS[method].config())
-    changed = fields.change(config, values, "option")
+    changed = fields.change(config, values, "option", RETIRED)
     changed.check()
     return changed

@@ -11,17 +11,11 @@ import torch
 from layouts import box
 from PIL import Image
 from tiny import ENCODER
-from tiny_evaluation import SIDE, Colors, complete, tiny_set
+from tiny_evaluation import SIDE, Colors, tiny_set
 
 from mast.data import Annotated, CanvasSet, open_source
-from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, ObjectData
 from mast.models import Encoder
-
-
-@pytest.fixture
-def frozen() -> Callable[..., FrozenEncoder]:
-    return complete
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
-"""A tiny labelled set and an encoder that sees it."""
+"""A tiny labelled set, an encoder that sees it, and settings with which protocols are quick."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from mast.data import CanvasSet
 from mast.measure.bench import Bench
 from mast.measure.frozen import FrozenEncoder
+from mast.protocols.run import EvaluationSettings
 
 SIDE = 16
 COLORS = np.stack(np.meshgrid([60, 190], [60, 190], [60, 125, 190]), axis=-1).reshape(12, 3)
@@ -42,6 +44,28 @@ def tiny_set(per_class: int, classes: int = 3, seed: int = 0, noise: float = 60.
         fingerprint=f"{seed:08x}",
         multilabels={"shows": shows_NL},
     )
+
+
+DETECTOR: dict[str, Any] = {
+    "iterations": 4, "batch_size": 2, "lr": 0.01, "warmup": 0, "min_sizes": [32, 40],
+    "test_min_size": 40, "max_size": 64, "regions": 8, "pyramid": 8, "anchors": [8, 12, 16, 24, 32],
+}  # fmt: skip
+
+# Of every protocol, what takes a second or less.
+QUICK = EvaluationSettings(
+    protocols={
+        "linear": {"max_iterations": 50},
+        "retained": {"operators": ["horizontal_flip", "invert"], "max_iterations": 50},
+        "robust": {"operators": ["color_jitter", "invert", "rotate"], "max_iterations": 50},
+        "fewshot": {"repeats": 2, "episodes": 5, "shots": [5], "max_iterations": 50},
+        "linear_sgd": {"epochs": 10, "batch_size": 16, "learning_rates": [0.0001, 3.0]},
+        "svm": {"costs": [0.1, 10]},
+        "semi": {"shares": [0.2], "encoder_lrs": [0.01], "head_lrs": [3.0], "batch_size": 8},
+        "finetune": {"changes": {"epochs": 10, "batch_size": 16}, "encoder_lrs": [0.0001, 0.3]},
+        "detection": DETECTOR,
+        "segmentation": DETECTOR,
+    }
+)
 
 
 class Colors(nn.Module):

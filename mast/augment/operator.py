@@ -173,7 +173,7 @@ def between(magnitude: float, bounds: tuple[float, float], like: Tensor) -> Tens
 
 
 def away(magnitude: float, bounds: tuple[float, float], drawn: Tensor, neutral: float) -> Tensor:
-    """Numbers that lie on the drawn side of `neutral`, at a share of the way to the bound there."""
+    """Numbers on the drawn side of `neutral`, at a share of the way to the bound of that side."""
     low, high = (abs(bound - neutral) for bound in bounds)
     return neutral + magnitude * torch.where(drawn < neutral, -low, high)
 

@@ -131,7 +131,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         checkpoint=run.last,
         checkpoint_minutes=config.checkpoint_minutes,
         advice="Lower optimizer.lr or use precision 32-true.",
-        kept={"best": float("-inf")},
+        extra={"best": float("-inf")},
     )
     training.resume(config.seed)
     if chief:
@@ -194,8 +194,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
                     text = "  ".join(f"{name} {value:.1f}" for name, value in scores.items())
                     display.say(f"epoch {epoch}: {text}")
                     score = scores.get("online/knn", scores["online/effective_rank"])
-                    if score > training.kept["best"]:
-                        training.kept["best"] = score
+                    if score > training.extra["best"]:
+                        training.extra["best"] = score
                         save_encoder(plain_method.encoder, run.best)
                 fabric.barrier()
                 logged_at, logged_step = time.monotonic(), done.step

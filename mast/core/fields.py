@@ -6,8 +6,9 @@ dotted names, such as "optimizer.lr".
 
 import functools
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from jsonargparse import ArgumentError, ArgumentParser
@@ -42,20 +43,31 @@ def build(kind: type[Kind], values: Mapping[str, Any], what: str) -> Kind:
         raise UserError(f"{what}: {error}") from error
 
 
-def change(instance: Kind, values: Mapping[str, Any], what: str) -> Kind:
+def change(
+    instance: Kind,
+    values: Mapping[str, Any],
+    what: str,
+    retired: Mapping[str, Container[Any]] = MappingProxyType({}),
+) -> Kind:
     """A copy of a dataclass with other values.
 
     Args:
         instance: All other values; its fields may be dataclasses themselves.
         values: By name, nested ones as dicts or by dotted names.
         what: What its fields are called in an error, such as "option".
+        retired: Fields that there were once, with the values that change nothing.
 
     Raises:
-        UserError: An unknown field, or a value of the wrong type.
+        UserError: An unknown field, a value of the wrong type, or a retired field that once did
+            something.
     """
     hints = kinds(instance)
     changes: dict[str, Any] = {}
     for name, value in _flat(values, instance).items():
+        if name not in hints and name in retired:
+            if value not in retired[name]:
+                raise UserError(f"{name} {value!r} is no longer computed by this version")
+            continue
         if name not in hints:
             raise unknown(what, name, hints)
         changes[name] = convert(value, hints[name], name)

@@ -1,7 +1,8 @@
 """The training loop: pretraining, and every protocol that trains a network, run through it.
 
 What is trained, on what and with what loss is the caller's; the order of a step, the rate, the
-checkpoints and the stop on a loss that is not finite are here, once.
+checkpoints and the stop on a loss that is not finite are here, once. A checkpoint holds only finite
+numbers: the losses of all steps up to it were checked, and so are the weights.
 """
 
 import math
@@ -30,8 +31,8 @@ class Done(NamedTuple):
     Attributes:
         step: How many have been done with it.
         share: The learning rate, as a share of its peak.
-        metrics: The losses as numbers, means over the processes where `due`; None where they were
-            left on the device.
+        metrics: The losses as numbers, means over the parts of the batch and, where `due`, over
+            the processes; None where they were left on the device.
         due: Whether the step is to be logged: every `log_every` steps, and at the end of an epoch.
         last_of_epoch: Whether it ended an epoch.
     """
@@ -60,7 +61,7 @@ class Training:
         checkpoint: Where the state is kept; None: nowhere.
         checkpoint_minutes: Minutes between checkpoints.
         advice: What to try when the loss is no longer finite.
-        kept: What else a checkpoint holds; the caller may change it at any step.
+        extra: What else a checkpoint holds; the caller may change it at any step.
         step: Steps that are done.
     """
 
@@ -75,9 +76,10 @@ class Training:
     checkpoint: Path | None = None
     checkpoint_minutes: float = 2.0
     advice: str = "Lower the learning rate."
-    kept: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
     step: int = 0
     _begun: float = field(default_factory=time.monotonic)
+    _unread: list[tuple[int, Losses]] = field(default_factory=list)  # of steps, on the device
 
     @property
     def steps(self) -> int:
@@ -102,20 +104,27 @@ class Training:
         self.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"])
-        self.step, self.kept = state["step"], state["kept"]
+        self.step, self.extra = state["step"], state["kept"]
         self._begun = time.monotonic() - state["seconds"]
 
     def save(self) -> None:
-        """Write the checkpoint."""
+        """Write the checkpoint.
+
+        Raises:
+            UserError: Losses, weights or the optimizer's state are not finite; the checkpoint that
+                was there stays.
+        """
         assert self.checkpoint is not None
-        state = {
+        self._read_losses()
+        state: dict[str, Any] = {
             "module": self.module.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "rng": torch.get_rng_state(),
             "step": self.step,
-            "kept": self.kept,
+            "kept": self.extra,
             "seconds": self.seconds,
         }
+        self._check_weights(state["module"], state["optimizer"])
         save_checkpoint(self.checkpoint, state)
 
     def run(
@@ -138,7 +147,8 @@ class Training:
             did to the module and to `kept` is in there.
 
         Raises:
-            UserError: A loss that is not finite; the last good checkpoint stays.
+            UserError: A loss, or a weight to be saved, that is not finite; the last good checkpoint
+                stays.
         """
         module, optimizer = fabric.setup(self.module, self.optimizer)
         module.train()
@@ -151,27 +161,29 @@ class Training:
                 share = self.rate((self.step + 1) / self.steps)
                 set_learning_rate(optimizer, share)
                 optimizer.zero_grad(set_to_none=True)
+                outputs = []
                 for part in range(self.accumulate):
                     batch = next(parts)
                     last_part = part == self.accumulate - 1
                     with fabric.no_backward_sync(module, enabled=not last_part):
                         output = loss(module, batch, self.step, part)
                         fabric.backward(output["loss"] / self.accumulate)
+                    outputs.append({name: value.detach() for name, value in output.items()})
                 if self.clip is not None:
                     fabric.clip_gradients(module, optimizer, max_norm=self.clip)
                 optimizer.step()
                 self.step += 1
 
-                # ------------------------------------------------------------ look at it
+                # ---------------------------------------------------------- check its losses
                 last_of_epoch = self.step % self.steps_per_epoch == 0
                 due = self.step % self.log_every == 0 or last_of_epoch
-                metrics = None
+                losses = _mean(outputs)
                 if due:
-                    local = {name: value.detach() for name, value in output.items()}
-                    output = cast(Losses, fabric.all_reduce(local))
+                    losses = cast(Losses, fabric.all_reduce(losses))
+                self._unread.append((self.step, losses))
+                metrics = None
                 if due or fabric.device.type == "cpu":  # reading a number makes a GPU wait
-                    metrics = {name: value.item() for name, value in output.items()}
-                    self._stop_if_not_finite(metrics)
+                    metrics = self._read_losses()
                 yield Done(self.step, share, metrics, due, last_of_epoch)
 
                 # ---------------------------------------------------------------- keep it
@@ -180,11 +192,39 @@ class Training:
                     self.save()
                     saved_at = time.monotonic()
 
-    def _stop_if_not_finite(self, metrics: dict[str, float]) -> None:
-        bad = [name for name, value in metrics.items() if not math.isfinite(value)]
+    def _read_losses(self) -> dict[str, float]:
+        """Check the losses of all steps that nobody has read yet; those of the last, as numbers."""
+        unread, self._unread, metrics = self._unread, [], {}
+        for step, losses in unread:
+            metrics = {name: value.item() for name, value in losses.items()}
+            bad = [name for name, value in metrics.items() if not math.isfinite(value)]
+            if bad:
+                raise self._stopped(step, f"{', '.join(bad)} is not finite")
+        return metrics
+
+    def _check_weights(self, module: dict[str, Tensor], optimizer: dict[str, Any]) -> None:
+        """A finite loss may overflow in the update, which the next step alone would show."""
+        tensors: dict[str, Any] = dict(module)
+        for index, state in optimizer["state"].items():
+            for name, value in state.items():
+                tensors[f"the optimizer's {name} of parameter {index}"] = value
+        bad = [
+            name
+            for name, value in tensors.items()
+            if isinstance(value, Tensor) and not value.isfinite().all()
+        ]
         if bad:
-            there = self.checkpoint is not None and self.checkpoint.is_file()
-            kept = f" The last good checkpoint is {self.checkpoint}." if there else ""
-            raise UserError(
-                f"stopped at step {self.step}: {', '.join(bad)} is not finite. {self.advice}{kept}"
-            )
+            more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+            raise self._stopped(self.step, f"its update left {bad[0]}{more} not finite")
+
+    def _stopped(self, step: int, reason: str) -> UserError:
+        exists = self.checkpoint is not None and self.checkpoint.is_file()
+        last = f" The last good checkpoint is {self.checkpoint}." if exists else ""
+        return UserError(f"stopped at step {step}: {reason}. {self.advice}{last}")
+
+
+def _mean(outputs: list[Losses]) -> Losses:
+    """The means over the parts of a batch."""
+    if len(outputs) == 1:
+        return outputs[0]
+    return {name: torch.stack([part[name] for part in outputs]).mean() for name in outputs[0]}

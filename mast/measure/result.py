@@ -169,8 +169,8 @@ class Result:
             for name, values in load_file(_each(path)).items():
                 target, kind, measure = name.split("/", maxsplit=2)
                 value = targets[target].values.get(measure) if target in targets else None
-                other = kind == "each" and value is not None and not _is_mean(values, value)
-                if value is None or kind not in ARRAYS or other:
+                differs = kind == "each" and value is not None and not _is_mean(values, value)
+                if value is None or kind not in ARRAYS or differs:
                     raise UserError(f"{_each(path)} does not belong to {path}: evaluate again")
                 getattr(targets[target], kind)[measure] = values
         return result
@@ -234,8 +234,8 @@ def tables(results: Sequence[Result]) -> list[Table]:
         for name in measured.values
         if name not in ACCURACIES and not name.endswith(ENDS) and not set("@/") & set(name)
     ]
-    found = [shown] if shown.row_count else []
-    return [*found, _other_measures(rows)] if rows else found
+    accuracies = [shown] if shown.row_count else []
+    return [*accuracies, _other_measures(rows)] if rows else accuracies
 
 
 def _other_measures(rows: Sequence[tuple[Result, str, str, dict[str, float]]]) -> Table:

@@ -1,16 +1,11 @@
-"""Settings that a user gave, checked: their names, types and ranges."""
+"""Ranges of settings, checked when they are made."""
 
 from __future__ import annotations
 
-import re
-from argparse import ArgumentError
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
-from mast.core.errors import UserError, unknown
-
-Kind = TypeVar("Kind")
+from mast.core.errors import UserError
 
 
 class Ranged:
@@ -41,35 +36,3 @@ class Ranged:
         for one in value if isinstance(value, tuple) else (value,):
             if one is not None and not holds(one):
                 raise UserError(f"{name} must be {expected}, got {one}")
-
-
-def build(kind: type[Kind], values: Mapping[str, Any], what: str) -> Kind:
-    """A dataclass of settings from what differs from its defaults.
-
-    Args:
-        kind: The dataclass.
-        values: Field names and values, as YAML and JSON have them: lists stand for tuples.
-        what: What it is called in an error, such as "semi".
-
-    Raises:
-        UserError: An unknown field, or a value of the wrong type or out of its range.
-    """
-    from jsonargparse import ArgumentParser
-
-    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    for name in values:
-        if name not in known:
-            raise unknown(f"setting of {what}", name, known)
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(kind, as_group=False)
-    plain = {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
-    try:
-        checked = dict(parser.instantiate(parser.parse_object(plain)))
-    except ArgumentError as error:
-        text = re.sub(r"\s+", " ", str(error)).removeprefix("Parser key ")
-        text = re.sub(r"<class '(\w+)'>|typing\.", r"\1", text)
-        raise UserError(f"settings of {what}: {text}") from error
-    try:
-        return kind(**checked)
-    except UserError as error:
-        raise UserError(f"settings of {what}: {error}") from error

@@ -30,7 +30,7 @@ class LabelledBatch(NamedTuple):
 
     Attributes:
         images_BCHW: Views in [0, 1], on the device.
-        positions_B: Positions of their images in the pool, there as well.
+        positions_B: Positions of their images in the pool, likewise on the device.
         total: G, the images of all processes: local sums divided by it add up to the mean.
     """
 

@@ -227,7 +227,7 @@ class Mast(Method):
             trace_B = covariance_BD.detach().mean(dim=1)
             statistics = {
                 "stat/uncertainty": trace_B.mean(),
-                "stat/uncertainty_spread": trace_B.std(),
+                "stat/uncertainty_spread": gather(trace_B).std(),
             }
             scale = global_mean(covariance_BD) if mode.normalize_uncertainty else 1.0
             terms["kl"] = mode.kl_weight * symmetric_kl(

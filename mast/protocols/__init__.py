@@ -25,8 +25,8 @@ class Entry(NamedTuple):
 
 
 EVALUATORS: dict[str, Entry] = {
-    "knn": Entry("weighted nearest neighbours; k and temperature chosen on validation", Knn),
-    "linear": Entry("logistic regression to its optimum, the penalty chosen on validation", Linear),
+    "knn": Entry("weighted nearest neighbours, tuned on validation", Knn),
+    "linear": Entry("logistic regression to its optimum, tuned on validation", Linear),
     "linear_sgd": Entry("a linear layer by SGD on cropped and flipped views", LinearSgd),
     "fewshot": Entry("a few labels a class, and episodes of a few classes", FewShot),
     "rotation": Entry("which of four ways up an image is; needs no labels", Rotation),

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal, final
 import torch
 
 from mast.core.errors import UserError, unknown
+from mast.core.fields import build
 from mast.measure.accuracy import accuracies, accuracy
 from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, Task, tasks
-from mast.measure.settings import build
 from mast.measure.tuning import Recipe, tune
 from mast.protocols.evaluator import Evaluator
 
@@ -76,7 +76,7 @@ class FineTune(Evaluator[EvaluationData]):
         if self.recipe not in RECIPES:
             raise unknown("recipe of finetune", self.recipe, RECIPES)
         changed = {**asdict(RECIPES[self.recipe]), **(self.changes or {})}
-        return build(Recipe, changed, f"recipe {self.recipe}")
+        return build(Recipe, changed, f"setting of recipe {self.recipe}")
 
     def settings(self) -> dict[str, Any]:
         """See `Evaluator.settings`; with the whole recipe."""

@@ -63,11 +63,11 @@ class LinearSgd(Evaluator[EvaluationData]):
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`."""
-        todo = tasks(data, self.seed, tuned=len(self.learning_rates) > 1)
+        targets = tasks(data, self.seed, tuned=len(self.learning_rates) > 1)
         test_MD = encoder.features(data.test, data.size)
-        chosen = self._choose(encoder, data, todo)
-        heads = self._train(encoder, data, todo, [(rate,) for rate, _ in chosen], tuning=False)
-        for task, (head,), (rate, validation) in zip(todo, heads, chosen, strict=True):
+        chosen = self._choose(encoder, data, targets)
+        heads = self._train(encoder, data, targets, [(rate,) for rate, _ in chosen], tuning=False)
+        for task, (head,), (rate, validation) in zip(targets, heads, chosen, strict=True):
             scores_MC = head(test_MD)
             yield from accuracies(
                 task.target, scores_MC, task.test_labels_M, self.seed, self.resamples
@@ -77,16 +77,16 @@ class LinearSgd(Evaluator[EvaluationData]):
                 yield f"{task.target}/chosen/validation", validation
 
     def _choose(
-        self, encoder: FrozenEncoder, data: EvaluationData, todo: list[Task]
+        self, encoder: FrozenEncoder, data: EvaluationData, targets: list[Task]
     ) -> list[tuple[float, float | None]]:
         """For each task the learning rate, and its validation accuracy where there was a choice."""
         if len(self.learning_rates) == 1:
-            return [(self.learning_rates[0], None) for _ in todo]
-        rates = [self.learning_rates] * len(todo)
-        heads = self._train(encoder, data, todo, rates, tuning=True)
+            return [(self.learning_rates[0], None) for _ in targets]
+        rates = [self.learning_rates] * len(targets)
+        heads = self._train(encoder, data, targets, rates, tuning=True)
         pool_ND = encoder.pool_features(data.pool, data.size)
         chosen: list[tuple[float, float | None]] = []
-        for task, task_heads in zip(todo, heads, strict=True):
+        for task, task_heads in zip(targets, heads, strict=True):
             val_VD, labels_V = pool_ND[task.choose_V], task.pool_labels_N[task.choose_V]
             tried = [
                 (rate, accuracy(head(val_VD), labels_V, task.metric))
@@ -99,7 +99,7 @@ class LinearSgd(Evaluator[EvaluationData]):
         self,
         encoder: FrozenEncoder,
         data: EvaluationData,
-        todo: list[Task],
+        targets: list[Task],
         rates: list[tuple[float, ...]],
         tuning: bool,
     ) -> list[list[nn.Linear]]:
@@ -112,12 +112,12 @@ class LinearSgd(Evaluator[EvaluationData]):
             Heads on the CPU that need no gradient.
         """
         bench, pool = encoder.bench, sum(map(len, data.pool))
-        learns_NT = torch.full((pool, len(todo)), not tuning)
+        learns_NT = torch.full((pool, len(targets)), not tuning)
         if tuning:
-            for column, task in enumerate(todo):
+            for column, task in enumerate(targets):
                 learns_NT[task.fit_F, column] = True
         learns_NT = learns_NT.to(encoder.device)
-        labels_NT = torch.stack([task.pool_labels_N for task in todo], dim=1).to(encoder.device)
+        labels_NT = torch.stack([task.pool_labels_N for task in targets], dim=1).to(encoder.device)
         views = TrainingViews(
             data.pool,
             learns_NT.any(dim=1).nonzero().squeeze(1).cpu(),
@@ -128,7 +128,7 @@ class LinearSgd(Evaluator[EvaluationData]):
         dim = encoder.features(data.test, data.size).shape[1]
         heads = [
             [zero_head(dim, len(task.classes)) for _ in task_rates]
-            for task, task_rates in zip(todo, rates, strict=True)
+            for task, task_rates in zip(targets, rates, strict=True)
         ]
         groups = [
             {"name": "weights", "params": list(head.parameters()), "peak_lr": rate}

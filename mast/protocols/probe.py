@@ -37,8 +37,8 @@ class Learned(NamedTuple):
 class Probe(Evaluator[EvaluationData], ABC):
     """The L-BFGS probe: no augmentation, the penalty chosen on validation, test scored once.
 
-    How the penalty is chosen says `mast.measure.logistic.choose_penalty`: with 45 penalties, a
-    patience of eight spans two decades. Features are used as they come, without standardisation.
+    See `mast.measure.logistic.choose_penalty` for the choice; with these penalties a patience of
+    eight spans two decades. Features are used as they come, without standardisation.
 
     Args:
         penalties: Values of λ, strongest first.

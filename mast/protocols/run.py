@@ -10,12 +10,12 @@ from typing import Any
 from torch import nn
 
 from mast.core.errors import UserError, unknown
+from mast.core.fields import build
 from mast.core.run import provenance
 from mast.measure.features import crop_fraction
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result
 from mast.measure.sets import HELD_OUT, EvaluationData, ObjectData
-from mast.measure.settings import build
 from mast.protocols import EVALUATORS, Evaluator
 
 _log = logging.getLogger("mast")
@@ -130,7 +130,7 @@ def make_evaluator(name: str, settings: EvaluationSettings) -> Evaluator[Any]:
         UserError: If the protocol or one of its settings is unknown.
     """
     changes: dict[str, Any] = {"seed": settings.seed, **settings.protocols.get(name, {})}
-    return build(protocol_class(name), changes, name)
+    return build(protocol_class(name), changes, f"setting of {name}")
 
 
 def protocol_class(name: str) -> type[Evaluator[Any]]:

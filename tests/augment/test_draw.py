@@ -64,10 +64,10 @@ def test_a_buffer_changes_nothing_and_holds_the_views():
 
 
 def test_the_choice_is_drawn_for_all_processes():
-    seen = []
+    counts = []
 
     def choose(count: int, generator: torch.Generator) -> torch.Tensor:
-        seen.append(count)
+        counts.append(count)
         return draw_subsets(count, len(NAMES), 2, generator)
 
     canvas, aspect = canvases(B)
@@ -87,7 +87,7 @@ def test_the_choice_is_drawn_for_all_processes():
             whole.chosen_BK[some],
         )
         assert_equal(views, expected)
-    assert seen == [B] * 5
+    assert counts == [B] * 5
 
 
 def test_canvases_of_several_sides_are_one_batch():

@@ -315,8 +315,8 @@ def test_a_gpu_draws_the_same_views(name, batch):
     names = tuple(n for n in PRESETS[name].operators if n not in ("equalize", "posterize"))
     pipeline = Pipeline(Preset(names, PRESETS[name].views), SIZE)
     records = pipeline.draw(B, generator())
-    here = pipeline.views(*batch, records)
-    there = pipeline.views(batch[0].cuda(), batch[1].cuda(), records)
+    on_cpu = pipeline.views(*batch, records)
+    on_gpu = pipeline.views(batch[0].cuda(), batch[1].cuda(), records)
     for view in range(2):
-        difference = (there.images[view].cpu() - here.images[view]).abs()
+        difference = (on_gpu.images[view].cpu() - on_cpu.images[view]).abs()
         assert difference.flatten(1).quantile(0.999, dim=1).max() <= 1e-3

@@ -336,8 +336,8 @@ def test_evaluate_a_checkpoint_of_another_project(
         assert [path.name[:4] for path in (folder / "evaluations").glob("*.json")] == ["knn-"]
     loaded = load(file)
     assert (loaded.size, loaded.folder) == (224, Path("runs") / f"swav-{digest[:8]}")
-    assert loaded.described["encoder"]["name"] == "resnet18"
-    assert loaded.described["weights"] == {
+    assert loaded.description["encoder"]["name"] == "resnet18"
+    assert loaded.description["weights"] == {
         "file": "swav.pth.tar",
         "sha256": digest,
         "layout": "timm or torchvision",

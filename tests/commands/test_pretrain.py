@@ -18,7 +18,7 @@ import torch
 import yaml
 
 import mast
-from mast.cli import configure_from_arguments
+from mast.cli import arguments_of
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.recipes import RECIPES
@@ -152,7 +152,7 @@ def test_a_run_of_some_operators(tiny: Configure) -> None:
     ],
 )
 def test_operators_by_command(words: list[str]) -> None:
-    config = configure_from_arguments(["--recipe", "mast15_small", *words])
+    config = arguments_of("pretrain", ["--recipe", "mast15_small", *words])["config"]
     assert config.preset.operators == ("grayscale", "rotate")
     assert config.epochs == 3
 
@@ -242,19 +242,3 @@ def test_literal_mode_warns_of_its_collapse(tiny: Configure) -> None:
     run = mast.pretrain(replace(config, score_every=60))
     warnings = [line["warning"] for line in run.read_metrics() if "warning" in line]
     assert any("masks died" in text for text in warnings)
-
-
-def test_two_processes_by_torchrun_equal_one(tiny: Configure, tmp_path: Path) -> None:
-    one = mast.pretrain(tiny(epochs=1, log_every=1, out=str(tmp_path / "one")))
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += ["--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
-    command += ["-m", "mast.cli", "pretrain", "--config", str(one.config)]
-    command += ["--out", str(tmp_path / "two")]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    alone = [line["loss"] for line in one.read_metrics() if "loss" in line]
-    two = RunFolder(tmp_path / "two")
-    together = [line["loss"] for line in two.read_metrics() if "loss" in line]
-    assert together == pytest.approx(alone, rel=0.01)
-    assert two.encoder.is_file()

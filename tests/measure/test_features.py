@@ -11,7 +11,6 @@ from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.measure.compute import Compute
 from mast.measure.features import crop_fraction, extract
-from mast.measure.frozen import FrozenEncoder
 
 
 @pytest.mark.parametrize("batch_size", [7, 9, 256])
@@ -54,12 +53,6 @@ def test_mixed_precision_returns_float32(make_set: Callable[..., CanvasSet]) -> 
     half = extract(encoder, make_set(3), 16, Compute(dtype=torch.bfloat16))
     assert half.dtype is torch.float32
     torch.testing.assert_close(half, extract(encoder, make_set(3), 16), atol=0.02, rtol=0.02)
-
-
-def test_features_are_taken_once(encoder: nn.Module, make_set: Callable[..., CanvasSet]) -> None:
-    frozen, canvases = FrozenEncoder(encoder), make_set(3)
-    assert frozen.features(canvases, 16) is frozen.features(canvases, 16)
-    assert encoder.calls == 1
 
 
 def test_non_finite_features(make_set: Callable[..., CanvasSet]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny_evaluation import QUICK
 from torch import nn
 
 from mast.measure.changes import Change
@@ -22,7 +23,7 @@ def test_the_next_protocol_needs_no_forward_pass(
     store = FeatureStore(tmp_path, fingerprint(encoder, "colours"))
 
     def evaluate(protocol: str) -> Result:
-        (result,) = evaluate_encoder(FrozenEncoder(encoder, store=store), data, [protocol])
+        (result,) = evaluate_encoder(FrozenEncoder(encoder, store=store), data, protocol, QUICK)
         return result
 
     first = evaluate("knn")

@@ -1,7 +1,6 @@
 """Fine-tuning: its loss by hand, its draws, its resuming; the encoder that was given stays."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,14 +14,11 @@ from torch import Tensor, nn
 from mast.core.errors import UserError
 from mast.core.loop import Training
 from mast.core.optim import to_zero
-from mast.data import CanvasSet
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, tasks
 from mast.measure.training_views import TrainingViews
 from mast.measure.tuning import Network, Recipe, classification_loss, mixed, tune
-from mast.protocols import FineTune, Semi
 from mast.protocols.finetune import RECIPES
-from mast.protocols.semi import draw_share, listed
 
 QUICK = Recipe(epochs=3, batch_size=16, encoder_lr=0.1, head_lr=1.0)
 
@@ -159,89 +155,7 @@ def test_a_part_of_the_operators_is_chosen_and_crop_and_flip_always(data: Evalua
     assert ((share - 2 / len(others)).abs() < 0.05).all()
 
 
-def test_shares_are_of_each_class_and_one_holds_the_other() -> None:
-    labels = torch.arange(400) % 4
-    few, more = draw_share(labels, 0.02, 0), draw_share(labels, 0.1, 0)
-    assert labels[few].bincount().tolist() == [2, 2, 2, 2]
-    assert labels[more].bincount().tolist() == [10, 10, 10, 10]
-    assert set(few.tolist()) < set(more.tolist())
-    assert not torch.equal(few, draw_share(labels, 0.02, 1))
-    assert len(draw_share(labels, 1e-6, 0)) == 4
-
-
-def test_lists_of_simclr(tmp_path: Path) -> None:
-    names = ["n01/n01_1.JPEG", "n01/n01_2.JPEG", "n02/n02_1.JPEG", "a/x.png", "b/x.png"]
-    file = tmp_path / "1percent.txt"
-    file.write_text("n02_1.JPEG\nn01_1.JPEG\n")
-    assert listed(file, names).tolist() == [0, 2]
-    file.write_text("n01/n01_2.JPEG\nn03_1.JPEG\n")
-    with pytest.raises(UserError, match="1 of the 2 images listed"):
-        listed(file, names)
-    file.write_text("x.png\n")
-    with pytest.raises(UserError, match="may be any of 2"):
-        listed(file, names)
-    with pytest.raises(UserError, match="no list"):
-        listed(tmp_path / "none.txt", names)
-
-
-def test_the_drawn_subset_is_written_down_and_can_be_given(
-    encoder: nn.Module, data: EvaluationData, tmp_path: Path
-) -> None:
-    settings = {"shares": (0.2,), "encoder_lrs": (0.1,), "head_lrs": (1.0,), "epochs": 2}
-    one = replace(data, train=replace(data.train, name="sets/tiny"), val=None)
-    one = replace(one, train=replace(one.train, targets={"class": one.train.targets["class"]}))
-    drawn = dict(Semi(**settings).run(working_in(tmp_path, encoder), one))  # type: ignore[arg-type]
-    (file,) = (tmp_path / "subsets").iterdir()
-    assert file.name == "sets-tiny-class-20%-seed0-000000.txt"
-    assert len(file.read_text().split()) == drawn["class 20%/counts/labelled"] == 12
-    given = dict(Semi(**settings, lists=(str(file),)).run(FrozenEncoder(encoder), one))  # type: ignore[arg-type]
-    assert given["class 20%/top1"] == drawn["class 20%/top1"]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Semi(shares=(0.1,)), "1 shares and 2 encoder_lrs"),
-        (lambda: Semi(shares=(0.0, 0.1)), "shares must be above 0, got 0.0"),
-        (lambda: Semi(shares=(0.5, 1.1)), r"shares must be in \(0, 1\], got 1.1"),
-        (lambda: FineTune(changes={"epochs": 0}), "epochs must be 1 or more, got 0"),
-        (lambda: FineTune(changes={"optimizer": "adam"}), "settings of recipe sgd: .*adam"),
-        (lambda: FineTune(recipe="a4"), "unknown recipe of finetune 'a4'"),
-        (
-            lambda: FineTune(changes={"epoch": 1}),
-            "unknown setting of recipe sgd .* mean 'epochs'",
-        ),
-        (lambda: FineTune(changes={"views": "mast6"}), "unknown views of a recipe 'mast6'"),
-    ],
-)
-def test_settings_that_do_not_fit(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        make()
-
-
 def test_one_image_is_not_enough(encoder: nn.Module, data: EvaluationData) -> None:
     task = tasks(data, 0)[0]
     with pytest.raises(UserError, match="has 1 images"):
         tune(FrozenEncoder(encoder), data, task, task.fit_F[:1], QUICK, 0, "trial")
-
-
-def test_a3_trains(encoder: nn.Module, make_set: Callable[..., CanvasSet]) -> None:
-    data = EvaluationData(make_set(20), None, make_set(8, seed=2), 16)
-    changes = {"epochs": 3, "batch_size": 15, "size": 16}
-    settings = FineTune(recipe="a3", changes=changes)
-    values = dict(settings.run(FrozenEncoder(encoder), data))
-    assert np.isfinite(values["class/top1"])
-    assert settings.settings()["resolved"]["optimizer"] == "lamb"
-    assert settings.settings()["resolved"]["epochs"] == 3
-
-
-def test_one_image_a_class_is_enough_where_nothing_is_tuned(
-    encoder: nn.Module, data: EvaluationData
-) -> None:
-    labels = data.train.targets["class"]
-    one = data.train.subset([int((labels == label).argmax()) for label in range(3)])
-    few = replace(data, train=replace(one, targets={"class": one.targets["class"]}), val=None)
-    settings = FineTune(changes={"epochs": 2})
-    assert "class/top1" in dict(settings.run(FrozenEncoder(encoder), few))
-    with pytest.raises(UserError, match="none can be held out"):
-        list(FineTune(encoder_lrs=(0.1, 0.2)).run(FrozenEncoder(encoder), few))

@@ -4,7 +4,6 @@ import functools
 import importlib.util
 import math
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from faster_coco_eval.core import mask as tools
 from layouts import SQUARE, box, voc_object, write_coco, write_voc
 from tiny_evaluation import working_in
@@ -25,7 +23,7 @@ from mast.data import Annotated, open_source
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import ObjectData
-from mast.models import Encoder, EncoderConfig, synchronise_batchnorm
+from mast.models import Encoder, EncoderConfig
 from mast.protocols import Detection, Segmentation
 from mast.protocols.detection import average_precision as precision_module
 from mast.protocols.detection import protocol as protocol_module
@@ -300,62 +298,6 @@ def test_mixed_precision_leaves_boxes_exact(
     )
     assert all(0 <= float(value) <= 100 for value in values.values())
     assert kinds == {torch.float32}
-
-
-# ------------------------------------------------------------------------------------- processes
-
-
-def collect(rank: int, folder: str, source: Annotated) -> None:
-    """One of two processes: images of different sizes through BatchNorm, and part of a score."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-    norm = synchronise_batchnorm(nn.BatchNorm2d(3), torch.device("cpu"))
-    x_BCHW = torch.load(Path(folder) / "maps.pt")[rank].requires_grad_()
-    norm(x_BCHW).pow(3).sum().backward()
-    precision = AveragePrecision(source, masks=True)
-    for index in range(rank, len(source), 2):
-        precision.add(index, guess(source, index))
-    values = dict(precision.measures(SimpleNamespace(world_size=2)))  # type: ignore[arg-type]
-    torch.save((x_BCHW.grad, norm.state_dict(), values), Path(folder) / f"{rank}.pt")
-    dist.destroy_process_group()
-
-
-def guess(source: Annotated, index: int) -> dict[str, torch.Tensor]:
-    """What is annotated, moved a little and not quite surely."""
-    target = annotated_target(source, index, masks=True)
-    scores_N = torch.linspace(0.3, 0.9, len(target["labels"])) - 0.02 * index
-    return {
-        "boxes": target["boxes"] + index / 2,
-        "labels": target["labels"],
-        "masks": target["masks"].bool(),
-        "scores": scores_N,
-    }
-
-
-def test_two_processes_equal_one(
-    object_data: ObjectData, tmp_path: Path, in_two_processes: Callable[..., None]
-) -> None:
-    source = object_data.train
-    maps = [torch.randn(2, 3, 5, 4) * 2 + 1, torch.randn(2, 3, 7, 3)]
-    torch.save(maps, tmp_path / "maps.pt")
-    in_two_processes(collect, str(tmp_path), source)
-    norm = nn.BatchNorm2d(3)
-    pixels = torch.cat([x.permute(1, 0, 2, 3).flatten(1) for x in maps], dim=1)[None, ..., None]
-    norm(pixels.requires_grad_()).pow(3).sum().backward()
-    assert pixels.grad is not None
-    gradients = pixels.grad[0, ..., 0].split([x.numel() // 3 for x in maps], dim=1)
-    precision = AveragePrecision(source, masks=True)
-    for index in range(len(source)):
-        precision.add(index, guess(source, index))
-    expected = dict(precision.measures(ONE))
-    assert 0 < expected["objects/ap"] < 100
-    for rank, gradient in enumerate(gradients):
-        mine, state, values = torch.load(tmp_path / f"{rank}.pt")
-        assert values == expected
-        torch.testing.assert_close(
-            mine.permute(1, 0, 2, 3).flatten(1), gradient, atol=1e-4, rtol=1e-4
-        )
-        torch.testing.assert_close(state["running_var"], norm.running_var, atol=1e-5, rtol=1e-5)
 
 
 # ----------------------------------------------------------------------------------------- errors

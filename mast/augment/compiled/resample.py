@@ -102,7 +102,7 @@ def _axis_weights(scale, offset, size, pixels, bounded, start_V, weight_TV):
 
     Args:
         start_V: Gets the first canvas pixel of each view pixel.
-        weight_TV: Gets the weights from there on, and two zeros.
+        weight_TV: Gets the weights from that pixel on, and two zeros.
     """
     support = _support(scale, pixels, size)
     taps = _most_taps(support, pixels)
@@ -150,8 +150,8 @@ def _resample_row(row, start_V, weight_TV, taps, out, to, stride):
                 value = (
                     w0 * row[at(here, c)] + w1 * row[at(here, c + 3)] + w2 * row[at(here, c + 6)]
                 )
-                there = at(to + c * stride, x)
-                out[there] = clip(value if t == 0 else out[there] + value)
+                target = at(to + c * stride, x)
+                out[target] = clip(value if t == 0 else out[target] + value)
 
 
 @kernel
@@ -311,5 +311,5 @@ def _sample(source, pixels, matrix_33, mean_C, image, size):
                 above = left * source[nw] + right * source[at(nw, 3)]
                 below = left * source[sw] + right * source[at(sw, 3)]
                 value = clip((ONE - lower) * above + lower * below)
-                there = at((c * size + y) * size, x)
-                image[there] = value if inside[at(0, x)] else mean_C[c]
+                target = at((c * size + y) * size, x)
+                image[target] = value if inside[at(0, x)] else mean_C[c]

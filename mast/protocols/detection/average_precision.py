@@ -70,16 +70,16 @@ class AveragePrecision:
         )
         self.indices: list[int] = []
 
-    def add(self, index: int, found: Target) -> None:
+    def add(self, index: int, detections: Target) -> None:
         """Take what was found in one image.
 
         Args:
             index: Its position in the set.
-            found: "boxes" (N, 4), "labels" (N,) from 1, "scores" (N,), and "masks" (N, H, W) bool
-                if masks are compared.
+            detections: "boxes" (N, 4), "labels" (N,) from 1, "scores" (N,), and "masks" (N, H, W)
+                bool if masks are compared.
         """
-        found = {key: value.cpu() for key, value in found.items()}
-        self.metric.update([found], [annotated_target(self.source, index, self.masks)])
+        detections = {key: value.cpu() for key, value in detections.items()}
+        self.metric.update([detections], [annotated_target(self.source, index, self.masks)])
         self.indices.append(index)
 
     def measures(self, fabric: Fabric) -> Iterator[Measured]:

@@ -70,8 +70,8 @@ class TrainingObjects:
         self.masks = masks
         self.flip = flip
         self._broken: set[str] = set()
-        alone = [~source.objects(index).crowd_N for index in range(len(source))]
-        self.usable_M = np.array([index for index, kept in enumerate(alone) if kept.any()], int)
+        trained_on = [~source.objects(index).crowd_N for index in range(len(source))]
+        self.usable_M = np.array([at for at, some_N in enumerate(trained_on) if some_N.any()], int)
         if len(self.usable_M) == 0:
             raise UserError(
                 f"none of the {len(source)} images of {source.name} has an object to train on: "

@@ -200,8 +200,8 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
         ):
             for index in track(own, f"objects of {data.test.name}", len(own)):
                 image_CHW = fabric.to_device(read_image(data.test, index))
-                (found,) = detector([image_CHW.float() / 255])
-                precision.add(index, _as_found(found))
+                (detections,) = detector([image_CHW.float() / 255])
+                precision.add(index, _as_compared(detections))
         yield from precision.measures(fabric)
 
     def rate(self, progress: float) -> float:
@@ -282,10 +282,11 @@ class DetectorLoss(nn.Module):
         return {"loss": total, **terms}
 
 
-def _as_found(found: Target) -> Target:
+def _as_compared(detections: Target) -> Target:
     """What torchvision found, with masks (N, H, W) bool in place of (N, 1, H, W) probabilities."""
-    if "masks" in found:
-        found = {**found, "masks": found["masks"][:, 0] >= SURE}
+    if "masks" in detections:
+        detections = {**detections, "masks": detections["masks"][:, 0] >= SURE}
     return {
-        key: value.float() if value.is_floating_point() else value for key, value in found.items()
+        key: value.float() if value.is_floating_point() else value
+        for key, value in detections.items()
     }

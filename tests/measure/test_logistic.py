@@ -1,4 +1,4 @@
-"""The L-BFGS probe finds the optimum; SGD comes near it."""
+"""The regression finds the optimum, and the walk over penalties the best of them."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from mast.measure.accuracy import accuracy
-from mast.measure.logistic import Axes, choose_penalty, fit
+from mast.measure.logistic import Classifier, choose_penalty
 from mast.protocols import Linear
 
 
@@ -19,22 +19,24 @@ def relu_features(n: int, d: int, classes: int) -> tuple[Tensor, Tensor]:
     return x, labels
 
 
+def reference(x: Tensor, labels: Tensor, penalty: float, fitted: int) -> Tensor:
+    """Probabilities by scikit-learn, fitted to the first images, of the others."""
+    model = LogisticRegression(
+        C=1 / (fitted * penalty), solver="newton-cholesky", tol=1e-9, max_iter=1000
+    )
+    model.fit(x[:fitted].double().numpy(), labels[:fitted].numpy())
+    return torch.from_numpy(model.predict_proba(x[fitted:].double().numpy()))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("penalty", [1e-5, 1e-3, 1e-1, 1e2])
 def test_equals_the_optimum_of_sklearn(penalty: float, dtype: torch.dtype) -> None:
     x, labels = relu_features(2400, 40, 5)
     train, test = x[:400].to(dtype), x[400:].to(dtype)
-    axes = Axes.of(train)
-    start = train.new_zeros(5, len(axes.variance_P))
-    weight = fit(axes.coordinates(train), labels[:400], axes.variance_P, penalty, start)
-    ours = (axes.coordinates(test) @ weight.T).softmax(dim=1)
-
-    model = LogisticRegression(C=1 / (400 * penalty), tol=1e-9, max_iter=50_000)
-    model.fit(x[:400].double().numpy(), labels[:400].numpy())
-    expected = torch.from_numpy(model.predict_proba(x[400:].double().numpy()))
-
-    reached, reference = (accuracy(p, labels[400:], "top1") for p in (ours, expected))
-    assert reached == pytest.approx(reference, abs=0.1)
+    ours = Classifier.fitted(train, labels[:400], 5, penalty).scores(test).softmax(dim=1)
+    expected = reference(x, labels, penalty, 400)
+    reached, optimum = (accuracy(p, labels[400:], "top1") for p in (ours, expected))
+    assert reached == pytest.approx(optimum, abs=0.1)
     tolerance = 5e-3 if dtype is torch.float64 else 2e-2  # at 1e-5 float32 stops a little early
     torch.testing.assert_close(ours.double(), expected, atol=tolerance, rtol=0)
 
@@ -42,24 +44,16 @@ def test_equals_the_optimum_of_sklearn(penalty: float, dtype: torch.dtype) -> No
 def test_fewer_images_than_dimensions_and_dead_dimensions() -> None:
     x, labels = relu_features(60, 100, 3)
     x[:, 10:20] = 4.0
-    axes = Axes.of(x[:40])
-    assert len(axes.variance_P) <= 40  # 39 axes that vary, and the bias
-    start = x.new_zeros(3, len(axes.variance_P))
-    weight = fit(axes.coordinates(x[:40]), labels[:40], axes.variance_P, 1e-2, start)
-    model = LogisticRegression(C=1 / (40 * 1e-2), tol=1e-9, max_iter=50_000)
-    model.fit(x[:40].double().numpy(), labels[:40].numpy())
-    expected = torch.from_numpy(model.predict_proba(x[40:].double().numpy()))
-    ours = (axes.coordinates(x[40:]) @ weight.T).softmax(dim=1)
-    torch.testing.assert_close(ours.double(), expected, atol=5e-3, rtol=0)
+    classifier = Classifier.fitted(x[:40], labels[:40], 3, 1e-2)
+    assert len(classifier.axes.variance_P) <= 40  # 39 axes that vary, and the bias
+    ours = classifier.scores(x[40:]).softmax(dim=1)
+    torch.testing.assert_close(ours.double(), reference(x, labels, 1e-2, 40), atol=5e-3, rtol=0)
 
 
 def test_a_collapsed_encoder_scores_the_prior() -> None:
     x, labels = torch.ones(30, 8), torch.arange(30) % 3
-    axes = Axes.of(x)
-    weight = fit(axes.coordinates(x), labels, axes.variance_P, 1e-3, x.new_zeros(3, 1))
-    assert accuracy(axes.coordinates(x) @ weight.T, labels, "top1") == pytest.approx(
-        100 / 3, abs=1e-3
-    )
+    scores = Classifier.fitted(x, labels, 3, 1e-3).scores(x)
+    assert accuracy(scores, labels, "top1") == pytest.approx(100 / 3, abs=1e-3)
 
 
 def test_the_walk_ends_early_with_the_same_choice() -> None:

@@ -1,0 +1,165 @@
+"""The loop: parts of a batch are averaged, and a checkpoint holds only finite numbers."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mast.core.checkpoint import load_checkpoint
+from mast.core.errors import UserError
+from mast.core.launch import make_fabric
+from mast.core.loop import Training
+
+Loss = Callable[[nn.Module, Tensor], dict[str, Tensor]]
+NAN = float("nan")
+STEPS = 6
+
+
+class OnAGPU:
+    """A fabric that says that it computes on a GPU, where reading a number would make it wait."""
+
+    def __init__(self) -> None:
+        self.fabric = make_fabric("cpu")
+        self.device = SimpleNamespace(type="cuda")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.fabric, name)
+
+
+def layer() -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(3, 2, bias=False)
+
+
+def squares(module: nn.Module, batch: Tensor) -> dict[str, Tensor]:
+    """A mean over samples."""
+    return {"loss": module(batch).square().mean()}
+
+
+def steps(
+    module: nn.Module,
+    loss: Loss = squares,
+    lr: float = 0.1,
+    fabric: Any = None,
+    batches: Callable[[int], list[Tensor]] = lambda step: [torch.ones(4, 3)],
+    **options: Any,
+) -> Iterator[Any]:
+    """Train for `STEPS` steps in one epoch; `batches` gives the parts of each."""
+    optimizer = torch.optim.SGD([{"params": module.parameters(), "peak_lr": lr}], lr)
+    training = Training(module, optimizer, 1, STEPS, lambda progress: 1.0, **options)
+    parts = [part for step in range(1, STEPS + 1) for part in batches(step)]
+    yield from training.run(
+        fabric or make_fabric("cpu"),
+        lambda epoch, start: iter(parts[start:]),
+        lambda module, batch, step, part: loss(module, batch),
+    )
+
+
+def test_parts_of_a_batch_are_averaged() -> None:
+    """Two parts are the batch in one: weights, and the loss that is logged."""
+    generator = torch.Generator().manual_seed(0)
+    whole = [torch.randn(8, 3, generator=generator) for _ in range(STEPS)]
+    together, apart = layer(), layer()
+    expected = [
+        done.metrics["loss"] for done in steps(together, batches=lambda step: [whole[step - 1]])
+    ]
+    found = [
+        done.metrics["loss"]
+        for done in steps(
+            apart, batches=lambda step: list(whole[step - 1].split(4)), accumulate=2, log_every=2
+        )
+    ]
+    assert found == pytest.approx(expected, rel=1e-5)
+    torch.testing.assert_close(apart.weight, together.weight)
+    assert (apart.weight - layer().weight).abs().max() > 0.05
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+def test_every_part_is_checked(bad: int) -> None:
+    def loss(module: nn.Module, batch: Tensor) -> dict[str, Tensor]:
+        return squares(module, batch.abs()) | {"term/pull": batch.min().log()}
+
+    def batches(step: int) -> list[Tensor]:
+        return [torch.full((4, 3), -1.0 if step == 3 and part == bad else 1.0) for part in (0, 1)]
+
+    with pytest.raises(UserError, match="stopped at step 3: term/pull is not finite"):
+        list(steps(layer(), loss, batches=batches, accumulate=2))
+
+
+def poisoned(at: int) -> Callable[[int], list[Tensor]]:
+    return lambda step: [torch.full((4, 3), NAN if step == at else 1.0)]
+
+
+@pytest.mark.parametrize("make_fabric_of", [OnAGPU, lambda: make_fabric("cpu")])
+def test_a_checkpoint_by_the_clock_waits_for_the_losses(
+    make_fabric_of: Callable[[], Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "last.pt"
+    running = steps(
+        layer(),
+        lr=0.0,  # the weights stay finite: the losses alone can tell
+        fabric=make_fabric_of(),
+        batches=poisoned(4),
+        log_every=100,
+        checkpoint=file,
+        checkpoint_minutes=0.0,
+        advice="Lower it.",
+    )
+    last_good = f"Lower it. The last good checkpoint is {file}"
+    with pytest.raises(UserError, match=f"stopped at step 4: loss is not finite. {last_good}"):
+        list(running)
+    assert load_checkpoint(file)["step"] == 3
+
+
+def test_a_gpu_is_read_when_a_step_is_due_and_names_the_first_bad_step() -> None:
+    running = steps(layer(), fabric=OnAGPU(), batches=poisoned(2), log_every=4)
+    assert [next(running).metrics for _ in range(3)] == [None] * 3
+    with pytest.raises(UserError, match="stopped at step 2: loss is not finite"):
+        next(running)
+
+
+@pytest.mark.parametrize("make_fabric_of", [OnAGPU, lambda: make_fabric("cpu")])
+def test_weights_that_overflow_in_the_update_are_not_saved(
+    make_fabric_of: Callable[[], Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "last.pt"
+
+    def batches(step: int) -> list[Tensor]:
+        return [torch.full((4, 3), 1e18 if step == 3 else 1e-3)]
+
+    def linear(module: nn.Module, batch: Tensor) -> dict[str, Tensor]:
+        return {"loss": module(batch).mean()}
+
+    running = steps(
+        layer(),
+        linear,
+        lr=1e21,
+        fabric=make_fabric_of(),
+        batches=batches,
+        checkpoint=file,
+        checkpoint_minutes=0.0,
+    )
+    with pytest.raises(UserError, match="step 3: its update left weight not finite"):
+        list(running)
+    state = load_checkpoint(file)
+    assert state["step"] == 2
+    assert state["module"]["weight"].isfinite().all()
+
+
+def test_an_optimizer_that_overflowed_is_not_saved(tmp_path: Path) -> None:
+    module = layer()
+    optimizer = torch.optim.SGD(module.parameters(), 0.0, momentum=0.9)
+    training = Training(
+        module, optimizer, 1, 1, lambda progress: 1.0, checkpoint=tmp_path / "last.pt"
+    )
+    module.weight.grad = torch.full_like(module.weight, float("inf"))
+    optimizer.step()
+    with torch.no_grad():
+        module.weight.zero_()
+    with pytest.raises(UserError, match="the optimizer's momentum_buffer of parameter 0 not"):
+        training.save()
+    assert not (tmp_path / "last.pt").exists()

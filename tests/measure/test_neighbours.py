@@ -1,0 +1,71 @@
+"""The weighted vote: by hand, and where scikit-learn must agree."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neighbors import KNeighborsClassifier
+
+from mast.core.errors import UserError
+from mast.measure.neighbours import knn_accuracy, nearest, votes
+
+
+def unit(degrees: list[float]) -> torch.Tensor:
+    angle = torch.deg2rad(torch.tensor(degrees))
+    return torch.stack([angle.cos(), angle.sin()], dim=1)
+
+
+def test_by_hand() -> None:
+    # Of one query at 0°: class 0 at 10°, class 1 at 20° and 30°, longer vectors do not count more.
+    bank = unit([10.0, 20.0, 30.0, 180.0]) * torch.tensor([[1.0], [5.0], [2.0], [9.0]])
+    labels = torch.tensor([0, 1, 1, 0])
+    similarity, neighbours = nearest(bank, labels, unit([0.0]), k=3)
+    cosines = [math.cos(math.radians(degrees)) for degrees in (10, 20, 30)]
+    assert similarity[0].tolist() == pytest.approx(cosines, abs=1e-6)
+    assert neighbours[0].tolist() == [0, 1, 1]
+    scores = votes(similarity, neighbours, temperature=0.5, classes=2)[0]
+    weights = [math.exp((cosine - cosines[0]) / 0.5) for cosine in cosines]
+    assert scores.tolist() == pytest.approx([weights[0], weights[1] + weights[2]], rel=1e-5)
+    # Two neighbours outvote the nearest one unless a small temperature trusts it alone.
+    query, one = unit([0.0]), torch.tensor([1])
+    assert knn_accuracy(bank, labels, query, one, k=3, temperature=0.5) == 100
+    assert knn_accuracy(bank, labels, query, one, k=3, temperature=0.02) == 0
+
+
+@pytest.mark.parametrize("k", [1, 5, 30])
+def test_agrees_with_sklearn(k: int) -> None:
+    x = torch.randn(300, 8)
+    labels = torch.arange(300) % 4
+    x[:, :4] += torch.eye(4)[labels]
+    temperature = 0.07
+
+    def weigh(distance: np.ndarray) -> np.ndarray:
+        return np.exp(-(distance**2) / 2 / temperature)  # |a - b|² = 2 - 2 cos
+
+    unit_x = torch.nn.functional.normalize(x, dim=1).numpy()
+    model = KNeighborsClassifier(k, weights=weigh).fit(unit_x[:200], labels[:200].numpy())
+    expected = 100 * model.score(unit_x[200:], labels[200:].numpy())
+    ours = knn_accuracy(x[:200], labels[:200], x[200:], labels[200:], k=k, temperature=temperature)
+    assert ours == pytest.approx(expected, abs=1e-4)
+
+
+def test_chunks_do_not_change_the_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    bank, labels, queries = torch.randn(40, 6), torch.arange(40), torch.randn(23, 6)
+    whole = nearest(bank, labels, queries, k=7)
+    monkeypatch.setattr("mast.measure.neighbours.CHUNK_ELEMENTS", 5 * 40)
+    parts = nearest(bank, labels, queries, k=7)
+    assert torch.equal(whole[1], parts[1])
+    torch.testing.assert_close(whole[0], parts[0])
+
+
+def test_small_temperature_does_not_overflow() -> None:
+    scores = votes(torch.tensor([[1.0, -1.0]]), torch.tensor([[0, 1]]), 1e-3, 2)
+    assert scores.tolist() == [[1.0, 0.0]]
+
+
+@pytest.mark.parametrize("k", [0, 5])
+def test_k_must_fit_the_bank(k: int) -> None:
+    x, labels = torch.randn(4, 3), torch.arange(4)
+    with pytest.raises(UserError, match=f"4 training images, got {k}"):
+        knn_accuracy(x, labels, x, labels, k=k)

@@ -1,0 +1,92 @@
+"""Result files and tables."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from mast.core.errors import UserError
+from mast.measure.result import Result, TargetResult, tables
+from mast.measure.sets import EvaluationData
+from mast.protocols.run import evaluate_encoder
+
+
+def test_files(encoder: nn.Module, data: EvaluationData, tmp_path: Path) -> None:
+    data = replace(data, test=replace(data.test, name="my set/test"))
+    (result,) = evaluate_encoder(encoder, data, ["knn"])
+    path = result.write(tmp_path)
+    assert path == tmp_path / "evaluations" / "knn-my-set-test.json"
+    back = Result.read(path)
+    assert back.targets == result.targets
+    assert back.write(tmp_path / "copy").read_bytes() == path.read_bytes()
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["each", path.name]
+    assert 100 * float(back.targets["class"].each["top1"].mean()) == pytest.approx(
+        back.targets["class"].values["top1"]
+    )
+    assert back.settings["protocol"]["seed"] == 0
+    assert back.settings["extraction"]["size"] == 16
+    assert back.sizes == {"train": 60, "val": 18, "test": 24}
+    assert back.fingerprints["test"] == data.test.fingerprint
+
+
+def test_a_failed_write_leaves_the_old_file(
+    encoder: nn.Module, data: EvaluationData, tmp_path: Path
+) -> None:
+    (result,) = evaluate_encoder(encoder, data, ["knn"])
+    path = result.write(tmp_path)
+    before = path.read_bytes()
+    result.targets["class"].values["top1"] = float("nan")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        result.write(tmp_path)
+    assert path.read_bytes() == before
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["each", path.name]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"targets": {"class": {"top": 1}}}'])
+def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "knn-x.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match="not the result of an evaluation"):
+        Result.read(path)
+
+
+def test_table(encoder: nn.Module, data: EvaluationData) -> None:
+    results = evaluate_encoder(encoder, data, ["knn"])
+    (shown,) = tables(results)
+    assert shown.row_count == 2
+    assert len(shown.columns) == 7
+    cells = list(shown.columns[3].cells)
+    assert f"[b]{results[0].targets['class'].values['top1']:.1f}[/b] [" in cells[0]
+    assert list(shown.columns[4].cells) == ["–", "–"]  # fewer than ten classes
+
+
+def test_measures_that_are_no_accuracies_have_a_table_of_their_own() -> None:
+    objects = TargetResult({"ap": 30.0, "ap50": 50.0, "ap50_low": 45.0, "ap50_high": 55.0})
+    robust = TargetResult({"top1": 80.0, "invert": 40.0, "solarize": 60.0, "solarize@0.2": 70.0})
+    results = [
+        Result(name, "a set", {"target": target}, {}, {}, {})
+        for name, target in (("detection", objects), ("robust", robust))
+    ]
+    (shown,) = tables(results[:1])
+    assert list(shown.columns[3].cells) == ["ap", "ap50"]
+    assert list(shown.columns[4].cells) == ["30.0", "50.0 [45.0, 55.0]"]
+    whole, others = ({c.header: list(c.cells) for c in t.columns} for t in tables(results))
+    assert whole["protocol"] == ["robust"]
+    assert others["measure"] == ["ap", "ap50", "invert", "solarize"]
+    assert others["at 0.2"] == ["–", "–", "–", "70.0"]
+
+
+def test_counts_are_no_choices(tmp_path: Path) -> None:
+    pairs = [("class/top1", 50.0), ("class/counts/labelled", 12), ("class/chosen/rate", 0.1)]
+    result = Result.collect(
+        pairs, protocol="semi", set_name="a", settings={}, fingerprints={}, sizes={}
+    )
+    assert result.targets["class"] == TargetResult(
+        {"top1": 50}, {"rate": 0.1}, counts={"labelled": 12}
+    )
+    assert Result.read(result.write(tmp_path)) == result
+    plain = replace(result, targets={"class": TargetResult({"top1": 50.0})})
+    text = plain.write(tmp_path).read_text()
+    assert "counts" not in text  # files of what counts nothing are as they were
+    assert Result.read(tmp_path / "evaluations" / "semi-a.json") == plain

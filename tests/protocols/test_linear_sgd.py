@@ -1,0 +1,35 @@
+"""The linear layer by SGD."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from tiny_evaluation import QUICK
+from torch import nn
+
+from mast.core.errors import UserError
+from mast.data import CanvasSet
+from mast.measure.sets import EvaluationData
+from mast.protocols.run import EvaluationSettings, evaluate_encoder
+
+
+def test_one_learning_rate_is_not_tuned(encoder: nn.Module, data: EvaluationData) -> None:
+    settings = EvaluationSettings(protocols={"linear_sgd": {"epochs": 1}})
+    (result,) = evaluate_encoder(encoder, data, ["linear_sgd"], settings)
+    assert result.targets["class"].chosen == {}
+    assert result.settings["protocol"]["learning_rates"] == (0.02,)
+
+
+def test_sgd_stops_on_a_loss_that_is_not_finite(encoder: nn.Module, data: EvaluationData) -> None:
+    settings = EvaluationSettings(protocols={"linear_sgd": {"learning_rates": (1e30,)}})
+    with pytest.raises(UserError, match="stopped at step 3: loss is not finite"):
+        evaluate_encoder(encoder, data, ["linear_sgd"], settings)
+
+
+def test_sets_may_differ_in_canvas(
+    encoder: nn.Module, data: EvaluationData, make_set: Callable[..., CanvasSet]
+) -> None:
+    val = make_set(6, seed=1)
+    val = replace(val, images=val.images.repeat(2, axis=1).repeat(2, axis=2))
+    (result,) = evaluate_encoder(encoder, replace(data, val=val), ["linear_sgd"], QUICK)
+    assert result.targets["class"].values["top1"] > 75

@@ -1,0 +1,105 @@
+"""Evaluating by several protocols: what is shared, what is checked before anything runs."""
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+from tiny_evaluation import QUICK
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+from mast.measure.compute import Compute
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.sets import EvaluationData, ObjectData
+from mast.protocols.run import EvaluationSettings, evaluate_encoder, make_evaluator
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UserError, match=r"unknown protocol 'linaer'\. Did you mean 'linear'"):
+        make_evaluator("linaer", EvaluationSettings())
+    wrong = EvaluationSettings(protocols={"knn": {"temprature": 1}})
+    with pytest.raises(UserError, match="unknown setting of knn 'temprature'"):
+        make_evaluator("knn", wrong)
+
+
+def test_unknown_protocol_in_settings(encoder: nn.Module, data: EvaluationData) -> None:
+    wrong = EvaluationSettings(protocols={"kn": {}})
+    with pytest.raises(UserError, match=r"unknown protocol 'kn'\. Did you mean 'knn'"):
+        evaluate_encoder(encoder, data, ["knn"], wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("semi", {"shares": ["a"]}, "settings of semi: .*shares.*Expected a float"),
+        ("semi", {"shares": 0.1}, "settings of semi: .*shares.*Expected a tuple"),
+        ("semi", {"seed": -1}, "settings of semi: seed must be 0 or more, got -1"),
+        ("knn", {"temperatures": []}, "temperatures must have one value or more"),
+        ("linear", {"penalties": [-1.0]}, "penalties must be above 0"),
+        ("linear", {"resamples": 0}, "resamples must be 1 or more"),
+        ("linear_sgd", {"epochs": 0}, "epochs must be 1 or more"),
+        ("fewshot", {"shots": [0]}, "shots must be 1 or more"),
+        ("svm", {"folds": 0}, "folds must be 2 or more"),
+        ("finetune", {"changes": [1]}, "settings of finetune"),
+        ("finetune", {"changes": {"loss": "hinge"}}, "settings of recipe sgd: .*loss"),
+        ("detection", {"iterations": 1.5}, "settings of detection: .*iterations"),
+        ("detection", {"optimizer": "adam"}, "settings of detection: .*optimizer"),
+    ],
+)
+def test_settings_of_the_wrong_kind(name: str, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make_evaluator(name, EvaluationSettings(protocols={name: changes}))
+
+
+def test_training_images_that_are_tested_are_named(
+    encoder: nn.Module, data: EvaluationData, caplog: pytest.LogCaptureFixture
+) -> None:
+    evaluate_encoder(encoder, replace(data, val=data.test), ["knn"], QUICK)
+    assert "the val set and the test set are the same images" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["knn", "detection"])
+def test_data_of_the_other_kind_is_refused(
+    name: str, encoder: nn.Module, data: EvaluationData, object_data: ObjectData
+) -> None:
+    other = object_data if name == "knn" else data
+    with pytest.raises(UserError, match=f"{name} needs .*Data, got .*Data: annotated objects are"):
+        evaluate_encoder(encoder, other, [name])
+
+
+def test_features_are_shared(encoder: nn.Module, data: EvaluationData) -> None:
+    results = evaluate_encoder(encoder, data, ["knn", "linear"], QUICK)
+    assert [result.protocol for result in results] == ["knn", "linear"]
+    assert encoder.calls == 3  # one batch a set
+
+
+def test_how_an_encoder_is_run_is_decided_where_it_is_frozen(data: EvaluationData) -> None:
+    class Watched(nn.Module):
+        """Remembers the sizes of its batches, and the type in which its layer computes."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 4)
+            self.batches: list[tuple[int, torch.dtype]] = []
+
+        def forward(self, images_BCHW: Tensor) -> Tensor:
+            x_BD: Tensor = self.layer(images_BCHW.mean(dim=(2, 3)))
+            self.batches.append((len(x_BD), x_BD.dtype))
+            return x_BD
+
+    for compute in (Compute(), Compute(dtype=torch.bfloat16, batch_size=20)):
+        module = Watched()
+        (result,) = evaluate_encoder(FrozenEncoder(module, compute), data, "knn", QUICK)
+        extraction = result.settings["extraction"]
+        assert extraction["batch_size"] == compute.batch_size
+        assert extraction["precision"] == str(compute.dtype).removeprefix("torch.")
+        assert {dtype for _, dtype in module.batches} == {compute.dtype}
+        sizes = [60, 18, 24] if compute.batch_size > 60 else [20, 20, 20, 18, 20, 4]
+        assert [size for size, _ in module.batches] == sizes
+    # The settings of an evaluation have no second say.
+    assert [field.name for field in fields(EvaluationSettings)] == ["seed", "protocols"]
+
+
+def test_one_protocol_needs_no_list(encoder: nn.Module, data: EvaluationData) -> None:
+    (by_name,) = evaluate_encoder(encoder, data, "knn", QUICK)
+    assert [by_name] == evaluate_encoder(encoder, data, ["knn"], QUICK)

@@ -1,0 +1,68 @@
+"""A few per cent of the labels: which they are, and that they are written down."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_evaluation import working_in
+from torch import nn
+
+from mast.core.errors import UserError
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.sets import EvaluationData
+from mast.protocols import Semi
+from mast.protocols.semi import draw_share, listed
+
+
+def test_shares_are_of_each_class_and_one_holds_the_other() -> None:
+    labels = torch.arange(400) % 4
+    few, more = draw_share(labels, 0.02, 0), draw_share(labels, 0.1, 0)
+    assert labels[few].bincount().tolist() == [2, 2, 2, 2]
+    assert labels[more].bincount().tolist() == [10, 10, 10, 10]
+    assert set(few.tolist()) < set(more.tolist())
+    assert not torch.equal(few, draw_share(labels, 0.02, 1))
+    assert len(draw_share(labels, 1e-6, 0)) == 4
+
+
+def test_lists_of_simclr(tmp_path: Path) -> None:
+    names = ["n01/n01_1.JPEG", "n01/n01_2.JPEG", "n02/n02_1.JPEG", "a/x.png", "b/x.png"]
+    file = tmp_path / "1percent.txt"
+    file.write_text("n02_1.JPEG\nn01_1.JPEG\n")
+    assert listed(file, names).tolist() == [0, 2]
+    file.write_text("n01/n01_2.JPEG\nn03_1.JPEG\n")
+    with pytest.raises(UserError, match="1 of the 2 images listed"):
+        listed(file, names)
+    file.write_text("x.png\n")
+    with pytest.raises(UserError, match="may be any of 2"):
+        listed(file, names)
+    with pytest.raises(UserError, match="no list"):
+        listed(tmp_path / "none.txt", names)
+
+
+def test_the_drawn_subset_is_written_down_and_can_be_given(
+    encoder: nn.Module, data: EvaluationData, tmp_path: Path
+) -> None:
+    settings = {"shares": (0.2,), "encoder_lrs": (0.1,), "head_lrs": (1.0,), "epochs": 2}
+    one = replace(data, train=replace(data.train, name="sets/tiny"), val=None)
+    one = replace(one, train=replace(one.train, targets={"class": one.train.targets["class"]}))
+    drawn = dict(Semi(**settings).run(working_in(tmp_path, encoder), one))  # type: ignore[arg-type]
+    (file,) = (tmp_path / "subsets").iterdir()
+    assert file.name == "sets-tiny-class-20%-seed0-000000.txt"
+    assert len(file.read_text().split()) == drawn["class 20%/counts/labelled"] == 12
+    given = dict(Semi(**settings, lists=(str(file),)).run(FrozenEncoder(encoder), one))  # type: ignore[arg-type]
+    assert given["class 20%/top1"] == drawn["class 20%/top1"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Semi(shares=(0.1,)), "1 shares and 2 encoder_lrs"),
+        (lambda: Semi(shares=(0.0, 0.1)), "shares must be above 0, got 0.0"),
+        (lambda: Semi(shares=(0.5, 1.1)), r"shares must be in \(0, 1\], got 1.1"),
+    ],
+)
+def test_settings_that_do_not_fit(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make()
