@@ -61,7 +61,8 @@ def _compiled_once(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> 
 def in_two_processes() -> Callable[..., None]:
     """A function that calls `work(rank, *arguments)` in two processes at once, and waits for them.
 
-    They are forked from one that has imported what takes seconds, and has done nothing else.
+    They are forked from one that has imported what takes seconds, and has done nothing else; their
+    environment is that of the beginning, so folders are arguments.
     """
     if sys.platform == "win32":
         return lambda work, *arguments: start_processes(work, arguments, 2)

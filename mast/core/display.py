@@ -55,26 +55,26 @@ class TrainingDisplay:
     """The live line of a training.
 
     Args:
-        what: What the bar says.
+        title: What the bar says.
         total: Steps of the whole run.
-        done: Steps that an earlier process has done.
+        completed: Steps that an earlier process has taken.
         enabled: False on all processes but the first.
     """
 
-    def __init__(self, what: str, total: int, done: int, enabled: bool) -> None:
+    def __init__(self, title: str, total: int, completed: int, enabled: bool) -> None:
         self.enabled = enabled
         self.live = enabled and sys.stderr.isatty()
-        self.what = what
+        self.title = title
         self.total = total
         self._progress = Progress(
-            TextColumn(f"[bold]{what}"),
+            TextColumn(f"[bold]{title}"),
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
             TextColumn("{task.fields[speed]}"),
             TextColumn("left"),
             TimeRemainingColumn(),
         )
-        self._task = self._progress.add_task("", total=total, completed=done, speed="")
+        self._task = self._progress.add_task("", total=total, completed=completed, speed="")
         self._live = Live(self._progress, console=console, refresh_per_second=4)
         self._next_line = time.monotonic()
 
@@ -91,7 +91,7 @@ class TrainingDisplay:
         """Move the bar; away from a terminal, print a line at most every 30 seconds.
 
         Args:
-            step: Steps that are done.
+            step: Steps taken.
             terms: The loss and its terms, on a line of their own below the bar.
             speed: How fast it goes.
         """
@@ -100,7 +100,7 @@ class TrainingDisplay:
             self._live.update(Group(self._progress, Text(terms, style="dim")))
         elif self.enabled and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + 30.0
-            self.say(f"{self.what}: step {step}/{self.total}  {terms}  {speed}")
+            self.say(f"{self.title}: step {step}/{self.total}  {terms}  {speed}")
 
     def say(self, text: str, style: str | None = None) -> None:
         """Print a line above the bar."""

@@ -22,7 +22,7 @@ def find_device(name: Device) -> torch.device:
         UserError: A GPU is asked for, and there is none.
     """
     if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device is cuda, but PyTorch sees no GPU; use --device cpu or auto")
+        raise UserError("device is cuda, but PyTorch sees no GPU; give device as cpu or auto")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 

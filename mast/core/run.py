@@ -94,10 +94,10 @@ class RunFolder:
             UserError: The folder holds another run, or something else.
         """
         if self.config.is_file():
-            there = flatten(read(self.config))
+            before = flatten(read(self.config))
             now = flatten(config)
-            for name in sorted(there.keys() | now.keys()):
-                old, new = there.get(name), now.get(name)
+            for name in sorted(before.keys() | now.keys()):
+                old, new = before.get(name), now.get(name)
                 if old != new and name not in operational:
                     raise UserError(
                         f"{self.path} holds a run with {name}={old!r}, now it is {new!r}. Give the "
@@ -121,8 +121,8 @@ class RunFolder:
 
     def rewind_metrics(self, step: int) -> None:
         """Drop what was logged after `step`, by a process that was killed since."""
-        kept = [record for record in self.read_metrics() if record["step"] <= step]
-        text = "".join(json.dumps(record) + "\n" for record in kept)
+        records = [record for record in self.read_metrics() if record["step"] <= step]
+        text = "".join(json.dumps(record) + "\n" for record in records)
         if self.metrics.is_file():
             write_text(self.metrics, text)
 

@@ -162,8 +162,8 @@ def _truth(folder: Path, split: str, numbers: list[str]) -> dict[int, np.ndarray
             continue
         try:
             rows = [line.split() for line in path.read_text("utf-8").splitlines() if line.strip()]
-            said = {number: _TRUTH[int(value)] for number, value in rows}
-            truth[label] = np.array([said[number] for number in numbers], np.int8)
+            label_of = {number: _TRUTH[int(value)] for number, value in rows}
+            truth[label] = np.array([label_of[number] for number in numbers], np.int8)
         except (KeyError, ValueError) as error:
             raise UserError(
                 f"{path} does not fit {split}.txt: expected a line for each of its "

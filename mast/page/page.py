@@ -22,10 +22,10 @@ from mast.page.answer import Health, described, duration, health, trained
 from mast.page.pictures import Plane, Shelf, plane, shelf
 from mast.page.tables import Table, all_measures, main_measures, of_grid
 
-HERE = Path(__file__).parent
+TEMPLATES = Path(__file__).parent
 LIMIT = 10_000_000  # bytes: a page can still be sent by mail
 SIDES = (96, 48, 24)  # pixels of the images, the next where the page would be too large
-ALREADY_TOLD = ("curves",)  # by the verdict on collapse and divergence
+IN_THE_VERDICT = ("curves",)  # on collapse and divergence; not repeated among the findings
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def write_page(
     from jinja2 import Environment, FileSystemLoader
 
     template = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     ).get_template("page.html.jinja")
     runs = [folder.path, *beside]
     if any(folder.untrained.glob("evaluations/*.json")):
@@ -127,7 +127,7 @@ def write_page(
     else:
         raise UserError(
             f"the page of {folder.path} would have {size / 1e6:.0f} MB and the limit is "
-            f"{LIMIT / 1e6:.0f}; look at fewer images: mast analyze {folder.path} --images 128"
+            f"{LIMIT / 1e6:.0f}; analyze fewer images, such as images=128"
         )
     write_text(out, text)
     return out
@@ -138,8 +138,7 @@ def _measured(folder: RunFolder, beside: Sequence[Path]) -> bool:
         return True
     if beside:
         raise UserError(
-            f"{folder.path} has no evaluations to stand beside others; measure it first: "
-            f"mast evaluate {folder.path} --data SET"
+            f"{folder.path} has no evaluations to compare with those of others; evaluate it first"
         )
     return False
 
@@ -156,7 +155,7 @@ def _page(
     parts = tuple(
         _part(name, entry, folder, side) for name, entry in analyses.items() if _made(folder, name)
     )
-    script = (HERE / "page.js").read_text()
+    script = (TEMPLATES / "page.js").read_text()
     facts = {
         "Method": f"{kinds[0]}, views {config.views}",
         "Encoder": config.encoder.name,
@@ -175,11 +174,11 @@ def _page(
         notes=measured.notes if measured is not None else (),
         measure=f"mast evaluate {folder.path} --data SET",
         health=health(config.method, log, known.get("representation")),
-        findings=tuple(part for part in parts if part.name not in ALREADY_TOLD),
+        findings=tuple(part for part in parts if part.name not in IN_THE_VERDICT),
         parts=parts,
         missing=_missing(folder, analyses),
         provenance=_provenance(folder, known),
-        style=Markup((HERE / "page.css").read_text()),
+        style=Markup((TEMPLATES / "page.css").read_text()),
         script=Markup(script),
         policy=_policy(script),
     )
@@ -197,8 +196,8 @@ def _made(folder: RunFolder, name: str) -> bool:
 
 def _part(name: str, entry: Entry[Analysis], folder: RunFolder, side: int) -> Part:
     file, analysis = _arrays(folder, name), entry.kind()
-    with np.load(file) as kept:
-        arrays = dict(kept)
+    with np.load(file) as archive:
+        arrays = dict(archive)
     details, caption = analysis.details(arrays), _capital(analysis.caption(arrays))
     return Part(
         name=name,

@@ -125,11 +125,17 @@ def test_a_checkpoint_gives_back_what_was_saved(tmp_path: Path) -> None:
 CONFIG = {"size": 32, "device": "cpu", "data": {"spec": "photos", "cache": None}, "views": "mast5"}
 
 
+def as_written(file: Path) -> dict[str, Any]:
+    """What a config.yaml says, with nothing filled in."""
+    values: dict[str, Any] = yaml.safe_load(file.read_text())
+    return values
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
     """A folder that was opened with CONFIG."""
     folder = RunFolder(tmp_path / "run")
-    folder.open(CONFIG, ("device", "data.cache"))
+    folder.open(CONFIG, ("device", "data.cache"), as_written)
     return folder
 
 
@@ -142,7 +148,7 @@ def test_open_writes_the_configuration(run: RunFolder) -> None:
     "change", [{}, {"device": "cuda"}, {"data": {"spec": "photos", "cache": "there"}}]
 )
 def test_open_continues_with_operational_changes(run: RunFolder, change: dict[str, Any]) -> None:
-    run.open({**CONFIG, **change}, ("device", "data.cache"))
+    run.open({**CONFIG, **change}, ("device", "data.cache"), as_written)
     assert yaml.safe_load(run.config.read_text()) == {**CONFIG, **change}
 
 
@@ -159,23 +165,23 @@ def test_open_refuses_another_configuration(
 ) -> None:
     before = run.config.read_text()
     with pytest.raises(UserError, match=f"holds a run with {name}="):
-        run.open({**CONFIG, **change}, ("device", "data.cache"))
+        run.open({**CONFIG, **change}, ("device", "data.cache"), as_written)
     assert run.config.read_text() == before
 
 
 def test_open_refuses_a_folder_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(UserError, match="is not a run folder"):
-        RunFolder(tmp_path).open(CONFIG, ())
+        RunFolder(tmp_path).open(CONFIG, (), as_written)
     with pytest.raises(UserError, match="is not a run folder"):
-        RunFolder(tmp_path / "thesis.tex").open(CONFIG, ())
+        RunFolder(tmp_path / "thesis.tex").open(CONFIG, (), as_written)
     with pytest.raises(UserError, match=r"no config\.yaml"):
         RunFolder(tmp_path).require()
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_an_empty_folder_may_become_a_run(tmp_path: Path) -> None:
-    RunFolder(tmp_path).open(CONFIG, ())
+    RunFolder(tmp_path).open(CONFIG, (), as_written)
     assert RunFolder(tmp_path).config.is_file()
 
 

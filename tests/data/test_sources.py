@@ -10,7 +10,16 @@ import pytest
 from layouts import voc_object, write_coco, write_voc
 
 from mast.core.errors import UserError
-from mast.data import SOURCES, describe, open_canvas, open_source, with_objects
+from mast.data import (
+    SOURCES,
+    Factors,
+    Scheme,
+    SetDescription,
+    describe,
+    open_canvas,
+    open_source,
+    with_objects,
+)
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,23 @@ def test_every_scheme_has_a_row_a_title_and_a_place_in_the_manual() -> None:
         for example in scheme.examples if word != "folder" else ():
             assert f"`{example}`" in manual
             assert example.startswith(word)
+
+
+def test_a_row_is_all_that_a_scheme_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Scheme(
+        "Drawn images",
+        ("drawn:64",),
+        lambda spec, root, download: Factors("train", int(spec.removeprefix("drawn:"))),
+        lambda spec: SetDescription({"train": spec, "test": spec}),
+    )
+    monkeypatch.setitem(SOURCES, "drawn", row)
+    assert describe("drawn:8").parts == {"train": "drawn:8", "test": "drawn:8"}
+    assert len(open_source("drawn:8")) == 8
+    assert len(open_canvas("drawn:8", 8)) == 8
+    with pytest.raises(UserError, match="has no annotated objects"):
+        open_source("drawn:8+drawn:4")
+    with pytest.raises(UserError, match="drawn:64"):
+        open_source("nowhere")
 
 
 def test_a_name_that_is_none_names_every_form(tmp_path: Path) -> None:

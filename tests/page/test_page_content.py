@@ -220,7 +220,7 @@ def test_a_page_too_large_has_smaller_images_or_is_refused(
     monkeypatch.setattr(page, "LIMIT", whole)
     assert report(run.path).stat().st_size < whole
     monkeypatch.setattr(page, "LIMIT", 1000)
-    with pytest.raises(UserError, match="look at fewer images: mast analyze"):
+    with pytest.raises(UserError, match="analyze fewer images, such as images=128"):
         report(run.path)
 
 
@@ -231,7 +231,7 @@ def test_by_command(run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixtur
     Page(out.read_text())
     with pytest.raises(UserError, match="is not a run folder"):
         mast.report(tmp_path / "none")
-    with pytest.raises(UserError, match="has no evaluations to stand beside others"):
+    with pytest.raises(UserError, match="has no evaluations to compare"):
         mast.report(run.path, beside=[str(run.path)])
 
 
