@@ -7,6 +7,7 @@ imported when the verb is asked for.
 
 import argparse
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -298,7 +299,9 @@ class _Options:
         if default not in (inspect.Parameter.empty, None, False, ()):
             shown += f"(default: {_short(default)})"
         shown = shown.replace("%", "%%")
-        metavar = "|".join(map(str, choices(hint))) or WORDS.get(in_words(hint).split(" or ")[0])
+        metavar = "|".join(map(str, choices(hint))) or WORDS.get(
+            re.split(",| or ", in_words(hint))[0]
+        )
         if name in verb.words:
             last = name == verb.words[-1]
             required = default is inspect.Parameter.empty
@@ -353,11 +356,15 @@ class _Options:
         arguments = {name: self._grouped(group, given) for name, group in self.groups.items()}
         own = inspect.signature(self.function).parameters
         for name in [name for name in given if name in own]:
-            arguments[name] = convert(given.pop(name), self.hints[name], name)
+            arguments[name] = convert(_json_list(given.pop(name)), self.hints[name], name)
         if self.configured is not None:
             from mast.config import change
 
-            fields = {name: v for name, v in given.items() if name not in ("recipe", "config")}
+            fields = {
+                name: _json_list(value)
+                for name, value in given.items()
+                if name not in ("recipe", "config")
+            }
             arguments[self.configured] = change(self.base, fields)
         return arguments
 
@@ -410,6 +417,12 @@ def _function(verb: Verb) -> Callable[..., Any]:
     module, _, name = verb.function.partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)
     return function
+
+
+def _json_list(value: Any) -> Any:
+    """`--operators '["a", "b"]'` as `--operators a b`."""
+    whole = isinstance(value, list) and len(value) == 1 and value[0].startswith("[")
+    return value[0] if whole else value
 
 
 def _with_underscores(word: str) -> str:

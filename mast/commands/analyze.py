@@ -89,7 +89,8 @@ def analyze(
         try:
             measure_missing(folder, labelled(data, folder), device, seed, MEASURED)
         except UserError as error:  # features that are not finite: the other analyses go on
-            console.print(f"not measured: {error}", style="yellow", highlight=False, markup=False)
+            text = f"not measured: {error}"
+            console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
     subject = subject_of(folder, images_of, images, place, seed)
     runs_beside = tuple(
         subject_of(RunFolder(other).require(), images_of, images, place, seed)

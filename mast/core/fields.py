@@ -36,8 +36,8 @@ def build(kind: type[Kind], values: Mapping[str, Any], what: str) -> Kind:
     for name in values:
         if name not in known:
             raise unknown(what, name, known)
-    typed = {name: convert(value, hints[name], name) for name, value in values.items()}
     try:
+        typed = {name: convert(value, hints[name], name) for name, value in values.items()}
         return kind(**typed)
     except UserError as error:
         raise UserError(f"{what}: {error}") from error
@@ -126,7 +126,7 @@ def convert(value: Any, hint: Any, name: str) -> Any:
     if names and isinstance(value, str) and value not in names:
         raise unknown(f"value of {name}", value, names)
     plain = list(value) if isinstance(value, tuple) else value
-    if is_list(hint) and isinstance(value, str):
+    if is_list(hint) and isinstance(value, str) and not value.startswith("["):
         plain = [value]  # one name where several may stand
     try:
         return _parser(hint).parse_object({"value": plain}).value
@@ -143,7 +143,7 @@ def in_words(hint: Any) -> str:
     if choices(hint):
         return " or ".join(map(str, choices(hint)))
     if is_list(hint):
-        return "a list"
+        return f"a list, each {in_words(get_args(hint)[0])}" if get_args(hint) else "a list"
     return NAMES.get(hint, getattr(get_origin(hint) or hint, "__name__", str(hint)))
 
 

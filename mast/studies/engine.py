@@ -178,7 +178,8 @@ def _carried_out(
         if run.needed:
             raise
         where = run.name if run.config is None else run.folder.path
-        console.print(f"{where}: {error}", style="yellow", highlight=False, markup=False)
+        said = f"{where}: {error}"
+        console.print(said, style="yellow", highlight=False, markup=False, soft_wrap=True)
         return replace(run, state=str(error))
     return replace(run, state=state(run))
 

@@ -116,7 +116,7 @@ def test_a_single_operator(
 
 def test_the_untrained_encoder_stands_beside(ours: RunFolder, photos: Path) -> None:
     command = ["evaluate", str(ours.path), "--data", str(photos), "--protocols", "knn"]
-    assert main([*command, "--untrained", "true"]) == 0
+    assert main([*command, "--untrained"]) == 0
     assert main(command) == 0
     untrained, trained = (
         Result.read(next(folder.glob("evaluations/knn-*.json")))

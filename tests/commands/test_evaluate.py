@@ -98,7 +98,7 @@ def test_the_command_has_an_option_for_every_part(ours: RunFolder, photos: Path)
         (
             mast.NamedSets("factors"),
             ObjectData,
-            "factors@train has no annotated objects; detection and",
+            "factors@train has no annotated objects, which detection, segmentation",
         ),
     ],
 )

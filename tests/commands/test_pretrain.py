@@ -17,8 +17,9 @@ import yaml
 
 import mast
 from mast.cli import arguments_of
+from mast.config import record
 from mast.core.errors import UserError
-from mast.core.run import RunFolder, plain
+from mast.core.run import RunFolder
 from mast.methods import Mast
 from mast.recipes import RECIPES
 
@@ -130,7 +131,7 @@ def test_a_run_that_is_killed_in_the_middle_ends_as_one_that_is_not(
     whole = mast.pretrain(tiny(epochs=5, out=str(tmp_path / "whole"), log_every=1))
     config = tiny(epochs=5, out=str(tmp_path / "killed"), log_every=1, checkpoint_minutes=0.0)
     file = tmp_path / "config.yaml"
-    file.write_text(yaml.safe_dump(plain(config)))
+    file.write_text(yaml.safe_dump(record(config)))
     command = [sys.executable, str(Path(__file__).parent.parent / "killed.py"), str(file)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

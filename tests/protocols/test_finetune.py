@@ -40,7 +40,7 @@ def test_one_image_a_class_is_enough_where_nothing_is_tuned(
     ("make", "message"),
     [
         (lambda: FineTune(changes={"epochs": 0}), "epochs must be 1 or more, got 0"),
-        (lambda: FineTune(changes={"optimizer": "adam"}), "settings of recipe sgd: .*adam"),
+        (lambda: FineTune(changes={"optimizer": "adam"}), "setting of recipe sgd: .*adam"),
         (lambda: FineTune(recipe="a4"), "unknown recipe of finetune 'a4'"),
         (
             lambda: FineTune(changes={"epoch": 1}),
