@@ -7,11 +7,10 @@ from functools import partial
 from multiprocessing import set_forkserver_preload
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from tiny import configure
+from tiny import write_images as write
 from torch.multiprocessing import start_processes
 
 import mast
@@ -80,23 +79,10 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
-def _write_images(folder: Path, count: int, classes: int = 3, side: int = 40) -> Path:
-    """Write JPEGs of noise around a colour of their class."""
-    generator = np.random.default_rng(0)
-    for index in range(count):
-        label = index % classes
-        target = folder / f"class{label}"
-        target.mkdir(parents=True, exist_ok=True)
-        pixels = generator.integers(0, 120, (side, side + 8, 3))
-        pixels[..., label % 3] += 120
-        Image.fromarray(pixels.astype(np.uint8)).save(target / f"{index:03d}.jpg")
-    return folder
-
-
 @pytest.fixture
 def write_images() -> Callable[..., Path]:
     """A function that writes small photographs into a folder, a class a subfolder."""
-    return _write_images
+    return write
 
 
 @pytest.fixture(scope="session")
@@ -104,7 +90,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data set of 48 training, 24 validation and 24 test images of three classes."""
     root = tmp_path_factory.mktemp("photos")
     for part, count in (("train", 48), ("val", 24), ("test", 24)):
-        _write_images(root / part, count)
+        write(root / part, count)
     return root
 
 

@@ -4,7 +4,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 
 import mast
 from mast.methods import METHODS, Method, method_of
@@ -52,3 +54,16 @@ def configure(
         "objective": {**objective, **changes.get("objective", {})},
     }
     return mast.configure(recipe, **values)
+
+
+def write_images(folder: Path, count: int, classes: int = 3, side: int = 40) -> Path:
+    """Write JPEGs of noise around a colour of their class."""
+    generator = np.random.default_rng(0)
+    for index in range(count):
+        label = index % classes
+        target = folder / f"class{label}"
+        target.mkdir(parents=True, exist_ok=True)
+        pixels = generator.integers(0, 120, (side, side + 8, 3))
+        pixels[..., label % 3] += 120
+        Image.fromarray(pixels.astype(np.uint8)).save(target / f"{index:03d}.jpg")
+    return folder

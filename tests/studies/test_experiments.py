@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiny
 from PIL import Image
 from tiny import ENCODER
 from tiny_evaluation import Colors, tiny_set
@@ -121,7 +122,7 @@ def write_squares(root: Path, part: str, images: int) -> None:
 @pytest.fixture(scope="session")
 def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sets that the experiments need, of a few images."""
-    write = sys.modules["conftest"]._write_images
+    write = tiny.write_images
     root = tmp_path_factory.mktemp("sets")
     for name, count in (
         ("cifar10/train", 60), ("cifar10/test", 24), ("flowers17/train", 36),
