@@ -1,17 +1,53 @@
-"""Random streams that are pure functions of a place in a run."""
+"""Random streams that are pure functions of a place in a run.
+
+A PyTorch generator on the CPU is an MT19937, whose 624 words `manual_seed` fills from the low 32
+bits of its argument: of 77,000 places two share a stream as likely as not. Here NumPy fills the
+words, from all bits of the place.
+"""
 
 import numpy as np
 import torch
+
+# How the state of a CPU generator begins (ATen's CPUGeneratorImplStateLegacy); after it comes what
+# a normal draw keeps for the next one.
+_STATE = np.dtype(
+    [
+        ("seed", "<u8"),
+        ("left", "<i4"),  # words not drawn yet, and one
+        ("seeded", "<i4"),
+        ("next", "<u8"),  # position of the word that is drawn next
+        ("words", "<u8", 624),
+    ]
+)
+_BYTES = 5056  # of the whole state
 
 
 def stream(*place: int) -> torch.Generator:
     """A CPU generator for one place, such as (seed, step, part).
 
+    It draws the same 32-bit numbers as NumPy's MT19937 of that place.
+
     Args:
-        place: Whole numbers from 0; other places give other streams.
+        place: Whole numbers from 0 to 2^64 - 1; other places give other streams, also where one
+            only has more zeros.
+
+    Raises:
+        RuntimeError: This PyTorch keeps the state of a generator in another way.
     """
-    state = np.random.SeedSequence(place).generate_state(1, np.uint64)
-    return torch.Generator().manual_seed(int(state[0] >> 1))
+    generator = torch.Generator()
+    state = generator.get_state()
+    fields = state.numpy()[: _STATE.itemsize].view(_STATE) if len(state) == _BYTES else None
+    if fields is None or fields[0].tolist()[:4] != (generator.initial_seed(), 1, 1, 0):
+        raise RuntimeError(
+            f"PyTorch {torch.__version__} keeps the state of a generator in another way than "
+            "mast.core.seeds knows; install a version that mast was tested with"
+        )
+    numpy_state = np.random.MT19937(_sequence(place)).state["state"]
+    fields["words"] = numpy_state["key"]
+    fields["next"] = numpy_state["pos"]
+    fields["left"] = 625 - numpy_state["pos"]
+    generator.set_state(state)
+    return generator
 
 
 def seed_global(*place: int) -> None:
@@ -22,4 +58,11 @@ def seed_global(*place: int) -> None:
     Args:
         place: As of `stream`.
     """
-    torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1)[0]))
+    torch.manual_seed(int(_sequence(place).generate_state(1, np.uint64)[0]))  # devices use all 64
+    torch.set_rng_state(stream(*place).get_state())
+
+
+def _sequence(place: tuple[int, ...]) -> np.random.SeedSequence:
+    """A seed of every bit of a place: SeedSequence alone takes (5,) and (5, 0) for the same."""
+    words = [word for number in place for word in divmod(number, 2**32)]
+    return np.random.SeedSequence([len(place), *words])

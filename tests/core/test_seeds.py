@@ -1,5 +1,6 @@
 """Streams of random numbers by place."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,13 +12,56 @@ def numbers(generator: torch.Generator | None = None) -> torch.Tensor:
 
 
 def test_a_place_has_its_own_stream() -> None:
-    places = [(0, 0, 1), (0, 1, 0), (1, 0, 0), (0, 1, 1), (2**40, 1, 1)]
+    places = [(0, 0, 1), (0, 1, 0), (1, 0, 0), (0, 1, 1), (2**40, 1, 1), (2**32 + 1, 0, 0)]
+    places += [(), (0,), (5,), (5, 0), (5, 0, 0), (2**32 + 5, 3, 0), (5, 1, 3)]
     streams = [tuple(numbers(stream(*place)).tolist()) for place in places]
     assert len(set(streams)) == len(places)
     assert streams == [tuple(numbers(stream(*place)).tolist()) for place in places]
     for wrong in (-1, 0.5):
         with pytest.raises((ValueError, TypeError)):
             stream(0, wrong)  # type: ignore[arg-type]
+
+
+def test_places_whose_32_bits_collide_differ() -> None:
+    places = [(0, 50_699, 0), (0, 55_170, 0)]
+    states = [np.random.SeedSequence(place).generate_state(1, np.uint64)[0] for place in places]
+    seeds = [int(state >> 1) for state in states]  # 64-bit seeds as they were once drawn
+    assert seeds[0] != seeds[1]
+    assert seeds[0] % 2**32 == seeds[1] % 2**32
+    first, second = (numbers(torch.Generator().manual_seed(seed)) for seed in seeds)
+    assert torch.equal(first, second)  # why `manual_seed` is not enough
+    first, second = (numbers(stream(*place)) for place in places)
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("place", [(0,), (3, 7, 1), (2**64 - 1, 2**32, 5)])
+def test_raw_numbers_are_those_of_numpy(place: tuple[int, ...]) -> None:
+    words = [word for number in place for word in divmod(number, 2**32)]
+    oracle = np.random.MT19937(np.random.SeedSequence([len(place), *words]))
+    raw = oracle.random_raw(5000).astype(np.uint64)  # eight times the 624 words of the state
+    expected = raw[0::2] << np.uint64(32) | raw[1::2]
+    drawn = torch.empty(2500, dtype=torch.int64).random_(-(2**63), None, generator=stream(*place))
+    assert np.array_equal(drawn.numpy().view(np.uint64), expected)
+    assert stream(*place).get_state().shape == torch.Generator().get_state().shape
+
+
+def test_normal_numbers_begin_anew() -> None:
+    first, second = (torch.randn(3, generator=stream(1, 2)) for _ in range(2))
+    assert torch.equal(first, second)
+    many = torch.randn(20_000, generator=stream(1, 2))
+    assert many.mean().abs() < 0.03
+    assert abs(many.std() - 1) < 0.03
+
+
+@pytest.mark.parametrize("state", [torch.zeros(5056), torch.zeros(5064), torch.zeros(16)])
+def test_another_layout_is_refused(state: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Another(torch.Generator):
+        def get_state(self) -> torch.Tensor:
+            return state.to(torch.uint8)
+
+    monkeypatch.setattr(torch, "Generator", Another)
+    with pytest.raises(RuntimeError, match="keeps the state of a generator in another way"):
+        stream(0, 1)
 
 
 def test_a_stream_leaves_the_global_generator() -> None:
@@ -28,9 +72,6 @@ def test_a_stream_leaves_the_global_generator() -> None:
 
 def test_a_place_seeds_the_global_generator() -> None:
     with torch.random.fork_rng(devices=[]):
-        drawn = []
-        for place in ((0, 1), (0, 2), (0, 1)):
+        for place in ((0, 1), (0, 2), (0, 1), (0, 50_699, 0), (0, 55_170, 0)):
             seed_global(*place)
-            drawn.append(numbers())
-    assert torch.equal(drawn[0], drawn[2])
-    assert not torch.equal(drawn[0], drawn[1])
+            assert torch.equal(numbers(), numbers(stream(*place)))
