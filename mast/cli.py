@@ -2,7 +2,7 @@
 
 A verb's options are the parameters of its function, whose docstring is their help; a verb that
 takes a configuration has that configuration's fields as options too. The module of a verb is
-imported when the verb is asked for.
+imported when the verb is used.
 """
 
 import argparse
@@ -40,53 +40,53 @@ class Verb(NamedTuple):
 # --------------------------------------------------------------------------------------- output
 
 
-def _say(text: Any) -> None:
+def _print_rich(text: Any) -> None:
     from rich.console import Console
 
     Console().print(text, highlight=False)
 
 
-def _text(result: object) -> None:
+def _print_plain(result: object) -> None:
     print(str(result).rstrip("\n"))
 
 
 def _nothing(result: object) -> None:
-    """What the command has to say was said while it ran."""
+    """Print nothing: the command reported while it ran."""
 
 
 def _demo(result: Any) -> None:
-    _say(result.table())
-    _text(f"open it in a browser: {result.page}")
+    _print_rich(result.table())
+    _print_plain(f"open it in a browser: {result.page}")
 
 
 def _results(results: Any) -> None:
     from mast.measure.result import tables
 
     for table in tables(results) if results else ():  # there are none in a second process
-        _say(table)
+        _print_rich(table)
 
 
 def _comparison(result: Any) -> None:
-    _say(result.table())
+    _print_rich(result.table())
     for note in result.notes:
-        _text(note)
+        _print_plain(note)
 
 
 def _insights(insights: Any) -> None:
     for insight in insights:
         file = f"  [dim]{insight.file}[/dim]" if insight.file is not None else ""
-        _say(f"[bold]{insight.title}[/bold]{file}\n{insight.text}\n")
+        _print_rich(f"[bold]{insight.title}[/bold]{file}\n{insight.text}\n")
 
 
 def _advice(result: Any) -> None:
-    _say(result.table())
-    _text(result.text)
+    _print_rich(result.table())
+    _print_plain(result.text)
 
 
 def _study(result: Any) -> None:
-    _say(result.table())
+    _print_rich(result.table())
     if (results := result.results_table()) is not None:
-        _say(results)
+        _print_rich(results)
     if result.insight is not None:
         _insights([result.insight])
 
@@ -126,37 +126,37 @@ VERBS: dict[str, Verb] = {
     ),
     "uncertain": Verb(
         "rank images by how unsure the run is of them, as a table",
-        f"{_COMMANDS}.uncertain:uncertain", ("run",), _text,
+        f"{_COMMANDS}.uncertain:uncertain", ("run",), _print_plain,
     ),
     "report": Verb(
         "write a run's page: how good it is, its figures, what was run",
-        f"{_COMMANDS}.report:report", ("run",), _text, computes=False,
+        f"{_COMMANDS}.report:report", ("run",), _print_plain, computes=False,
     ),
     "embed": Verb(
         "write the representations of a folder of images to .npz or .parquet",
-        f"{_COMMANDS}.embed:embed", ("encoder",), _text,
+        f"{_COMMANDS}.embed:embed", ("encoder",), _print_plain,
     ),
     "export": Verb(
         "write an encoder as a timm or torchvision state dict",
-        f"{_COMMANDS}.export:export", ("encoder",), _text, computes=False,
+        f"{_COMMANDS}.export:export", ("encoder",), _print_plain, computes=False,
     ),
 }  # fmt: skip
 TOPICS: dict[str, Verb] = {
     "operators": Verb(
         "augmentation operators, with their probability and magnitudes",
-        f"{_COMMANDS}.show:show_operators", (), _say, computes=False,
+        f"{_COMMANDS}.show:show_operators", (), _print_rich, computes=False,
     ),
     "recipes": Verb(
         "recipes, with what each trains",
-        f"{_COMMANDS}.show:show_recipes", (), _say, computes=False,
+        f"{_COMMANDS}.show:show_recipes", (), _print_rich, computes=False,
     ),
     "config": Verb(
         "a configuration as YAML, from recipe, file and options",
-        f"{_COMMANDS}.show:show_config", (), _text, computes=False,
+        f"{_COMMANDS}.show:show_config", (), _print_plain, computes=False,
     ),
     "views": Verb(
         "images beside the views that pretraining would see",
-        f"{_COMMANDS}.show:show_views", (), _text, computes=False,
+        f"{_COMMANDS}.show:show_views", (), _print_plain, computes=False,
     ),
 }  # fmt: skip
 
@@ -168,7 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The words after `mast`; those of the process if None.
 
     Returns:
-        The exit code: 0; 2 for what the user must change, said in one line; 130 if interrupted.
+        The exit code: 0; 2 for an error that the user can fix, reported in one line; 130 if
+        interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -218,11 +219,11 @@ WORDS = {
 SHOW = Verb(" | ".join(TOPICS), "", (), _nothing)
 
 
-def _overview(program: str, what: str, verbs: Mapping[str, Verb]) -> str:
+def _overview(program: str, command: str, verbs: Mapping[str, Verb]) -> str:
     width = max(map(len, verbs)) + 2
     lines = [f"  {name:{width}}{verb.summary}" for name, verb in verbs.items()]
-    hint = f"`{program} {what} --help` lists its options."
-    return "\n".join([f"usage: {program} {what} [options]", "", *lines, "", hint])
+    hint = f"`{program} {command} --help` lists its options."
+    return "\n".join([f"usage: {program} {command} [options]", "", *lines, "", hint])
 
 
 # -------------------------------------------------------------------------------- words → values
@@ -238,8 +239,8 @@ class _Parser(argparse.ArgumentParser):
 class _Flag(argparse.Action):
     """An option that is there or not: `--download`, `--no_download`."""
 
-    def __init__(self, option_strings: Sequence[str], dest: str, **rest: Any) -> None:
-        super().__init__(option_strings, dest, nargs=0, **rest)
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **options)
 
     def __call__(
         self,
@@ -295,10 +296,10 @@ class _Options:
 
         self.hints[name] = hint
         many = is_list(hint)
-        shown = f"{text} " if text else ""
+        help_text = f"{text} " if text else ""
         if default not in (inspect.Parameter.empty, None, False, ()):
-            shown += f"(default: {_short(default)})"
-        shown = shown.replace("%", "%%")
+            help_text += f"(default: {_short(default)})"
+        help_text = help_text.replace("%", "%%")
         metavar = "|".join(map(str, choices(hint))) or WORDS.get(
             re.split(",| or ", in_words(hint))[0]
         )
@@ -306,7 +307,7 @@ class _Options:
             last = name == verb.words[-1]
             required = default is inspect.Parameter.empty
             nargs = ("+" if required else "*") if many and last else None if required else "?"
-            self.parser.add_argument(name, nargs=nargs, help=shown)
+            self.parser.add_argument(name, nargs=nargs, help=help_text)
             return
         head, _, tail = name.rpartition(".")
         options = [f"--{name}"]
@@ -315,10 +316,10 @@ class _Options:
         self._names += options
         if hint is bool or bool in getattr(hint, "__args__", ()):
             options.append(f"--{head}.no_{tail}" if head else f"--no_{tail}")
-            self.parser.add_argument(*options, dest=name, action=_Flag, help=shown)
+            self.parser.add_argument(*options, dest=name, action=_Flag, help=help_text)
         else:
             self.parser.add_argument(
-                *options, dest=name, nargs="+" if many else None, metavar=metavar, help=shown,
+                *options, dest=name, nargs="+" if many else None, metavar=metavar, help=help_text,
                 required=default is inspect.Parameter.empty,
             )  # fmt: skip
 
@@ -334,8 +335,8 @@ class _Options:
         first = _Parser(prog=self.parser.prog, add_help=False, allow_abbrev=False)
         for name in ("recipe", "config"):
             first.add_argument(f"--{name}")
-        given = first.parse_known_args(words)[0]
-        self.base = merge(given.recipe, given.config)
+        chosen = first.parse_known_args(words)[0]
+        self.base = merge(chosen.recipe, chosen.config)
         defaults, texts = leaves(self.base), _field_texts(self.base)
         for name, hint in kinds(self.base).items():
             if name not in self.hints:  # the function's own options come first
@@ -345,35 +346,35 @@ class _Options:
         """The function's arguments from words."""
         from mast.core.fields import convert
 
-        namespace, rest = self.parser.parse_known_args(words)
-        if rest:
-            raise self._unknown(rest[0])
-        given = vars(namespace)
-        if self.sets_threads and "threads" in given:
+        namespace, unknown_words = self.parser.parse_known_args(words)
+        if unknown_words:
+            raise self._unknown(unknown_words[0])
+        values = vars(namespace)
+        if self.sets_threads and "threads" in values:
             import torch
 
-            torch.set_num_threads(convert(given.pop("threads"), int, "threads"))
-        arguments = {name: self._grouped(group, given) for name, group in self.groups.items()}
-        own = inspect.signature(self.function).parameters
-        for name in [name for name in given if name in own]:
-            arguments[name] = convert(_json_list(given.pop(name)), self.hints[name], name)
+            torch.set_num_threads(convert(values.pop("threads"), int, "threads"))
+        arguments = {name: self._grouped(group, values) for name, group in self.groups.items()}
+        parameters = inspect.signature(self.function).parameters
+        for name in [name for name in values if name in parameters]:
+            arguments[name] = convert(_json_list(values.pop(name)), self.hints[name], name)
         if self.configured is not None:
             from mast.config import change
 
             fields = {
                 name: _json_list(value)
-                for name, value in given.items()
+                for name, value in values.items()
                 if name not in ("recipe", "config")
             }
             arguments[self.configured] = change(self.base, fields)
         return arguments
 
-    def _grouped(self, group: type, given: dict[str, Any]) -> Any:
+    def _grouped(self, group: type, values: dict[str, Any]) -> Any:
         """A dataclass of options from what was given of them, which is taken out."""
         from mast.core.fields import build
 
-        names = [name for name in given if name in get_type_hints(group)]
-        return build(group, {name: given.pop(name) for name in names}, "option")
+        names = [name for name in values if name in get_type_hints(group)]
+        return build(group, {name: values.pop(name) for name in names}, "option")
 
     def _unknown(self, word: str) -> UserError:
         name = word.partition("=")[0]
@@ -421,8 +422,8 @@ def _function(verb: Verb) -> Callable[..., Any]:
 
 def _json_list(value: Any) -> Any:
     """`--operators '["a", "b"]'` as `--operators a b`."""
-    whole = isinstance(value, list) and len(value) == 1 and value[0].startswith("[")
-    return value[0] if whole else value
+    is_json = isinstance(value, list) and len(value) == 1 and value[0].startswith("[")
+    return value[0] if is_json else value
 
 
 def _with_underscores(word: str) -> str:
@@ -444,11 +445,11 @@ def _summary(function: Callable[..., Any]) -> str:
     return "\n\n".join(filter(None, (parsed.short_description, parsed.long_description)))
 
 
-def _documented(thing: Any) -> dict[str, str]:
+def _documented(documented: Any) -> dict[str, str]:
     """What a docstring says of each parameter or attribute."""
     import docstring_parser
 
-    parsed = docstring_parser.parse(inspect.getdoc(thing) or "")
+    parsed = docstring_parser.parse(inspect.getdoc(documented) or "")
     return {
         parameter.arg_name: " ".join((parameter.description or "").split())
         for parameter in parsed.params

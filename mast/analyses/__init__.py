@@ -6,7 +6,6 @@ from mast.analyses.analysis import (
     Arrays,
     ChangeBy,
     Details,
-    Entry,
     Gallery,
     Grid,
     Images,
@@ -21,6 +20,7 @@ from mast.analyses.masks import Masks
 from mast.analyses.predictions import Predictions
 from mast.analyses.subspaces import Subspaces
 from mast.analyses.uncertainty import Uncertainty
+from mast.core.registry import Entry
 
 ANALYSES: dict[str, Entry[Analysis]] = {
     "curves": Entry("How the run went", Curves),

@@ -97,13 +97,15 @@ class Advice(Analysis):
         image = axis.imshow(
             np.clip(loss_TO, 0, worst), cmap="cividis_r", vmin=0, vmax=worst, aspect="auto"
         )
-        tips, written = [], []
+        tips, cell_texts = [], []
         for row, task in enumerate(tasks):
             tips.append([f"{task}, {name}: {_in_words(arrays, row, column)}"
                          for column, name in enumerate(operators)])  # fmt: skip
-            written.append([f"{c:+.0f}" if np.isfinite(c) else "" for c in arrays["change"][row]])
+            cell_texts.append(
+                [f"{c:+.0f}" if np.isfinite(c) else "" for c in arrays["change"][row]]
+            )
         light_TO = 1 - np.nan_to_num(np.clip(loss_TO / worst, 0, 1))
-        figure.cells(axis, light_TO, tips, written=written)
+        figure.cells(axis, light_TO, tips, cell_texts=cell_texts)
         axis.set_yticks(
             range(len(tasks)),
             [f"{t} ({a:.0f} %)" for t, a in zip(tasks, arrays["accuracy"], strict=True)],

@@ -9,7 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from torch import Tensor
@@ -20,25 +20,11 @@ if TYPE_CHECKING:
 Arrays: TypeAlias = dict[str, np.ndarray]
 # What is done to images: an operator at a magnitude from 0 to 1 (None where it has none).
 ChangeBy: TypeAlias = tuple[str, float | None]
-Kind_co = TypeVar("Kind_co", covariant=True)
-
-
-@dataclass(frozen=True)
-class Entry(Generic[Kind_co]):
-    """A row of a registry.
-
-    Args:
-        title: Heading of its answer.
-        kind: The class; it is made without arguments.
-    """
-
-    title: str
-    kind: Callable[[], Kind_co]
 
 
 @dataclass(frozen=True)
 class Images:
-    """The images that a run is looked at with.
+    """The images that a run is analysed with.
 
     Args:
         names: Paths or indices.
@@ -88,7 +74,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Subject:
-    """A run, as the analyses look at it.
+    """A run, as the analyses see it.
 
     Args:
         name: Of the run.
@@ -99,7 +85,7 @@ class Subject:
         epochs: Of its configuration.
         stages: What begins at which epoch, such as ("operators compose", 50.0).
         log: Lines of `metrics.jsonl`.
-        images: What it is looked at with; None where none were named.
+        images: What it is analysed with; None where none were named.
         embed: Embeddings (N, D) of the images, all changed by an operator, or as they are (None);
             None where there are no images.
         uncertainty: The trace of the predicted covariance (N,) of the images, changed likewise;
@@ -181,7 +167,7 @@ class Gallery:
 
 @dataclass(frozen=True)
 class Map:
-    """Points on a plane, in several arrangements of which one is looked at at a time.
+    """Points on a plane, in several arrangements of which one is shown at a time.
 
     Args:
         arrangements: Names.
@@ -220,7 +206,7 @@ class Analysis(ABC):
 
     @abstractmethod
     def lacking(self, subject: Subject) -> str | None:
-        """What the run does not have, in words; None where the analysis can be made."""
+        """What the run does not have, in words; None where the analysis can be computed."""
 
     @abstractmethod
     def compute(self, subject: Subject) -> Arrays:

@@ -47,13 +47,13 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
     """Draw in the one style; for the functions that return a figure."""
 
     @functools.wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
+    def with_style(*args: P.args, **kwargs: P.kwargs) -> R:
         from matplotlib import rc_context
 
         with rc_context(STYLE):
             return draw(*args, **kwargs)
 
-    return drawn
+    return with_style
 
 
 def empty(height: float) -> Figure:
@@ -81,13 +81,13 @@ def panels(count: int, columns: int, height: float, **options: Any) -> tuple[Fig
     return figure, axes[:count]
 
 
-def color(at: int) -> str:
-    """The colour of the `at`-th thing."""
-    return COLORS[at % len(COLORS)]
+def color(index: int) -> str:
+    """The colour with a number, from 0; they repeat."""
+    return COLORS[index % len(COLORS)]
 
 
 def palette(count: int) -> tuple[str, ...]:
-    """Colours of so many classes: the known ones, lighter and darker ones, or a scale."""
+    """Colours for a number of classes: the eight colours, lighter and darker ones, or a scale."""
     from matplotlib import colormaps
     from matplotlib.colors import to_hex, to_rgb
 
@@ -104,7 +104,7 @@ def palette(count: int) -> tuple[str, ...]:
 
 
 def tip(artist: Any, text: str) -> None:
-    """Say something of an artist where it is pointed at, in the .svg."""
+    """Give an artist a tip, shown where it is pointed at, in the .svg."""
     artist.set_gid(f"tip {text}")
 
 
@@ -116,9 +116,9 @@ def curve(
     ink: str,
     style: str = "-",
     width: float = 1.5,
-    shown: str | None = None,
+    legend_label: str | None = None,
 ) -> None:
-    """A line whose points say their values.
+    """A line whose points have their values as tips.
 
     Args:
         axis: To draw on.
@@ -128,9 +128,9 @@ def curve(
         ink: Colour.
         style: Of the line.
         width: Of the line in points.
-        shown: Label in the legend, if it has one.
+        legend_label: Label in the legend, if it has one.
     """
-    axis.plot(x_S, y_S, style, color=ink, linewidth=width, label=shown)
+    axis.plot(x_S, y_S, style, color=ink, linewidth=width, label=legend_label)
     for x, y in zip(x_S, y_S, strict=True):
         if np.isfinite(y):
             (point,) = axis.plot([x], [y], "o", color=ink, markersize=2 + width)
@@ -175,16 +175,16 @@ def cells(
     value_RC: np.ndarray,
     texts: Sequence[Sequence[str]],
     width: float = 1,
-    written: Sequence[Sequence[str]] | None = None,
+    cell_texts: Sequence[Sequence[str]] | None = None,
 ) -> None:
-    """Say something of each cell of an image where it is pointed at, and write into it.
+    """Give each cell of an image a tip, and write into it.
 
     Args:
         axis: With the image, shown by `imshow`.
         value_RC: How light each cell is, in [0, 1].
         texts: Of the tips, R rows of C.
         width: Of a cell in the axis's units, where one spans several pixels.
-        written: What stands in the cells, if anything does.
+        cell_texts: What is written in the cells, if anything is.
     """
     from matplotlib.patches import Rectangle
 
@@ -193,10 +193,10 @@ def cells(
         cell = Rectangle(corner, width, 1, facecolor="white", alpha=0.0, linewidth=0)
         tip(cell, texts[row][column])
         axis.add_patch(cell)
-        if written is not None:
+        if cell_texts is not None:
             # Not quite black: on a dark page black text becomes light, which this must not.
             ink = "#111111" if value_RC[row, column] > 0.5 else "white"
-            axis.text(column, row, written[row][column], ha="center", va="center", color=ink)
+            axis.text(column, row, cell_texts[row][column], ha="center", va="center", color=ink)
 
 
 def save(figure: Figure, file: Path) -> None:

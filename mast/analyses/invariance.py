@@ -1,4 +1,4 @@
-"""How much of an operator each subspace forgets: what it says of an image before and after.
+"""How much of an operator each subspace forgets: embeddings of images before and after it acts.
 
 N images, D dimensions, K operators with a mask, O operators that are tried, S magnitudes, X
 subspaces and the whole embedding, R other runs.
@@ -134,8 +134,10 @@ class Invariance(Analysis):
         ]  # fmt: skip
         for label, ink, style, mean_S, margin_S in curves:
             # In the legend each operator's own subspace has the name and colour that it has below.
-            known = None if label == "its own subspace" else label
-            figure.curve(axis, arrays["magnitudes"], mean_S, label, ink, style, 2.0, shown=known)
+            in_legend = None if label == "its own subspace" else label
+            figure.curve(
+                axis, arrays["magnitudes"], mean_S, label, ink, style, 2.0, legend_label=in_legend
+            )
             axis.fill_between(
                 arrays["magnitudes"], mean_S - margin_S, mean_S + margin_S,
                 color=ink, alpha=0.2, linewidth=0,
@@ -160,9 +162,9 @@ class Invariance(Analysis):
         changed_O = strongest_OX.min(axis=1) <= UNSEEN
         names = [figure.words(name) for name in arrays["operators"]]
         lines = [
-            f"{shown} {strongest_OX[row, subspaces.index(name)]:.2f} "
+            f"{title} {strongest_OX[row, subspaces.index(name)]:.2f} "
             f"(whole {strongest_OX[row, -1]:.2f})"
-            for row, (name, shown) in enumerate(zip(arrays["operators"], names, strict=True))
+            for row, (name, title) in enumerate(zip(arrays["operators"], names, strict=True))
         ]
         text = ""
         if len(subspaces) > 2 and changed_O.any():

@@ -98,10 +98,11 @@ class Masks(Analysis):
         matrix.yaxis.tick_right()
         matrix.spines.left.set_visible(False)
         matrix.grid(visible=False)
+        cell_texts = np.char.mod("%.2f", ordered_KK).tolist() if count <= 10 else None
         figure.cells(matrix, ordered_KK, [
             [f"{first} and {second}: {value:.2f}" for second, value in zip(names, row, strict=True)]
             for first, row in zip(names, ordered_KK, strict=True)
-        ], written=np.char.mod("%.2f", ordered_KK).tolist() if count <= 10 else None)  # fmt: skip
+        ], cell_texts=cell_texts)  # fmt: skip
         below.colorbar(image, ax=matrix, label="cosine of two masks")
         return drawn
 
@@ -131,7 +132,7 @@ class Masks(Analysis):
         squared_K = np.where(live_K, (energy_KD**2).sum(axis=1), 1)
         used_K = energy_KD.sum(axis=1) ** 2 / squared_K / energy_KD.shape[1]
         mean_K = np.full(len(live_K), np.nan)
-        mean_K[live_K] = mean_with_others(arrays["correlation"][np.ix_(live_K, live_K)])
+        mean_K[live_K] = mean_cosine_to_others(arrays["correlation"][np.ix_(live_K, live_K)])
         own_K = np.where(live_K, arrays["own_share"], np.nan)
         rows = tuple(
             (figure.words(name), 100 * own, 100 * (1 - own), 100 * used, mean)
@@ -148,7 +149,7 @@ def _alike(names: list[str], correlation_KK: np.ndarray, own_K: np.ndarray) -> s
     pairs = [(row, column) for row in range(len(names)) for column in range(row)]
     closest = max(pairs, key=lambda pair: correlation_KK[pair])
     alike = sum(correlation_KK[pair] > ALIKE for pair in pairs)
-    mean_K = mean_with_others(correlation_KK)
+    mean_K = mean_cosine_to_others(correlation_KK)
     newest = int(mean_K.argmin())
     if len(names) == 2:
         text = f"The cosine of {names[0]} and {names[1]} is {correlation_KK[0, 1]:.2f}. "
@@ -188,7 +189,7 @@ def cosines(mask_KD: np.ndarray) -> np.ndarray:
     return np.clip(unit_KD @ unit_KD.T, 0, 1)
 
 
-def mean_with_others(correlation_KK: np.ndarray) -> np.ndarray:
+def mean_cosine_to_others(correlation_KK: np.ndarray) -> np.ndarray:
     """Mean of each mask's cosines with the others, (K,); 0 for a mask that is alone."""
     total_K = correlation_KK.sum(axis=1) - np.diag(correlation_KK)
     return np.asarray(total_K / max(len(correlation_KK) - 1, 1))

@@ -103,14 +103,14 @@ class Predictions(Analysis):
         parts = []
         for task, title in enumerate(arrays["tasks"]):
             clauses = []
-            for wanted, sign in ((MORE, 1), (LESS, -1)):
+            for verdict, sign in ((MORE, 1), (LESS, -1)):
                 fitting = [
                     at for at in range(len(arrays["operators"]))
-                    if _verdict(arrays, task, at) == wanted
+                    if _verdict(arrays, task, at) == verdict
                 ]  # fmt: skip
                 if fitting:
                     most = fitting[int((sign * arrays["advantage"][task, fitting]).argmax())]
-                    clauses.append(f"{wanted} in {figure.words(arrays['operators'][most])}")
+                    clauses.append(f"{verdict} in {figure.words(arrays['operators'][most])}")
             parts.append(f"{title} {' and '.join(clauses) or 'the same in all'}")
         return (
             f"{_strongest(arrays)}Subspaces that keep most and least of the true class's "
@@ -135,13 +135,13 @@ class Predictions(Analysis):
 
 def _tasks(subject: Subject) -> dict[str, dict[str, Score]]:
     """The measures of the probe by task, where every subspace has one."""
-    wanted = {
+    required = {
         f"{kind}_{name}" for name in subject.operators for kind in ("prediction", "advantage")
     }
     return {
         task: measures
         for task, measures in measures_by_task(subject, PROTOCOL).items()
-        if wanted <= measures.keys()
+        if required <= measures.keys()
     }
 
 
@@ -152,8 +152,8 @@ def _strongest(arrays: Arrays) -> str:
     """
     if len(arrays["tasks"]) == 1:
         return ""
-    beyond_TK = arrays["advantage"] - _of_others(arrays["advantage"])
-    clear_TK = arrays["advantage_high"] < _of_others(arrays["advantage_low"])
+    beyond_TK = arrays["advantage"] - _mean_of_other_tasks(arrays["advantage"])
+    clear_TK = arrays["advantage_high"] < _mean_of_other_tasks(arrays["advantage_low"])
     if not clear_TK.any():
         return ""
     least = int(np.where(clear_TK, beyond_TK, 0).argmin())
@@ -164,13 +164,13 @@ def _strongest(arrays: Arrays) -> str:
     )
 
 
-def _of_others(value_TK: np.ndarray) -> np.ndarray:
+def _mean_of_other_tasks(value_TK: np.ndarray) -> np.ndarray:
     """The mean of the other tasks, for each task."""
     mean_TK: np.ndarray = (value_TK.sum(axis=0) - value_TK) / (len(value_TK) - 1)
     return mean_TK
 
 
-def _verdict(arrays: Arrays, task: int, at: int) -> str:
-    if arrays["advantage_low"][task, at] > 0:
+def _verdict(arrays: Arrays, task: int, operator: int) -> str:
+    if arrays["advantage_low"][task, operator] > 0:
         return MORE
-    return LESS if arrays["advantage_high"][task, at] < 0 else "average"
+    return LESS if arrays["advantage_high"][task, operator] < 0 else "average"

@@ -1,4 +1,4 @@
-"""What lies beside what in each subspace: a map of the images, and whether neighbours are alike.
+"""A map of the images in each subspace, and whether neighbours there are alike.
 
 N images, P side of a thumbnail in pixels, D dimensions, K operators with a mask, A arrangements
 (the K subspaces and the whole embedding), T tasks.

@@ -19,7 +19,7 @@ from mast.augment import OPERATORS
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
 
-SHOWN = 12  # images in a gallery
+GALLERY_SIZE = 12  # images in a gallery
 
 
 @final
@@ -179,14 +179,16 @@ class Uncertainty(Analysis):
                 f"Uncertainty rises with the magnitude of {rising} of {len(correlations)} "
                 f"operators: rank correlation {', '.join(correlations)}."
             )
-        for task, correlation, found in zip(
+        for task, correlation, ranked_right in zip(
             arrays["tasks"], arrays["class_correlation"], arrays["error_found"], strict=True
         ):
             clauses = []
             if np.isfinite(correlation):
                 clauses.append(f"over classes it goes with accuracy by {correlation:+.2f}")
-            if np.isfinite(found):
-                clauses.append(f"a wrongly classified image is the less certain in {found:.0f} %")
+            if np.isfinite(ranked_right):
+                clauses.append(
+                    f"a wrongly classified image is the less certain in {ranked_right:.0f} %"
+                )
             if clauses:
                 text += f" {task}: {', and '.join(clauses)}."
         return text.strip() or "None of the operators has a magnitude; see the images."
@@ -201,8 +203,8 @@ class Uncertainty(Analysis):
                 tuple(f"{arrays['names'][at]}: {arrays['score'][at]:.3f}" for at in chosen),
             )
             for title, chosen in (
-                ("Least certain", order_N[::-1][:SHOWN]),
-                ("Most certain", order_N[:SHOWN]),
+                ("Least certain", order_N[::-1][:GALLERY_SIZE]),
+                ("Most certain", order_N[:GALLERY_SIZE]),
             )
         )
         rows = tuple(
@@ -240,7 +242,7 @@ def _by_class(subject: Subject, score_N: np.ndarray) -> Arrays:
     assert subject.images is not None
     images = subject.images
     rows: list[tuple[str, str, float, float, float]] = []
-    correlations, errors_found = [], []
+    correlations, error_found = [], []
     for task, label_N in images.labels.items():
         hit_N = images.hits.get(task)
         of_task = []
@@ -255,7 +257,7 @@ def _by_class(subject: Subject, score_N: np.ndarray) -> Arrays:
         score_C = np.array([row[2] for row in of_task])
         varied = len(of_task) > 2 and np.ptp(accuracy_C) > 0 and np.ptp(score_C) > 0
         correlations.append(float(spearmanr(score_C, accuracy_C)[0]) if varied else float("nan"))
-        errors_found.append(float("nan") if hit_N is None else _errors_found(score_N, hit_N))
+        error_found.append(float("nan") if hit_N is None else _error_found(score_N, hit_N))
     columns = list(zip(*rows, strict=True)) if rows else [()] * 5
     kinds = (str, str, float, float, float)
     keys = ("task", "name", "score", "spread", "accuracy")
@@ -266,11 +268,11 @@ def _by_class(subject: Subject, score_N: np.ndarray) -> Arrays:
             for key, column, kind in zip(keys, columns, kinds, strict=True)
         },
         "class_correlation": np.array(correlations, float),
-        "error_found": np.array(errors_found, float),
+        "error_found": np.array(error_found, float),
     }
 
 
-def _errors_found(score_N: np.ndarray, hit_N: np.ndarray) -> float:
+def _error_found(score_N: np.ndarray, hit_N: np.ndarray) -> float:
     """Percent of (wrong, right) pairs in which the wrong one scores higher; ties count half."""
     from scipy.stats import rankdata
 

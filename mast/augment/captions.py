@@ -5,7 +5,7 @@ from mast.augment.record import Record
 
 
 def describe(record: Record, sample: int) -> str:
-    """Say in a line what was applied to a sample: "crop 0.42, flip, blur σ 0.8".
+    """Describe in a line what was applied to a sample: "crop 0.42, flip, blur σ 0.8".
 
     The share of a crop is that of a square image.
 

@@ -159,7 +159,7 @@ class Pipeline:
             )
         if count == 0:
             return
-        # the images may be those of an earlier batch: autograd shall notice if it still needs them
+        # the images may be those of an earlier batch: autograd must notice if it still needs them
         torch.autograd.graph.increment_version(images)
         aspect_B = aspect_B.to(canvas_BHWC.device, torch.float32, non_blocking=True)
         warp = compose(self._geometry[view], record, aspect_B)

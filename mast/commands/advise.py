@@ -19,7 +19,7 @@ from mast.runs.subject import subject_of
 
 
 @dataclass(frozen=True)
-class Advised:
+class AdviceResult:
     """Which augmentations the tasks of a set can afford; see `mast.analyses.advice`.
 
     Attributes:
@@ -55,19 +55,19 @@ def advise(
     operators: Sequence[str] | str = (),
     device: Device = "auto",
     seed: int = 0,
-) -> Advised:
+) -> AdviceResult:
     """Say which augmentations a labelled task can afford, from one trained run.
 
     A linear probe learns and is tested where one operator at a time acts on half of the images:
     the accuracy that it loses is what the operator hides of the class, which an encoder that is
-    invariant to it would not keep. Beside it stands what the operator's subspace, if there are
+    invariant to it would not keep. Beside it is what the operator's subspace, if there are
     masks, keeps of the true class's probability. The paper asks the same by training once without
     each operator, which `mast study leave_one_out` does.
 
     Args:
         run: A run folder; masks are not needed.
         data: A labelled set with `train` and `test`.
-        operators: What is asked about beside the operators of the run's views.
+        operators: Operators to measure beside those of the run's views.
         device: auto, cpu or cuda.
         seed: Of the probes and of what the operators draw.
 
@@ -75,7 +75,7 @@ def advise(
         The advice on this set; the analyses `advice` and `predictions` of the run have it too.
 
     Raises:
-        UserError: No run or no labelled set there, or an unknown operator.
+        UserError: No such run or labelled set, or an unknown operator.
 
     Reference:
         MAST, Figures 1 and 6.
@@ -85,17 +85,17 @@ def advise(
     for name in operators:
         if name not in OPERATORS:
             raise unknown("operator", name, OPERATORS)
-    on = labelled(str(data), folder)
+    target_set = labelled(str(data), folder)
     subject = subject_of(folder, None, 0, find_device(device), seed)
     protocols = ["retained", *(["embedding"] if subject.operators else [])]
-    measure_missing(folder, on, device, seed, protocols, operators)
+    measure_missing(folder, target_set, device, seed, protocols, operators)
     everything = replace(subject, scores=tuple(scores_of(folder)))
     insights_of(everything, ("advice", "predictions"), folder.analysis)
-    scores = tuple(scores_of(folder, lambda result: result.images == on.identity))
+    scores = tuple(scores_of(folder, lambda result: result.images == target_set.identity))
     return _advice(replace(subject, scores=scores))
 
 
-def _advice(subject: Subject) -> Advised:
+def _advice(subject: Subject) -> AdviceResult:
     """The two analyses of a set's tasks as one table."""
     affordable, predicted = ANALYSES["advice"].kind(), ANALYSES["predictions"].kind()
     arrays = affordable.compute(subject)
@@ -108,4 +108,4 @@ def _advice(subject: Subject) -> Advised:
         beside = {(row[0], row[1]): float(row[3]) for row in by_mask.rows}
     columns = (*grid.columns, "kept by its subspace (points)")
     rows = tuple((*row, beside.get((row[0], row[1]), float("nan"))) for row in grid.rows)
-    return Advised(affordable.caption(arrays), columns, rows)
+    return AdviceResult(affordable.caption(arrays), columns, rows)

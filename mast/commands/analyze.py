@@ -28,7 +28,7 @@ MEASURED = ("linear", "embedding", "retained")  # what the analyses of a labelle
 
 
 class Insight(NamedTuple):
-    """What an analysis gave.
+    """The outcome of an analysis.
 
     Attributes:
         name: Of the analysis.
@@ -58,7 +58,7 @@ def analyze(
     Args:
         run: A run folder with its checkpoint.
         data: A labelled set with `train` and `test`, of which the test images are looked at and
-            the others are what probes learn from; or images alone, such as `flowers17/test`.
+            probes learn from the others; or images alone, such as `flowers17/test`.
             Without any, the analyses that need none are made.
         analyses: Which: curves, masks, subspaces, invariance, advice, predictions, uncertainty;
             and the studies of which runs are finished: leave_one_out, growth, sensitivity, epochs.
@@ -70,10 +70,10 @@ def analyze(
         seed: Of the images and of the changes that are made to them.
 
     Returns:
-        One insight an analysis; what the run lacks for one is said in its text.
+        One insight an analysis; its text says what the run lacks for it.
 
     Raises:
-        UserError: No run, or no images, at that place; an unknown analysis.
+        UserError: No such run or images, or an unknown analysis.
     """
     names = listed(analyses)
     for name in names:
@@ -100,22 +100,22 @@ def analyze(
 
 
 def draw(run: str | Path, analysis: str) -> "Figure":
-    """The figure of an analysis that was made, for a notebook.
+    """The figure of a finished analysis, for a notebook.
 
     Args:
-        run: A run folder in which `analyze` was.
+        run: A run folder that `analyze` was run on.
         analysis: One of its analyses, such as "masks"; the arrays are `analysis/masks.npz`.
 
     Raises:
-        UserError: An unknown analysis, or one that was not made.
+        UserError: An unknown analysis, or one that was not run yet.
     """
     if analysis not in QUESTIONS:
         raise unknown("analysis", analysis, QUESTIONS)
     file = RunFolder(run).require().analysis / f"{analysis}.npz"
     if not file.is_file():
         raise UserError(
-            f"{file} is not there; make it first, on a command line by "
-            f"mast analyze {run} --data SET, in Python by analyze(run, data)"
+            f"{file} does not exist; make it first: on the command line with "
+            f"mast analyze {run} --data SET, in Python with analyze(run, data)"
         )
     with np.load(file) as arrays:
         return QUESTIONS[analysis].kind().draw(dict(arrays))
@@ -148,7 +148,7 @@ def _insight(name: str, subject: Subject, folder: Path) -> Insight:
     try:
         lacking = analysis.lacking(subject)
         arrays = {} if lacking is not None else analysis.compute(subject)
-    except UserError as error:  # what the encoder gives of the images is not finite
+    except UserError as error:  # the encoder's features of the images are not finite
         lacking = str(error)
     if lacking is not None:
         return Insight(name, title, lacking, None)

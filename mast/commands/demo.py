@@ -30,7 +30,7 @@ ENCODER = {
     "stem_stride": 2,
 }
 SIZE = 32
-LOOKED_AT = 192  # images of the analyses
+ANALYSED = 192  # images of the analyses
 ANALYSES = ("curves", "masks", "subspaces", "invariance")  # what takes seconds
 
 
@@ -122,7 +122,7 @@ def demo(
             result.write(runs[column].path if column in runs else runs["MAST-5"].untrained)
     run, beside = runs["MAST-5"], str(runs["VICReg-5"].path)
     analyze(
-        run.path, "factors@test", ANALYSES, beside=[beside], images=LOOKED_AT, measure=False,
+        run.path, "factors@test", ANALYSES, beside=[beside], images=ANALYSED, measure=False,
         seed=seed,
     )  # fmt: skip
     page = report(run.path, beside=[beside])

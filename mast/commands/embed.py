@@ -44,7 +44,7 @@ def embed(
         image with the same columns.
 
     Raises:
-        UserError: No encoder or images there, or a file of another kind.
+        UserError: No such encoder or images, or an unknown kind of file.
     """
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
     file = Path(out or Path(data).name.replace(":", "-").replace("@", "-") + ".npz")

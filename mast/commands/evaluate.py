@@ -25,7 +25,7 @@ from mast.protocols.run import (
     protocol_class,
 )
 from mast.runs.load import Loaded, Representation, load, load_untrained
-from mast.runs.scores import Labelled, operators_asked, unmeasured
+from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
 
 
 def evaluate(
@@ -95,7 +95,7 @@ def evaluate(
     bench = Bench(compute, workspace, None if untrained else representation)
     frozen = _frozen(loaded, str(encoder), compute, cache, bench)
 
-    # What cannot work is found before anything runs for hours.
+    # What cannot work must fail before anything runs for hours.
     common = EvaluationSettings(seed=seed, protocols=settings or {})
     for name in names:
         make_evaluator(name, common).prepare(frozen)
@@ -110,20 +110,20 @@ def evaluate(
 
     results: list[Result] = []
 
-    def keep(result: Result) -> None:
+    def write(result: Result) -> None:
         if fabric.is_global_zero:
             result.write(loaded.folder)
             results.append(result)
 
     for opened, group in groups:
-        evaluate_encoder(frozen, opened, group, common, keep)
+        evaluate_encoder(frozen, opened, group, common, write)
     return results
 
 
 def _frozen(
     loaded: Loaded, source: str, compute: Compute, cache: bool, bench: Bench | None = None
 ) -> FrozenEncoder:
-    """What was loaded as the protocols receive it, with its features kept if there is a cache."""
+    """What was loaded, as protocols receive it; its features are stored if there is a cache."""
     identity = fingerprint(loaded.module, loaded.description)
     store = FeatureStore(default_cache() / "features", identity) if cache else None
     description = {"source": source, "fingerprint": identity, **loaded.description}
@@ -132,7 +132,7 @@ def _frozen(
 
 def measure_missing(
     folder: RunFolder,
-    on: Labelled,
+    target_set: LabelledSet,
     device: Device,
     seed: int,
     protocols: Sequence[str],
@@ -142,14 +142,16 @@ def measure_missing(
 
     Args:
         folder: Of the run.
-        on: The set.
-        device: Where to.
+        target_set: The set.
+        device: Where to run.
         seed: Of the protocols.
         protocols: Names.
         operators: What `retained` asks about, beside those of the run's views and what it was asked
             about before.
     """
-    missing = unmeasured(folder, on, seed, protocols, operators)
+    missing = unmeasured(folder, target_set, seed, protocols, operators)
     if missing:
-        settings = {"retained": {"operators": operators_asked(folder, on, seed, operators)}}
-        evaluate(folder.path, on.data, missing, device=device, seed=seed, settings=settings)
+        settings = {
+            "retained": {"operators": operators_to_measure(folder, target_set, seed, operators)}
+        }
+        evaluate(folder.path, target_set.data, missing, device=device, seed=seed, settings=settings)

@@ -35,7 +35,7 @@ def export(
         deviation with which inputs in [0, 1] must be normalised.
 
     Raises:
-        UserError: No encoder there, or one that the library does not have.
+        UserError: No such encoder, or one that the library does not have.
     """
     from safetensors.torch import save_file
 
@@ -89,10 +89,10 @@ def _compare(source: Encoder, twin: Encoder, file: Path) -> None:
     twin.model.load_state_dict(load_file(file))
     generator = torch.Generator().manual_seed(0)
     images_BCHW = torch.rand(4, 3, source.size, source.size, generator=generator)
-    ours_BC, theirs_BC = source(images_BCHW), twin(images_BCHW)
-    if not torch.allclose(ours_BC, theirs_BC, rtol=1e-4, atol=1e-5):
+    ours_BC, twin_BC = source(images_BCHW), twin(images_BCHW)
+    if not torch.allclose(ours_BC, twin_BC, rtol=1e-4, atol=1e-5):
         file.unlink()
-        difference = (ours_BC - theirs_BC).abs().max().item()
+        difference = (ours_BC - twin_BC).abs().max().item()
         raise UserError(
             f"the exported {twin.config.name} differs from the encoder by {difference:.2g}; "
             f"export it as {source.library}"

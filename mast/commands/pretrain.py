@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def pretrain(config: PretrainConfig) -> RunFolder:
     """Pretrain an encoder, or continue the run that the same configuration started.
 
-    A run that was killed continues from its last checkpoint, also in the middle of an epoch,
-    and on CPU ends with the weights, bit for bit, of a run that was not. A complete run is
+    A run that was killed continues from its last checkpoint, even in the middle of an epoch,
+    and on CPU ends with the same weights, bit for bit, as an uninterrupted run. A complete run is
     left alone. On a CPU the process keeps the memory that it frees (`keep_freed_memory`).
 
     Args:
@@ -162,35 +162,35 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     warned: set[str] = set()
     logged_step, logged_at = training.step, time.monotonic()
     with display.running():
-        for done in training.run(fabric, loader.epoch, loss):
-            plain_method.after_step(done.step / training.steps)
+        for result in training.run(fabric, loader.epoch, loss):
+            plain_method.after_step(result.step / training.steps)
 
             # ------------------------------------------------------------------------- log
-            if done.due and done.metrics is not None and chief:
+            if result.due and result.metrics is not None and chief:
                 now = time.monotonic()
-                speed = (done.step - logged_step) * config.batch_size / (now - logged_at)
-                logged_at, logged_step = now, done.step
-                metrics = done.metrics | plain_method.statistics()
-                metrics |= {"lr": done.share * config.optimizer.lr * config.batch_size / 256}
+                speed = (result.step - logged_step) * config.batch_size / (now - logged_at)
+                logged_at, logged_step = now, result.step
+                metrics = result.metrics | plain_method.statistics()
+                metrics |= {"lr": result.share * config.optimizer.lr * config.batch_size / 256}
                 metrics |= {"seconds": training.seconds}
-                _log(run, fabric, done.step, done.step / steps_per_epoch, metrics, speed)
-                display.update(done.step, _summary(metrics), f"{speed:.0f} images/s")
+                _log(run, fabric, result.step, result.step / steps_per_epoch, metrics, speed)
+                display.update(result.step, _summary(metrics), f"{speed:.0f} images/s")
                 # The first twentieth of a run is still finding its scale.
-                if done.step > training.steps // 20:
+                if result.step > training.steps // 20:
                     for text in plain_method.warnings(metrics):
                         if text.split(":")[0] not in warned:
                             warned.add(text.split(":")[0])
-                            run.append_metrics({"step": done.step, "warning": text})
+                            run.append_metrics({"step": result.step, "warning": text})
                             display.say(f"warning: {text}", style="yellow")
 
             # ----------------------------------------------------------------------- score
-            epoch = done.step // steps_per_epoch
-            if done.last_of_epoch and _score_due(config, epoch):
+            epoch = result.step // steps_per_epoch
+            if result.last_of_epoch and _score_due(config, epoch):
                 if chief:
                     scores = online_scores(plain_method.encoder, canvases, config.size)
                     plain_method.train()
-                    run.append_metrics({"step": done.step, "epoch": epoch, **scores})
-                    fabric.log_dict(scores, done.step)
+                    run.append_metrics({"step": result.step, "epoch": epoch, **scores})
+                    fabric.log_dict(scores, result.step)
                     text = "  ".join(f"{name} {value:.1f}" for name, value in scores.items())
                     display.say(f"epoch {epoch}: {text}")
                     score = scores.get("online/knn", scores["online/effective_rank"])
@@ -198,7 +198,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
                         training.extra["best"] = score
                         save_encoder(plain_method.encoder, run.best)
                 fabric.barrier()
-                logged_at, logged_step = time.monotonic(), done.step
+                logged_at, logged_step = time.monotonic(), result.step
 
     # --------------------------------------------------------------------------------- end
     if chief:
@@ -232,9 +232,9 @@ def _check_same_images(run: RunFolder, canvases: CanvasSet) -> None:
         )
 
 
-def _score_due(config: PretrainConfig, epochs_done: int) -> bool:
+def _score_due(config: PretrainConfig, epochs: int) -> bool:
     every = config.score_every or max(1, config.epochs // 10)
-    return epochs_done % every == 0 or epochs_done == config.epochs
+    return epochs % every == 0 or epochs == config.epochs
 
 
 def _log(

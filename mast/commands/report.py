@@ -17,14 +17,14 @@ def report(
     Args:
         run: A run folder; what `mast evaluate` and `mast analyze` wrote there is shown.
         beside: Other run folders whose evaluations stand beside this one's, such as VICReg's. The
-            untrained encoder's do, where `mast evaluate --untrained` measured it.
+            untrained encoder's do too, where `mast evaluate --untrained` measured it.
         out: The page; `report.html` in the run folder if not given.
 
     Returns:
         The file, below 10 MB.
 
     Raises:
-        UserError: No run at that place, the page cannot be written, or it would be too large.
+        UserError: No such run, the page cannot be written, or it would be too large.
     """
     folder = RunFolder(run).require()
     out = folder.path / "report.html" if out is None else Path(out)

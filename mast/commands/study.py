@@ -18,15 +18,15 @@ from mast.core.arguments import listed
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
-from mast.runs.scores import Labelled, labelled, unmeasured
+from mast.runs.scores import LabelledSet, labelled, unmeasured
 from mast.runs.subject import subject_of
-from mast.studies import QUESTIONS, STUDIES, Bench, Study, Verbs
+from mast.studies import QUESTIONS, STUDIES, Study, Verbs, Workplace
 from mast.studies.engine import BEGUN, FINISHED, TO_DO, Shard, StudyRun, carry_out, table, vary
 from mast.studies.experiment import perform
 
 
 @dataclass(frozen=True)
-class Studied:
+class StudyResult:
     """What a study did.
 
     Attributes:
@@ -34,7 +34,7 @@ class Studied:
         runs: All of its plan.
         insight: The answer of a study of a run, from the runs that are finished.
         results: The results of an experiment, of the runs that are finished.
-        files: Where they lie.
+        files: Where they are stored.
     """
 
     title: str
@@ -70,12 +70,12 @@ def study(
     threads: int | None = None,
     shard: str = "0/1",
     dry: bool = False,
-) -> Studied:
+) -> StudyResult:
     """Train runs that answer a question, and measure them.
 
     Studies of a run (leave_one_out, growth, sensitivity, epochs) retrain variants of it. All have
     its encoder, optimizer, data, batch size and number of epochs, and so see as many images, but
-    for what the study varies; the run itself is trained again as `base`, with each seed. They lie
+    for what the study varies; the run itself is trained again as `base`, with each seed. They are
     in `studies/<trial>-seed<k>` of the run folder; studies share the runs that they have in common.
 
     Experiments (does_it_help, flowers, protocols, detectors, advice_check, uncertainty_check,
@@ -98,14 +98,14 @@ def study(
         device: auto, cpu or cuda.
         threads: CPU threads; PyTorch's choice if not given.
         shard: `i/n`: only every n-th of the runs, from the i-th, so that n processes share them.
-        dry: Say what would be run, and run nothing.
+        dry: Only say what would be run.
 
     Returns:
-        The runs and their states; and the answer, which also lies in `analysis/` of the run, or in
+        The runs and their states; and the answer, which is also in `analysis/` of the run, or in
         the result files of an experiment.
 
     Raises:
-        UserError: An unknown study, no run or set there, an argument that is missing or is for
+        UserError: An unknown study, no such run or set, an argument that is missing or is for
             studies of the other kind, or a run that cannot be varied so; a base that cannot be
             trained or measured. Where another run fails, its state says so.
     """
@@ -130,16 +130,16 @@ def study(
     if not kind.seeded:
         _refuse(name, "runs of seed 0", seeds=seeds)
     verbs = Verbs(pretrain, analyze, advise, uncertain, study)
-    bench = Bench(Path(data), Path(out), verbs, QUESTIONS, device, threads)
+    workplace = Workplace(Path(data), Path(out), verbs, QUESTIONS, device, threads)
     seeds = [0] if seeds is None else listed(seeds)
-    runs, measured = perform(kind, bench, seeds, listed(only), Shard.parse(shard), dry)
-    files = tuple(file for file in kind.files(runs, bench.out) if file.is_file())
-    return Studied(title, runs, None, kind.table(measured) if measured else None, files)
+    runs, measured = perform(kind, workplace, seeds, listed(only), Shard.parse(shard), dry)
+    files = tuple(file for file in kind.files(runs, workplace.out) if file.is_file())
+    return StudyResult(title, runs, None, kind.table(measured) if measured else None, files)
 
 
-def _refuse(name: str, start: str, **given: Any) -> None:
+def _refuse(name: str, start: str, **arguments: Any) -> None:
     """Refuse arguments that a study does not use."""
-    for argument, value in given.items():
+    for argument, value in arguments.items():
         if value is not None:
             raise UserError(f"{name} starts from {start}: leave {argument} out")
 
@@ -158,33 +158,33 @@ def _study_run(
     operational: dict[str, Any],
     shard: Shard,
     dry: bool,
-) -> Studied:
+) -> StudyResult:
     config = read(folder.require().config)
     if epochs is not None:
         config = change(config, {"epochs": epochs})
-    on = labelled(data, folder)
+    target_set = labelled(data, folder)
     subject = subject_of(folder, None, 0, find_device("cpu"), 0)
     plan = question.plan(replace(subject, epochs=config.epochs, trials=()))
     runs = vary(change(config, operational), plan, seeds, folder.studies)
 
     def state(run: StudyRun) -> str:
-        return _state(run, on, protocols)
+        return _state(run, target_set, protocols)
 
     def work(run: StudyRun) -> None:
         assert run.config is not None
         pretrain(run.config)
-        measure_missing(run.folder, on, run.config.device, run.seed, protocols)
+        measure_missing(run.folder, target_set, run.config.device, run.seed, protocols)
 
     runs = [replace(run, state=state(run)) for run in runs]
     if dry:
-        return Studied(title, tuple(runs))
-    done = carry_out(runs, work, state, shard)
-    answer = analyze(folder.path, analyses=question.name, device=operational["device"])[0]
-    return Studied(title, done, answer)
+        return StudyResult(title, tuple(runs))
+    finished = carry_out(runs, work, state, shard)
+    insight = analyze(folder.path, analyses=question.name, device=operational["device"])[0]
+    return StudyResult(title, finished, insight)
 
 
-def _state(run: StudyRun, on: Labelled, protocols: Sequence[str]) -> str:
+def _state(run: StudyRun, target_set: LabelledSet, protocols: Sequence[str]) -> str:
     if not run.folder.config.is_file():
         return TO_DO
-    missing = unmeasured(run.folder, on, run.seed, protocols)
+    missing = unmeasured(run.folder, target_set, run.seed, protocols)
     return FINISHED if run.folder.encoder.is_file() and not missing else BEGUN

@@ -41,7 +41,7 @@ def uncertain(
         images) and `trace` (of the predicted covariance, comparable between calls).
 
     Raises:
-        UserError: No run or images there, or the run predicts no uncertainty, or the same for every
+        UserError: No such run or images, or the run predicts no uncertainty, or the same for every
             image.
     """
     folder = RunFolder(run).require()

@@ -1,4 +1,4 @@
-"""Iterating in a background thread, so that the next item is ready when it is asked for."""
+"""Iterating in a background thread, so that the next item is ready when it is needed."""
 
 import queue
 import threading
@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 class _End:
-    """Behind the last item; with what was raised instead of a further one, if anything was."""
+    """Marks the end of the items; holds the error that ended them early, if there was one."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 
-def listed(given: Any) -> list[Any]:
-    """One value where a list is meant, such as `analyses="masks"`, as a list of one."""
-    one = isinstance(given, str | Path) or not isinstance(given, Sequence)
-    return [given] if one else list(given)
+def listed(argument: Any) -> list[Any]:
+    """A list as it is; a single value, such as `analyses="masks"`, as a list of one."""
+    single = isinstance(argument, str | Path) or not isinstance(argument, Sequence)
+    return [argument] if single else list(argument)

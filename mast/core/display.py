@@ -1,4 +1,4 @@
-"""What a person sees while long work runs: a live bar on a terminal, plain lines elsewhere."""
+"""What the user sees during long work: a live bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -93,7 +93,7 @@ class TrainingDisplay:
         Args:
             step: Steps taken.
             terms: The loss and its terms, on a line of their own below the bar.
-            speed: How fast it goes.
+            speed: The speed, as text.
         """
         if self.live:
             self._progress.update(self._task, completed=step, speed=speed)

@@ -20,13 +20,13 @@ Kind = TypeVar("Kind")
 NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
-def build(kind: type[Kind], values: Mapping[str, Any], what: str) -> Kind:
-    """A dataclass from what differs from its defaults.
+def build(kind: type[Kind], values: Mapping[str, Any], noun: str) -> Kind:
+    """A dataclass from the values that differ from its defaults.
 
     Args:
         kind: The dataclass; every field has a default.
         values: Field names and values; lists stand for tuples.
-        what: What its fields are called in an error, such as "setting of knn".
+        noun: What its fields are called in an error, such as "setting of knn".
 
     Raises:
         UserError: An unknown field, or a value of the wrong type or out of its range.
@@ -35,18 +35,18 @@ def build(kind: type[Kind], values: Mapping[str, Any], what: str) -> Kind:
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     for name in values:
         if name not in known:
-            raise unknown(what, name, known)
+            raise unknown(noun, name, known)
     try:
         typed = {name: convert(value, hints[name], name) for name, value in values.items()}
         return kind(**typed)
     except UserError as error:
-        raise UserError(f"{what}: {error}") from error
+        raise UserError(f"{noun}: {error}") from error
 
 
 def change(
     instance: Kind,
     values: Mapping[str, Any],
-    what: str,
+    noun: str,
     retired: Mapping[str, Container[Any]] = MappingProxyType({}),
 ) -> Kind:
     """A copy of a dataclass with other values.
@@ -54,8 +54,8 @@ def change(
     Args:
         instance: All other values; its fields may be dataclasses themselves.
         values: By name, nested ones as dicts or by dotted names.
-        what: What its fields are called in an error, such as "option".
-        retired: Fields that there were once, with the values that change nothing.
+        noun: What its fields are called in an error, such as "option".
+        retired: Fields of earlier versions, with the values that change nothing.
 
     Raises:
         UserError: An unknown field, a value of the wrong type, or a retired field that once did
@@ -69,38 +69,38 @@ def change(
                 raise UserError(f"{name} {value!r} is no longer computed by this version")
             continue
         if name not in hints:
-            raise unknown(what, name, hints)
+            raise unknown(noun, name, hints)
         changes[name] = convert(value, hints[name], name)
     return _replaced(instance, changes)
 
 
 def kinds(instance: Any, prefix: str = "") -> dict[str, Any]:
     """The type of each value of nested dataclasses, by dotted name."""
-    found: dict[str, Any] = {}
+    types_by_name: dict[str, Any] = {}
     hints = get_type_hints(type(instance))
     for field in fields(instance):
         value = getattr(instance, field.name)
         if is_dataclass(value):
-            found |= kinds(value, f"{prefix}{field.name}.")
+            types_by_name |= kinds(value, f"{prefix}{field.name}.")
         else:
-            found[prefix + field.name] = hints[field.name]
-    return found
+            types_by_name[prefix + field.name] = hints[field.name]
+    return types_by_name
 
 
 def leaves(instance: Any, prefix: str = "") -> dict[str, Any]:
     """The values of nested dataclasses by dotted name; dicts are values."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields(instance):
         value = getattr(instance, field.name)
         if is_dataclass(value):
-            found |= leaves(value, f"{prefix}{field.name}.")
+            values |= leaves(value, f"{prefix}{field.name}.")
         else:
-            found[prefix + field.name] = value
-    return found
+            values[prefix + field.name] = value
+    return values
 
 
 def choices(hint: Any) -> tuple[Any, ...]:
-    """The values that a type lists; none where it is no choice."""
+    """The values that a type lists; none for any other type."""
     options = (hint, *_union(hint))
     literal = next((option for option in options if get_origin(option) is Literal), None)
     return () if literal is None else get_args(literal)
@@ -127,7 +127,7 @@ def convert(value: Any, hint: Any, name: str) -> Any:
         raise unknown(f"value of {name}", value, names)
     plain = list(value) if isinstance(value, tuple) else value
     if is_list(hint) and isinstance(value, str) and not value.startswith("["):
-        plain = [value]  # one name where several may stand
+        plain = [value]  # one name where a list is expected
     try:
         return _parser(hint).parse_object({"value": plain}).value
     except ArgumentError as error:

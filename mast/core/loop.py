@@ -22,14 +22,14 @@ from mast.core.optim import set_learning_rate
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-Losses = dict[str, Tensor]  # "loss", which is minimised, and whatever else shall be logged
+Losses = dict[str, Tensor]  # "loss", which is minimised, and whatever else is logged
 
 
-class Done(NamedTuple):
-    """One optimizer step, as it was.
+class StepResult(NamedTuple):
+    """The result of one optimizer step.
 
     Attributes:
-        step: How many have been done with it.
+        step: Number of optimizer steps so far, this one included.
         share: The learning rate, as a share of its peak.
         metrics: The losses as numbers, means over the parts of the batch and, where `due`, over
             the processes; None where they were left on the device.
@@ -46,23 +46,23 @@ class Done(NamedTuple):
 
 @dataclass
 class Training:
-    """What is trained, for how long, and where it stands.
+    """What is trained, for how long, and how far it is.
 
     Attributes:
         module: Called by `loss` in `run`; wrapped as a whole for several processes.
         optimizer: Its groups carry "peak_lr".
         epochs: Passes over the data.
-        steps_per_epoch: Optimizer steps of one.
+        steps_per_epoch: Optimizer steps in an epoch.
         rate: From the share of the run that is done, after the step, to the learning rate as a
             share of its peak.
         accumulate: Parts in which a batch is computed.
         clip: Largest norm of the gradient; None: not clipped.
         log_every: Steps between those that are due.
-        checkpoint: Where the state is kept; None: nowhere.
+        checkpoint: Where the state is saved; None: not at all.
         checkpoint_minutes: Minutes between checkpoints.
         advice: What to try when the loss is no longer finite.
         extra: What else a checkpoint holds; the caller may change it at any step.
-        step: Steps that are done.
+        step: Steps done.
     """
 
     module: nn.Module
@@ -111,8 +111,8 @@ class Training:
         """Write the checkpoint.
 
         Raises:
-            UserError: Losses, weights or the optimizer's state are not finite; the checkpoint that
-                was there stays.
+            UserError: Losses, weights or the optimizer's state are not finite; the
+                previous checkpoint is kept.
         """
         assert self.checkpoint is not None
         self._read_losses()
@@ -132,23 +132,23 @@ class Training:
         fabric: "Fabric",
         batches: Callable[[int, int], Iterator[Any]],
         loss: Callable[[Any, Any, int, int], Losses],
-    ) -> Iterator[Done]:
+    ) -> Iterator[StepResult]:
         """Train to the end; the caller does its part after every step, in the body of a `for`.
 
         Args:
             fabric: Launched; moves the module, and wraps it for several processes.
-            batches: From an epoch and the first part of it that is wanted to this process's
+            batches: From an epoch and the first of its parts to yield, to this process's
                 batches, one a part.
-            loss: From the wrapped module, a batch, the steps that are done and the part, to the
-                losses of this process.
+            loss: From the wrapped module, a batch, the number of steps done and the part, to
+                the losses of this process.
 
         Yields:
-            One item a step. A checkpoint is written after the caller has had it, so that what it
-            did to the module and to `extra` is saved with it.
+            One result a step. A checkpoint is written after the caller's turn, so that what it
+            did to the module and to `extra` is saved too.
 
         Raises:
             UserError: A loss, or a weight to be saved, that is not finite; the last good checkpoint
-                stays.
+                is kept.
         """
         module, optimizer = fabric.setup(self.module, self.optimizer)
         module.train()
@@ -184,16 +184,16 @@ class Training:
                 metrics = None
                 if due or fabric.device.type == "cpu":  # reading a number makes a GPU wait
                     metrics = self._read_losses()
-                yield Done(self.step, share, metrics, due, last_of_epoch)
+                yield StepResult(self.step, share, metrics, due, last_of_epoch)
 
-                # ---------------------------------------------------------------- keep it
+                # ------------------------------------------------------------------- save
                 minutes = (time.monotonic() - saved_at) / 60
                 if self.checkpoint and fabric.is_global_zero and minutes >= self.checkpoint_minutes:
                     self.save()
                     saved_at = time.monotonic()
 
     def _read_losses(self) -> dict[str, float]:
-        """Check the losses of all steps that nobody has read yet; those of the last, as numbers."""
+        """Check all losses not read yet; those of the last step, as numbers."""
         unread, self._unread, metrics = self._unread, [], {}
         for step, losses in unread:
             metrics = {name: value.item() for name, value in losses.items()}

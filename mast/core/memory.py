@@ -17,7 +17,7 @@ def keep_freed_memory() -> bool:
     fifth.
 
     Returns:
-        Whether the C library was told; only glibc can be.
+        Whether it took effect; only glibc can do it.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

@@ -88,7 +88,7 @@ class RunFolder:
             config: The configuration as plain values.
             operational: Dotted names that may differ (device, threads, …): they do not change
                 what is computed.
-            read: Reads a config.yaml that is there as plain values.
+            read: Reads an existing config.yaml as plain values.
 
         Raises:
             UserError: The folder holds another run, or something else.
@@ -155,10 +155,10 @@ def _git_revision() -> str | None:
     """Revision of the checkout that this package is imported from; None when installed."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return None
-    return done.stdout.strip() or None
+    return process.stdout.strip() or None
 
 
 def _processor() -> str:

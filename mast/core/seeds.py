@@ -28,7 +28,7 @@ def stream(*place: int) -> torch.Generator:
     It draws the same 32-bit numbers as NumPy's MT19937 of that place.
 
     Args:
-        place: Whole numbers from 0 to 2^64 - 1; other places give other streams, also where one
+        place: Whole numbers from 0 to 2^64 - 1; other places give other streams, even where one
             only has more zeros.
 
     Raises:

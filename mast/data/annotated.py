@@ -197,11 +197,11 @@ def joined(name: str, parts: Sequence[Annotated]) -> Annotated:
         for image in part.images
     ]
     categories = dict(zip(first.category_ids, first.categories, strict=True))
-    whole = Annotated(name, folder, images, categories, " ".join(part.state for part in parts))
-    whole.multilabels = {
+    union = Annotated(name, folder, images, categories, " ".join(part.state for part in parts))
+    union.multilabels = {
         TASK: np.concatenate([part.multilabels[TASK] for part in parts]),
     }
-    return whole
+    return union
 
 
 def with_objects(source: Source) -> Annotated:
@@ -241,20 +241,20 @@ def object_parts(name: str, splits: Mapping[str, str | None]) -> SetDescription:
 
 def _files(name: str, folder: Path, files: Sequence[str]) -> list[tuple[int, int]]:
     """Size in bytes and time of modification of every image."""
-    found, missing = [], []
+    states, missing = [], []
     for file in files:
         try:
             status = (folder / file).stat()
         except OSError:
             missing.append(file)
         else:
-            found.append((status.st_size, status.st_mtime_ns))
+            states.append((status.st_size, status.st_mtime_ns))
     if missing:
         raise UserError(
             f"{len(missing)} of the {len(files)} images that {name} annotates are not in {folder}, "
             f"the first is {missing[0]}. Put them there, or name the folder that holds them."
         )
-    return found
+    return states
 
 
 def _inside(name: str, images: Sequence[AnnotatedImage]) -> list[AnnotatedImage]:

@@ -73,7 +73,7 @@ class Manifest:
             ValueError: It is no manifest.
         """
         values = json.loads(text)
-        names = [one.name for one in fields(cls)]
+        names = [each.name for each in fields(cls)]
         if not isinstance(values, dict) or not values.keys() >= set(names):
             raise ValueError(f"expected {', '.join(names)}")
         return cls(**{name: values[name] for name in names})
@@ -81,7 +81,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Request:
-    """A cache that is asked for.
+    """A request for the cache of a source.
 
     Attributes:
         source: The images.
@@ -121,7 +121,7 @@ def obtain(request: Request) -> tuple[Manifest, np.ndarray | None]:
     """Opens the cache of a source, building it first if it is missing, stale or damaged.
 
     Args:
-        request: What is wanted.
+        request: The set and how to keep it.
 
     Returns:
         The manifest, and the mapped canvases (N, S, S, 3) uint8, None without `store`.
@@ -131,28 +131,28 @@ def obtain(request: Request) -> tuple[Manifest, np.ndarray | None]:
     """
     try:
         request.folder.mkdir(parents=True, exist_ok=True)
-        found = _read(request)
-        if found is None:
+        cached = _read(request)
+        if cached is None:
             with _alone(request.folder / f"{request.stem}.lock") as alone:
-                found = _read(request)  # another process may have built it meanwhile
-                if found is None:
-                    _remove_others(request, unfinished=alone)
+                cached = _read(request)  # another process may have built it meanwhile
+                if cached is None:
+                    _remove_stale(request, unfinished=alone)
                     _build(request)
-                    found = _read(request)
+                    cached = _read(request)
     except OSError as error:
         raise UserError(
             f"cannot keep {request.source.name} in the cache {request.folder}: "
             f"{error.strerror or error}. Free some space, name another folder as data.cache, or "
             "lower data.cache_limit_gb to decode on the fly."
         ) from error
-    assert found is not None, f"{request.stem} does not fit its manifest right after it was built"
-    _refuse_too_many(request, found[0])
-    if broken := found[0].skipped:
+    assert cached is not None, f"{request.stem} does not fit its manifest right after it was built"
+    _refuse_too_many(request, cached[0])
+    if broken := cached[0].skipped:
         _log.warning(
             "%d of %d images of %s are broken and are skipped:\n%s",
             len(broken), len(request.source), request.source.name, _lines(broken),
         )  # fmt: skip
-    return found
+    return cached
 
 
 def _read(request: Request) -> tuple[Manifest, np.ndarray | None] | None:
@@ -165,15 +165,15 @@ def _read(request: Request) -> tuple[Manifest, np.ndarray | None] | None:
     except ValueError:
         _log.warning("%s is damaged; the cache is built anew.", path)
         return None
-    wanted = (VERSION, request.fingerprint, request.size)
-    if (manifest.version, manifest.source, manifest.size) != wanted:
+    expected_key = (VERSION, request.fingerprint, request.size)
+    if (manifest.version, manifest.source, manifest.size) != expected_key:
         return None
     if not request.store:
         return manifest, None
     shape = (len(manifest.kept), request.size, request.size, 3)
-    expected, found = math.prod(shape), stored.stat().st_size
-    if found != expected:
-        _log.warning("%s has %d bytes where %d belong; it is built anew.", stored, found, expected)
+    expected, actual = math.prod(shape), stored.stat().st_size
+    if actual != expected:
+        _log.warning("%s has %d bytes where %d belong; it is built anew.", stored, actual, expected)
         return None
     return manifest, np.memmap(stored, np.uint8, "r", shape=shape)
 
@@ -244,8 +244,8 @@ def _lines(broken: dict[str, str]) -> str:
     return "\n".join(f"  {name}: {reason}" for name, reason in broken.items())
 
 
-def _remove_others(request: Request, unfinished: bool) -> None:
-    """Removes what earlier states of the set left and, if asked, this host's killed builds."""
+def _remove_stale(request: Request, unfinished: bool) -> None:
+    """Removes files of earlier states of the set and, if asked, of this host's killed builds."""
     for path in request.folder.glob(f"{request.stem}.*"):
         killed = path.suffix == ".unfinished" and f".{socket.gethostname()}." in path.name
         stale = path.suffix in (".u8", ".json") and request.fingerprint[:16] not in path.name

@@ -138,11 +138,11 @@ class CanvasSet:
         """The canvases in a device's memory.
 
         Args:
-            device: Where to.
+            device: The device.
             limit_gb: The most they may take.
 
         Returns:
-            None where they would take more, or are decoded when they are asked for.
+            None where they would take more, or are decoded on demand.
         """
         if isinstance(self.images, Decoded) or self.images.nbytes > limit_gb * 1e9:
             return None

@@ -90,12 +90,12 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
         categories = {row["id"]: str(row["name"]) for row in _by_id(document["categories"])}
         rows = _by_id(document["images"])
         objects: dict[Any, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
-        for what, known in (("image", objects), ("category", categories)):
-            _refuse_unknown(annotations, what, known, document["annotations"])
+        for kind, numbers in (("image", objects), ("category", categories)):
+            _refuse_unknown(annotations, kind, numbers, document["annotations"])
         for row in document["annotations"]:
             objects[row["image_id"]].append(row)
         label = {number: position for position, number in enumerate(categories)}
-        found = [
+        annotated = [
             AnnotatedImage(
                 str(row["file_name"]),
                 int(row["height"]),
@@ -111,7 +111,7 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
             f"{annotations} is not written as COCO writes it: "
             f"{f'an entry lacks {error}' if isinstance(error, KeyError) else error}."
         ) from error
-    return Annotated(name, images, found, categories, state)
+    return Annotated(name, images, annotated, categories, state)
 
 
 def _newest(splits: Sequence[str], prefix: str) -> str | None:
@@ -148,12 +148,13 @@ def _by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return ordered
 
 
-def _refuse_unknown(path: Path, what: str, known: Any, rows: list[dict[str, Any]]) -> None:
-    strays = [row[f"{what}_id"] for row in rows if row[f"{what}_id"] not in known]
+def _refuse_unknown(path: Path, kind: str, numbers: Any, rows: list[dict[str, Any]]) -> None:
+    strays = [row[f"{kind}_id"] for row in rows if row[f"{kind}_id"] not in numbers]
     if strays:
         raise UserError(
-            f"{len(strays)} of {len(rows)} annotations in {path} have a {what}_id that is none of "
-            f"its {len(known)} listed, the first is {strays[0]!r}. Is this the file of another set?"
+            f"{len(strays)} of {len(rows)} annotations in {path} have a {kind}_id that is none of "
+            f"its {len(numbers)} listed, the first is {strays[0]!r}. Is this the file of another "
+            "set?"
         )
 
 

@@ -1,4 +1,4 @@
-"""Canvases that are decoded when they are asked for, several at a time.
+"""Canvases that are decoded on demand, several at a time.
 
 Legend: N images, B batch, S side of the canvas, H = W = S, C channels.
 """
@@ -33,7 +33,7 @@ def decode_in_order(
         A canvas with its aspect ratio, or why there is none.
     """
 
-    def one(index: int) -> Canvas | BrokenImageError:
+    def decode(index: int) -> Canvas | BrokenImageError:
         try:
             return source.canvas(index, size)
         except BrokenImageError as error:
@@ -42,7 +42,7 @@ def decode_in_order(
     window = 32 * workers  # bounds what waits in memory
     with ThreadPoolExecutor(workers) as pool:
         for start in range(0, len(indices), window):
-            yield from pool.map(one, indices[start : start + window])
+            yield from pool.map(decode, indices[start : start + window])
 
 
 @final
@@ -51,17 +51,17 @@ class Decoded:
 
     Args:
         source: The images.
-        kept_N: Their indices in the source; all were found whole when the set was opened.
+        source_index_N: Their indices in the source; all were found whole when the set was opened.
         size: Side of the canvas in pixels.
         workers: Number of threads.
     """
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, source: Source, kept_N: np.ndarray, size: int, workers: int) -> None:
-        self.shape = (len(kept_N), size, size, 3)
+    def __init__(self, source: Source, source_index_N: np.ndarray, size: int, workers: int) -> None:
+        self.shape = (len(source_index_N), size, size, 3)
         self._source = source
-        self._kept_N = kept_N
+        self._source_index_N = source_index_N
         self._workers = workers
 
     def __len__(self) -> int:
@@ -74,14 +74,14 @@ class Decoded:
             UserError: If a file that was whole when the set was opened no longer is. No other image
                 takes its place, as its label would be wrong.
         """
-        wanted_B = np.atleast_1d(self._kept_N[index]).tolist()
-        canvas_BHWC = np.empty((len(wanted_B), *self.shape[1:]), np.uint8)
-        decoded = decode_in_order(self._source, wanted_B, self.shape[1], self._workers)
+        source_index_B = np.atleast_1d(self._source_index_N[index]).tolist()
+        canvas_BHWC = np.empty((len(source_index_B), *self.shape[1:]), np.uint8)
+        decoded = decode_in_order(self._source, source_index_B, self.shape[1], self._workers)
         for slot, outcome in enumerate(decoded):
             if isinstance(outcome, BrokenImageError):
                 raise UserError(
                     f"{outcome.name}: {outcome.reason}. It was whole when the set was opened: "
-                    "restore it, or start again to have the folder read anew."
+                    "restore it, or start again to have the folder read again."
                 )
             canvas_BHWC[slot] = outcome[0]
         return canvas_BHWC[0] if isinstance(index, int | np.integer) else canvas_BHWC

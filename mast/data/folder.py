@@ -35,15 +35,15 @@ class Folder(Source):
     def __init__(self, root: Path) -> None:
         self.name = str(root)
         self.root = root
-        found: list[tuple[str, int, int]] = []
-        _scan(os.fspath(root), "", frozenset(), found)
-        if not found:
+        files: list[tuple[str, int, int]] = []
+        _scan(os.fspath(root), "", frozenset(), files)
+        if not files:
             raise UserError(
                 f"no image in {root}: looked at any depth for files that end in "
                 f"{', '.join(EXTENSIONS)} (hidden ones are left out)."
             )
-        self._found = sorted(found)
-        self.targets, self.classes = _label([path for path, _, _ in self._found])
+        self._files = sorted(files)
+        self.targets, self.classes = _label([path for path, _, _ in self._files])
         if set(self.classes.get("class", ())) & _SPLIT_NAMES:
             _log.warning(
                 "%s has the classes %s, which look like splits; name one of them to train on it "
@@ -51,13 +51,13 @@ class Folder(Source):
             )  # fmt: skip
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._files)
 
     def open(self, index: int) -> Image.Image:
-        return Image.open(self.root / self._found[index][0])
+        return Image.open(self.root / self._files[index][0])
 
     def identifier(self, index: int) -> str:
-        return self._found[index][0]
+        return self._files[index][0]
 
     def fingerprint(self) -> str:
         """A hash of every relative path, size in bytes and time of modification.
@@ -66,7 +66,7 @@ class Folder(Source):
         happen by accident. The content itself is hashed when the canvases are made.
         """
         digest = hashlib.blake2b(digest_size=16)
-        for path, size, modified in self._found:
+        for path, size, modified in self._files:
             digest.update(f"{path}\0{size}\0{modified}\n".encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
@@ -99,12 +99,12 @@ def _scan(
     folder: str,
     prefix: str,
     above: frozenset[tuple[int, int]],
-    found: list[tuple[str, int, int]],
+    files: list[tuple[str, int, int]],
 ) -> None:
     """Appends (relative path, bytes, mtime in ns) of every image; `above` breaks loops of links."""
     status = os.stat(folder)
-    here = (status.st_dev, status.st_ino)
-    if here in above:
+    identity = (status.st_dev, status.st_ino)
+    if identity in above:
         return
     try:
         entries = list(os.scandir(folder))
@@ -116,13 +116,13 @@ def _scan(
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            _scan(entry.path, f"{prefix}{entry.name}/", above | {here}, found)
+            _scan(entry.path, f"{prefix}{entry.name}/", above | {identity}, files)
         elif entry.name.lower().endswith(EXTENSIONS):
             try:
                 file = entry.stat()
-                found.append((prefix + entry.name, file.st_size, file.st_mtime_ns))
+                files.append((prefix + entry.name, file.st_size, file.st_mtime_ns))
             except OSError:  # a link that leads nowhere: kept, so that it is counted as broken
-                found.append((prefix + entry.name, -1, -1))
+                files.append((prefix + entry.name, -1, -1))
 
 
 def _label(paths: list[str]) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]:

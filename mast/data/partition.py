@@ -13,7 +13,7 @@ import numpy as np
 
 from mast.core.errors import UserError
 
-WHOLE = "all"  # what every image is called, where a split is asked for
+WHOLE = "all"  # the name for all images, where a split is named
 
 _SEED = 0  # of what is drawn: the same images everywhere, always
 
@@ -33,7 +33,7 @@ class Drawn:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that may be asked for."""
+        """The splits that there are."""
         return (*self.counts, *([self.rest] if self.rest else []))
 
     def positions(self, name: str, split: str, label_N: np.ndarray) -> np.ndarray:
@@ -86,7 +86,7 @@ class Listed:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that may be asked for."""
+        """The splits that there are."""
         return tuple(self.files)
 
     def positions(

@@ -120,28 +120,28 @@ def _image(path: Path, content: bytes) -> AnnotatedImage:
     """What one XML file says."""
     try:
         root = ElementTree.fromstring(content)
-        found = root.findall("object")
+        elements = root.findall("object")
         boxes = [
             [float(_text(item, f"bndbox/{side}")) for side in ("xmin", "ymin", "xmax", "ymax")]
-            for item in found
+            for item in elements
         ]
-        names = [_text(item, "name").strip() for item in found]
+        names = [_text(item, "name").strip() for item in elements]
         height, width = (int(_text(root, f"size/{side}")) for side in ("height", "width"))
-        difficult_N = np.array([int(item.findtext("difficult") or 0) for item in found], bool)
+        difficult_N = np.array([int(item.findtext("difficult") or 0) for item in elements], bool)
     except (ElementTree.ParseError, ValueError) as error:
         raise UserError(f"{path} is not written as VOC writes it: {error}.") from error
     for name in names:
         if name not in CLASSES:
             raise unknown(f"class (in {path})", name, CLASSES)
     # VOC counts pixels from 1 and includes the last one.
-    boxes_N4 = np.array(boxes, np.float64).reshape(len(found), 4) - [1, 1, 0, 0]
+    boxes_N4 = np.array(boxes, np.float64).reshape(len(elements), 4) - [1, 1, 0, 0]
     objects = Objects(
         boxes_N4=boxes_N4,
         labels_N=np.array([CLASSES.index(name) for name in names], np.int64),
-        masks=(None,) * len(found),
-        crowd_N=np.zeros(len(found), bool),
+        masks=(None,) * len(elements),
+        crowd_N=np.zeros(len(elements), bool),
         difficult_N=difficult_N,
-        area_N=np.full(len(found), np.nan),
+        area_N=np.full(len(elements), np.nan),
     )
     return AnnotatedImage(f"{path.stem}.jpg", height, width, objects)
 

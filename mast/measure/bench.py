@@ -1,4 +1,4 @@
-"""The bench on which a protocol trains: its processes, its unfinished work, what else there is."""
+"""The bench on which a protocol trains: its processes and its unfinished work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from mast.core.display import TrainingDisplay
 from mast.core.errors import UserError
 from mast.core.launch import make_fabric, precision_of
-from mast.core.loop import Done, Losses, Training
+from mast.core.loop import Losses, StepResult, Training
 from mast.core.memory import keep_freed_memory
 from mast.measure.compute import Compute
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class Bench:
-    """Where protocols train, and go on where they were killed.
+    """Where protocols train, and resume after they were killed.
 
     Args:
         compute: Its device (the CPU if it names none), type and processes are those of a training.
-        workspace: Folder for the state of unfinished work, by which it is resumed, and for what
-            else a protocol writes down; None: nothing is.
+        workspace: Folder for the state of unfinished work, from which it resumes, and for the
+            other files of a protocol; None writes nothing.
         representations: Makes another representation of the same run from its name.
     """
 
@@ -62,7 +62,7 @@ class Bench:
             name: "ensemble" (masked embeddings side by side) or "embedding".
 
         Raises:
-            UserError: There is the encoder alone.
+            UserError: Only the encoder is known.
         """
         if self._make_representation is None:
             raise UserError(
@@ -115,13 +115,13 @@ class Bench:
         loss: Callable[[Any, Any, int, int], Losses],
         title: str,
         seed: int,
-        on_step: Callable[[Done], object] | None = None,
+        on_step: Callable[[StepResult], object] | None = None,
     ) -> None:
         """Train to the end, from the checkpoint of a killed process if there is one.
 
-        A last checkpoint is kept until the protocol's result is written, so that nothing that stops
-        it before costs the training. PyTorch's global generator is seeded for the training and put
-        back as it was.
+        A last checkpoint is kept until the protocol's result is written, so that whatever stops
+        it before then does not cost the training. PyTorch's global generator is seeded for the
+        training and restored afterwards.
 
         Args:
             training: What is trained; its checkpoint is that of `unfinished`.

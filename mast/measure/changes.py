@@ -16,7 +16,7 @@ class Change:
     """What is done to the views of a set before the encoder sees them.
 
     Args:
-        name: Stands for it beside the features that were taken; equal names, equal changes.
+        name: Identifies it beside the extracted features; equal names, equal changes.
         apply: From images_BCHW in [0, 1] and the positions of these images in their set, to
             images of the same shape; a pure function of both.
     """

@@ -181,7 +181,7 @@ def _comparable(
     index: int,
     notes: list[str],
 ) -> bool:
-    """Whether there are two results, of the same images; what differs of them becomes a note."""
+    """Whether there are two results, of the same images; what differs becomes a note."""
     if first is None or other is None:
         return False
     subject = f"{first.protocol} on {readable(first.set_name)}, {names[0]} and {names[index]}"

@@ -36,7 +36,7 @@ def crop_fraction(size: int) -> float:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Put every submodule in evaluation mode, then each back as it was.
+    """Put every submodule in evaluation mode, and restore each one's mode afterwards.
 
     `module.train(was)` would not do: it thaws a batch normalisation that was frozen on purpose.
     """
@@ -107,10 +107,10 @@ def extract(
     starts = range(0, len(canvas_set), batch_size)
     own_starts = starts[compute.rank :: compute.processes]
     # A process without a batch of its own still has to know how many dimensions there are.
-    taken = own_starts or starts[:1]
+    batches_here = own_starts or starts[:1]
     features_ND = torch.empty(0)
     with evaluating(encoder), torch.inference_mode():
-        for start in track(taken, f"features of {canvas_set.name}", len(taken)):
+        for start in track(batches_here, f"features of {canvas_set.name}", len(batches_here)):
             stop = min(start + batch_size, len(canvas_set))
             canvas_BHWC, aspect_B = canvas_set.batch(torch.arange(start, stop))
             images_BCHW = center_views(
@@ -119,7 +119,7 @@ def extract(
             if change is not None:
                 images_BCHW = change.apply(images_BCHW, torch.arange(start, stop))
             features_BD = represent(encoder, images_BCHW, compute.dtype).cpu()
-            if start == taken[0]:
+            if start == batches_here[0]:
                 with torch.inference_mode(mode=False):  # so that a probe may differentiate
                     features_ND = torch.zeros(len(canvas_set), features_BD.shape[1])
             if start in own_starts:

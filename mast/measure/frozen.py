@@ -111,10 +111,10 @@ class FrozenEncoder:
             return stored_ND
         features_ND = self.extract(canvas_set, size, change)
         if self.compute.rank == 0:
-            self._keep(path, features_ND)
+            self._store(path, features_ND)
         return features_ND
 
-    def _keep(self, path: Path, features_ND: Tensor) -> None:
+    def _store(self, path: Path, features_ND: Tensor) -> None:
         """Write features into the store; a full disk costs the next call time, not this one."""
         assert self.store is not None
         try:

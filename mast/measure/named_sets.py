@@ -42,19 +42,19 @@ class NamedSets:
     root: str | Path | None = None
     download: bool = False
 
-    def described(self) -> SetDescription:
+    def description(self) -> SetDescription:
         """The parts of `data`, those that are named taking their place.
 
         Raises:
             UserError: There is no train or no test among them.
         """
         named = {"train": self.train, "val": self.val, "test": self.test}
-        given = {part: str(spec) for part, spec in named.items() if spec is not None}
-        if self.data is None and given:
+        overrides = {part: str(spec) for part, spec in named.items() if spec is not None}
+        if self.data is None and overrides:
             described = SetDescription({})
         else:
             described = describe(str(self.data or "factors"))
-        parts = {**described.parts, **given}
+        parts = {**described.parts, **overrides}
         missing = sorted({"train", "test"} - parts.keys())
         if missing:
             raise UserError(
@@ -75,7 +75,7 @@ class NamedSets:
         Raises:
             UserError: There is nothing of that name, or it has no labels of that kind.
         """
-        described = self.described()
+        described = self.description()
         return (self._labelled if kind is EvaluationData else self._objects)(described, size)
 
     def _labelled(self, described: SetDescription, size: int) -> EvaluationData:

@@ -115,8 +115,8 @@ class Result:
 
         Returns:
             The file, `evaluations/<protocol>-<set>.json`; an older one of the same set or images
-            is replaced, beside one of others whose name ends alike a hash tells this one apart.
-            What every image contributed lies in `evaluations/each/`, as safetensors of the same
+            is replaced; where the name is taken by another set, a hash is added to it.
+            What every image contributed is in `evaluations/each/`, as safetensors of the same
             name.
 
         Raises:
@@ -177,7 +177,7 @@ class Result:
 
 
 def _replaces(result: Result, path: Path) -> bool:
-    """Whether a file may be overwritten by a result: it is none, or one of the same set."""
+    """Whether a result may overwrite a file: there is none, or it is of the same set."""
     try:
         old = json.loads(path.read_text(encoding="utf-8"))
         return bool(old["set_name"] == result.set_name or old["images"] == result.images)

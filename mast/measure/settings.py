@@ -33,6 +33,6 @@ class Ranged:
 
     def _require(self, name: str, holds: Any, expected: str) -> None:
         value = getattr(self, name)
-        for one in value if isinstance(value, tuple) else (value,):
-            if one is not None and not holds(one):
-                raise UserError(f"{name} must be {expected}, got {one}")
+        for each in value if isinstance(value, tuple) else (value,):
+            if each is not None and not holds(each):
+                raise UserError(f"{name} must be {expected}, got {each}")

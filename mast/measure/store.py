@@ -1,4 +1,4 @@
-"""Features on disk, found by content: an encoder is asked about a set once."""
+"""Features on disk, found by content: a set is encoded only once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mast.core.checkpoint import write_atomically
 
-VERSION = 1  # of how views are made and taken; another one leaves all files behind
+VERSION = 1  # of how views and features are made; a new one ignores all older files
 
 
 def fingerprint(module: nn.Module, described: Any) -> str:
@@ -36,7 +36,7 @@ class FeatureStore:
     """The features of one encoder, one file for each set and way to see it.
 
     Args:
-        folder: Where they lie; it may be deleted at any time.
+        folder: Where they are stored; it may be deleted at any time.
         encoder: The encoder's `fingerprint`.
     """
 
@@ -56,14 +56,14 @@ class FeatureStore:
         return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.safetensors"
 
     def read(self, path: Path) -> Tensor | None:
-        """Features (N, D), or None where they were not kept, or cannot be read."""
+        """Features (N, D), or None where they are not stored, or cannot be read."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         try:
             return load_file(path)["features"]
         except (OSError, SafetensorError, KeyError):
-            return None  # they are taken again
+            return None  # they are extracted again
 
     def write(self, path: Path, features_ND: Tensor) -> None:
         """Keep features (N, D)."""

@@ -85,7 +85,7 @@ class TrainingViews:
         Args:
             fabric: Says which process this is, and on which device the pixels are drawn.
             epoch: From 0.
-            start: First step that is wanted.
+            start: First step to yield.
 
         Yields:
             A batch a step.

@@ -1,4 +1,4 @@
-"""Fine-tuning: the encoder learns on from labelled views, together with a linear head.
+"""Fine-tuning: the encoder is trained further on labelled views, together with a linear head.
 
 B images a batch, D dimensions of the representation, C classes, N images in the pool, M in the
 test set.
@@ -149,7 +149,7 @@ def tune(
         data: The sets.
         task: What to predict.
         positions_N: Images of the pool to learn from.
-        recipe: How.
+        recipe: How to train.
         seed: Of the head, the order, the augmentation and the mixing.
         title: Of this training, for the progress bar and the checkpoint.
 

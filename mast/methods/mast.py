@@ -150,9 +150,9 @@ class MastConfig(MethodConfig):
 
     def resolved(self) -> Mode:
         """The mode's switches, with the fields that are not None in their place."""
-        given = {field.name: getattr(self, field.name) for field in fields(Mode)}
+        own = {field.name: getattr(self, field.name) for field in fields(Mode)}
         return replace(
-            MODES[self.mode], **{name: value for name, value in given.items() if value is not None}
+            MODES[self.mode], **{name: value for name, value in own.items() if value is not None}
         )
 
     def coefficients(self) -> dict[str, float]:

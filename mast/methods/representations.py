@@ -92,7 +92,7 @@ class MaskedEnsemble(nn.Module):
 
 @torch.no_grad()
 def predicts_uncertainty(method: Method) -> bool:
-    """Whether a method says how unsure it is of an image; a blank one is asked about."""
+    """Whether a method says how unsure it is of an image; tried on a blank one."""
     training, size = method.training, method.encoder.size
     blank_BCHW = torch.zeros(1, 3, size, size, device=next(method.parameters()).device)
     answer_B = method.eval().uncertainty(blank_BCHW)

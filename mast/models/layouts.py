@@ -125,9 +125,9 @@ def recognise(path: Path, content: Any) -> tuple[Layout, dict[str, Tensor], tupl
                     f"neither to the encoder ({layout.prefix}…) nor to its known heads"
                 )
             return layout, of_encoder, beside
-    found = listed(content) if isinstance(content, Mapping) else f"a {type(content).__name__}"
+    contents = listed(content) if isinstance(content, Mapping) else f"a {type(content).__name__}"
     raise UserError(
-        f"{path} has no known layout. It holds {found}. Layouts tried: "
+        f"{path} has no known layout. It holds {contents}. Layouts tried: "
         f"{', '.join(layout.name for layout in LAYOUTS)}"
     )
 

@@ -31,15 +31,15 @@ class Health:
     warnings: tuple[str, ...] = ()
 
 
-def trained(config: PretrainConfig, known: Mapping[str, Any], finished: bool) -> str:
+def trained(config: PretrainConfig, provenance: Mapping[str, Any], finished: bool) -> str:
     """What was trained, on what, in a sentence.
 
     Args:
         config: Of the run.
-        known: Its provenance.
+        provenance: Where it comes from: `provenance.json`.
         finished: Whether the run is complete.
     """
-    images = known.get("data", {}).get("images")
+    images = provenance.get("data", {}).get("images")
     count = f"{images:,} images of " if images is not None else ""
     operators = config.preset.operators
     text = (
@@ -71,8 +71,8 @@ def health(method: str, log: Sequence[Mapping[str, Any]], dimensions: int | None
     if rank is not None and not math.isfinite(rank):
         signs.append("The representation is not finite.")
     elif rank is not None:
-        of = f" of {dimensions}" if dimensions is not None else ""
-        evidence.append(f"the representation's effective rank at the end is {rank:.0f}{of}")
+        total = f" of {dimensions}" if dimensions is not None else ""
+        evidence.append(f"the representation's effective rank at the end is {rank:.0f}{total}")
         if rank < COLLAPSED_RANK:
             signs.append("The representation collapsed.")
     for vital in METHODS[method].method.vitals(_last_values(log)):
@@ -132,5 +132,5 @@ def _last_values(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
-def _plural(count: int, thing: str) -> str:
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

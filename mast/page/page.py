@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from mast.analyses import Analysis, Entry
+from mast.analyses import Analysis
 from mast.config import read
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
+from mast.core.registry import Entry
 from mast.core.run import RunFolder
 from mast.measure.compare import Comparison, compare
 from mast.page.answer import Health, described, duration, health, trained
@@ -30,7 +31,7 @@ IN_THE_VERDICT = ("curves",)  # on collapse and divergence; not repeated among t
 
 @dataclass(frozen=True)
 class Part:
-    """An analysis that was made.
+    """An analysis of the run, as the page shows it.
 
     Attributes:
         name: Of the analysis.
@@ -55,7 +56,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Missing:
-    """An analysis that was not made: why, and the command that makes it.
+    """An analysis that the run does not have: why, and the command that makes it.
 
     Attributes:
         title: Its heading.
@@ -100,7 +101,7 @@ def write_page(
     Args:
         folder: The run.
         beside: Other run folders whose evaluations stand beside this one's.
-        analyses: What may have been made of it, by name, in the order of the page.
+        analyses: The analyses that it may have, by name, in the order of the page.
         out: The page.
 
     Returns:
@@ -151,33 +152,35 @@ def _page(
     side: int,
 ) -> Page:
     config, log = read(folder.config), folder.read_metrics()
-    known = json.loads(folder.provenance.read_text()) if folder.provenance.is_file() else {}
+    provenance = json.loads(folder.provenance.read_text()) if folder.provenance.is_file() else {}
     parts = tuple(
-        _part(name, entry, folder, side) for name, entry in analyses.items() if _made(folder, name)
+        _part(name, entry, folder, side)
+        for name, entry in analyses.items()
+        if _exists(folder, name)
     )
     script = (TEMPLATES / "page.js").read_text()
     facts = {
         "Method": f"{kinds[0]}, views {config.views}",
         "Encoder": config.encoder.name,
-        "Images": _images(known) or config.data.spec,
+        "Images": _images(provenance) or config.data.spec,
         "Size": f"{config.size} pixels",
         "Epochs": f"{config.epochs}, batches of {config.batch_size}",
         "Trained in": duration(log),
     }
     return Page(
         name=folder.path.resolve().name,
-        trained=trained(config, known, folder.encoder.is_file()),
+        trained=trained(config, provenance, folder.encoder.is_file()),
         facts=tuple((key, value) for key, value in facts.items() if value is not None),
         measured=main_measures(measured, kinds) if measured is not None else None,
         everything=all_measures(measured, kinds) if measured is not None else None,
         first=measured.runs[0] if measured is not None else "",
         notes=measured.notes if measured is not None else (),
         measure=f"mast evaluate {folder.path} --data SET",
-        health=health(config.method, log, known.get("representation")),
+        health=health(config.method, log, provenance.get("representation")),
         findings=tuple(part for part in parts if part.name not in IN_THE_VERDICT),
         parts=parts,
         missing=_missing(folder, analyses),
-        provenance=_provenance(folder, known),
+        provenance=_provenance(folder, provenance),
         style=Markup((TEMPLATES / "page.css").read_text()),
         script=Markup(script),
         policy=_policy(script),
@@ -188,7 +191,7 @@ def _arrays(folder: RunFolder, name: str) -> Path:
     return folder.analysis / f"{name}.npz"
 
 
-def _made(folder: RunFolder, name: str) -> bool:
+def _exists(folder: RunFolder, name: str) -> bool:
     """Whether there are arrays and, what is written last, their figure."""
     file = _arrays(folder, name)
     return file.is_file() and file.with_suffix(".svg").is_file()
@@ -216,7 +219,7 @@ def _capital(text: str) -> str:
 
 
 def _inline(svg: str, label: str) -> Markup:
-    """A figure's file as an element: what only a file needs is left out, its text has a label.
+    """A figure's file as an element: what only a file needs is left out, and a label is added.
 
     An image must have no parts that can be reached; a figure with tips is a group of them.
     """
@@ -229,7 +232,7 @@ def _inline(svg: str, label: str) -> Markup:
 
 
 def _missing(folder: RunFolder, analyses: Mapping[str, Entry[Analysis]]) -> tuple[Missing, ...]:
-    """What was not made, and why: what `mast analyze` said of it, or that it was not run."""
+    """The analyses that are missing, and why: what `mast analyze` said, or that it was not run."""
     file = folder.analysis / "missing.json"
     reasons = json.loads(file.read_text()) if file.is_file() else {}
     return tuple(
@@ -240,26 +243,27 @@ def _missing(folder: RunFolder, analyses: Mapping[str, Entry[Analysis]]) -> tupl
             entry.kind().command.format(name=name, run=folder.path),
         )
         for name, entry in analyses.items()
-        if not _made(folder, name)
+        if not _exists(folder, name)
     )
 
 
-def _images(known: dict[str, Any]) -> str | None:
-    data = known.get("data", {})
+def _images(provenance: dict[str, Any]) -> str | None:
+    data = provenance.get("data", {})
     return f"{data['images']:,} of {data.get('spec')}" if "images" in data else None
 
 
-def _provenance(folder: RunFolder, known: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def _provenance(folder: RunFolder, provenance: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     facts = {
         "Run folder": folder.path,
         "Configuration": folder.config,
-        "Images": _images(known),
-        "Fingerprint": known.get("data", {}).get("fingerprint"),
-        "Seed": known.get("seed"),
-        "Device": known and f"{known['processes']} × {known['device']}, {known['precision']}",
-        "Machine": known and f"{known['processor']}, {known['cores']} cores",
-        "Versions": ", ".join(f"{k} {v}" for k, v in known.get("versions", {}).items()),
-        "Revision": known.get("git_revision"),
+        "Images": _images(provenance),
+        "Fingerprint": provenance.get("data", {}).get("fingerprint"),
+        "Seed": provenance.get("seed"),
+        "Device": provenance
+        and f"{provenance['processes']} × {provenance['device']}, {provenance['precision']}",
+        "Machine": provenance and f"{provenance['processor']}, {provenance['cores']} cores",
+        "Versions": ", ".join(f"{k} {v}" for k, v in provenance.get("versions", {}).items()),
+        "Revision": provenance.get("git_revision"),
     }
     return tuple((key, str(value)) for key, value in facts.items() if value not in (None, "", {}))
 

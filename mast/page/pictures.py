@@ -64,13 +64,13 @@ class Plane:
 def shelf(gallery: Gallery, side: int) -> Shelf:
     """A gallery with images of at most `side` pixels."""
     pictures = (jpeg(_shrunk(picture_PP3, side)) for picture_PP3 in gallery.pictures_NPP3)
-    shown = (Picture(*both) for both in zip(pictures, gallery.captions, strict=True))
-    return Shelf(gallery.title, tuple(shown))
+    captioned = (Picture(*both) for both in zip(pictures, gallery.captions, strict=True))
+    return Shelf(gallery.title, tuple(captioned))
 
 
-def plane(given: Map, side: int) -> Plane:
+def plane(points_map: Map, side: int) -> Plane:
     """A map with images of at most `side` pixels."""
-    pictures = [_shrunk(picture_PP3, side) for picture_PP3 in given.pictures_NPP3]
+    pictures = [_shrunk(picture_PP3, side) for picture_PP3 in points_map.pictures_NPP3]
     sheet, columns, cell = _sheet(pictures)
     colorings = [
         {
@@ -78,19 +78,19 @@ def plane(given: Map, side: int) -> Plane:
                 {"name": name, "color": INK.get(color, color)}
                 for name, color in zip(classes, palette(len(classes)), strict=True)
             ],
-            "labels": [int(label) for label in given.colors[task]],
+            "labels": [int(label) for label in points_map.colors[task]],
         }
-        for task, classes in given.classes.items()
+        for task, classes in points_map.classes.items()
     ]
     points = {
-        "captions": given.captions,
+        "captions": points_map.captions,
         "colorings": colorings,
         "columns": columns,
-        "points": given.points_AN2.tolist(),
+        "points": points_map.points_AN2.tolist(),
         "side": cell,
     }
-    names = tuple(given.classes)
-    return Plane(given.arrangements, names, len(given.captions), sheet, as_json(points))
+    names = tuple(points_map.classes)
+    return Plane(points_map.arrangements, names, len(points_map.captions), sheet, as_json(points))
 
 
 def as_json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Tables of the page: numbers with what they are sorted by, and what stands small below them."""
+"""Tables of the page: numbers, what they are sorted by, and the small print below them."""
 
 import math
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class Table:
     """A table.
 
     Attributes:
-        caption: For those who cannot see where it stands.
+        caption: For readers who cannot see its place on the page.
         columns: Their heads; the first heads the rows.
         rows: As many cells as columns.
     """
@@ -60,7 +60,7 @@ class Table:
 
 
 def of_grid(caption: str, grid: Grid) -> Table:
-    """The numbers of a figure: in every column as many decimals as its largest number wants."""
+    """The numbers of a figure: in every column as many decimals as its largest number needs."""
     columns, cells = [], []
     for at, name in enumerate(grid.columns):
         column = [row[at] for row in grid.rows]

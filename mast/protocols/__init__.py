@@ -1,7 +1,8 @@
 """Protocols that measure an encoder; one file and one row of `EVALUATORS` each."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from mast.core.registry import Entry
 from mast.protocols.detection import Detection, Segmentation
 from mast.protocols.ensemble import EmbeddingProbe, Ensemble
 from mast.protocols.evaluator import Evaluator
@@ -16,15 +17,7 @@ from mast.protocols.rotation import Rotation
 from mast.protocols.semi import Semi
 from mast.protocols.svm import Svm
 
-
-class Entry(NamedTuple):
-    """A row of the registry: what a protocol measures, for help and manual, and its class."""
-
-    title: str
-    protocol: type[Evaluator[Any]]
-
-
-EVALUATORS: dict[str, Entry] = {
+EVALUATORS: dict[str, Entry[Evaluator[Any]]] = {
     "knn": Entry("weighted nearest neighbours, tuned on validation", Knn),
     "linear": Entry("logistic regression to its optimum, tuned on validation", Linear),
     "linear_sgd": Entry("a linear layer by SGD on cropped and flipped views", LinearSgd),

@@ -51,8 +51,8 @@ def evaluate_encoder(
         data: Training, validation and test set, of the kind that all the protocols need.
         protocols: One name in `EVALUATORS`, or several.
         settings: None for the defaults.
-        on_result: Called with each result as soon as it is there; unfinished work of the protocol
-            is given up afterwards.
+        on_result: Called with each result as soon as it is ready; the saved state of the protocol's
+            unfinished work is removed afterwards.
 
     Returns:
         One result a protocol, in their order.
@@ -64,7 +64,7 @@ def evaluate_encoder(
     settings = settings or EvaluationSettings()
     for name in settings.protocols:
         protocol_class(name)
-    # All are made before the first runs: a typing error shall not cost an hour.
+    # All are made before the first runs: a typo must not cost an hour.
     names = (protocols,) if isinstance(protocols, str) else protocols
     evaluators = {name: make_evaluator(name, settings) for name in names}
     for name, protocol in evaluators.items():
@@ -134,7 +134,7 @@ def make_evaluator(name: str, settings: EvaluationSettings) -> Evaluator[Any]:
 
 
 def protocol_class(name: str) -> type[Evaluator[Any]]:
-    """The class of a protocol, or a `UserError` with the nearest name there is."""
+    """The class of a protocol, or a `UserError` with the nearest valid name."""
     if name not in EVALUATORS:
         raise unknown("protocol", name, EVALUATORS)
-    return EVALUATORS[name].protocol
+    return EVALUATORS[name].kind

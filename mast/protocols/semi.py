@@ -90,10 +90,10 @@ class Semi(Evaluator[EvaluationData]):
             for at, share in enumerate(self.shares):
                 target = f"{task.target} {100 * share:g}%"
                 if self.lists:
-                    labelled_F = listed(Path(self.lists[at]), names)
+                    labelled_F = positions_listed(Path(self.lists[at]), names)
                 else:
                     labelled_F = draw_share(task.pool_labels_N, share, self.seed)
-                    self._note(encoder, data, target, [names[i] for i in labelled_F])
+                    self._write_names(encoder, data, target, [names[i] for i in labelled_F])
                 _check_classes(task, labelled_F, target)
                 recipe = Recipe(
                     encoder_lr=self.encoder_lrs[at],
@@ -110,7 +110,7 @@ class Semi(Evaluator[EvaluationData]):
                 )
                 yield f"{target}/counts/labelled", len(labelled_F)
 
-    def _note(
+    def _write_names(
         self, encoder: FrozenEncoder, data: EvaluationData, target: str, names: list[str]
     ) -> None:
         """Write down which images were drawn."""
@@ -141,7 +141,7 @@ def draw_share(labels_N: Tensor, share: float, seed: int) -> Tensor:
     return torch.from_numpy(np.sort(np.concatenate(drawn)))
 
 
-def listed(file: Path, names: list[str]) -> Tensor:
+def positions_listed(file: Path, names: list[str]) -> Tensor:
     """Positions of the images that a file names, ascending.
 
     Args:
@@ -153,22 +153,22 @@ def listed(file: Path, names: list[str]) -> Tensor:
     """
     if not file.is_file():
         raise UserError(f"no list {file} of labelled images")
-    wanted = [line.strip() for line in file.read_text().splitlines() if line.strip()]
+    listed = [line.strip() for line in file.read_text().splitlines() if line.strip()]
     positions: dict[str, list[int]] = {}
     for position, name in enumerate(names):
         parts = PurePosixPath(name).parts
         for start in range(len(parts)):
             positions.setdefault("/".join(parts[start:]), []).append(position)
-    missing = [name for name in wanted if name not in positions]
+    missing = [name for name in listed if name not in positions]
     if missing:
         raise UserError(
-            f"{len(missing)} of the {len(wanted)} images listed in {file} are not in the training "
+            f"{len(missing)} of the {len(listed)} images listed in {file} are not in the training "
             f"set, the first is {missing[0]!r}; its images are called {names[0]!r} and so on."
         )
-    unclear = [name for name in wanted if len(positions[name]) > 1]
+    unclear = [name for name in listed if len(positions[name]) > 1]
     if unclear:
         raise UserError(f"{unclear[0]!r} of {file} may be any of {len(positions[unclear[0]])}")
-    return torch.tensor(sorted({positions[name][0] for name in wanted}))
+    return torch.tensor(sorted({positions[name][0] for name in listed}))
 
 
 def _check_classes(task: Task, labelled_F: Tensor, target: str) -> None:

@@ -99,17 +99,17 @@ class Svm(Evaluator[EvaluationData]):
     ) -> Iterator[Measured]:
         from sklearn.exceptions import ConvergenceWarning
 
-        shown = [at for at in range(len(task.classes)) if _shown(task, at)]
-        if not shown:
+        labels = [at for at in range(len(task.classes)) if _can_be_scored(task, at)]
+        if not labels:
             raise UserError(
                 f"no class of {task.target!r} is both shown and not shown by images of the "
                 "training set, and shown by a test image. Give more images."
             )
         with warnings.catch_warnings(), ThreadPoolExecutor(cores()) as threads:
             warnings.simplefilter("ignore", ConvergenceWarning)  # counted below
-            work = threads.map(lambda at: self._rank(task, at, pool_ND, test_MD), shown)
-            ranked = list(track(work, f"svm of {task.target}", len(shown)))
-        unconverged = sum(not one.converged for one in ranked)
+            work = threads.map(lambda at: self._rank(task, at, pool_ND, test_MD), labels)
+            ranked = list(track(work, f"svm of {task.target}", len(labels)))
+        unconverged = sum(not each.converged for each in ranked)
         if unconverged:
             _log.warning(
                 "%d of %d SVMs of %s did not converge in %d iterations",
@@ -118,10 +118,10 @@ class Svm(Evaluator[EvaluationData]):
         for measure, resampled_R, of_class in self._precisions(ranked):
             yield f"{task.target}/{measure}", 100 * float(np.mean(of_class))
             yield from resampled(task.target, measure, resampled_R)
-            for one, value in zip(ranked, of_class, strict=True):
-                yield f"{task.target}/{measure}/{one.name}", 100 * value
+            for each, value in zip(ranked, of_class, strict=True):
+                yield f"{task.target}/{measure}/{each.name}", 100 * value
         yield f"{task.target}/chosen/classes", len(ranked)
-        costs = [one.cost for one in ranked if one.cost is not None]
+        costs = [each.cost for each in ranked if each.cost is not None]
         if costs:
             yield f"{task.target}/chosen/median_cost", float(np.median(costs))
 
@@ -183,18 +183,18 @@ class Svm(Evaluator[EvaluationData]):
     def _precisions(self, ranked: list[Ranked]) -> Iterator[tuple[str, Tensor, list[float]]]:
         """For each definition: its name, the mean on every drawn test set, and each class's."""
         once = [
-            average_precision(one.score_M[one.known_M], one.present_M[one.known_M])
-            for one in ranked
+            average_precision(each.score_M[each.known_M], each.present_M[each.known_M])
+            for each in ranked
         ]
         resampled_LR: dict[str, list[Tensor]] = {"eleven_point": [], "area": []}
         images = len(ranked[0].score_M)
-        for one in ranked:
-            known = (one.score_M[one.known_M], one.present_M[one.known_M])
+        for each in ranked:
+            known = (each.score_M[each.known_M], each.present_M[each.known_M])
             parts = []
             for index_RM in draws(images, self.seed, self.resamples):
                 one_RM = torch.ones(index_RM.shape)
                 count_RM = torch.zeros_like(one_RM).scatter_add_(1, index_RM, one_RM)
-                parts.append(average_precision(*known, count_RM[:, one.known_M]))
+                parts.append(average_precision(*known, count_RM[:, each.known_M]))
             for name, rows in resampled_LR.items():
                 rows.append(torch.cat([getattr(part, name) for part in parts]))
         for measure, name in (("map_11_point", "eleven_point"), ("map_area", "area")):
@@ -203,7 +203,7 @@ class Svm(Evaluator[EvaluationData]):
             yield measure, mean_R[~mean_R.isnan()], [float(getattr(ap, name)) for ap in once]
 
 
-def _shown(task: PresenceTask, at: int) -> bool:
+def _can_be_scored(task: PresenceTask, label: int) -> bool:
     """Whether a class can be learned and scored."""
-    label_N, label_M = task.pool_labels_NL[:, at], task.test_labels_ML[:, at]
+    label_N, label_M = task.pool_labels_NL[:, label], task.test_labels_ML[:, label]
     return bool((label_N == 1).any() and (label_N == 0).any() and (label_M == 1).any())

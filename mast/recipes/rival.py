@@ -1,4 +1,4 @@
-"""The run that a run is held against."""
+"""The run that a run is compared with."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,12 +13,12 @@ RIVAL = "vicreg"
 
 
 def rival_of(method: str) -> str | None:
-    """The method that a method is held against; None for that method itself."""
+    """The method that a method is compared with; None for that method itself."""
     return None if method == RIVAL else RIVAL
 
 
 def rival(config: PretrainConfig) -> PretrainConfig | None:
-    """The run that a run is held against: VICReg beside it.
+    """The run that a run is compared with: VICReg beside it.
 
     Args:
         config: The run.

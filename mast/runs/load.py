@@ -25,7 +25,7 @@ def load_method(run: str | Path) -> Method:
         run: A run folder.
 
     Raises:
-        UserError: No run, or no checkpoint, at that place, or one that does not fit.
+        UserError: No such run, no checkpoint in it, or one that does not fit.
     """
     folder = RunFolder(run)
     method = build_method(read(folder.require().config))
@@ -84,7 +84,7 @@ def load(
         written, `runs/[<name>-]<file>-<first digits of its SHA-256>`.
 
     Raises:
-        UserError: No encoder there and none of that name, or no masks; a checkpoint that does
+        UserError: No such encoder, neither a file nor a name, or no masks; a checkpoint that does
             not fit.
     """
     if representation not in get_args(Representation):
@@ -121,7 +121,7 @@ def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
         As `load`; its evaluations belong to `untrained/` in the run folder.
 
     Raises:
-        UserError: No run at that place.
+        UserError: No such run.
     """
     folder = RunFolder(run).require()
     encoder = build_method(read(folder.config)).encoder.eval()

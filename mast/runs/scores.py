@@ -15,7 +15,7 @@ from mast.protocols import Retained
 
 
 def parts_of(data: str) -> dict[str, str]:
-    """Train, val and test of a set that has both train and test; nothing of images alone."""
+    """Train, val and test of a set that has both train and test; empty for images alone."""
     if "@" in data or "+" in data:
         return {}
     parts = describe(data).parts
@@ -23,7 +23,7 @@ def parts_of(data: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledSet:
     """A set that runs can be measured on.
 
     Attributes:
@@ -35,7 +35,7 @@ class Labelled:
     identity: str
 
 
-def labelled(data: str, folder: RunFolder) -> Labelled:
+def labelled(data: str, folder: RunFolder) -> LabelledSet:
     """A set with labelled images to learn from and to test on, for a run.
 
     Raises:
@@ -43,13 +43,13 @@ def labelled(data: str, folder: RunFolder) -> Labelled:
     """
     parts, size = parts_of(data), read(folder.config).size
     if parts and (canvases := open_canvas(parts["test"], size)).targets:
-        return Labelled(data, image_identity(canvases))
+        return LabelledSet(data, image_identity(canvases))
     raise UserError(f"{data} has no train and test images with labels, which this needs")
 
 
 def unmeasured(
     folder: RunFolder,
-    on: Labelled,
+    target_set: LabelledSet,
     seed: int,
     protocols: Sequence[str],
     operators: Sequence[str] = (),
@@ -58,38 +58,40 @@ def unmeasured(
 
     Args:
         folder: Of the run.
-        on: The set.
+        target_set: The set.
         seed: Of the protocols.
         protocols: Names.
         operators: What `retained` asks about, beside those of the run's views.
     """
-    asked = set(operators_asked(folder, on, seed, operators))
+    needed = set(operators_to_measure(folder, target_set, seed, operators))
     measured = set()
-    for result in _measured(folder, on, seed):
+    for result in _measured(folder, target_set, seed):
         settings = result.settings["protocol"]
         # The analyses say of `retained` that it changes half of the images.
         usual_share = settings.get("share", Retained.share) == Retained.share
-        if usual_share and asked <= set(settings.get("operators", asked)):
+        if usual_share and needed <= set(settings.get("operators", needed)):
             measured.add(result.protocol)
     return [name for name in protocols if name not in measured]
 
 
-def operators_asked(
-    folder: RunFolder, on: Labelled, seed: int, operators: Sequence[str]
+def operators_to_measure(
+    folder: RunFolder, target_set: LabelledSet, seed: int, operators: Sequence[str]
 ) -> list[str]:
-    """The operators of the run's views, those given, and those of a kept `retained`."""
-    asked_before = [
+    """The operators of the run's views, those asked for, and those that `retained` has measured."""
+    measured_before = [
         name
-        for result in _measured(folder, on, seed)
+        for result in _measured(folder, target_set, seed)
         for name in result.settings["protocol"].get("operators", ())
     ]
-    return list(dict.fromkeys([*read(folder.config).preset.operators, *operators, *asked_before]))
+    return list(
+        dict.fromkeys([*read(folder.config).preset.operators, *operators, *measured_before])
+    )
 
 
-def _measured(folder: RunFolder, on: Labelled, seed: int) -> Iterator[Result]:
+def _measured(folder: RunFolder, target_set: LabelledSet, seed: int) -> Iterator[Result]:
     """What was measured on a set with a seed."""
     for result in results_of(folder):
-        if result.images == on.identity and result.settings["protocol"]["seed"] == seed:
+        if result.images == target_set.identity and result.settings["protocol"]["seed"] == seed:
             yield result
 
 
@@ -100,13 +102,18 @@ def results_of(folder: RunFolder) -> Iterator[Result]:
 
 
 def scores_of(
-    folder: RunFolder, which: Callable[[Result], bool] = lambda _: True
+    folder: RunFolder, accept: Callable[[Result], bool] = lambda _: True
 ) -> Iterator[Score]:
-    """What was measured of a run."""
+    """The scores of a run.
+
+    Args:
+        folder: Of the run.
+        accept: Which results to take; all by default.
+    """
     results = list(results_of(folder))
     sets = {result.set_name for result in results}
     names = Counter(map(readable, sets))
-    for result in filter(which, results):
+    for result in filter(accept, results):
         short_name = readable(result.set_name)
         name = short_name if names[short_name] == 1 else result.set_name  # two sets that end alike
         for target, measured in result.targets.items():

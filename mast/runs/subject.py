@@ -1,4 +1,4 @@
-"""A run as the analyses look at it."""
+"""A run as the analyses see it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -27,11 +27,11 @@ THUMBNAIL = 64  # pixels
 def subject_of(
     folder: RunFolder, data: str | None, images: int, device: torch.device, seed: int
 ) -> Subject:
-    """A run as the analyses look at it.
+    """A run as the analyses see it.
 
     Args:
         folder: The run, with its checkpoint.
-        data: The images that it is looked at with, if any.
+        data: The images that it is analysed with, if any.
         images: How many of them.
         device: Where they are embedded.
         seed: Of the choice of images and of the changes made to them.
@@ -84,7 +84,7 @@ def subject_of(
 def outputs(
     encoder: FrozenEncoder, canvases: CanvasSet, size: int, seed: int
 ) -> Callable[[ChangeBy | None], Tensor]:
-    """What a module gives of the images as they are, which is stored, or after an operator."""
+    """A module's output for the images as they are, which is stored, or after an operator."""
 
     def after(change: ChangeBy | None) -> Tensor:
         if change is None:
@@ -118,7 +118,7 @@ def _trials(folder: RunFolder) -> Iterator[Trial]:
     for path in sorted(folder.studies.glob("*-seed*")):
         trial = RunFolder(path)
         name, _, seed = path.name.rpartition("-seed")
-        if not seed.isdecimal():  # a copy that somebody put beside
+        if not seed.isdecimal():  # a copy that somebody made
             continue
         if trial.encoder.is_file() and any(trial.evaluations.glob("*.json")):
             epochs = yaml.safe_load(trial.config.read_text())["epochs"]

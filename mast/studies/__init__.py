@@ -8,12 +8,13 @@ from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
-from mast.analyses import ANALYSES, Entry
+from mast.analyses import ANALYSES
+from mast.core.registry import Entry
 from mast.studies.advice_check import AdviceCheck
 from mast.studies.detectors import Detectors
 from mast.studies.does_it_help import DoesItHelp
 from mast.studies.epochs import Epochs
-from mast.studies.experiment import Bench, Experiment, Verbs
+from mast.studies.experiment import Experiment, Verbs, Workplace
 from mast.studies.findings import Findings
 from mast.studies.flowers import Flowers
 from mast.studies.growth import Growth
@@ -41,7 +42,7 @@ EXPERIMENTS: dict[str, Entry[Experiment]] = {
     "findings": Entry("What the analyses and studies of small runs say", Findings),
 }
 STUDIES: dict[str, Entry[Study] | Entry[Experiment]] = {**OF_A_RUN, **EXPERIMENTS}
-# All that may be asked of a run, analyses first; what is added to either is in here.
+# All analyses and studies of a run, analyses first; what is added to either is in here too.
 QUESTIONS: Mapping[str, Entry[Any]] = ChainMap(OF_A_RUN, ANALYSES)
 
 __all__ = [
@@ -49,7 +50,6 @@ __all__ = [
     "OF_A_RUN",
     "QUESTIONS",
     "STUDIES",
-    "Bench",
     "Entry",
     "Epochs",
     "Experiment",
@@ -58,4 +58,5 @@ __all__ = [
     "Sensitivity",
     "Study",
     "Verbs",
+    "Workplace",
 ]

@@ -10,7 +10,7 @@ from mast.analyses import Grid
 from mast.data.factors import CLASSES, DESTROYED_BY
 from mast.measure.result import Result
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Bench, Experiment, Measured
+from mast.studies.experiment import Experiment, Measured, Workplace
 from mast.studies.small_runs import RUNS, SmallRun, described
 
 COLUMNS = (
@@ -39,17 +39,17 @@ class AdviceCheck(Experiment):
         default_factory=lambda: {name: RUNS[name] for name in ("factors64_mast15", "factors_mast5")}
     )
 
-    def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
+    def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """See `Experiment.plan`."""
         return [
-            StudyRun(f"advice-{name}", {"recipe": run.recipe}, run.configure(name, bench))
+            StudyRun(f"advice-{name}", {"recipe": run.recipe}, run.configure(name, workplace))
             for name, run in self.runs.items()
         ]
 
-    def measure(self, run: StudyRun, bench: Bench) -> Measured:
+    def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """See `Experiment.measure`: of each task the ranking of the operators and the truth."""
         assert run.config is not None
-        rows = bench.verbs.advise(run.folder.path, "factors", device=bench.device).rows
+        rows = workplace.verbs.advise(run.folder.path, "factors", device=workplace.device).rows
         (file,) = run.folder.evaluations.glob("retained-factors-test.json")
         measured = Result.read(file).targets
         return {
@@ -105,5 +105,7 @@ def _ordered(task: dict[str, Any], key: str) -> float | None:
     harmless = [value for name, value in values.items() if name not in task["destroyed_by"]]
     if None in (*destroying, *harmless) or not destroying or not harmless:
         return None
-    pairs = [(one < two) + 0.5 * (one == two) for one in destroying for two in harmless]
+    pairs = [
+        (first < second) + 0.5 * (first == second) for first in destroying for second in harmless
+    ]
     return 100 * float(np.mean(pairs))

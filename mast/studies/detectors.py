@@ -13,7 +13,7 @@ import torch
 from mast.analyses import Grid
 from mast.core.errors import UserError
 from mast.core.launch import find_device, make_fabric
-from mast.core.loop import Done
+from mast.core.loop import StepResult
 from mast.core.run import plain
 from mast.data import Annotated, open_source
 from mast.measure.compute import Compute
@@ -24,7 +24,7 @@ from mast.protocols import Detection, Segmentation
 from mast.protocols.detection.average_precision import AveragePrecision, annotated_target
 from mast.protocols.detection.protocol import ObjectProtocol
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Bench, Experiment, Measured
+from mast.studies.experiment import Experiment, Measured, Workplace
 
 TRAIN, TEST = "train2017", "val2017"
 AVERAGED = 20  # steps, at either end
@@ -68,32 +68,33 @@ class Detectors(Experiment):
     overfit: ObjectProtocol = OVERFIT
     networks: Mapping[str, ObjectProtocol] = field(default_factory=lambda: NETWORKS)
 
-    def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
+    def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """See `Experiment.plan`."""
         return [StudyRun(name, {}, trained=False) for name in ("overfit", "losses", "truth")]
 
-    def prepare(self, bench: Bench) -> None:
+    def prepare(self, workplace: Workplace) -> None:
         """See `Experiment.prepare`."""
         for part in (TRAIN, TEST):
-            self._open(bench, part)
+            self._open(workplace, part)
 
-    def measure(self, run: StudyRun, bench: Bench) -> Measured:
+    def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """See `Experiment.measure`."""
-        train, test = (self._open(bench, part) for part in (TRAIN, TEST))
+        train, test = (self._open(workplace, part) for part in (TRAIN, TEST))
         if run.name == "truth":
             return {"sets": {TRAIN: _truth(train), TEST: _truth(test)}}
         if run.name == "losses":
             data = ObjectData(train, test, self.size)
             networks = {
-                name: self._train(protocol, data, bench) for name, protocol in self.networks.items()
+                name: self._train(protocol, data, workplace)
+                for name, protocol in self.networks.items()
             }
             return {"networks": networks}
         with tempfile.TemporaryDirectory() as folder:
-            few = _few(bench.sets / "coco128", self.few, Path(folder))
-            learned = self._train(self.overfit, ObjectData(few, few, self.size), bench)
+            few = _few(workplace.sets / "coco128", self.few, Path(folder))
+            learned = self._train(self.overfit, ObjectData(few, few, self.size), workplace)
             return {**learned, "objects": sum(len(few.objects(at)) for at in range(len(few)))}
 
-    def conclude(self, measured: Mapping[str, Measured], bench: Bench) -> Measured:
+    def conclude(self, measured: Mapping[str, Measured], workplace: Workplace) -> Measured:
         """See `Experiment.conclude`: the three checks in one file."""
         return dict(measured)
 
@@ -116,20 +117,22 @@ class Detectors(Experiment):
         )  # fmt: skip
         return Grid(("network", "steps", "minutes", *terms), rows)
 
-    def _train(self, protocol: ObjectProtocol, data: ObjectData, bench: Bench) -> dict[str, Any]:
+    def _train(
+        self, protocol: ObjectProtocol, data: ObjectData, workplace: Workplace
+    ) -> dict[str, Any]:
         """The losses at both ends of a training, its minutes, and the score on the test set."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             module = Encoder(self.encoder, self.size).eval()
-        encoder = FrozenEncoder(module, Compute(find_device(bench.device)))
+        encoder = FrozenEncoder(module, Compute(find_device(workplace.device)))
         steps: list[dict[str, float]] = []
         started = time.monotonic()
 
-        def keep(done: Done) -> None:
-            assert done.metrics is not None
-            steps.append(done.metrics)
+        def record_losses(step: StepResult) -> None:
+            assert step.metrics is not None
+            steps.append(step.metrics)
 
-        detector = protocol.train(encoder, data, keep)
+        detector = protocol.train(encoder, data, record_losses)
         minutes = (time.monotonic() - started) / 60
         measures = {name: float(value) for name, value in protocol.measure(encoder, detector, data)}
         return {
@@ -141,10 +144,10 @@ class Detectors(Experiment):
             "measures": measures,
         }
 
-    def _open(self, bench: Bench, part: str) -> Annotated:
-        root = bench.sets / "coco128"
+    def _open(self, workplace: Workplace, part: str) -> Annotated:
+        root = workplace.sets / "coco128"
         if not root.is_dir():
-            raise UserError(f"{bench.sets} has no coco128; give a folder of sets that has it")
+            raise UserError(f"{workplace.sets} has no coco128; give a folder of sets that has it")
         return _annotated(f"coco:{root}@{part}")
 
 

@@ -16,8 +16,8 @@ from mast.core.run import plain
 from mast.measure.sets import EvaluationData
 from mast.protocols.run import EvaluationSettings
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Bench, Experiment, Measured, last_metrics, probe
-from mast.studies.sets import drawn, folds, with_colours
+from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics, probe
+from mast.studies.sets import drawn_positions, folds, with_colours
 from mast.studies.small_runs import CIFAR, NARROW, SIZE, link_cifar
 
 LR = 5e-3  # at a batch of 256
@@ -172,23 +172,23 @@ class DoesItHelp(Experiment):
     encoder: Mapping[str, Any] = field(default_factory=lambda: {**NARROW, "stem_stride": 2})
     settings: EvaluationSettings | None = None
 
-    def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
+    def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """See `Experiment.plan`."""
         runs = [
-            self._run(bench, name, weight, seed)
+            self._run(workplace, name, weight, seed)
             for seed in seeds
             for name, variant in self.variants.items()
             for weight in variant.weights
         ]
         return [replace(run, name=f"{score}/{run.name}") for score in SCORES for run in runs]
 
-    def _run(self, bench: Bench, name: str, weight: float, seed: int) -> StudyRun:
+    def _run(self, workplace: Workplace, name: str, weight: float, seed: int) -> StudyRun:
         variant = self.variants[name]
         trial = f"{name}-{weight:g}-{seed}"
-        config = bench.configure(
+        config = workplace.configure(
             trial,
             variant.recipe,
-            bench.made(CIFAR),
+            workplace.derived(CIFAR),
             recipe=trial,
             size=SIZE,
             objective={**variant.objective, **variant.weigh(weight)},
@@ -204,18 +204,18 @@ class DoesItHelp(Experiment):
         changes = {"variant": name, "weight": weight}
         return StudyRun(trial, changes, config, seed, variant.trained)
 
-    def prepare(self, bench: Bench) -> None:
+    def prepare(self, workplace: Workplace) -> None:
         """See `Experiment.prepare`."""
-        link_cifar(bench, self.images)
+        link_cifar(workplace, self.images)
         for name in ("cifar10/test", "flowers17/train", "flowers17/val", "flowers17/test",
                      "dtd10/train", "dtd10/test"):  # fmt: skip
-            bench.open(name, SIZE)
+            workplace.open(name, SIZE)
 
-    def measure(self, run: StudyRun, bench: Bench) -> Measured:
+    def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """See `Experiment.measure`."""
-        encoder, metrics = bench.encoder(run), last_metrics(run.folder)
+        encoder, metrics = workplace.encoder(run), last_metrics(run.folder)
         started = time.monotonic()
-        sets = self.sets(bench, run.name.partition("/")[0])
+        sets = self.sets(workplace, run.name.partition("/")[0])
         scores = probe(encoder, sets, PROTOCOLS, self.settings)
         return {
             **run.changes,
@@ -232,18 +232,23 @@ class DoesItHelp(Experiment):
             "encoder_sha256": _digest(encoder),
         }
 
-    def sets(self, bench: Bench, score: str) -> dict[str, list[EvaluationData]]:
+    def sets(self, workplace: Workplace, score: str) -> dict[str, list[EvaluationData]]:
         """The probes' sets, whose scores are averaged.
 
         Hyper-parameters of a probe are tuned on a tenth of its training set (Flowers-17's own
         validation set for its test score). To validate, the two small sets are cross-validated,
         since a few hundred images separate no two variants.
         """
-        everything = bench.open("cifar10/train", SIZE)
-        train, val = (everything.subset(drawn(len(everything), self.images, at)) for at in (0, 1))
-        train, val, test = with_colours((train, val, bench.open("cifar10/test", SIZE)))
-        flowers = {part: bench.open(f"flowers17/{part}", SIZE) for part in ("train", "val", "test")}
-        textures = {part: bench.open(f"dtd10/{part}", SIZE) for part in ("train", "test")}
+        everything = workplace.open("cifar10/train", SIZE)
+        train, val = (
+            everything.subset(drawn_positions(len(everything), self.images, part))
+            for part in (0, 1)
+        )
+        train, val, test = with_colours((train, val, workplace.open("cifar10/test", SIZE)))
+        flowers = {
+            part: workplace.open(f"flowers17/{part}", SIZE) for part in ("train", "val", "test")
+        }
+        textures = {part: workplace.open(f"dtd10/{part}", SIZE) for part in ("train", "test")}
         if score == "validation":
             whole = EvaluationData(flowers["train"], None, flowers["val"], SIZE)
             return {

@@ -46,7 +46,7 @@ class StudyRun:
 
     @property
     def folder(self) -> RunFolder:
-        """Where it lies."""
+        """Where it is."""
         assert self.config is not None, f"{self.name} is no run of a recipe"
         return RunFolder(self.config.folder())
 
@@ -62,9 +62,9 @@ def vary(
     Args:
         config: Of the run that is varied.
         plan: By the trial's name what differs, by dotted name; a "method" that is not the run's is
-            that of the run it is held against.
+            that of the run it is compared with.
         seeds: Of the runs.
-        folder: Where they lie, as `<trial>-seed<N>`.
+        folder: Where they are, as `<trial>-seed<N>`.
 
     Raises:
         UserError: Runs of the folder were trained for longer or shorter.
@@ -85,7 +85,7 @@ def _varied(
     fields = {**changes, "seed": seed, "out": str(folder / f"{name}-seed{seed}")}
     if fields.pop("method", config.method) != config.method:
         other = rival(config)
-        assert other is not None, f"a run of {config.method} is held against no other"
+        assert other is not None, f"a run of {config.method} is compared with no other"
         config = other
     config = change(config, fields)
     run = StudyRun(name, changes, config, seed, needed=not changes)
@@ -102,7 +102,7 @@ def _refuse_other_length(run: RunFolder, config: PretrainConfig) -> None:
         )
 
 
-def chosen(runs: Sequence[StudyRun], only: Sequence[str]) -> list[StudyRun]:
+def matching(runs: Sequence[StudyRun], only: Sequence[str]) -> list[StudyRun]:
     """The runs whose name fits one of some patterns, such as "validation/*"; all without any.
 
     Raises:
@@ -111,7 +111,9 @@ def chosen(runs: Sequence[StudyRun], only: Sequence[str]) -> list[StudyRun]:
     for pattern in only:
         if not any(fnmatchcase(run.name, pattern) for run in runs):
             raise unknown("run", pattern, [run.name for run in runs])
-    return [run for run in runs if not only or any(fnmatchcase(run.name, one) for one in only)]
+    return [
+        run for run in runs if not only or any(fnmatchcase(run.name, pattern) for pattern in only)
+    ]
 
 
 @dataclass(frozen=True)
@@ -149,12 +151,12 @@ def carry_out(
     state: Callable[[StudyRun], str],
     shard: Shard,
 ) -> tuple[StudyRun, ...]:
-    """Train and measure runs, as far as that was not done before.
+    """Train and measure runs, unless that was done before.
 
     Args:
         runs: All of a study.
         work: Trains and measures one; it leaves alone what is done.
-        state: What is done of one.
+        state: How far one is.
         shard: Which of them are this process's.
 
     Returns:
@@ -164,8 +166,8 @@ def carry_out(
         UserError: A run failed without which nothing can be compared.
     """
     return tuple(
-        _carried_out(run, work, state) if mine else run
-        for run, mine in zip(runs, shard.of(runs), strict=True)
+        _carried_out(run, work, state) if is_own else run
+        for run, is_own in zip(runs, shard.of(runs), strict=True)
     )
 
 
@@ -177,9 +179,9 @@ def _carried_out(
     except UserError as error:  # a loss or features that are not finite: the others go on
         if run.needed:
             raise
-        where = run.name if run.config is None else run.folder.path
-        said = f"{where}: {error}"
-        console.print(said, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        place = run.name if run.config is None else run.folder.path
+        message = f"{place}: {error}"
+        console.print(message, style="yellow", highlight=False, markup=False, soft_wrap=True)
         return replace(run, state=str(error))
     return replace(run, state=state(run))
 

@@ -15,18 +15,19 @@ from typing import Any, ClassVar
 
 import torch
 
-from mast.analyses import Analysis, Entry, Grid
+from mast.analyses import Analysis, Grid
 from mast.config import PretrainConfig, build_method
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.core.launch import Device, find_device
+from mast.core.registry import Entry
 from mast.core.run import RunFolder, provenance
 from mast.data import CanvasSet, open_canvas
 from mast.measure.sets import EvaluationData
 from mast.models import Encoder, load_encoder
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.recipes import configure
-from mast.studies.engine import ALL, BEGUN, FINISHED, TO_DO, Shard, StudyRun, carry_out, chosen
+from mast.studies.engine import ALL, BEGUN, FINISHED, TO_DO, Shard, StudyRun, carry_out, matching
 
 Measured = dict[str, Any]  # a result file
 
@@ -43,14 +44,14 @@ class Verbs:
 
 
 @dataclass(frozen=True)
-class Bench:
+class Workplace:
     """What an experiment works with.
 
     Args:
         sets: Folder of image sets.
         out: Folder of run folders (`runs/`), of sets that are made (`sets/`) and of results.
         verbs: What the commands do.
-        questions: What may be asked of a run, by name.
+        questions: The analyses and studies of a run, by name.
         device: auto, cpu or cuda.
         threads: CPU threads; PyTorch's choice if None.
     """
@@ -62,8 +63,8 @@ class Bench:
     device: Device = "auto"
     threads: int | None = None
 
-    def made(self, name: str) -> Path:
-        """A set that an experiment makes of others."""
+    def derived(self, name: str) -> Path:
+        """The place of a set that an experiment makes from others."""
         return self.out / "sets" / name
 
     def open(self, name: str, size: int) -> CanvasSet:
@@ -102,22 +103,22 @@ class Experiment(ABC):
     seeded: ClassVar[bool] = False
 
     @abstractmethod
-    def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
+    def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """The runs, in the order in which they are most useful; nothing is read or written."""
 
-    def prepare(self, bench: Bench) -> None:  # noqa: B027  # most have nothing to prepare
-        """Make the sets that it needs of those that there are.
+    def prepare(self, workplace: Workplace) -> None:  # noqa: B027  # most have nothing to prepare
+        """Make the sets that it needs from those in the folder.
 
         Raises:
             UserError: A set is missing.
         """
 
     @abstractmethod
-    def measure(self, run: StudyRun, bench: Bench) -> Measured:
+    def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """The result of a run, as JSON has it; its provenance is added."""
 
-    def conclude(self, measured: Mapping[str, Measured], bench: Bench) -> Measured | None:
-        """What follows from the results of all runs, by name; None: nothing that is kept."""
+    def conclude(self, measured: Mapping[str, Measured], workplace: Workplace) -> Measured | None:
+        """What follows from the results of all runs, by name; None: nothing is written."""
         return None
 
     @abstractmethod
@@ -133,7 +134,7 @@ class Experiment(ABC):
         return out / f"{self.results}.json"
 
     def state(self, run: StudyRun, out: Path) -> str:
-        """What is done of a run."""
+        """How far a run is."""
         if self.file(run, out).is_file() or self.conclusion(out).is_file():
             return FINISHED
         begun = run.config is not None and run.trained and run.folder.config.is_file()
@@ -146,19 +147,19 @@ class Experiment(ABC):
 
 def perform(
     experiment: Experiment,
-    bench: Bench,
+    workplace: Workplace,
     seeds: Sequence[int],
     only: Sequence[str] = (),
     shard: Shard = ALL,
     dry: bool = False,
 ) -> tuple[tuple[StudyRun, ...], dict[str, Measured]]:
-    """Train and measure the runs of an experiment, as far as there are no results, and conclude.
+    """Train and measure the runs of an experiment that have no results yet, and conclude.
 
     Args:
         experiment: What is planned.
-        bench: What it works with.
+        workplace: What it works with.
         seeds: Of the runs.
-        only: Patterns of the names of those that are wanted; all of them without any.
+        only: Patterns of the names of the runs to take; all of them without any.
         shard: Which of them are this process's.
         dry: Only say what would be run.
 
@@ -168,27 +169,27 @@ def perform(
     Raises:
         UserError: A pattern that fits no run; a set that is missing.
     """
-    plan = experiment.plan(bench, list(dict.fromkeys(seeds)))
+    plan = experiment.plan(workplace, list(dict.fromkeys(seeds)))
 
     def state(run: StudyRun) -> str:
-        return experiment.state(run, bench.out)
+        return experiment.state(run, workplace.out)
 
     def work(run: StudyRun) -> None:
         if state(run) == FINISHED:
             return
         if run.config is not None and run.trained:
-            bench.verbs.pretrain(run.config)
-        result = {**experiment.measure(run, bench), "provenance": provenance()}
-        write_json(experiment.file(run, bench.out), result)
+            workplace.verbs.pretrain(run.config)
+        result = {**experiment.measure(run, workplace), "provenance": provenance()}
+        write_json(experiment.file(run, workplace.out), result)
 
-    runs = tuple(replace(run, state=state(run)) for run in chosen(plan, only))
+    runs = tuple(replace(run, state=state(run)) for run in matching(plan, only))
     if not dry and any(run.state != FINISHED for run in runs):
-        if bench.threads is not None:
-            torch.set_num_threads(bench.threads)
-        experiment.prepare(bench)
+        if workplace.threads is not None:
+            torch.set_num_threads(workplace.threads)
+        experiment.prepare(workplace)
         runs = carry_out(runs, work, state, shard)
-        _conclude(experiment, plan, bench)
-    return runs, _results(experiment, runs, bench.out)
+        _conclude(experiment, plan, workplace)
+    return runs, _results(experiment, runs, workplace.out)
 
 
 def _results(experiment: Experiment, runs: Iterable[StudyRun], out: Path) -> dict[str, Measured]:
@@ -196,13 +197,15 @@ def _results(experiment: Experiment, runs: Iterable[StudyRun], out: Path) -> dic
     return {name: json.loads(file.read_text()) for name, file in files.items() if file.is_file()}
 
 
-def _conclude(experiment: Experiment, plan: Sequence[StudyRun], bench: Bench) -> None:
+def _conclude(experiment: Experiment, plan: Sequence[StudyRun], workplace: Workplace) -> None:
     """Write what follows from all runs, once all are measured."""
-    measured = _results(experiment, plan, bench.out)
+    measured = _results(experiment, plan, workplace.out)
     if len(measured) == len(plan):
-        conclusion = experiment.conclude(measured, bench)
+        conclusion = experiment.conclude(measured, workplace)
         if conclusion is not None:
-            write_json(experiment.conclusion(bench.out), {**conclusion, "provenance": provenance()})
+            write_json(
+                experiment.conclusion(workplace.out), {**conclusion, "provenance": provenance()}
+            )
 
 
 def probe(

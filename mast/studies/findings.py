@@ -7,21 +7,22 @@ from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
-from mast.analyses import ANALYSES, Analysis, Entry, Grid
+from mast.analyses import ANALYSES, Analysis, Grid
+from mast.core.registry import Entry
 from mast.core.run import RunFolder
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Bench, Experiment, Measured
-from mast.studies.sets import drawn, link
+from mast.studies.experiment import Experiment, Measured, Workplace
+from mast.studies.sets import drawn_positions, link
 from mast.studies.small_runs import RUNS, SIZE, SmallRun, described, link_cifar
 
 LABELLED = "cifar10"  # images of CIFAR-10 with labels, for the probes
 
 
-class Look(NamedTuple):
-    """What is asked of a run.
+class Inquiry(NamedTuple):
+    """The analyses and studies of a run.
 
     Attributes:
-        data: A labelled set of the bench ("cifar10"), or a name that `mast analyze` knows.
+        data: A labelled set of the workplace ("cifar10"), or a name that `mast analyze` knows.
         analyses: Which.
         studies: By name the options of `mast study`.
         beside: The run that stands beside it, if one does.
@@ -34,8 +35,8 @@ class Look(NamedTuple):
 
 
 _TWO = {"seeds": (0, 1), "epochs": 3}
-LOOKS = {
-    "cifar_mast5": Look(
+INQUIRIES = {
+    "cifar_mast5": Inquiry(
         LABELLED,
         tuple(ANALYSES),
         {
@@ -46,8 +47,8 @@ LOOKS = {
         },
         "cifar_vicreg5",
     ),
-    "factors_mast5": Look("factors", tuple(ANALYSES), {"leave_one_out": {"epochs": 6}}),
-    "factors_small": Look("factors", (), {"growth": {}, "sensitivity": {}, "epochs": {}}),
+    "factors_mast5": Inquiry("factors", tuple(ANALYSES), {"leave_one_out": {"epochs": 6}}),
+    "factors_small": Inquiry("factors", (), {"growth": {}, "sensitivity": {}, "epochs": {}}),
 }
 
 
@@ -61,49 +62,49 @@ class Findings(Experiment):
 
     results: ClassVar[str] = "insight"
 
-    looks: Mapping[str, Look] = field(default_factory=lambda: LOOKS)
+    inquiries: Mapping[str, Inquiry] = field(default_factory=lambda: INQUIRIES)
     runs: Mapping[str, SmallRun] = field(default_factory=lambda: RUNS)
     train: int = 10_000
     test: int = 4_000
 
-    def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
+    def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """See `Experiment.plan`."""
         return [
             StudyRun(
                 f"findings-{name}",
                 {"recipe": self.runs[name].recipe},
-                self.runs[name].configure(name, bench),
+                self.runs[name].configure(name, workplace),
             )
-            for name in self.looks
+            for name in self.inquiries
         ]
 
-    def prepare(self, bench: Bench) -> None:
+    def prepare(self, workplace: Workplace) -> None:
         """See `Experiment.prepare`."""
-        if any(look.data == LABELLED for look in self.looks.values()):
-            link_cifar(bench, self.train)
+        if any(inquiry.data == LABELLED for inquiry in self.inquiries.values()):
+            link_cifar(workplace, self.train)
             for part, count in (("train", self.train), ("test", self.test)):
-                images = bench.open(f"cifar10/{part}", SIZE)
-                target = bench.made(LABELLED) / part
-                root = bench.sets / "cifar10" / part
-                link(images, root, drawn(len(images), count), target, flat=False)
+                images = workplace.open(f"cifar10/{part}", SIZE)
+                target = workplace.derived(LABELLED) / part
+                root = workplace.sets / "cifar10" / part
+                link(images, root, drawn_positions(len(images), count), target, flat=False)
 
-    def measure(self, run: StudyRun, bench: Bench) -> Measured:
+    def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """See `Experiment.measure`: the analyses and studies are made, then read."""
         assert run.config is not None
         name, path = run.folder.path.name, run.folder.path
-        look = self.looks[name]
-        data = str(bench.made(LABELLED)) if look.data == LABELLED else look.data
-        if look.analyses:
+        inquiry = self.inquiries[name]
+        data = str(workplace.derived(LABELLED)) if inquiry.data == LABELLED else inquiry.data
+        if inquiry.analyses:
             beside: list[Path] = []
-            if look.beside is not None:
-                config = self.runs[look.beside].configure(look.beside, bench)
-                beside.append(bench.verbs.pretrain(config).path)
-            bench.verbs.analyze(path, data, look.analyses, beside, device=bench.device)
-        for study, options in look.studies.items():
-            bench.verbs.study(study, path, data, device=bench.device, **options)
+            if inquiry.beside is not None:
+                config = self.runs[inquiry.beside].configure(inquiry.beside, workplace)
+                beside.append(workplace.verbs.pretrain(config).path)
+            workplace.verbs.analyze(path, data, inquiry.analyses, beside, device=workplace.device)
+        for study, options in inquiry.studies.items():
+            workplace.verbs.study(study, path, data, device=workplace.device, **options)
         return {
             "run": described(name, run.config),
-            "analyses": _answers(run.folder, bench.questions),
+            "analyses": _answers(run.folder, workplace.questions),
         }
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
@@ -122,8 +123,8 @@ def _answers(folder: RunFolder, questions: Mapping[str, Entry[Analysis]]) -> dic
     for name, entry in questions.items():
         file = folder.analysis / f"{name}.npz"
         if file.is_file():
-            with np.load(file) as kept:
-                arrays = dict(kept)
+            with np.load(file) as archive:
+                arrays = dict(archive)
             analysis = entry.kind()
             grid = analysis.details(arrays).grid
             answers[name] = {

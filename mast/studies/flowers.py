@@ -9,7 +9,7 @@ from mast.analyses import Grid
 from mast.measure.sets import EvaluationData
 from mast.protocols.run import evaluate_encoder
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Bench, Experiment, Measured, last_metrics
+from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics
 
 PROTOCOLS = ("knn", "linear")
 PARTS = ("train", "val", "test")
@@ -31,24 +31,24 @@ class Flowers(Experiment):
         default_factory=lambda: {"epochs": 30, "batch_size": 64, "precision": "bf16-mixed"}
     )
 
-    def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
+    def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """See `Experiment.plan`."""
-        data = bench.sets / "flowers17" / "train"
-        config = bench.configure("flowers", self.recipe, data, **self.changes)
+        data = workplace.sets / "flowers17" / "train"
+        config = workplace.configure("flowers", self.recipe, data, **self.changes)
         return [
             StudyRun("untrained", {"trained": "no"}, config, trained=False),
             StudyRun(self.recipe, {}, config),
         ]
 
-    def prepare(self, bench: Bench) -> None:
+    def prepare(self, workplace: Workplace) -> None:
         """See `Experiment.prepare`."""
-        self._data(bench, 64)
+        self._data(workplace, 64)
 
-    def measure(self, run: StudyRun, bench: Bench) -> Measured:
+    def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """See `Experiment.measure`: top-1 and its interval by protocol."""
         assert run.config is not None
         results = evaluate_encoder(
-            bench.encoder(run), self._data(bench, run.config.size), PROTOCOLS
+            workplace.encoder(run), self._data(workplace, run.config.size), PROTOCOLS
         )
         keys = ("top1", "top1_low", "top1_high")
         measured: Measured = {
@@ -64,7 +64,7 @@ class Flowers(Experiment):
             measured |= {"commands": self._commands(run), "minutes": minutes, "threads": threads}
         return measured
 
-    def conclude(self, measured: Mapping[str, Measured], bench: Bench) -> Measured:
+    def conclude(self, measured: Mapping[str, Measured], workplace: Workplace) -> Measured:
         """See `Experiment.conclude`: both encoders, and what the run took."""
         trained = measured[self.recipe]
         return {
@@ -86,8 +86,8 @@ class Flowers(Experiment):
         )  # fmt: skip
         return Grid(("encoder", "protocol", "test top-1", "95 % interval"), rows)
 
-    def _data(self, bench: Bench, size: int) -> EvaluationData:
-        train, val, test = (bench.open(f"flowers17/{part}", size) for part in PARTS)
+    def _data(self, workplace: Workplace, size: int) -> EvaluationData:
+        train, val, test = (workplace.open(f"flowers17/{part}", size) for part in PARTS)
         return EvaluationData(train, val, test, size)
 
     def _commands(self, run: StudyRun) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from mast.analyses import figure
 from mast.analyses.analysis import Arrays, Details, Grid, Subject
 from mast.analyses.interval import mean_and_margin, with_margin
-from mast.analyses.masks import Masks, cosines, dead_masks, mean_with_others
+from mast.analyses.masks import Masks, cosines, dead_masks, mean_cosine_to_others
 from mast.augment.presets import MAST5
 from mast.core.errors import UserError
 from mast.studies.study import BASE, Study, band, collect
@@ -135,7 +135,7 @@ def _order(subject: Subject) -> tuple[tuple[str, ...], np.ndarray, int]:
     """Operators in the order in which they are added, the mean cosine of each, and how many of
     them growth starts with."""
     assert subject.mask_DK is not None
-    mean_K = mean_with_others(cosines(subject.mask_DK.detach().cpu().double().numpy().T))
+    mean_K = mean_cosine_to_others(cosines(subject.mask_DK.detach().cpu().double().numpy().T))
     cosine = dict(zip(subject.operators, mean_K.tolist(), strict=True))
     more = set(MAST5) < set(subject.operators)
     start = [name for name in subject.operators if more and name in MAST5]

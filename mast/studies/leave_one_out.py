@@ -107,8 +107,8 @@ class LeaveOneOut(Study):
         parts = []
         for task, title in enumerate(arrays["tasks"]):
             verdicts = [
-                f"{wanted} {figure.words(arrays['operators'][at])} ({_change(arrays, task, at)})"
-                for wanted, at in _extremes(arrays, task)
+                f"{verdict} {figure.words(arrays['operators'][at])} ({_change(arrays, task, at)})"
+                for verdict, at in _extremes(arrays, task)
             ]
             parts.append(f"{title} {' and '.join(verdicts) or 'shows no need of any one of them'}")
         return (
@@ -155,10 +155,10 @@ def _change(arrays: Arrays, task: int, at: int) -> str:
 def _extremes(arrays: Arrays, task: int) -> Iterator[tuple[str, int]]:
     """Of the operators that a task needs the one it needs most, and likewise the other way."""
     change_K = arrays["change"][task]
-    for wanted, sign in ((NEEDS, 1), (BETTER, -1)):
-        fitting = [at for at in range(len(change_K)) if _verdict(arrays, task, at) == wanted]
+    for verdict, sign in ((NEEDS, 1), (BETTER, -1)):
+        fitting = [at for at in range(len(change_K)) if _verdict(arrays, task, at) == verdict]
         if fitting:
-            yield wanted, min(fitting, key=lambda at: sign * change_K[at])
+            yield verdict, min(fitting, key=lambda at: sign * change_K[at])
 
 
 def _verdict(arrays: Arrays, task: int, at: int) -> str:

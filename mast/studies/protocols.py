@@ -17,7 +17,7 @@ from mast.measure.sets import EvaluationData
 from mast.models import Encoder, EncoderConfig
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Bench, Experiment, Measured
+from mast.studies.experiment import Experiment, Measured, Workplace
 from mast.studies.small_runs import CIFAR, NARROW, SIZE, link_cifar
 
 RANDOM = "resnet18-random"
@@ -30,8 +30,8 @@ PROTOCOLS = ("knn", "linear", "linear_sgd")
 class Protocols(Experiment):
     """CIFAR-10: a random ResNet-18 and two runs of minutes, by kNN, L-BFGS and SGD.
 
-    The L-BFGS probe of every encoder may be held against scikit-learn's `LogisticRegression` at the
-    penalty that validation chose; of the last run it is. It needs `cifar10/{train,test}`.
+    The L-BFGS probe of the last run is also compared with scikit-learn's `LogisticRegression` at
+    the penalty that validation chose. It needs `cifar10/{train,test}`.
     """
 
     results: ClassVar[str] = "protocols"
@@ -44,13 +44,13 @@ class Protocols(Experiment):
         default_factory=lambda: {"linear_sgd": {"epochs": 3, "learning_rates": [0.2, 2.0, 20.0]}}
     )
 
-    def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
+    def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """See `Experiment.plan`."""
         configs = {
-            f"{recipe}-cifar10": bench.configure(
+            f"{recipe}-cifar10": workplace.configure(
                 f"{recipe}-cifar10",
                 recipe,
-                bench.made(CIFAR),
+                workplace.derived(CIFAR),
                 size=SIZE,
                 epochs=self.epochs,
                 batch_size=self.batch_size,
@@ -61,26 +61,26 @@ class Protocols(Experiment):
         runs = [StudyRun(name, {"recipe": c.recipe}, c) for name, c in configs.items()]
         return [StudyRun(RANDOM, {"trained": "no"}, trained=False), *runs]
 
-    def prepare(self, bench: Bench) -> None:
+    def prepare(self, workplace: Workplace) -> None:
         """See `Experiment.prepare`."""
-        link_cifar(bench, self.images)
-        bench.open("cifar10/test", SIZE)
+        link_cifar(workplace, self.images)
+        workplace.open("cifar10/test", SIZE)
 
-    def measure(self, run: StudyRun, bench: Bench) -> Measured:
+    def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """See `Experiment.measure`: the result files of the encoder lie beside its result."""
-        encoder = _random_resnet18() if run.name == RANDOM else bench.encoder(run)
-        train, test = (bench.open(f"cifar10/{part}", SIZE) for part in ("train", "test"))
+        encoder = _random_resnet18() if run.name == RANDOM else workplace.encoder(run)
+        train, test = (workplace.open(f"cifar10/{part}", SIZE) for part in ("train", "test"))
         data = EvaluationData(train, None, test, SIZE)
-        about = {"source": run.name, **encoder.describe()}
+        description = {"source": run.name, **encoder.describe()}
         results = [
             # Named as below the folder of sets, wherever that is.
-            replace(result, set_name="cifar10/test", encoder=about)
+            replace(result, set_name="cifar10/test", encoder=description)
             for result in evaluate_encoder(
                 encoder, data, PROTOCOLS, EvaluationSettings(protocols=self.settings)
             )
         ]
         for result in results:
-            result.write(self._folder(run.name, bench))
+            result.write(self._folder(run.name, workplace))
         measured: Measured = {
             "top1": {each.protocol: each.targets["class"].values["top1"] for each in results}
         }
@@ -89,9 +89,9 @@ class Protocols(Experiment):
             measured["agreement with scikit-learn"] = against_sklearn(encoder, data, linear)
         return measured
 
-    def conclude(self, measured: Mapping[str, Measured], bench: Bench) -> Measured:
+    def conclude(self, measured: Mapping[str, Measured], workplace: Workplace) -> Measured:
         """See `Experiment.conclude`: the encoders compared, all with the first."""
-        compared = compare([self._folder(name, bench) for name in measured])
+        compared = compare([self._folder(name, workplace) for name in measured])
         (agreement,) = filter(
             None, (each.get("agreement with scikit-learn") for each in measured.values())
         )
@@ -119,8 +119,8 @@ class Protocols(Experiment):
         )
         return Grid(("encoder", *PROTOCOLS), rows)
 
-    def _folder(self, name: str, bench: Bench) -> Path:
-        return RunFolder(bench.out / self.results / name).path
+    def _folder(self, name: str, workplace: Workplace) -> Path:
+        return RunFolder(workplace.out / self.results / name).path
 
 
 def _random_resnet18() -> Encoder:

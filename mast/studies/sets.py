@@ -1,4 +1,4 @@
-"""Sets of images that are made of others: some of the images, colour bins, folds."""
+"""Sets of images that are made from others: some of the images, colour bins, folds."""
 
 import shutil
 import tempfile
@@ -12,8 +12,8 @@ from mast.data import CanvasSet
 from mast.measure.sets import EvaluationData
 
 
-def drawn(total: int, count: int, part: int = 0) -> np.ndarray:
-    """Positions of the `part`-th `count` images of a set in an order drawn once, ascending."""
+def drawn_positions(total: int, count: int, part: int = 0) -> np.ndarray:
+    """The `part`-th `count` positions of a set in an order drawn once, ascending."""
     order_N = np.random.default_rng(0).permutation(total)
     return np.sort(order_N[part * count : (part + 1) * count])
 
@@ -25,7 +25,7 @@ def link(canvases: CanvasSet, root: Path, index_N: np.ndarray, target: Path, fla
         canvases: The set, of a folder.
         root: That folder.
         index_N: Positions of the images.
-        target: The folder; one that is there is left alone.
+        target: The folder; an existing one is left alone.
         flat: Without the classes' folders, so that there are no labels.
     """
     if target.is_dir():
@@ -39,7 +39,7 @@ def link(canvases: CanvasSet, root: Path, index_N: np.ndarray, target: Path, fla
         file.symlink_to((root / identifier).resolve())
     try:
         partial.rename(target)
-    except OSError:  # another process that shares the runs has made it meanwhile
+    except OSError:  # another process that shares the runs has made it in the meantime
         shutil.rmtree(partial)
 
 

@@ -1,11 +1,11 @@
-"""Small runs that several experiments look at, of minutes each on a CPU."""
+"""Small runs that several experiments use, each of minutes on a CPU."""
 
 from typing import Any, NamedTuple
 
 from mast.config import PretrainConfig
 from mast.data import CanvasSet
-from mast.studies.experiment import Bench
-from mast.studies.sets import drawn, link
+from mast.studies.experiment import Workplace
+from mast.studies.sets import drawn_positions, link
 
 NARROW: dict[str, Any] = {  # a narrow ResNet-10
     "name": "timm:resnet18",
@@ -22,16 +22,16 @@ SIZE = 32
 
 
 class SmallRun(NamedTuple):
-    """A run: its recipe, its images (of the bench, or generated) and what differs."""
+    """A run: its recipe, its images (of the workplace, or generated) and what differs."""
 
     recipe: str
     data: str
     changes: dict[str, Any]
 
-    def configure(self, name: str, bench: Bench) -> PretrainConfig:
-        """Its configuration on a bench."""
-        data = bench.made(CIFAR) if self.data == CIFAR else self.data
-        return bench.configure(name, self.recipe, data, **self.changes)
+    def configure(self, name: str, workplace: Workplace) -> PretrainConfig:
+        """Its configuration on a workplace."""
+        data = workplace.derived(CIFAR) if self.data == CIFAR else self.data
+        return workplace.configure(name, self.recipe, data, **self.changes)
 
 
 def _changes(size: int, epochs: int, **objective: Any) -> dict[str, Any]:
@@ -54,11 +54,17 @@ RUNS = {
 }
 
 
-def link_cifar(bench: Bench, images: int = IMAGES) -> CanvasSet:
+def link_cifar(workplace: Workplace, images: int = IMAGES) -> CanvasSet:
     """Make the set of CIFAR-10's training images without labels; all of them are returned."""
-    everything = bench.open("cifar10/train", SIZE)
-    chosen_N = drawn(len(everything), images)
-    link(everything, bench.sets / "cifar10" / "train", chosen_N, bench.made(CIFAR), flat=True)
+    everything = workplace.open("cifar10/train", SIZE)
+    index_N = drawn_positions(len(everything), images)
+    link(
+        everything,
+        workplace.sets / "cifar10" / "train",
+        index_N,
+        workplace.derived(CIFAR),
+        flat=True,
+    )
     return everything
 
 

@@ -133,17 +133,17 @@ def _task(score: Score) -> tuple[str, str, str]:
     return score.protocol, score.set_name, score.target
 
 
-def band(axis: Any, x_N: np.ndarray, accuracy_SN: np.ndarray, label: str, at: int) -> None:
-    """The `at`-th curve of an axis: the mean over seeds, with its interval as a band.
+def band(axis: Any, x_N: np.ndarray, accuracy_SN: np.ndarray, label: str, index: int) -> None:
+    """One curve of an axis: the mean over seeds, with its interval as a band.
 
     Args:
         axis: To draw on.
         x_N: Positions.
         accuracy_SN: In percent; what is not finite is left out.
         label: In the legend and for the tips.
-        at: Which colour and style.
+        index: Number of the curve, from 0: its colour and style.
     """
     mean_N, margin_N = mean_and_margin(accuracy_SN)
-    ink, style = figure.color(at), figure.STYLES[at % len(figure.STYLES)]
-    figure.curve(axis, x_N, mean_N, label, ink, style, shown=label)
+    ink, style = figure.color(index), figure.STYLES[index % len(figure.STYLES)]
+    figure.curve(axis, x_N, mean_N, label, ink, style, legend_label=label)
     axis.fill_between(x_N, mean_N - margin_N, mean_N + margin_N, color=ink, alpha=0.15, linewidth=0)

@@ -15,7 +15,7 @@ from mast.analyses import Grid
 from mast.augment import center_views
 from mast.measure.bootstrap import percentiles, resampled_means
 from mast.studies.engine import StudyRun
-from mast.studies.experiment import Bench, Experiment, Measured
+from mast.studies.experiment import Experiment, Measured, Workplace
 from mast.studies.small_runs import RUNS, SmallRun, described, link_cifar
 
 DATA = "cifar10/test"
@@ -77,24 +77,24 @@ class UncertaintyCheck(Experiment):
     trained_on: int = 10_000
     images: int = 2000
 
-    def plan(self, bench: Bench, seeds: Sequence[int]) -> list[StudyRun]:
+    def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """See `Experiment.plan`."""
         return [
-            StudyRun(f"uncertain-{name}", {"recipe": run.recipe}, run.configure(name, bench))
+            StudyRun(f"uncertain-{name}", {"recipe": run.recipe}, run.configure(name, workplace))
             for name, run in self.runs.items()
         ]
 
-    def prepare(self, bench: Bench) -> None:
+    def prepare(self, workplace: Workplace) -> None:
         """See `Experiment.prepare`."""
-        link_cifar(bench, self.trained_on)
+        link_cifar(workplace, self.trained_on)
         for run in self.runs.values():
-            bench.open(DATA, run.changes["size"])
+            workplace.open(DATA, run.changes["size"])
 
-    def measure(self, run: StudyRun, bench: Bench) -> Measured:
+    def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """See `Experiment.measure`: percent of copies above their originals, ties one half."""
         assert run.config is not None
         size = run.config.size
-        canvases = bench.open(DATA, size)
+        canvases = workplace.open(DATA, size)
         chosen_B = np.sort(np.random.default_rng(0).permutation(len(canvases))[: self.images])
         images_BCHW = center_views(*canvases.batch(chosen_B), size)
         pixels_BHWC = (images_BCHW * 255 + 0.5).clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
@@ -104,10 +104,10 @@ class UncertaintyCheck(Experiment):
             _write(originals, Path(folder, "original"))
             for kind, damage in DAMAGE.items():
                 _write([damage(image, random) for image in originals], Path(folder, kind))
-            ranked = bench.verbs.uncertain(
-                run.folder.path, folder, out=Path(folder) / "ranked.csv", device=bench.device
+            table = workplace.verbs.uncertain(
+                run.folder.path, folder, out=Path(folder) / "ranked.csv", device=workplace.device
             )
-            with ranked.open() as file:
+            with table.open() as file:
                 trace = {row["path"]: float(row["trace"]) for row in csv.DictReader(file)}
         names = [f"{at:05d}.png" for at in range(len(originals))]
         before_B = np.array([trace[f"original/{name}"] for name in names])

@@ -18,7 +18,7 @@ from tiny_evaluation import working_in
 from torch import nn
 
 from mast.core.errors import UserError
-from mast.core.loop import Done
+from mast.core.loop import StepResult
 from mast.data import Annotated, open_source
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
@@ -164,7 +164,7 @@ def test_every_resnet_trains(library: str, model: str, kind: str, object_data: O
         there = key if kind != "c4" or "layer4" not in key else f"roi_heads.box_head.{key}"
         there = there if there != key else prefix + key
         assert torch.equal(built[there], value), key
-    steps: list[Done] = []
+    steps: list[StepResult] = []
     trained = protocol.train(FrozenEncoder(encoder), object_data, steps.append)
     assert [step.step for step in steps] == [1, 2]
     terms = {"loss", "proposals", "proposal boxes", "classes", "boxes"}
@@ -208,7 +208,7 @@ def test_frozen_batchnorm_keeps_its_state(resnet: Encoder, object_data: ObjectDa
 
 def test_the_loss_of_proposals_is_weighted(resnet: Encoder, object_data: ObjectData) -> None:
     for weight in (0.0, 0.2, 1.0):
-        steps: list[Done] = []
+        steps: list[StepResult] = []
         quick(rpn_weight=weight, iterations=1).train(
             FrozenEncoder(resnet), object_data, steps.append
         )
@@ -250,7 +250,7 @@ def test_an_interrupted_training_ends_as_if_it_was_not(
     protocol = quick(iterations=3)
     expected = protocol.train(FrozenEncoder(resnet), object_data).state_dict()
 
-    def stop(done: Done) -> None:
+    def stop(done: StepResult) -> None:
         if done.step == 2:
             raise KeyboardInterrupt
 

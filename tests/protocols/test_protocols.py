@@ -27,7 +27,7 @@ TARGETS = {  # of the protocols that bring their own
 }
 # The first value of the first target; these images do not show which way up they are.
 LEAST = dict.fromkeys(EVALUATORS, 75) | {"rotation": 0}
-OF_OBJECTS = [name for name, row in EVALUATORS.items() if row.protocol.needs is ObjectData]
+OF_OBJECTS = [name for name, row in EVALUATORS.items() if row.kind.needs is ObjectData]
 OF_IMAGES = [name for name in EVALUATORS if name not in OF_OBJECTS]
 
 
@@ -104,9 +104,9 @@ def test_tuning_never_sees_the_test_set(
 
 def test_rows_of_the_registry() -> None:
     for name, row in EVALUATORS.items():
-        assert issubclass(row.protocol, Evaluator)
+        assert issubclass(row.kind, Evaluator)
         assert row.title.strip(". ") == row.title, name
         # Abstract or final: nothing that can be made is inherited from.
-        bases = [base for base in row.protocol.__mro__[1:] if issubclass(base, Evaluator)]
-        assert row.protocol.__final__, name
+        bases = [base for base in row.kind.__mro__[1:] if issubclass(base, Evaluator)]
+        assert row.kind.__final__, name
         assert all(ABC in base.__bases__ for base in bases), name

@@ -13,7 +13,7 @@ from mast.core.errors import UserError
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData
 from mast.protocols import Semi
-from mast.protocols.semi import draw_share, listed
+from mast.protocols.semi import draw_share, positions_listed
 
 
 def test_shares_are_of_each_class_and_one_holds_the_other() -> None:
@@ -30,15 +30,15 @@ def test_lists_of_simclr(tmp_path: Path) -> None:
     names = ["n01/n01_1.JPEG", "n01/n01_2.JPEG", "n02/n02_1.JPEG", "a/x.png", "b/x.png"]
     file = tmp_path / "1percent.txt"
     file.write_text("n02_1.JPEG\nn01_1.JPEG\n")
-    assert listed(file, names).tolist() == [0, 2]
+    assert positions_listed(file, names).tolist() == [0, 2]
     file.write_text("n01/n01_2.JPEG\nn03_1.JPEG\n")
     with pytest.raises(UserError, match="1 of the 2 images listed"):
-        listed(file, names)
+        positions_listed(file, names)
     file.write_text("x.png\n")
     with pytest.raises(UserError, match="may be any of 2"):
-        listed(file, names)
+        positions_listed(file, names)
     with pytest.raises(UserError, match="no list"):
-        listed(tmp_path / "none.txt", names)
+        positions_listed(tmp_path / "none.txt", names)
 
 
 def test_the_drawn_subset_is_written_down_and_can_be_given(

@@ -23,15 +23,24 @@ from mast.measure.result import Result
 from mast.measure.sets import EvaluationData
 from mast.protocols import Detection, Segmentation
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
-from mast.studies import EXPERIMENTS, OF_A_RUN, QUESTIONS, STUDIES, Bench, Entry, Experiment, Verbs
+from mast.studies import (
+    EXPERIMENTS,
+    OF_A_RUN,
+    QUESTIONS,
+    STUDIES,
+    Entry,
+    Experiment,
+    Verbs,
+    Workplace,
+)
 from mast.studies.advice_check import AdviceCheck
 from mast.studies.detectors import Detectors
 from mast.studies.does_it_help import COLUMNS, VARIANTS, DoesItHelp
 from mast.studies.engine import Shard, StudyRun, carry_out
-from mast.studies.findings import Findings, Look
+from mast.studies.findings import Findings, Inquiry
 from mast.studies.flowers import Flowers
 from mast.studies.protocols import Protocols, against_sklearn
-from mast.studies.sets import drawn, folds, link, with_colours
+from mast.studies.sets import drawn_positions, folds, link, with_colours
 from mast.studies.small_runs import CIFAR, SmallRun
 from mast.studies.uncertainty_check import DAMAGE, UncertaintyCheck
 
@@ -76,7 +85,7 @@ TINY: dict[str, Experiment] = {
     ),
     "uncertainty_check": UncertaintyCheck({"run": small("mast5_small", CIFAR, **UNSURE)}, 24, 6),
     "findings": Findings(
-        {"run": Look("cifar10", ("curves", "masks"), {"leave_one_out": {"epochs": 1}}, "other")},
+        {"run": Inquiry("cifar10", ("curves", "masks"), {"leave_one_out": {"epochs": 1}}, "other")},
         {name: small(recipe, CIFAR, operators=TWO)
          for name, recipe in (("run", "mast5_small"), ("other", "vicreg5_small"))},
         24, 12,
@@ -282,8 +291,8 @@ def test_registries_name_what_they_hold() -> None:
 def test_variants_have_the_configurations_that_were_measured(tmp_path: Path) -> None:
     """Those of the result files, by what a file says of its run."""
     none: Any = None
-    bench = Bench(tmp_path, tmp_path, Verbs(none, none, none, none, none), {}, "cpu")
-    runs = {run.name: run for run in DoesItHelp().plan(bench, [0])}
+    workplace = Workplace(tmp_path, tmp_path, Verbs(none, none, none, none, none), {}, "cpu")
+    runs = {run.name: run for run in DoesItHelp().plan(workplace, [0])}
     files = list((RESULTS / "does_it_help").rglob("*-0.json"))
     assert files
     for file in files:
@@ -305,7 +314,7 @@ def test_variants_have_the_configurations_that_were_measured(tmp_path: Path) -> 
 
 def test_sets_that_are_made_of_others(sets: Path, tmp_path: Path) -> None:
     images = open_canvas(str(sets / "cifar10" / "train"), 32)
-    parts = [drawn(len(images), 20, part) for part in range(3)]
+    parts = [drawn_positions(len(images), 20, part) for part in range(3)]
     assert sorted(np.concatenate(parts)) == list(range(60))
     for flat in (True, False):
         target = tmp_path / str(flat)

@@ -45,7 +45,7 @@ class ObjectBatch:
 class TrainingObjects:
     """Batches of images; each is a pure function of the seed and the step.
 
-    The images run by in one shuffled order after the other, of which batches take no notice, and
+    The images come in one shuffled order after another, across which batches may reach, and
     half of them are mirrored. Crowds are not trained on, difficult objects are, as in detectron2;
     images without an object are left out. The images of the next steps are decoded in a background
     thread.
@@ -85,14 +85,14 @@ class TrainingObjects:
 
         Args:
             fabric: Says which process this is; several must share a batch evenly.
-            start: First step that is wanted.
+            start: First step to yield.
             stop: The step behind the last.
 
         Yields:
             A batch a step, on the device.
 
         Raises:
-            UserError: No image can be decoded; one that cannot is logged and another one taken.
+            UserError: No image can be decoded; one that cannot is logged and replaced by another.
         """
         steps = (self.batch(fabric, step) for step in range(start, stop))
         for batch in ahead(steps):
@@ -175,8 +175,8 @@ def as_target(objects: Objects, size: tuple[int, int], masks: bool) -> Target:
         "labels": torch.from_numpy(objects.labels_N) + 1,
     }
     if masks:
-        drawn = [rasterise(mask, *size) for mask in objects.masks if mask is not None]
-        target["masks"] = torch.from_numpy(np.array(drawn, np.uint8).reshape(len(objects), *size))
+        rasters = [rasterise(mask, *size) for mask in objects.masks if mask is not None]
+        target["masks"] = torch.from_numpy(np.array(rasters, np.uint8).reshape(len(objects), *size))
     return target
 
 

@@ -1,7 +1,7 @@
 """What the protocols that find objects share: how a detector is trained, and how it is measured.
 
-The encoder is copied, becomes the body of the detector and learns with it; what was given stays as
-it was.
+The encoder is copied, becomes the body of the detector and learns with it; the
+original stays as it was.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from mast.core.display import track
 from mast.core.errors import UserError
-from mast.core.loop import Done, Losses, Training
+from mast.core.loop import Losses, StepResult, Training
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.core.seeds import seed_global
 from mast.measure.bootstrap import Measured
@@ -49,7 +49,7 @@ TERMS = {  # what torchvision calls its losses, and we
 }
 PROPOSALS = ("proposals", "proposal boxes")
 WARMUP_FROM = 1 / 1000  # of the rate, as in detectron2
-SURE = 0.5  # probability from which a pixel belongs to a mask
+MASK_THRESHOLD = 0.5  # probability from which a pixel belongs to a mask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
         self,
         encoder: FrozenEncoder,
         data: ObjectData,
-        on_step: Callable[[Done], object] | None = None,
+        on_step: Callable[[StepResult], object] | None = None,
     ) -> nn.Module:
         """A detector over a copy of the encoder, trained on `data.train`.
 
@@ -168,7 +168,7 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
         training = Training(
             DetectorLoss(detector, self.rpn_weight),
             self._optimizer(detector),
-            epochs=1,  # the images run by in an endless order
+            epochs=1,  # the images come in an endless order
             steps_per_epoch=self.iterations,
             rate=self.rate,
             clip=self.clip,
@@ -201,7 +201,7 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
             for index in track(own, f"objects of {data.test.name}", len(own)):
                 image_CHW = fabric.to_device(read_image(data.test, index))
                 (detections,) = detector([image_CHW.float() / 255])
-                precision.add(index, _as_compared(detections))
+                precision.add(index, _with_binary_masks(detections))
         yield from precision.measures(fabric)
 
     def rate(self, progress: float) -> float:
@@ -282,10 +282,10 @@ class DetectorLoss(nn.Module):
         return {"loss": total, **terms}
 
 
-def _as_compared(detections: Target) -> Target:
+def _with_binary_masks(detections: Target) -> Target:
     """What torchvision found, with masks (N, H, W) bool in place of (N, 1, H, W) probabilities."""
     if "masks" in detections:
-        detections = {**detections, "masks": detections["masks"][:, 0] >= SURE}
+        detections = {**detections, "masks": detections["masks"][:, 0] >= MASK_THRESHOLD}
     return {
         key: value.float() if value.is_floating_point() else value
         for key, value in detections.items()

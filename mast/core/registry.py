@@ -1,0 +1,19 @@
+"""A row of the registries whose entries are a title and a class."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Kind_co = TypeVar("Kind_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Entry(Generic[Kind_co]):
+    """A row of a registry.
+
+    Args:
+        title: What it measures, or the heading of its answer.
+        kind: The class.
+    """
+
+    title: str
+    kind: type[Kind_co]
