@@ -53,7 +53,8 @@ def evaluate(
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project (VICReg,
             MoCo, SimSiam, SwAV, DINO, solo-learn, lightly, VISSL and others), or a timm or
             torchvision name.
-        data: The labelled set, such as `flowers17`; `NamedSets` where its parts lie apart.
+        data: The labelled set, such as `flowers17`; `NamedSets` where its parts are in
+            different places.
         protocols: Names of protocols, in the order in which they run.
         settings: Settings of protocols that differ from the defaults, by protocol.
         size: Side of the views in pixels; that of pretraining if not given, for a name 224.

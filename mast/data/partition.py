@@ -76,7 +76,7 @@ class Listed:
 
     Attributes:
         files: Name of the file, by split.
-        folder: Where the files lie and the images' paths begin, below the root of the set.
+        folder: Where the files are and the images' paths begin, below the root of the set.
         source: Where the files are published.
     """
 

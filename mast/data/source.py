@@ -119,7 +119,7 @@ class Scheme:
         title: What such sets are.
         examples: Names of this kind.
         open: Opens the images of one split. Takes the name as the user wrote it, the folder where
-            downloaded sets lie, and whether the network may be used.
+            downloaded sets are, and whether the network may be used.
         describe: The parts of the whole set of a name, without opening one.
         alone: Whether the scheme's word is a name by itself, as `factors` is.
     """

@@ -71,7 +71,7 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
             `torchvision:CIFAR10@train`; `hf:owner/name@split`; `coco:FOLDER@train2017` or
             `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`; several sets with annotated
             objects joined by "+". A folder that is itself called `factors` is written `./factors`.
-        root: Where torchvision and Hugging Face sets lie or are downloaded to; the cache if None.
+        root: Where torchvision and Hugging Face sets are or are downloaded to; the cache if None.
         download: Whether the network may be used.
 
     Returns:

@@ -141,15 +141,15 @@ class Bench:
             training.resume(seed)
             chief = fabric.is_global_zero
             display = TrainingDisplay(title, training.steps, training.step, enabled=chief)
-            shown_at, shown_step = time.monotonic(), training.step
+            logged_at, logged_step = time.monotonic(), training.step
             with display.running():
                 for step in training.run(fabric, batches, loss):
                     if on_step is not None:
                         on_step(step)
                     if step.due and step.metrics is not None:
                         now = time.monotonic()
-                        speed = (step.step - shown_step) / (now - shown_at)
-                        shown_at, shown_step = now, step.step
+                        speed = (step.step - logged_step) / (now - logged_at)
+                        logged_at, logged_step = now, step.step
                         terms = [f"{name} {value:.3f}" for name, value in step.metrics.items()]
                         display.update(step.step, "  ".join(terms), f"{speed:.2f} steps/s")
         if chief and training.checkpoint is not None:

@@ -80,17 +80,17 @@ class Comparison:
     notes: tuple[str, ...] = field(default=())
 
     def table(self) -> Table:
-        """A table for a rich console; a difference stands below the value."""
-        shown = Table(
+        """A table for a rich console; a difference is below its value."""
+        table = Table(
             title=f"Test sets, %; differences to {self.runs[0]} are paired; 95 % intervals"
         )
         for column in ("protocol", "set", "target", "measure"):
-            shown.add_column(column)
+            table.add_column(column)
         for run in self.runs:
-            shown.add_column(run, justify="right")
+            table.add_column(run, justify="right")
         for row in self.rows:
-            shown.add_row(*row.heading, *("\n".join(filter(None, cell)) for cell in row.cells()))
-        return shown
+            table.add_row(*row.heading, *("\n".join(filter(None, cell)) for cell in row.cells()))
+        return table
 
 
 def compare(

@@ -210,17 +210,17 @@ def tables(results: Sequence[Result]) -> list[Table]:
         target, the set's own metric in bold; then every other measure, a row each, with its value
         at each magnitude.
     """
-    shown = Table(title="Accuracy (test set, %, 95 % intervals)")
+    table = Table(title="Accuracy (test set, %, 95 % intervals)")
     for column in ("protocol", "set", "target"):
-        shown.add_column(column)
+        table.add_column(column)
     for column in ("top-1", "top-5", "mean per class"):
-        shown.add_column(column, justify="right")
-    shown.add_column("chosen on validation")
+        table.add_column(column, justify="right")
+    table.add_column("chosen on validation")
     for result in results:
         for target, measured in result.targets.items():
             if not set(ACCURACIES) & measured.values.keys():
                 continue
-            shown.add_row(
+            table.add_row(
                 result.protocol,
                 _short(result.set_name),
                 target,
@@ -234,20 +234,20 @@ def tables(results: Sequence[Result]) -> list[Table]:
         for name in measured.values
         if name not in ACCURACIES and not name.endswith(ENDS) and not set("@/") & set(name)
     ]
-    accuracies = [shown] if shown.row_count else []
+    accuracies = [table] if table.row_count else []
     return [*accuracies, _other_measures(rows)] if rows else accuracies
 
 
 def _other_measures(rows: Sequence[tuple[Result, str, str, dict[str, float]]]) -> Table:
     """A row for each measure, a column for each magnitude at which one was taken."""
     magnitudes = sorted({name.split("@")[1] for *_, v in rows for name in v if "@" in name})
-    shown = Table(title="Other measures (%)")
+    table = Table(title="Other measures (%)")
     for column in ("protocol", "set", "target", "measure"):
-        shown.add_column(column)
+        table.add_column(column)
     for column in ("value", *(f"at {magnitude}" for magnitude in magnitudes)):
-        shown.add_column(column, justify="right")
+        table.add_column(column, justify="right")
     for result, target, name, values in rows:
-        shown.add_row(
+        table.add_row(
             result.protocol,
             _short(result.set_name),
             target,
@@ -255,7 +255,7 @@ def _other_measures(rows: Sequence[tuple[Result, str, str, dict[str, float]]]) -
             _cell(values, name),
             *(_cell(values, f"{name}@{magnitude}") for magnitude in magnitudes),
         )
-    return shown
+    return table
 
 
 def _short(set_name: str) -> str:

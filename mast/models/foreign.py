@@ -30,7 +30,7 @@ from mast.models.layouts import (
     CLASSIFIERS,
     LAYOUTS,
     Layout,
-    listed,
+    first_keys,
     recognise,
     with_names,
 )
@@ -224,8 +224,8 @@ def _infer(path: Path, layout: Layout, tensors: dict[str, Tensor]) -> tuple[str,
     if name is None:
         raise UserError(
             f"{path} has the layout of {layout.name}, but its weights do not tell the "
-            f"architecture: they begin with {listed(tensors)}. Give its timm or torchvision name "
-            "(mast evaluate NAME --weights FILE)"
+            f"architecture: they begin with {first_keys(tensors)}. Give its timm or torchvision "
+            "name (mast evaluate NAME --weights FILE)"
         )
     return name, options
 
@@ -266,30 +266,34 @@ def _count(tensors: dict[str, Tensor], prefix: str) -> int:
 
 def _fill(path: Path, layout: Layout, encoder: Encoder, tensors: dict[str, Tensor]) -> list[str]:
     """Load the weights, all of them; returns the keys of the classifier, which are not loaded."""
-    wanted = encoder.model.state_dict()
-    left_out = [key for key in tensors if key not in wanted and key.startswith(CLASSIFIERS)]
+    expected = encoder.model.state_dict()
+    left_out = [key for key in tensors if key not in expected and key.startswith(CLASSIFIERS)]
     problems = {
-        "keys that the encoder lacks": tensors.keys() - wanted.keys() - set(left_out),
+        "keys that the encoder lacks": tensors.keys() - expected.keys() - set(left_out),
         "keys that it wants": {
             # Counts of batches: PyTorch before 0.4.1 did not keep them, and nothing here uses them.
             key
-            for key in wanted.keys() - tensors.keys()
+            for key in expected.keys() - tensors.keys()
             if not key.endswith("num_batches_tracked")
         },
         "keys of another shape": {
-            f"{key} {tuple(tensors[key].shape)} for {tuple(wanted[key].shape)}"
-            for key in wanted.keys() & tensors.keys()
-            if wanted[key].shape != tensors[key].shape
+            f"{key} {tuple(tensors[key].shape)} for {tuple(expected[key].shape)}"
+            for key in expected.keys() & tensors.keys()
+            if expected[key].shape != tensors[key].shape
         },
     }
     if any(problems.values()):
         raise UserError(
             f"{path} has the layout of {layout.name}, but its weights are not those of "
             f"{encoder.config.name!r}: "
-            + "; ".join(f"{what}: {listed(keys)}" for what, keys in problems.items() if keys)
+            + "; ".join(
+                f"{problem}: {first_keys(keys)}" for problem, keys in problems.items() if keys
+            )
             + ". If it is another architecture, give its timm or torchvision name "
             "(mast evaluate NAME --weights FILE). Layouts tried: "
             + ", ".join(tried.name for tried in LAYOUTS[: LAYOUTS.index(layout) + 1])
         )
-    encoder.model.load_state_dict(wanted | {key: tensors[key] for key in wanted.keys() & tensors})
+    encoder.model.load_state_dict(
+        expected | {key: tensors[key] for key in expected.keys() & tensors}
+    )
     return left_out

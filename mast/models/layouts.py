@@ -14,7 +14,7 @@ class Layout(NamedTuple):
 
     Attributes:
         name: Of the project.
-        places: Where the state dict lies in the file, joined by dots; "" is the file itself, for
+        places: Where the state dict is in the file, joined by dots; "" is the file itself, for
             those who saved the weights alone.
         prefix: What the keys of the encoder begin with.
         beside: What the keys of everything else begin with; they are left out.
@@ -32,7 +32,7 @@ class Layout(NamedTuple):
     sine_heads: int | None = None
 
 
-# What stands beside the encoder, over all methods of a project.
+# What a checkpoint holds beside the encoder, over all methods of a project.
 SOLO_LEARN = (
     "classifier.", "projector.", "predictor.", "head.", "prototypes", "queue", "momentum_",
     "dino_loss_func.",
@@ -46,7 +46,7 @@ MMSELFSUP = (
     "predictor.", "momentum_encoder.", "data_preprocessor.",
 )  # fmt: skip
 
-# The first row that fits is taken, so a row that needs more stands above one that needs less.
+# The first row that fits is taken, so a row that needs more comes before one that needs less.
 LAYOUTS = (
     Layout("VISSL", ("classy_state_dict.base_model.model.trunk", ""), "_feature_blocks."),
     Layout("MMSelfSup", ("state_dict", ""), "backbone.", MMSELFSUP, ("neck.",)),
@@ -121,13 +121,13 @@ def recognise(path: Path, content: Any) -> tuple[Layout, dict[str, Tensor], tupl
             left_over = state.keys() - {layout.prefix + key for key in of_encoder} - set(beside)
             if left_over:
                 raise UserError(
-                    f"{path} has the layout of {layout.name}, but {listed(left_over)} belong "
+                    f"{path} has the layout of {layout.name}, but {first_keys(left_over)} belong "
                     f"neither to the encoder ({layout.prefix}…) nor to its known heads"
                 )
             return layout, of_encoder, beside
-    contents = listed(content) if isinstance(content, Mapping) else f"a {type(content).__name__}"
+    held = first_keys(content) if isinstance(content, Mapping) else f"a {type(content).__name__}"
     raise UserError(
-        f"{path} has no known layout. It holds {contents}. Layouts tried: "
+        f"{path} has no known layout. It holds {held}. Layouts tried: "
         f"{', '.join(layout.name for layout in LAYOUTS)}"
     )
 
@@ -161,7 +161,7 @@ def with_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return state
 
 
-def listed(keys: Any, most: int = 5) -> str:
+def first_keys(keys: Any, most: int = 5) -> str:
     """The first keys in order, and how many there are."""
     names = sorted(str(key) for key in keys)
     more = f", … ({len(names)} in all)" if len(names) > most else ""

@@ -78,10 +78,10 @@ def main_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
         measured: Runs side by side.
         kinds: What each run is.
     """
-    shown = [row.heading for row in measured.rows if row.heading[0] not in ASIDE]
+    headings = [row.heading for row in measured.rows if row.heading[0] not in ASIDE]
     firsts = {
         heading[:3]: heading
-        for heading in reversed(shown or [row.heading for row in measured.rows])
+        for heading in reversed(headings or [row.heading for row in measured.rows])
     }
     return _table(
         "The main measure of each task, in percent", measured, kinds, set(firsts.values())

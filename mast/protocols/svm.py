@@ -99,7 +99,7 @@ class Svm(Evaluator[EvaluationData]):
     ) -> Iterator[Measured]:
         from sklearn.exceptions import ConvergenceWarning
 
-        labels = [at for at in range(len(task.classes)) if _can_be_scored(task, at)]
+        labels = [label for label in range(len(task.classes)) if _can_be_scored(task, label)]
         if not labels:
             raise UserError(
                 f"no class of {task.target!r} is both shown and not shown by images of the "
@@ -107,7 +107,7 @@ class Svm(Evaluator[EvaluationData]):
             )
         with warnings.catch_warnings(), ThreadPoolExecutor(cores()) as threads:
             warnings.simplefilter("ignore", ConvergenceWarning)  # counted below
-            work = threads.map(lambda at: self._rank(task, at, pool_ND, test_MD), labels)
+            work = threads.map(lambda label: self._rank(task, label, pool_ND, test_MD), labels)
             ranked = list(track(work, f"svm of {task.target}", len(labels)))
         unconverged = sum(not each.converged for each in ranked)
         if unconverged:
@@ -126,10 +126,10 @@ class Svm(Evaluator[EvaluationData]):
             yield f"{task.target}/chosen/median_cost", float(np.median(costs))
 
     def _rank(
-        self, task: PresenceTask, at: int, pool_ND: np.ndarray, test_MD: np.ndarray
+        self, task: PresenceTask, label: int, pool_ND: np.ndarray, test_MD: np.ndarray
     ) -> Ranked:
         """Choose the cost of one class, fit the pool, score the test images."""
-        label_N = task.pool_labels_NL[:, at].numpy()
+        label_N = task.pool_labels_NL[:, label].numpy()
         known_N = label_N >= 0
         x_FD, y_F = pool_ND[known_N], np.where(label_N[known_N] == 1, 1, -1)
         folds = min(self.folds, int((y_F == 1).sum()), int((y_F == -1).sum()))
@@ -139,9 +139,9 @@ class Svm(Evaluator[EvaluationData]):
             best = int(np.argmax([precision for precision, _ in tried]))
             cost, converged = self.costs[best], tried[best][1]
         svm = self._svm(self.default_cost if cost is None else cost).fit(x_FD, y_F)
-        label_M = task.test_labels_ML[:, at]
+        label_M = task.test_labels_ML[:, label]
         return Ranked(
-            name=task.classes[at],
+            name=task.classes[label],
             score_M=torch.from_numpy(svm.decision_function(test_MD)),
             known_M=label_M >= 0,
             present_M=label_M == 1,

@@ -67,7 +67,7 @@ class Protocols(Experiment):
         workplace.open("cifar10/test", SIZE)
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
-        """See `Experiment.measure`: the result files of the encoder lie beside its result."""
+        """See `Experiment.measure`: the result files of the encoder are beside its result."""
         encoder = _random_resnet18() if run.name == RANDOM else workplace.encoder(run)
         train, test = (workplace.open(f"cifar10/{part}", SIZE) for part in ("train", "test"))
         data = EvaluationData(train, None, test, SIZE)

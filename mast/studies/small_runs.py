@@ -29,7 +29,7 @@ class SmallRun(NamedTuple):
     changes: dict[str, Any]
 
     def configure(self, name: str, workplace: Workplace) -> PretrainConfig:
-        """Its configuration on a workplace."""
+        """Its configuration at a workplace."""
         data = workplace.derived(CIFAR) if self.data == CIFAR else self.data
         return workplace.configure(name, self.recipe, data, **self.changes)
 
