@@ -94,7 +94,7 @@ class Subject:
         coefficients: Of the objective's terms, as they act (0 where a term does nothing), by the
             configuration's dotted names; empty for a method without masks.
         trials: Finished runs of its studies.
-        beside: Other runs to stand beside this one, on the same images.
+        beside: Other runs to show beside this one, on the same images.
     """
 
     name: str

@@ -67,7 +67,7 @@ def evaluate(
             are found by the content of encoder and images.
         weights: A checkpoint with weights for the name; they are random if not given.
         untrained: Measure the run's encoder with the weights that it started from; the results go
-            to `untrained/` in the run folder, to stand beside the run's.
+            to `untrained/` in the run folder, to compare with the run's.
 
     Returns:
         One result a protocol; in the first process, none in the others.

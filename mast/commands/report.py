@@ -16,8 +16,8 @@ def report(
 
     Args:
         run: A run folder; what `mast evaluate` and `mast analyze` wrote there is shown.
-        beside: Other run folders whose evaluations stand beside this one's, such as VICReg's. The
-            untrained encoder's do too, where `mast evaluate --untrained` measured it.
+        beside: Other run folders whose evaluations are shown beside this one's, such as VICReg's;
+            the untrained encoder's are too, where `mast evaluate --untrained` measured it.
         out: The page; `report.html` in the run folder if not given.
 
     Returns:

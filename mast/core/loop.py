@@ -1,6 +1,6 @@
 """The training loop: pretraining, and every protocol that trains a network, run through it.
 
-What is trained, on what and with what loss is the caller's; the order of a step, the rate, the
+The caller decides what is trained, on what and with what loss; the order of a step, the rate, the
 checkpoints and the stop on a loss that is not finite are here, once. A checkpoint holds only finite
 numbers: the losses of all steps up to it were checked, and so are the weights.
 """

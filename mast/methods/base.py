@@ -23,7 +23,7 @@ from mast.models import Encoder
 
 @dataclass
 class MethodConfig:
-    """What the configurations of all methods share; each stands beside its method."""
+    """What the configurations of all methods share; each is defined beside its method."""
 
     def resolved(self) -> Any:
         """The switches in force, where some follow from others; this configuration itself."""

@@ -100,7 +100,7 @@ def write_page(
 
     Args:
         folder: The run.
-        beside: Other run folders whose evaluations stand beside this one's.
+        beside: Other run folders whose evaluations are shown beside this one's.
         analyses: The analyses that it may have, by name, in the order of the page.
         out: The page.
 

@@ -113,7 +113,7 @@ def _shrunk(picture_PP3: np.ndarray, side: int) -> Image.Image:
 
 
 def _sheet(pictures: Sequence[Image.Image]) -> tuple[str, int, int]:
-    """All images in one, how many stand in a row, and the side of each."""
+    """All images in one, how many are in a row, and the side of each."""
     side = max((max(picture.size) for picture in pictures), default=1)
     columns = max(1, math.ceil(len(pictures) ** 0.5))
     rows = max(1, math.ceil(len(pictures) / columns))

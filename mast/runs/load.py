@@ -111,7 +111,7 @@ def load(
 
 
 def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
-    """The encoder of a run with the weights that it started from, to stand beside what it learned.
+    """The encoder of a run with the weights that it started from, to compare with what it learned.
 
     Args:
         run: A run folder.
@@ -155,7 +155,7 @@ def _digest(file: Path) -> str:
 
 
 def _random(name: str, representation: Representation, size: int, seed: int) -> Loaded:
-    """An encoder that learned nothing, to stand beside one that did."""
+    """An encoder that learned nothing, to compare with one that did."""
     if representation != "encoder":
         raise UserError(f"{name} has no {representation}: it was not trained; give a run folder")
     try:

@@ -25,7 +25,7 @@ class Inquiry(NamedTuple):
         data: A labelled set of the workplace ("cifar10"), or a name that `mast analyze` knows.
         analyses: Which.
         studies: By name the options of `mast study`.
-        beside: The run that stands beside it, if one does.
+        beside: A run to show beside it, if any.
     """
 
     data: str
