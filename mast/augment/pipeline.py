@@ -50,7 +50,7 @@ class Pipeline:
             for view, side in zip(preset.views, self.sizes, strict=True)
         )
         self._geometry, self._pointwise = zip(*map(_in_order, self.operators), strict=True)
-        self._alike = _alike(self.operators)
+        self._alike_runs = _alike_runs(self.operators)
 
     def draw(
         self, n: int, generator: torch.Generator, chosen_BK: Tensor | None = None
@@ -115,7 +115,7 @@ class Pipeline:
         # compiled kernels treat a few images at a time anyway
         one_by_one = [range(view, view + 1) for view in range(len(self.sizes))]
         images: list[Tensor] = []
-        for run in one_by_one if self._runs_compiled(canvas_BHWC) else self._alike:
+        for run in one_by_one if self._runs_compiled(canvas_BHWC) else self._alike_runs:
             size, total = self.sizes[run.start], len(run) * count
             span = slice(self._numbers(count, run.start), self._numbers(count, run.stop))
             images_BCHW = memory[span].view(total, 3, size, size)
@@ -207,7 +207,7 @@ class Pipeline:
             images.copy_(views)
 
 
-def _alike(operators: Sequence[dict[str, Operator]]) -> list[range]:
+def _alike_runs(operators: Sequence[dict[str, Operator]]) -> list[range]:
     """Runs of neighbouring views that apply alike; how often they apply is in their records."""
     runs: list[range] = []
     for view, own in enumerate(operators):

@@ -10,7 +10,7 @@ from mast.analyses import ANALYSES, Subject
 from mast.augment import OPERATORS
 from mast.commands.analyze import insights_of
 from mast.commands.evaluate import measure_missing
-from mast.core.arguments import listed
+from mast.core.arguments import as_list
 from mast.core.errors import unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
@@ -81,7 +81,7 @@ def advise(
         MAST, Figures 1 and 6.
     """
     folder = RunFolder(run).require()
-    operators = listed(operators)
+    operators = as_list(operators)
     for name in operators:
         if name not in OPERATORS:
             raise unknown("operator", name, OPERATORS)

@@ -11,7 +11,7 @@ import numpy as np
 from mast.analyses import Arrays, Subject
 from mast.analyses.figure import save
 from mast.commands.evaluate import measure_missing
-from mast.core.arguments import listed
+from mast.core.arguments import as_list
 from mast.core.checkpoint import write_atomically, write_json
 from mast.core.display import console
 from mast.core.errors import UserError, unknown
@@ -75,7 +75,7 @@ def analyze(
     Raises:
         UserError: No such run or images, or an unknown analysis.
     """
-    names = listed(analyses)
+    names = as_list(analyses)
     for name in names:
         if name not in QUESTIONS:
             raise unknown("analysis", name, QUESTIONS)
@@ -94,7 +94,7 @@ def analyze(
     subject = subject_of(folder, images_of, images, place, seed)
     runs_beside = tuple(
         subject_of(RunFolder(other).require(), images_of, images, place, seed)
-        for other in listed(beside)
+        for other in as_list(beside)
     )
     return insights_of(replace(subject, beside=runs_beside), names, folder.analysis)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from mast.core.arguments import listed
+from mast.core.arguments import as_list
 from mast.core.run import RunFolder
 from mast.page import write_page
 from mast.studies import QUESTIONS
@@ -28,4 +28,4 @@ def report(
     """
     folder = RunFolder(run).require()
     out = folder.path / "report.html" if out is None else Path(out)
-    return write_page(folder, [Path(other) for other in listed(beside)], QUESTIONS, out)
+    return write_page(folder, [Path(other) for other in as_list(beside)], QUESTIONS, out)

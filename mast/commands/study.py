@@ -14,7 +14,7 @@ from mast.commands.evaluate import measure_missing
 from mast.commands.pretrain import pretrain
 from mast.commands.uncertain import uncertain
 from mast.config import change, read
-from mast.core.arguments import listed
+from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
@@ -119,8 +119,8 @@ def study(
         if run is None:
             raise UserError(f"{name} studies a run: give run, a run folder")
         return _study_run(
-            title, kind, RunFolder(run), str(data), [0] if seeds is None else listed(seeds),
-            ["linear"] if protocols is None else listed(protocols), epochs,
+            title, kind, RunFolder(run), str(data), [0] if seeds is None else as_list(seeds),
+            ["linear"] if protocols is None else as_list(protocols), epochs,
             {"device": device, "devices": 1, "nodes": 1, "threads": threads}, Shard.parse(shard),
             dry,
         )  # fmt: skip
@@ -131,8 +131,8 @@ def study(
         _refuse(name, "runs of seed 0", seeds=seeds)
     verbs = Verbs(pretrain, analyze, advise, uncertain, study)
     workplace = Workplace(Path(data), Path(out), verbs, QUESTIONS, device, threads)
-    seeds = [0] if seeds is None else listed(seeds)
-    runs, measured = perform(kind, workplace, seeds, listed(only), Shard.parse(shard), dry)
+    seeds = [0] if seeds is None else as_list(seeds)
+    runs, measured = perform(kind, workplace, seeds, as_list(only), Shard.parse(shard), dry)
     files = tuple(file for file in kind.files(runs, workplace.out) if file.is_file())
     return StudyResult(title, runs, None, kind.table(measured) if measured else None, files)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 
-def listed(argument: Any) -> list[Any]:
+def as_list(argument: Any) -> list[Any]:
     """A list as it is; a single value, such as `analyses="masks"`, as a list of one."""
     single = isinstance(argument, str | Path) or not isinstance(argument, Sequence)
     return [argument] if single else list(argument)

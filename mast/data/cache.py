@@ -133,10 +133,10 @@ def obtain(request: Request) -> tuple[Manifest, np.ndarray | None]:
         request.folder.mkdir(parents=True, exist_ok=True)
         cached = _read(request)
         if cached is None:
-            with _alone(request.folder / f"{request.stem}.lock") as alone:
+            with _build_lock(request.folder / f"{request.stem}.lock") as locked:
                 cached = _read(request)  # another process may have built it meanwhile
                 if cached is None:
-                    _remove_stale(request, unfinished=alone)
+                    _remove_stale(request, unfinished=locked)
                     _build(request)
                     cached = _read(request)
     except OSError as error:
@@ -254,7 +254,7 @@ def _remove_stale(request: Request, unfinished: bool) -> None:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[bool]:
+def _build_lock(path: Path) -> Iterator[bool]:
     """Lets one process of a host at a time build a set; the kernel frees the lock of a killed one.
 
     Yields:

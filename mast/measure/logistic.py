@@ -34,7 +34,7 @@ class Axes:
     variance_P: Tensor
 
     @classmethod
-    def of(cls, features_ND: Tensor) -> Axes:
+    def fitted(cls, features_ND: Tensor) -> Axes:
         """The axes along which the features vary; weights along the others are 0 anyway."""
         mean_D = features_ND.mean(dim=0, dtype=torch.float64)
         covariance_DD = mean_D.new_zeros(len(mean_D), len(mean_D))
@@ -136,7 +136,7 @@ class Classifier:
             penalty: λ.
             max_iterations: Of L-BFGS.
         """
-        axes = Axes.of(features_ND)
+        axes = Axes.fitted(features_ND)
         x_NP = axes.coordinates(features_ND)
         start_CP = x_NP.new_zeros(classes, x_NP.shape[1])
         weight_CP = fit(
@@ -179,7 +179,7 @@ def choose_penalty(
         The penalty, and the accuracy that it reaches on validation in percent.
     """
     (x_ND, labels_N), (val_VD, val_labels_V) = fit_on, choose_by
-    axes = Axes.of(x_ND)
+    axes = Axes.fitted(x_ND)
     x_NP, val_VP = axes.coordinates(x_ND), axes.coordinates(val_VD)
     weight_CP = x_NP.new_zeros(classes, x_NP.shape[1])
     best, best_accuracy, worse = penalties[0], -1.0, 0

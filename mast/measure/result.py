@@ -142,9 +142,9 @@ class Result:
         if arrays:
             from safetensors.torch import save_file
 
-            write_atomically(_each(path), lambda partial: save_file(arrays, partial))
+            write_atomically(_each_file(path), lambda partial: save_file(arrays, partial))
         else:
-            _each(path).unlink(missing_ok=True)  # of an older result, which this one replaces
+            _each_file(path).unlink(missing_ok=True)  # of an older result, which this one replaces
         write_json(path, json.loads(text))
         return path
 
@@ -163,15 +163,15 @@ class Result:
             result = cls(targets=targets, **raw)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"{path} is not the result of an evaluation ({error}).") from error
-        if _each(path).is_file():
+        if _each_file(path).is_file():
             from safetensors.torch import load_file
 
-            for name, values in load_file(_each(path)).items():
+            for name, values in load_file(_each_file(path)).items():
                 target, kind, measure = name.split("/", maxsplit=2)
                 value = targets[target].values.get(measure) if target in targets else None
                 differs = kind == "each" and value is not None and not _is_mean(values, value)
                 if value is None or kind not in ARRAYS or differs:
-                    raise UserError(f"{_each(path)} does not belong to {path}: evaluate again")
+                    raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
                 getattr(targets[target], kind)[measure] = values
         return result
 
@@ -189,7 +189,7 @@ def _is_mean(credit_N: Tensor, percent: float) -> bool:
     return abs(100 * float(credit_N.double().mean()) - percent) < 0.01
 
 
-def _each(path: Path) -> Path:
+def _each_file(path: Path) -> Path:
     return path.parent / EACH / f"{path.stem}.safetensors"
 
 

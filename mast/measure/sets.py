@@ -269,7 +269,7 @@ def _check_names(target: str, expected: Sequence[str], part: str, received: Sequ
     missing = [name for name in expected if name not in received]
     extra = [name for name in received if name not in expected]
     difference = "; ".join(
-        f"{verb} {_some(names)}"
+        f"{verb} {_first_names(names)}"
         for verb, names in ((f"{part} lacks", missing), (f"{part} alone has", extra))
         if names
     )
@@ -301,11 +301,11 @@ def _check_coverage(target: str, classes: Sequence[str], labels: dict[str, np.nd
         unseen = [classes[label] for label in np.setdiff1d(labels_N, trained)]
         if unseen:
             raise UserError(
-                f"{part} has images of {_some(unseen)}, but train has none of {target!r} like it. "
-                f"Add training images of that class or leave it out of {part}."
+                f"{part} has images of {_first_names(unseen)}, but train has none of {target!r} "
+                f"like it. Add training images of that class or leave it out of {part}."
             )
 
 
-def _some(names: Sequence[str], limit: int = 5) -> str:
+def _first_names(names: Sequence[str], limit: int = 5) -> str:
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(repr(name) for name in names[:limit]) + more

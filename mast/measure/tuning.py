@@ -199,7 +199,7 @@ def tune(
 
     def loss(module: Any, batch: LabelledBatch, step: int, part: int) -> Losses:
         target_BC = F.one_hot(labels_N[batch.positions_B], classes).float()
-        images_BCHW, target_BC = mixed(batch.images_BCHW, target_BC, recipe, (seed, step))
+        images_BCHW, target_BC = mix(batch.images_BCHW, target_BC, recipe, (seed, step))
         each_B = classification_loss(module(images_BCHW), target_BC, recipe.loss)
         return {"loss": each_B.mean()}
 
@@ -228,10 +228,10 @@ def classification_loss(scores_BC: Tensor, target_BC: Tensor, loss: str) -> Tens
     return each_BC.mean(dim=1)
 
 
-def mixed(
+def mix(
     images_BCHW: Tensor, target_BC: Tensor, recipe: Recipe, place: tuple[int, int]
 ) -> tuple[Tensor, Tensor]:
-    """A batch by mixup or CutMix, each image with another one; as it is where both are off.
+    """Mix each image of a batch with another by mixup or CutMix; as it is where both are off.
 
     Args:
         images_BCHW: The views.
@@ -256,8 +256,8 @@ def mixed(
         return images_BCHW, target_BC
     with torch.random.fork_rng(devices=[]):  # torchvision draws from the global generator
         seed_global(*place)
-        chosen = kinds[int(torch.randint(len(kinds), ()))]
+        augmentation = kinds[int(torch.randint(len(kinds), ()))]
         # Neighbours are mixed, and a batch comes in the order of the set, which is by class.
         order_B = torch.randperm(len(target_BC)).to(target_BC.device)
-        images_BCHW, target_BC = chosen(images_BCHW[order_B], target_BC[order_B])
+        images_BCHW, target_BC = augmentation(images_BCHW[order_B], target_BC[order_B])
     return images_BCHW, target_BC

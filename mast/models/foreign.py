@@ -144,7 +144,7 @@ def _read_torch(path: Path) -> Any:
     except UnpicklingError as error:
         refused = re.search(r"(?:GLOBAL|function|class) ([\w.]+\.\w+)", str(error))
         if refused is None:
-            raise UserError(f"{path} is not a readable checkpoint: {_first(error)}") from error
+            raise UserError(f"{path} is not a readable checkpoint: {_first_line(error)}") from error
         raise UserError(
             f"{path} holds more than weights: reading it would run {refused[1]}, which is "
             "never done here. Where you trust the file, write its weights alone: "
@@ -152,11 +152,11 @@ def _read_torch(path: Path) -> Any:
         ) from error
     except Exception as error:  # RuntimeError, EOFError, KeyError, …: whatever the damage leads to
         raise UserError(
-            f"{path} is not a readable checkpoint ({type(error).__name__}: {_first(error)})"
+            f"{path} is not a readable checkpoint ({type(error).__name__}: {_first_line(error)})"
         ) from error
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or ["nothing in it"])[0]
 
 

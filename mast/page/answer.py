@@ -31,7 +31,7 @@ class Health:
     warnings: tuple[str, ...] = ()
 
 
-def trained(config: PretrainConfig, provenance: Mapping[str, Any], finished: bool) -> str:
+def training_summary(config: PretrainConfig, provenance: Mapping[str, Any], finished: bool) -> str:
     """What was trained, on what, in a sentence.
 
     Args:
@@ -95,7 +95,7 @@ def health(method: str, log: Sequence[Mapping[str, Any]], dimensions: int | None
     )
 
 
-def described(run: Path) -> str:
+def kind_of_run(run: Path) -> str:
     """What a run is, for the head of its column: its method, or that it was not trained."""
     from mast.config import read
 

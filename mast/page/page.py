@@ -19,7 +19,7 @@ from mast.core.errors import UserError
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
 from mast.measure.compare import Comparison, compare
-from mast.page.answer import Health, described, duration, health, trained
+from mast.page.answer import Health, duration, health, kind_of_run, training_summary
 from mast.page.pictures import Plane, Shelf, plane, shelf
 from mast.page.tables import Table, all_measures, main_measures, of_grid
 
@@ -119,7 +119,7 @@ def write_page(
     if any(folder.untrained.glob("evaluations/*.json")):
         runs.append(folder.untrained)
     measured = compare(runs) if _measured(folder, beside) else None
-    kinds = tuple(map(described, runs))
+    kinds = tuple(map(kind_of_run, runs))
     for side in SIDES:
         text = template.render(page=_page(folder, analyses, measured, kinds, side))
         size = len(text.encode())
@@ -169,7 +169,7 @@ def _page(
     }
     return Page(
         name=folder.path.resolve().name,
-        trained=trained(config, provenance, folder.encoder.is_file()),
+        trained=training_summary(config, provenance, folder.encoder.is_file()),
         facts=tuple((key, value) for key, value in facts.items() if value is not None),
         measured=main_measures(measured, kinds) if measured is not None else None,
         everything=all_measures(measured, kinds) if measured is not None else None,

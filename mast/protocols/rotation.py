@@ -22,7 +22,7 @@ ANGLES = (0, 90, 180, 270)
 TARGET = "rotation"
 
 
-def turned(angle: int) -> Change | None:
+def rotated_by(angle: int) -> Change | None:
     """Views turned by a multiple of 90 degrees, counterclockwise; None for those as they are."""
     if angle == 0:
         return None
@@ -44,7 +44,7 @@ class Rotation(Probe):
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`; one target, "rotation"."""
-        changes = [turned(angle) for angle in ANGLES]
+        changes = [rotated_by(angle) for angle in ANGLES]
         pool_ND = torch.cat([encoder.pool_features(data.pool, data.size, c) for c in changes])
         test_MD = torch.cat([encoder.features(data.test, data.size, c) for c in changes])
         task = self._task(data)

@@ -11,7 +11,7 @@ from mast.data.factors import CLASSES, DESTROYED_BY
 from mast.measure.result import Result
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace
-from mast.studies.small_runs import RUNS, SmallRun, described
+from mast.studies.small_runs import RUNS, SmallRun, run_facts
 
 COLUMNS = (
     "task",
@@ -53,7 +53,7 @@ class AdviceCheck(Experiment):
         (file,) = run.folder.evaluations.glob("retained-factors-test.json")
         measured = Result.read(file).targets
         return {
-            "run": described(run.folder.path.name, run.config),
+            "run": run_facts(run.folder.path.name, run.config),
             "tasks": {
                 task: _task(task, [row for row in rows if row[0] == task])
                 | {"accuracy": measured[task].values["top1"]}

@@ -135,8 +135,8 @@ class Shard:
             raise UserError(f"expected shard as i/n with 0 <= i < n, such as 0/2, got {text!r}")
         return cls(int(first), int(every))
 
-    def of(self, runs: Sequence[StudyRun]) -> list[bool]:
-        """Which of the runs are this process's; those in one run folder go to one process."""
+    def selects(self, runs: Sequence[StudyRun]) -> list[bool]:
+        """Whether each run is this process's; those in one run folder go to one process."""
         places = [run.folder.path if run.config is not None else Path(run.name) for run in runs]
         order = list(dict.fromkeys(places))
         return [order.index(place) % self.every == self.first for place in places]
@@ -167,7 +167,7 @@ def carry_out(
     """
     return tuple(
         _carried_out(run, work, state) if is_own else run
-        for run, is_own in zip(runs, shard.of(runs), strict=True)
+        for run, is_own in zip(runs, shard.selects(runs), strict=True)
     )
 
 

@@ -13,7 +13,7 @@ from mast.core.run import RunFolder
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace
 from mast.studies.sets import drawn_positions, link
-from mast.studies.small_runs import RUNS, SIZE, SmallRun, described, link_cifar
+from mast.studies.small_runs import RUNS, SIZE, SmallRun, link_cifar, run_facts
 
 LABELLED = "cifar10"  # images of CIFAR-10 with labels, for the probes
 
@@ -103,7 +103,7 @@ class Findings(Experiment):
         for study, options in inquiry.studies.items():
             workplace.verbs.study(study, path, data, device=workplace.device, **options)
         return {
-            "run": described(name, run.config),
+            "run": run_facts(name, run.config),
             "analyses": _answers(run.folder, workplace.questions),
         }
 

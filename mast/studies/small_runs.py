@@ -68,7 +68,7 @@ def link_cifar(workplace: Workplace, images: int = IMAGES) -> CanvasSet:
     return everything
 
 
-def described(name: str, config: PretrainConfig) -> dict[str, Any]:
+def run_facts(name: str, config: PretrainConfig) -> dict[str, Any]:
     """What a run was, for the record."""
     return {
         "name": name,

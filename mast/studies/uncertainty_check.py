@@ -16,7 +16,7 @@ from mast.augment import center_views
 from mast.measure.bootstrap import percentiles, resampled_means
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace
-from mast.studies.small_runs import RUNS, SmallRun, described, link_cifar
+from mast.studies.small_runs import RUNS, SmallRun, link_cifar, run_facts
 
 DATA = "cifar10/test"
 Damage: TypeAlias = Callable[[Image.Image, np.random.Generator], Image.Image]
@@ -119,7 +119,7 @@ class UncertaintyCheck(Experiment):
             above = 100 * float(credit_B.mean())
             percent[kind] = {"above": above, "interval": [100 * low, 100 * high]}
         return {
-            "run": described(run.folder.path.name, run.config),
+            "run": run_facts(run.folder.path.name, run.config),
             "set": DATA,
             "images": len(originals),
             "percent": percent,

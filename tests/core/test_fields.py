@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from mast.core import fields
-from mast.core.arguments import listed
+from mast.core.arguments import as_list
 from mast.core.errors import UserError
 
 
@@ -91,8 +91,8 @@ def test_leaves_and_kinds_agree() -> None:
 
 
 def test_one_or_several() -> None:
-    assert listed("knn") == ["knn"]
-    assert listed(Path("runs/a")) == [Path("runs/a")]
-    assert listed(0) == [0]
-    assert listed(("knn", "linear")) == ["knn", "linear"]
-    assert listed(()) == []
+    assert as_list("knn") == ["knn"]
+    assert as_list(Path("runs/a")) == [Path("runs/a")]
+    assert as_list(0) == [0]
+    assert as_list(("knn", "linear")) == ["knn", "linear"]
+    assert as_list(()) == []

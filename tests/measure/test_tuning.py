@@ -17,7 +17,7 @@ from mast.core.optim import to_zero
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, tasks
 from mast.measure.training_views import TrainingViews
-from mast.measure.tuning import Network, Recipe, classification_loss, mixed, tune
+from mast.measure.tuning import Network, Recipe, classification_loss, mix, tune
 from mast.protocols.finetune import RECIPES
 
 QUICK = Recipe(epochs=3, batch_size=16, encoder_lr=0.1, head_lr=1.0)
@@ -40,7 +40,7 @@ def test_losses_by_hand() -> None:
 def test_images_are_mixed_with_any_other() -> None:
     partners = set()
     for step in range(40):
-        _, target = mixed(torch.rand(6, 3, 8, 8), torch.eye(6), Recipe(mixup=1.0), (0, step))
+        _, target = mix(torch.rand(6, 3, 8, 8), torch.eye(6), Recipe(mixup=1.0), (0, step))
         partners |= {tuple(row.nonzero().squeeze(1).tolist()) for row in target}
     assert len([pair for pair in partners if len(pair) == 2]) == 15  # all pairs of six
 
@@ -61,15 +61,15 @@ def test_mixing_keeps_the_shares(kind: str) -> None:
     recipe = Recipe(**{kind: 1.0})
     shares = set()
     for step in range(4):
-        views, mixed_target = mixed(images, target, recipe, (0, step))
-        again, _ = mixed(images, target, recipe, (0, step))
+        views, mixed_target = mix(images, target, recipe, (0, step))
+        again, _ = mix(images, target, recipe, (0, step))
         assert torch.equal(views, again)
         shares.add(round(float(mixed_target.max()), 4))
         torch.testing.assert_close(mixed_target.sum(dim=1), torch.ones(4))
         # An image is as much of each image that went into it as its target says.
         torch.testing.assert_close(views.mean(dim=(1, 2, 3)), mixed_target @ torch.arange(4.0))
     assert len(shares) > 1
-    assert mixed(images, target, Recipe(), (0, 0))[0] is images
+    assert mix(images, target, Recipe(), (0, 0))[0] is images
 
 
 def test_head_and_encoder_have_rates_of_their_own(encoder: nn.Module) -> None:

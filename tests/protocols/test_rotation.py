@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mast.data import CanvasSet
 from mast.measure.sets import EvaluationData
-from mast.protocols.rotation import turned
+from mast.protocols.rotation import rotated_by
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
 
 QUICK = EvaluationSettings(protocols={"rotation": {"max_iterations": 50}})
@@ -65,8 +65,8 @@ def test_orientation_is_seen_where_it_can_be(
 
 def test_turns_are_counterclockwise_quarters() -> None:
     images = torch.arange(4.0).view(1, 1, 2, 2)  # 0 1 / 2 3
-    assert turned(0) is None
-    quarter = turned(90)
+    assert rotated_by(0) is None
+    quarter = rotated_by(90)
     assert quarter is not None
     assert quarter.apply(images, torch.arange(1)).flatten().tolist() == [1, 3, 0, 2]
 
