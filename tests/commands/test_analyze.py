@@ -40,7 +40,7 @@ def test_analyze_a_labelled_set(
         assert np.isfinite(arrays["class_accuracy"]).all()  # of the probe that it made
         assert arrays["pictures"].shape == (12, 64, 64, 3)
     assert len(mast.draw(ours.path, "curves").axes) > 3
-    with pytest.raises(UserError, match=r"growth\.npz is not there; make it first"):
+    with pytest.raises(UserError, match=r"growth\.npz does not exist; make it first"):
         mast.draw(ours.path, "growth")
     measured = sorted(ours.evaluations.glob("*.json"))
     assert [path.stem.partition("-")[0] for path in measured] == ["embedding", "linear", "retained"]
