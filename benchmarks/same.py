@@ -24,10 +24,17 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-import mast
+from mast.commands.analyze import analyze
+from mast.commands.embed import embed
+from mast.commands.evaluate import evaluate
+from mast.commands.pretrain import pretrain
+from mast.commands.report import report
+from mast.commands.study import study
+from mast.commands.uncertain import uncertain
 from mast.core.run import RunFolder
 from mast.measure.result import Result
 from mast.protocols import EVALUATORS
+from mast.recipes import configure
 
 ENCODER = {
     "name": "timm:resnet18",
@@ -141,11 +148,11 @@ def write_squares(folder: Path, split: str, images: int, seed: int) -> None:
 def trained() -> Iterator[tuple[str, Any]]:
     """Weights and logs of the five runs."""
     for name, (recipe, changes) in RUNS.items():
-        config = mast.configure(
+        config = configure(
             recipe, "photos/train", out=f"runs/{name}", size=32, encoder=ENCODER, epochs=3,
             batch_size=16, device="cpu", **changes,
         )  # fmt: skip
-        run = mast.pretrain(config)
+        run = pretrain(config)
         state = torch.load(run.last, weights_only=True)["module"]
         yield f"{name}: weights", {key: of_array(state[key]) for key in sorted(state)}
         yield f"{name}: encoder", {k: of_array(v) for k, v in load_file(run.encoder).items()}
@@ -168,7 +175,7 @@ def measured() -> Iterator[tuple[str, Any]]:
         *(("mast", "coco:squares", [name], False) for name in ON_OBJECTS),
     ]
     for name, data, protocols, untrained in calls:
-        for result in mast.evaluate(
+        for result in evaluate(
             f"runs/{name}", data, protocols, SETTINGS, device="cpu", untrained=untrained
         ):
             start = " before training" if untrained else ""
@@ -190,7 +197,7 @@ def of_result(result: Result) -> dict[str, Any]:
 def explained() -> Iterator[tuple[str, Any]]:
     """Captions and arrays of the analyses, the page, and what the other commands write."""
     for name, beside in (("uncertain", "vicreg"), ("vicreg", "mast")):
-        insights = mast.analyze(f"runs/{name}", "photos", beside=f"runs/{beside}", images=20)
+        insights = analyze(f"runs/{name}", "photos", beside=f"runs/{beside}", images=20)
         yield f"{name}: captions", {insight.name: insight.text for insight in insights}
         for file in sorted(RunFolder(f"runs/{name}").analysis.glob("*.npz")):
             with np.load(file) as arrays:
@@ -198,14 +205,14 @@ def explained() -> Iterator[tuple[str, Any]]:
                     f"{name}: {file.stem}",
                     {key: of_array(arrays[key]) for key in arrays if key not in OF_THE_CLOCK},
                 )
-    mast.study("leave_one_out", "runs/mast", "photos", epochs=1, device="cpu")
+    study("leave_one_out", "runs/mast", "photos", epochs=1, device="cpu")
     for folder in sorted(Path("runs/mast/studies").glob("*-seed*")):
         weights = load_file(folder / "encoder.safetensors")
         yield f"study: {folder.name}", {key: of_array(value) for key, value in weights.items()}
-    yield "ranked by uncertainty", mast.uncertain("runs/uncertain", "photos/test").read_text()
-    with np.load(mast.embed("runs/mast", "photos/test")) as arrays:
+    yield "ranked by uncertainty", uncertain("runs/uncertain", "photos/test").read_text()
+    with np.load(embed("runs/mast", "photos/test")) as arrays:
         yield "embedded", of_array(arrays["features"])
-    page = mast.report("runs/uncertain", beside="runs/vicreg").read_text()
+    page = report("runs/uncertain", beside="runs/vicreg").read_text()
     told = "Trained in|Revision|Versions|Fingerprint"
     yield "page", digest(re.sub(rf"<dt>({told})</dt><dd>.*?</dd>", "", page, flags=re.S).encode())
 

@@ -20,6 +20,7 @@ from mast.config import PretrainConfig, record
 from mast.core.run import plain
 from mast.core.seeds import stream
 from mast.data import open_canvas
+from mast.methods import METHODS
 from mast.recipes import FULL, RECIPES
 
 
@@ -58,7 +59,7 @@ def show_recipes() -> Table:
         table.add_row(
             name,
             f"{summary if name == full else f'{full} for small images and budgets.'}\n"
-            f"[dim]{config.encoder.name}, {config.size} px, {config.epochs} epochs, batch "
+            f"[dim]{METHODS[config.method].title}, {config.encoder.name}, {config.size} px, {config.epochs} epochs, batch "
             f"{config.batch_size}, views {config.views}, {stages}",
         )
     return table
