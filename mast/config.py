@@ -223,8 +223,9 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
     Args:
         config: All other values.
         values: By the field's name, nested ones as dicts or by dotted names. `method` starts from
-            that method's own objective, if it is another one. Fields of earlier versions are left
-            out where they change nothing.
+            that method's own objective, if it is another one; another `objective.mode` starts
+            from that mode's switches. Fields of earlier versions are left out where they change
+            nothing.
 
     Raises:
         UserError: An unknown field or a value of the wrong type or out of its range.
@@ -235,6 +236,10 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
         raise unknown("method", method, METHODS)
     if method != config.method:
         config = replace(config, objective=METHODS[method].config())
+    nested = values.get("objective")
+    mode = nested.get("mode") if isinstance(nested, Mapping) else values.get("objective.mode")
+    if mode is not None and mode != getattr(config.objective, "mode", None):
+        config = replace(config, objective=config.objective.without_switches())
     changed = fields.change(config, values, "option", RETIRED)
     changed.check()
     return changed

@@ -6,16 +6,14 @@ from pathlib import Path
 from rich.table import Table
 
 from mast.commands.analyze import analyze
+from mast.commands.evaluate import evaluate
 from mast.commands.pretrain import pretrain
 from mast.commands.report import report
-from mast.config import PretrainConfig, build_method
+from mast.config import PretrainConfig
 from mast.core.display import console
 from mast.core.launch import Device
 from mast.core.run import RunFolder
-from mast.data import open_canvas
-from mast.measure.sets import EvaluationData
-from mast.models import load_encoder
-from mast.protocols.run import evaluate_encoder
+from mast.measure.named_sets import NamedSets
 from mast.recipes import configure
 
 # A narrow ResNet-10: two pretrainings and eighteen probes in under five minutes on two cores.
@@ -105,25 +103,20 @@ def demo(
         )
     }
     runs = {column: pretrain(config) for column, config in configs.items()}
-    encoders = {column: load_encoder(run.path) for column, run in runs.items()}
-    encoders["untrained"] = build_method(configs["MAST-5"]).encoder.eval()
-
     # The first half of the training images is enough for the probes.
-    train, val, test = (
-        open_canvas(f"factors@{part}", SIZE) for part in (f"train:{images // 2}", "val", "test")
-    )
-    data = EvaluationData(train, val, test, SIZE)
+    sets = NamedSets(train=f"factors@train:{images // 2}", val="factors@val", test="factors@test")
     accuracy: dict[str, dict[str, float]] = {}
-    for column, encoder in encoders.items():
+    measured = {**runs, "untrained": runs["MAST-5"]}
+    for column, run in measured.items():
         console.print(f"linear probes of {column}", highlight=False)
-        for result in evaluate_encoder(encoder, data, ("linear",)):
-            for target, measured in result.targets.items():
-                accuracy.setdefault(target, {})[column] = measured.values["top1"]
-            result.write(runs[column].path if column in runs else runs["MAST-5"].untrained)
+        untrained = column == "untrained"
+        (result,) = evaluate(run.path, sets, "linear", device=device, untrained=untrained)
+        for target, scores in result.targets.items():
+            accuracy.setdefault(target, {})[column] = scores.values["top1"]
     run, beside = runs["MAST-5"], str(runs["VICReg-5"].path)
     analyze(
         run.path, "factors@test", ANALYSES, beside=[beside], images=ANALYSED, measure=False,
-        seed=seed,
+        device=device, seed=seed,
     )  # fmt: skip
     page = report(run.path, beside=[beside])
     return DemoResult(run, page, accuracy)

@@ -23,6 +23,7 @@ def embed(
     representation: Representation = "encoder",
     device: Device = "auto",
     weights: str | Path | None = None,
+    seed: int = 0,
 ) -> Path:
     """Write the representation of every image of a set.
 
@@ -36,6 +37,7 @@ def embed(
         representation: "encoder", "ensemble" or "embedding".
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; they are random if not given.
+        seed: Of the random weights of a name.
 
     Returns:
         The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), one (N,) array of
@@ -52,7 +54,7 @@ def embed(
         raise UserError(f"out must end in .npz or .parquet, got {file}")
     if file.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
-    loaded = load(encoder, representation, size, weights=weights)
+    loaded = load(encoder, representation, size, seed, weights)
     size = loaded.size
     canvases = open_canvas(DataConfig(str(data)), size)
     features_ND = extract(loaded.module, canvases, size, Compute(find_device(device))).numpy()

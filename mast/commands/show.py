@@ -20,6 +20,7 @@ from mast.config import PretrainConfig, record
 from mast.core.run import plain
 from mast.core.seeds import stream
 from mast.data import open_canvas
+from mast.methods import METHODS
 from mast.recipes import FULL, RECIPES
 
 
@@ -54,13 +55,17 @@ def show_recipes() -> Table:
         config = make()
         full = name.removesuffix("_small")
         summary = (FULL[full].__doc__ or "").partition("\n")[0]
-        stages = "two stages" if config.schedule.staged else "all operators from the start"
-        table.add_row(
-            name,
-            f"{summary if name == full else f'{full} for small images and budgets.'}\n"
-            f"[dim]{config.encoder.name}, {config.size} px, {config.epochs} epochs, batch "
-            f"{config.batch_size}, views {config.views}, {stages}",
+        title = summary if name == full else f"{full} for small images and budgets."
+        facts = (
+            METHODS[config.method].title,
+            config.encoder.name,
+            f"{config.size} px",
+            f"{config.epochs} epochs",
+            f"batch {config.batch_size}",
+            f"views {config.views}",
+            "two stages" if config.schedule.staged else "all operators from the start",
         )
+        table.add_row(name, f"{title}\n[dim]{', '.join(facts)}")
     return table
 
 

@@ -29,6 +29,10 @@ class MethodConfig:
         """The switches in force, where some follow from others; this configuration itself."""
         return self
 
+    def without_switches(self) -> "MethodConfig":
+        """This configuration with what a mode decides left to the mode; itself without modes."""
+        return self
+
     def coefficients(self) -> dict[str, float]:
         """Weights of the objective's terms as they act (0 where one does nothing).
 

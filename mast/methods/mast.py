@@ -5,7 +5,7 @@ Shapes: B batch (B_global over processes), D embedding dimensions, K operators.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -154,6 +154,11 @@ class MastConfig(MethodConfig):
         return replace(
             MODES[self.mode], **{name: value for name, value in own.items() if value is not None}
         )
+
+    def without_switches(self) -> "MastConfig":
+        """See `MethodConfig.without_switches`."""
+        undecided: dict[str, Any] = dict.fromkeys((field.name for field in fields(Mode)), None)
+        return replace(self, **undecided)
 
     def coefficients(self) -> dict[str, float]:
         """See `MethodConfig.coefficients`: lambda, lambda_1 and lambda_2 of Eq. 7."""

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 import mast
-from mast.cli import TOPICS, VERBS, Verb, main
+from mast.cli import TOPICS, VERBS, Verb, arguments_of, main
 from mast.config import read, record
 from mast.core.errors import UserError
 from mast.core.run import plain
@@ -208,6 +208,18 @@ def test_a_run_stays_what_it_was(tiny: Configure, monkeypatch: pytest.MonkeyPatc
     )
     folder.config.write_text(yaml.safe_dump(values))
     assert read(folder.config) == written
+
+
+def test_another_mode_starts_from_its_own_switches(tmp_path: Path) -> None:
+    """What a run wrote down of its mode does not stay behind when the mode is changed."""
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(record(configure("mast5_small", epochs=3))))
+    words = ["--config", str(file), "--objective.mode", "paper", "--objective.kl_weight", "5"]
+    config = arguments_of("pretrain", words)["config"]
+    assert config.objective.resolved() == replace(MODES["paper"], kl_weight=5.0)
+    assert config.epochs == 3
+    same = arguments_of("pretrain", ["--config", str(file), "--objective.mode", "guarded"])
+    assert same["config"] == read(file)
 
 
 def test_the_objective_decides_the_method() -> None:
