@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import yaml
 
-from mast.augment import PRESETS, Preset, ScheduleConfig
+from mast.augment import PRESETS, SMALLEST, Preset, ScheduleConfig
 from mast.core import fields
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, Precision
@@ -106,9 +106,18 @@ class PretrainConfig:
             raise unknown("preset of views", self.views, PRESETS)
         _ = self.preset
         _ = self.method
-        for name in ("size", "epochs", "batch_size", "accumulate", "devices", "nodes", "log_every"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
+        least = dict.fromkeys(
+            ("epochs", "batch_size", "accumulate", "devices", "nodes", "log_every"), 1.0
+        )
+        least |= {"size": SMALLEST, "threads": 1, "score_every": 1, "checkpoint_minutes": 0}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value is not None and not value >= bound:
+                raise UserError(f"{name} must be {bound:g} or more, got {value}")
+        if not 0 <= self.seed < 2**63:
+            raise UserError(f"seed must be 0 or more and below 2^63, got {self.seed}")
+        if self.out == Path():
+            raise UserError("out is empty: give a folder, or leave it out")
         schedule = self.schedule
         if not 0.0 <= schedule.stage1 <= schedule.full <= 1.0:
             raise UserError(
@@ -192,11 +201,14 @@ def read(path: str | Path) -> PretrainConfig:
         UserError: No such file, or one with unknown fields or without a method.
     """
     values = load_yaml(path)
-    if values.get("method") not in METHODS:
+    if str(values.get("method")) not in METHODS:
         raise UserError(
             f"{path} names no method; expected method to be one of {', '.join(METHODS)}"
         )
-    return change(PretrainConfig(objective=METHODS[values["method"]].config()), values)
+    try:
+        return change(PretrainConfig(objective=METHODS[values["method"]].config()), values)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
@@ -209,9 +221,9 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"no configuration file {path}")
     try:
-        values = yaml.safe_load(path.read_text()) or {}
-    except yaml.YAMLError as error:
-        raise UserError(f"{path} is not YAML: {error}") from error
+        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise UserError(f"{path} holds no fields: expected lines such as `epochs: 20`")
     return values
@@ -232,7 +244,7 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
     """
     values = dict(values)
     method = values.pop("method", config.method)
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise unknown("method", method, METHODS)
     if method != config.method:
         config = replace(config, objective=METHODS[method].config())

@@ -54,7 +54,7 @@ class Invariance(Analysis):
         if subject.embed is None:
             return "There are no images to look at: give data."
         if subject.mask_DK is None:
-            return "This run has no masks: only MAST learns them."
+            return "This run has no masks: its method learns none."
         if not _graded(subject):
             return "None of its operators has a magnitude that could be turned up."
         return None

@@ -40,7 +40,7 @@ class Masks(Analysis):
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`."""
         if subject.mask_DK is None:
-            return "This run has no masks: only MAST learns them."
+            return "This run has no masks: its method learns none."
         if not bool(subject.mask_DK.isfinite().all()):
             return "The masks are not finite: the run diverged."
         return None

@@ -45,7 +45,7 @@ class Predictions(Analysis):
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`."""
         if subject.mask_DK is None:
-            return "This run has no masks: only MAST learns them."
+            return "This run has no masks: its method learns none."
         if not _tasks(subject):
             return (
                 "No labelled set has been probed by subspace: mast advise RUN --data SET, where "

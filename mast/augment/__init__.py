@@ -2,7 +2,7 @@
 
 from mast.augment.captions import describe
 from mast.augment.draw import draw_views
-from mast.augment.operator import Operator, Parameters, Stage
+from mast.augment.operator import SMALLEST, Operator, Parameters, Stage
 from mast.augment.operators import OPERATORS
 from mast.augment.operators.geometry import GeometricOperator, center_views
 from mast.augment.pipeline import Pipeline
@@ -13,6 +13,7 @@ from mast.augment.schedule import ScheduleConfig, draw_chosen, draw_subsets
 __all__ = [
     "OPERATORS",
     "PRESETS",
+    "SMALLEST",
     "GeometricOperator",
     "Operator",
     "Parameters",

@@ -15,6 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mast.core.errors import UserError
+
+SMALLEST = 8  # pixels: side of the smallest view
+
 Parameters: TypeAlias = dict[str, Tensor]
 
 
@@ -52,8 +56,8 @@ class Operator(ABC):
     probability: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.size < 8:
-            raise ValueError(f"expected a view of at least 8 pixels, got size={self.size}")
+        if self.size < SMALLEST:
+            raise UserError(f"expected size to be {SMALLEST} pixels or more, got {self.size}")
         if not 0.0 <= self.probability <= 1.0:
             raise ValueError(
                 f"{self.name}: expected a probability in [0, 1], got {self.probability}; "

@@ -44,7 +44,7 @@ class Pipeline:
     def __init__(self, preset: Preset, size: int, compiled: bool = True) -> None:
         self.compiled = compiled
         self.names = preset.operators
-        self.sizes = tuple(view.size or size for view in preset.views)
+        self.sizes = tuple(size if view.size is None else view.size for view in preset.views)
         self.operators = tuple(
             _build(preset.operators, view.overrides, side)
             for view, side in zip(preset.views, self.sizes, strict=True)

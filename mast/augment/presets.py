@@ -46,6 +46,8 @@ class Preset:
         """
         if not names:
             raise UserError("operators is empty: name at least one, or leave it out for all")
+        if len(set(names)) < len(names):
+            raise UserError(f"operators names one twice: {', '.join(names)}")
         for name in names:
             if name not in self.operators:
                 raise unknown("operator of these views", name, self.operators)

@@ -3,12 +3,12 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import torch
 
 from mast.core.checkpoint import write_text
-from mast.core.errors import UserError
+from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, make_fabric, precision_of
 from mast.core.run import RunFolder
 from mast.data.sources import default_cache
@@ -27,6 +27,9 @@ from mast.protocols.run import (
 from mast.runs.load import Loaded, Representation, load, load_untrained
 from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
 
+EncoderPrecision = Literal["float32", "bfloat16"]
+PRECISIONS = get_args(EncoderPrecision)
+
 
 def evaluate(
     encoder: str | Path,
@@ -36,7 +39,7 @@ def evaluate(
     size: int | None = None,
     device: Device = "auto",
     devices: int = 1,
-    precision: Literal["float32", "bfloat16"] = "float32",
+    precision: EncoderPrecision = "float32",
     seed: int = 0,
     cache: bool = True,
     weights: str | Path | None = None,
@@ -78,6 +81,10 @@ def evaluate(
     names = [protocols] if isinstance(protocols, str) else list(protocols)
     if not names:
         raise UserError("no protocol is named; give protocols, such as knn and linear")
+    if precision not in PRECISIONS:
+        raise unknown("precision", precision, PRECISIONS)
+    if untrained and weights is not None:
+        raise UserError("untrained is for a run's first weights: leave weights out")
     dtype = getattr(torch, precision)
     fabric = make_fabric(device, devices, precision=precision_of(dtype))
     fabric.launch()

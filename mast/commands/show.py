@@ -17,11 +17,12 @@ from mast.augment import (
     draw_views,
 )
 from mast.config import PretrainConfig, record
+from mast.core.errors import UserError
 from mast.core.run import plain
 from mast.core.seeds import stream
 from mast.data import open_canvas
 from mast.methods import METHODS
-from mast.recipes import FULL, RECIPES
+from mast.recipes import RECIPES
 
 
 def show_operators(size: int = 224) -> Table:
@@ -53,9 +54,7 @@ def show_recipes() -> Table:
     table.add_column("what it trains")
     for name, make in RECIPES.items():
         config = make()
-        full = name.removesuffix("_small")
-        summary = (FULL[full].__doc__ or "").partition("\n")[0]
-        title = summary if name == full else f"{full} for small images and budgets."
+        title = (make.__doc__ or "").partition("\n")[0]
         facts = (
             METHODS[config.method].title,
             config.encoder.name,
@@ -93,6 +92,10 @@ def show_views(
     """
     from mast.analyses.figure import views_grid
 
+    if images < 1 or not 0 <= progress <= 1:
+        raise UserError(
+            f"expected images of 1 or more and progress in [0, 1], got {images} and {progress:g}"
+        )
     canvases = open_canvas(config.data, config.size)
     index_B = torch.randperm(len(canvases), generator=stream(config.seed, 0, 0))[:images]
     canvas_BHWC, aspect_B = canvases.batch(index_B)

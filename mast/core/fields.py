@@ -17,7 +17,14 @@ from mast.core.errors import UserError, unknown
 
 Kind = TypeVar("Kind")
 
-NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+NAMES = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    dict: "a mapping",
+    Mapping: "a mapping",
+}
 
 
 def build(kind: type[Kind], values: Mapping[str, Any], noun: str) -> Kind:
@@ -122,6 +129,11 @@ def convert(value: Any, hint: Any, name: str) -> Any:
     Raises:
         UserError: It is not of this type; where names are expected, with the nearest one.
     """
+    optional = hint is Any or type(None) in _union(hint)
+    if optional and value in ("null", "None", "none") and value not in choices(hint):
+        return None
+    if value is None and not optional:
+        raise UserError(f"expected {name} to be {in_words(hint)}, got nothing")
     names = [choice for choice in choices(hint) if isinstance(choice, str)]
     if names and isinstance(value, str) and value not in names:
         raise unknown(f"value of {name}", value, names)
@@ -137,14 +149,15 @@ def convert(value: Any, hint: Any, name: str) -> Any:
 def in_words(hint: Any) -> str:
     """A type in words, such as "a whole number or none"."""
     if members := _union(hint):
-        return " or ".join(map(in_words, members))
+        return " or ".join(dict.fromkeys(map(in_words, members)))
     if hint is type(None):
         return "none"
     if choices(hint):
         return " or ".join(map(str, choices(hint)))
     if is_list(hint):
         return f"a list, each {in_words(get_args(hint)[0])}" if get_args(hint) else "a list"
-    return NAMES.get(hint, getattr(get_origin(hint) or hint, "__name__", str(hint)))
+    kind = get_origin(hint) or hint
+    return NAMES.get(kind, getattr(kind, "__name__", str(kind)))
 
 
 def _union(hint: Any) -> tuple[Any, ...]:
@@ -159,15 +172,25 @@ def _parser(hint: Any) -> ArgumentParser:
     return parser
 
 
-def _flat(values: Mapping[str, Any], instance: Any, prefix: str = "") -> dict[str, Any]:
+def _flat(values: Mapping[Any, Any], instance: Any, prefix: str = "") -> dict[str, Any]:
     """Values by dotted name: dicts are entered where the field is a dataclass."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
+        if not isinstance(name, str):
+            raise UserError(f"expected names of fields, got {name!r}")
         nested = getattr(instance, name, None)
-        if is_dataclass(nested) and isinstance(value, Mapping):
-            flat |= _flat(value, nested, f"{prefix}{name}.")
-        else:
+        if not is_dataclass(nested):
             flat[prefix + name] = value
+        elif isinstance(value, Mapping):
+            flat |= _flat(value, nested, f"{prefix}{name}.")
+        elif type(value) is type(nested):
+            flat |= {f"{prefix}{name}.{key}": each for key, each in leaves(value).items()}
+        else:
+            first = fields(nested)[0].name
+            raise UserError(
+                f"{prefix}{name} holds several fields, got {value!r}; give them by name, such as "
+                f"{prefix}{name}.{first}"
+            )
     return flat
 
 

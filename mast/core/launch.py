@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
-from mast.core.errors import UserError
+from mast.core.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -21,6 +21,8 @@ def find_device(name: Device) -> torch.device:
     Raises:
         UserError: A GPU is asked for, and there is none.
     """
+    if name not in get_args(Device):
+        raise unknown("device", name, get_args(Device))
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("device is cuda, but PyTorch sees no GPU; give device as cpu or auto")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")

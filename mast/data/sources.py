@@ -81,6 +81,8 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
         UserError: If nothing goes by that name, or it holds no image.
     """
     text = os.fspath(spec)
+    if not text:
+        raise UserError("data is empty: name a folder or a set")
     place = Path(root) if root is not None else default_cache() / "downloads"
     parts = re.split(rf"\+(?=(?:{'|'.join(SOURCES)}):)", text)
     if len(parts) == 1:
@@ -104,6 +106,8 @@ def describe(data: str | Path) -> SetDescription:
         UserError: If it names a single split, or there is no such folder.
     """
     text = os.fspath(data)
+    if not text:
+        raise UserError("data is empty: name a folder or a set")
     return _scheme(text).describe(text)
 
 

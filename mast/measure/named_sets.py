@@ -53,7 +53,7 @@ class NamedSets:
         if self.data is None and overrides:
             described = SetDescription({})
         else:
-            described = describe(str(self.data or "factors"))
+            described = describe("factors" if self.data is None else str(self.data))
         parts = {**described.parts, **overrides}
         missing = sorted({"train", "test"} - parts.keys())
         if missing:

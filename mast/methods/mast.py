@@ -339,34 +339,34 @@ class Mast(Method):
 
     def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
         """The four traps of Eq. 7 (docs/method.md), and masks that concentrate."""
-        remedy = "use --objective.mode guarded"
+        remedy = "use objective.mode guarded"
         learned = self.config.masks == "learned"
         if learned and metrics.get("stat/mask_mean", 1.0) < 0.02:
             yield (
                 f"masks died: their mean is {metrics['stat/mask_mean']:.4f}. The masked distance "
                 f"and the sparsity term both fall as the masks shrink; {remedy} or "
-                "--objective.normalize_masks l2."
+                "objective.normalize_masks l2."
             )
         free = self.mode.uncertainty and not self.mode.normalize_uncertainty
         if free and metrics.get("stat/uncertainty", 1.0) > 20.0:
             yield (
                 f"uncertainty exploded: the mean predicted variance is "
                 f"{metrics['stat/uncertainty']:.0f}. Every distance is divided by it and nothing "
-                f"holds it down; {remedy} or --objective.normalize_uncertainty."
+                f"holds it down; {remedy} or objective.normalize_uncertainty."
             )
         share = metrics.get("stat/mask_active_share", 1.0)
         if learned and share < 0.25 / len(self.operators):
             yield (
                 f"masks concentrate: a mask uses {share:.1%} of the dimensions, so most of the "
                 "embedding is asked for no invariance. Give the masks a smaller rate "
-                "(--optimizer.gate_lr) or a larger --objective.plain_weight."
+                "(optimizer.gate_lr) or a larger objective.plain_weight."
             )
         # Wide masks overlap by design (leave_one_out); narrow ones that do have moved together.
         if learned and share < 0.5 and metrics.get("stat/mask_cosine", 0.0) > 0.9:
             yield (
                 f"masks hide: their mean pairwise cosine is {metrics['stat/mask_cosine']:.2f}, so "
                 "the operators share one subspace instead of each having its own. Give the "
-                f"masks a smaller rate (--optimizer.gate_lr), or {remedy}."
+                f"masks a smaller rate (optimizer.gate_lr), or {remedy}."
             )
         yield from variance_collapse(metrics)
 

@@ -53,7 +53,7 @@ class PredictedUncertainty(nn.Module):
         super().__init__()
         if not predicts_uncertainty(method):
             raise UserError(
-                "this run predicts no uncertainty; MAST does with --objective.uncertainty"
+                "this run predicts no uncertainty; MAST does with objective.uncertainty"
             )
         self.method = method
 

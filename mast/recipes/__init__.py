@@ -4,12 +4,13 @@ A recipe named `<name>_small` is the same method for views of up to 64 pixels an
 minutes to hours on a laptop. `RECIPES` lists them all; `mast show recipes` prints them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from mast.config import PretrainConfig, change, load_yaml
 from mast.core.errors import unknown
+from mast.data import DataConfig
 from mast.recipes.mast import (
     mast5,
     mast5_handcrafted,
@@ -50,13 +51,17 @@ def recipe(name: str) -> PretrainConfig:
     Raises:
         UserError: No such recipe; the message has the nearest one.
     """
-    if name not in RECIPES:
+    if not isinstance(name, str) or name not in RECIPES:
         raise unknown("recipe", name, RECIPES)
     return RECIPES[name]()
 
 
 def _small_recipe(full: Recipe) -> Recipe:
-    return lambda: small(full())
+    def recipe() -> PretrainConfig:
+        return small(full())
+
+    recipe.__doc__ = f"{full.__name__} for small images and budgets."
+    return recipe
 
 
 # No small recipe with masks has the uncertainty, so one is not named for its absence.
@@ -68,13 +73,15 @@ RECIPES: dict[str, Recipe] = FULL | {
 
 
 def configure(
-    recipe_name: str = DEFAULT, data: str | Path | None = None, **changes: Any
+    recipe_name: str = DEFAULT,
+    data: str | Path | Mapping[str, Any] | DataConfig | None = None,
+    **changes: Any,
 ) -> PretrainConfig:
     """A recipe with changes, checked like the options of `mast pretrain`.
 
     Args:
         recipe_name: A key of `RECIPES`.
-        data: The images, as in `DataConfig.spec`.
+        data: The images, as in `DataConfig.spec`, or fields of `DataConfig`.
         **changes: Fields of `PretrainConfig`; nested ones as dicts, for example
             `encoder={"name": "resnet34"}, epochs=20`.
 
@@ -85,7 +92,7 @@ def configure(
         UserError: An unknown recipe or field, or a value of the wrong type.
     """
     if data is not None:
-        changes = {**changes, "data": {**changes.get("data", {}), "spec": str(data)}}
+        changes["data"] = {"spec": str(data)} if isinstance(data, str | Path) else data
     return change(recipe(recipe_name), changes)
 
 

@@ -50,7 +50,7 @@ class Sensitivity(Study):
     def plan(self, subject: Subject) -> dict[str, dict[str, Any]]:
         """See `Study.plan`."""
         if not subject.coefficients:
-            raise UserError("This run has no λ, λ₁ and λ₂: only MAST's loss has them.")
+            raise UserError("This run has no λ, λ₁ and λ₂: its method's loss has none.")
         acting = _acting(subject)
         if not acting:
             raise UserError("λ, λ₁ and λ₂ are all 0 in this run: there is nothing to multiply.")

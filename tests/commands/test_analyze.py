@@ -56,7 +56,7 @@ def test_analyze_images_alone_and_a_run_without_masks(
 ) -> None:
     assert main(["analyze", str(theirs.path), "--data", str(photos / "test")]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "This run has no masks: only MAST learns them." in shown
+    assert "This run has no masks: its method learns none." in shown
     assert "This run predicts no uncertainty" in shown
     assert sorted(path.stem for path in theirs.analysis.glob("*.npz")) == ["curves", "subspaces"]
     with pytest.raises(UserError, match=r"unknown analysis 'mask'\. Did you mean 'masks'"):

@@ -238,7 +238,7 @@ def test_a_damaged_checkpoint_is_named(tiny: Configure) -> None:
         ({"batch_size": 7, "accumulate": 2}, "batch_size 7 must be a multiple"),
         ({"batch_size": 64}, "fewer than one batch"),
         ({"views": "mast7"}, "Did you mean 'mast5'"),
-        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"epochs": 0}, "epochs must be 1 or more"),
         ({"schedule": {"stage1": 0.6, "full": 0.5}}, "schedule.stage1 <= schedule.full"),
         ({"schedule": {"leave_out": 1.5}}, "schedule.leave_out"),
         ({"encoder": {"name": "resnet81"}}, "Did you mean 'resnet18'"),

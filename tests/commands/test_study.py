@@ -136,9 +136,9 @@ def test_cheaper_runs_and_one_that_fails(
         ("study leave_one_out RUN --data SET/test", "no train and test images with labels"),
         ("study leave_one_out RUN --data SET --shard 2/2", "expected shard as i/n"),
         ("study leave_one_out RUN --data SET --seeds one", "seeds"),
-        ("study leave_one_out RUN --data SET --epochs 0", "epochs must be at least 1"),
-        ("study growth RUN --data SET", "no masks: only MAST learns them. Growth adds"),
-        ("study sensitivity RUN --data SET", "only MAST's loss has them"),
+        ("study leave_one_out RUN --data SET --epochs 0", "epochs must be 1 or more"),
+        ("study growth RUN --data SET", "no masks: its method learns none. Growth adds"),
+        ("study sensitivity RUN --data SET", "its method's loss has none"),
     ],
 )
 def test_mistakes_are_one_line(

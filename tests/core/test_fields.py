@@ -64,7 +64,10 @@ def test_values_take_their_type(values: dict[str, Any], name: str, expected: Any
         ({"name": "adam"}, "unknown value of name 'adam'. Did you mean 'adamw'"),
         ({"data": {"limits": 1}}, "Did you mean 'data.limit'"),
         ({"data.limit": "x"}, "expected data.limit to be a number, got 'x'"),
-        ({"data": "folder"}, "unknown option 'data'. Did you mean 'data.spec'"),
+        (
+            {"data": "folder"},
+            "data holds several fields, got 'folder'; give them by name, such as data.spec",
+        ),
         ({"count": 1.5}, "expected count to be a whole number or none, got 1.5"),
         ({"count": True}, "expected count"),
         ({"stride": 3}, "expected stride to be 1 or 2 or none, got 3"),

@@ -176,7 +176,7 @@ def test_without_labels(run: RunFolder) -> None:
 def test_without_masks(run: RunFolder) -> None:
     look_into(run, ("masks", "subspaces", "invariance"), count=8, operators=())
     page = written(run)
-    assert page.text.count("This run has no masks: only MAST learns them.") == 2
+    assert page.text.count("This run has no masks: its method learns none.") == 2
     assert len(json.loads(page.data[0])["points"]) == 1
 
 

@@ -116,11 +116,11 @@ def test_what_was_not_run_is_said(name: str) -> None:
     ("name", "subject", "message"),
     [
         ("leave_one_out", replace(RUN, trained_with=MAST5[:1]), "one operator: without it"),
-        ("growth", Subject("run", "vicreg", MAST5), "only MAST learns them. Growth adds"),
+        ("growth", Subject("run", "vicreg", MAST5), "its method learns none. Growth adds"),
         ("growth", replace(RUN, mask_DK=MASKS * math.nan), "diverged"),
         ("growth", replace(RUN, mask_DK=MASKS * torch.arange(5)), "crop is all zero"),
         ("growth", replace(RUN, operators=MAST5[:1], mask_DK=MASKS[:, :1]), "nothing to add"),
-        ("sensitivity", Subject("run", "vicreg", MAST5), "only MAST's loss has them"),
+        ("sensitivity", Subject("run", "vicreg", MAST5), "its method's loss has none"),
         ("sensitivity", replace(RUN, coefficients=dict.fromkeys(COEFFICIENTS, 0.0)), "all 0"),
     ],
 )
