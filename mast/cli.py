@@ -211,11 +211,11 @@ def _run(words: list[str]) -> None:
 WORDS = {
     "a whole number": "N",
     "a number": "X",
-    "a list": "WORD",
     "text": "WORD",
     "Path": "PATH",
-    "dict": "JSON",
+    "a mapping": "JSON",
 }
+NEGATIVE = re.compile(r"-[0-9.]+([eE][+-]?[0-9]+)?")  # which argparse takes for an option
 SHOW = Verb(" | ".join(TOPICS), "", (), _nothing)
 
 
@@ -233,6 +233,11 @@ class _Parser(argparse.ArgumentParser):
     """argparse, whose errors are those of this package."""
 
     def error(self, message: str) -> NoReturn:
+        _, _, missing = message.partition("arguments are required: ")
+        if missing:
+            message = f"required: {missing}"
+            if not missing.startswith("-"):  # it may have been read as one more value of an option
+                message += f". The form is {self.usage}"
         raise UserError(f"{message}. See `{self.prog} --help`.")
 
 
@@ -259,7 +264,7 @@ class _Options:
         self.function = _function(verb)
         self.parser = _Parser(
             prog=program,
-            usage=" ".join([program, *(word.upper() for word in verb.words), "[options]"]),
+            usage=" ".join([program, *self._positional(verb), "[options]"]),
             description=_summary(self.function),
             epilog=None if verb.rows is None else _rows(*verb.rows),
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -291,18 +296,24 @@ class _Options:
                 "threads", int | None, None, "CPU threads; PyTorch's choice if not given", verb
             )
 
+    def _positional(self, verb: Verb) -> list[str]:
+        """What is given without a name, as the usage shows it."""
+        parameters = inspect.signature(self.function).parameters
+        needed = {name: parameters[name].default is inspect.Parameter.empty for name in verb.words}
+        return [name.upper() if needed[name] else f"[{name.upper()}]" for name in verb.words]
+
     def _add(self, name: str, hint: Any, default: Any, text: str, verb: Verb) -> None:
         from mast.core.fields import choices, in_words, is_list
 
         self.hints[name] = hint
         many = is_list(hint)
         help_text = f"{text} " if text else ""
-        if default not in (inspect.Parameter.empty, None, False, ()):
+        unsaid = (inspect.Parameter.empty, None, False)
+        if not any(default is value for value in unsaid) and default != ():
             help_text += f"(default: {_short(default)})"
         help_text = help_text.replace("%", "%%")
-        metavar = "|".join(map(str, choices(hint))) or WORDS.get(
-            re.split(",| or ", in_words(hint))[0]
-        )
+        first = in_words(hint).removeprefix("a list, each ").partition(" or ")[0]
+        metavar = "|".join(map(str, choices(hint))) or WORDS.get(first, "WORD")
         if name in verb.words:
             last = name == verb.words[-1]
             required = default is inspect.Parameter.empty
@@ -320,7 +331,7 @@ class _Options:
         else:
             self.parser.add_argument(
                 *options, dest=name, nargs="+" if many else None, metavar=metavar, help=help_text,
-                required=default is inspect.Parameter.empty,
+                required=default is inspect.Parameter.empty, action="extend" if many else "store",
             )  # fmt: skip
 
     def _add_configuration(self, verb: Verb, words: Sequence[str]) -> None:
@@ -353,7 +364,10 @@ class _Options:
         if self.sets_threads and "threads" in values:
             import torch
 
-            torch.set_num_threads(convert(values.pop("threads"), int, "threads"))
+            threads = convert(values.pop("threads"), int, "threads")
+            if threads < 1:
+                raise UserError(f"threads must be 1 or more, got {threads}")
+            torch.set_num_threads(threads)
         arguments = {name: self._grouped(group, values) for name, group in self.groups.items()}
         parameters = inspect.signature(self.function).parameters
         for name in [name for name in values if name in parameters]:
@@ -396,7 +410,7 @@ def arguments_of(name: str, words: Sequence[str]) -> dict[str, Any]:
         UserError: An unknown option, or a value of the wrong type.
     """
     verb = _verb(name)
-    words = [_with_underscores(word) for word in words]
+    words = _normal(words)
     return _Options(f"mast {name}", verb, words).arguments(words)
 
 
@@ -426,12 +440,18 @@ def _json_list(value: Any) -> Any:
     return value[0] if is_json else value
 
 
-def _with_underscores(word: str) -> str:
-    """`--batch-size=8` as `--batch_size=8`; values stay as they are."""
-    if not word.startswith("--"):
-        return word
-    name, equals, value = word.partition("=")
-    return f"--{name[2:].replace('-', '_')}{equals}{value}"
+def _normal(words: Sequence[str]) -> list[str]:
+    """`--batch-size=8` as `--batch_size=8`, `--x -1e-3` as `--x=-1e-3`; values stay as they are."""
+    normal: list[str] = []
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            normal.append(f"--{name[2:].replace('-', '_')}{equals}{value}")
+        elif NEGATIVE.fullmatch(word) and re.fullmatch("--[^=]+", normal[-1] if normal else ""):
+            normal[-1] += f"={word}"
+        else:
+            normal.append(word)
+    return normal
 
 
 # ---------------------------------------------------------------------------------------- help

@@ -81,6 +81,8 @@ def analyze(
             raise unknown("analysis", name, QUESTIONS)
     if images < 1:
         raise UserError(f"images must be 1 or more, got {images}")
+    if seed < 0:
+        raise UserError(f"seed must be 0 or more, got {seed}")
     folder = RunFolder(run).require()
     place = find_device(device)
     data = None if data is None else str(data)

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from mast.core.errors import UserError
 from mast.measure.compare import Comparison
 from mast.measure.compare import compare as comparison
 
 
 def compare(
-    runs: str | Path | Sequence[str | Path], seed: int = 0, resamples: int = 1000
+    runs: str | Path | Sequence[str | Path], *, seed: int = 0, resamples: int = 1000
 ) -> Comparison:
     """Put what was measured of several runs side by side; see `mast.measure.compare`.
 
@@ -18,6 +19,8 @@ def compare(
         resamples: Test sets drawn for the 95 % intervals, the same ones for all runs.
 
     Raises:
-        UserError: No run, or one without evaluations.
+        UserError: No run, or one without evaluations; a seed or a number that cannot be.
     """
+    if seed < 0 or resamples < 1:
+        raise UserError(f"seed must be 0 or more and resamples 1 or more, got {seed}, {resamples}")
     return comparison(runs, seed, resamples)

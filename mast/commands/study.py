@@ -18,6 +18,7 @@ from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
+from mast.protocols.run import protocol_class
 from mast.runs.scores import LabelledSet, labelled, unmeasured
 from mast.runs.subject import subject_of
 from mast.studies import QUESTIONS, STUDIES, Study, Verbs, Workplace
@@ -114,13 +115,20 @@ def study(
     title, kind = STUDIES[name].title, STUDIES[name].kind()
     if data is None:
         raise UserError(f"{name} needs images: give data")
+    if threads is not None and threads < 1:
+        raise UserError(f"threads must be 1 or more, got {threads}")
+    chosen = [0] if seeds is None else list(dict.fromkeys(as_list(seeds)))
+    if not chosen or min(chosen) < 0:
+        raise UserError(f"seeds must be one or more numbers of 0 or more, got {seeds}")
     if isinstance(kind, Study):
         _refuse(name, "a run", out=out, only=only or None)
         if run is None:
             raise UserError(f"{name} studies a run: give run, a run folder")
+        measures = ["linear"] if protocols is None else as_list(protocols)
+        for protocol in measures:
+            protocol_class(protocol)
         return _study_run(
-            title, kind, RunFolder(run), str(data), [0] if seeds is None else as_list(seeds),
-            ["linear"] if protocols is None else as_list(protocols), epochs,
+            title, kind, RunFolder(run), str(data), chosen, measures, epochs,
             {"device": device, "devices": 1, "nodes": 1, "threads": threads}, Shard.parse(shard),
             dry,
         )  # fmt: skip
@@ -131,8 +139,7 @@ def study(
         _refuse(name, "runs of seed 0", seeds=seeds)
     verbs = Verbs(pretrain, analyze, advise, uncertain, study)
     workplace = Workplace(Path(data), Path(out), verbs, QUESTIONS, device, threads)
-    seeds = [0] if seeds is None else as_list(seeds)
-    runs, measured = perform(kind, workplace, seeds, as_list(only), Shard.parse(shard), dry)
+    runs, measured = perform(kind, workplace, chosen, as_list(only), Shard.parse(shard), dry)
     files = tuple(file for file in kind.files(runs, workplace.out) if file.is_file())
     return StudyResult(title, runs, None, kind.table(measured) if measured else None, files)
 

@@ -79,6 +79,7 @@ class Training:
     extra: dict[str, Any] = field(default_factory=dict)
     step: int = 0
     _begun: float = field(default_factory=time.monotonic)
+    _not_finite: set[str] = field(default_factory=set)  # buffers that were so from the start
     _unread: list[tuple[int, Losses]] = field(default_factory=list)  # of steps, on the device
 
     @property
@@ -150,6 +151,9 @@ class Training:
             UserError: A loss, or a weight to be saved, that is not finite; the last good checkpoint
                 is kept.
         """
+        self._not_finite = {
+            name for name, buffer in self.module.named_buffers() if not buffer.isfinite().all()
+        }
         module, optimizer = fabric.setup(self.module, self.optimizer)
         module.train()
         saved_at = time.monotonic()
@@ -211,7 +215,9 @@ class Training:
         bad = [
             name
             for name, value in tensors.items()
-            if isinstance(value, Tensor) and not value.isfinite().all()
+            if isinstance(value, Tensor)
+            and name not in self._not_finite
+            and not value.isfinite().all()
         ]
         if bad:
             more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""

@@ -104,6 +104,8 @@ class FrozenEncoder:
             change=None if change is None else change.name,
         )
         stored_ND = self.store.read(path)
+        if stored_ND is not None and len(stored_ND) != len(canvas_set):
+            stored_ND = None
         # All processes take the same way: where one lacks the file, all extract.
         lacking = torch.tensor(float(stored_ND is None), device=self.device)
         if float(self.compute.sum(lacking)) == 0:

@@ -70,6 +70,9 @@ class Method(nn.Module, ABC):
     """A self-supervised objective over an encoder.
 
     Data-parallel training wraps the method as a whole, so `forward` is all that a step calls.
+    Every parameter that requires a gradient must get one at every step, and a buffer that changes
+    must be computed from the tensors of all processes (`mast.core.collectives`): the others take
+    over that of the first.
 
     Args:
         config: Its own configuration.
@@ -129,7 +132,8 @@ class Method(nn.Module, ABC):
 
     def compile_parts(self) -> None:
         """Compile with `torch.compile` what gains by it: the encoder."""
-        self.encoder.model.compile()
+        encode = torch.compile(self.encoder.encode)
+        self.encoder.encode = encode  # type: ignore[method-assign]
 
     # ---------------------------------------------------------------------------- the log
     def statistics(self) -> dict[str, float]:

@@ -62,9 +62,9 @@ def evaluate_encoder(
             features are not finite.
     """
     settings = settings or EvaluationSettings()
-    for name in settings.protocols:
-        protocol_class(name)
     # All are made before the first runs: a typo must not cost an hour.
+    for name in settings.protocols:
+        make_evaluator(name, settings)
     names = (protocols,) if isinstance(protocols, str) else protocols
     evaluators = {name: make_evaluator(name, settings) for name in names}
     for name, protocol in evaluators.items():

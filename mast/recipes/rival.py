@@ -24,13 +24,13 @@ def rival(config: PretrainConfig) -> PretrainConfig | None:
         config: The run.
 
     Returns:
-        VICReg's own objective, with the sizes of the run's projector, and its own schedule; all
-        else as in the run. None for a run of VICReg.
+        VICReg's own objective, with the sizes of the run's projector if it has one, and its own
+        schedule; all else as in the run. None for a run of VICReg.
     """
     if isinstance(config.objective, VICRegConfig):
         return None
     own = small(vicreg5()) if config.recipe.endswith("_small") else vicreg5()
-    sizes: Any = config.objective
-    projector = MLPProjectorConfig(sizes.projector.hidden, sizes.projector.dim)
-    objective = replace(own.objective, projector=projector)  # type: ignore[call-arg]
+    objective: Any = own.objective
+    if sizes := getattr(config.objective, "projector", None):
+        objective = replace(objective, projector=MLPProjectorConfig(sizes.hidden, sizes.dim))
     return replace(config, recipe=own.recipe, objective=objective, schedule=own.schedule)

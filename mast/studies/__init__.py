@@ -41,8 +41,8 @@ EXPERIMENTS: dict[str, Entry[Experiment]] = {
     "uncertainty_check": Entry("Does the uncertainty find damaged copies?", UncertaintyCheck),
     "findings": Entry("What the analyses and studies of small runs say", Findings),
 }
-STUDIES: dict[str, Entry[Study] | Entry[Experiment]] = {**OF_A_RUN, **EXPERIMENTS}
-# All analyses and studies of a run, analyses first; what is added to either is in here too.
+# Both kinds, and all analyses with the studies of a run: what is added to one is in here too.
+STUDIES: Mapping[str, Entry[Any]] = ChainMap(EXPERIMENTS, OF_A_RUN)
 QUESTIONS: Mapping[str, Entry[Any]] = ChainMap(OF_A_RUN, ANALYSES)
 
 __all__ = [

@@ -169,7 +169,7 @@ def perform(
     Raises:
         UserError: A pattern that fits no run; a set that is missing.
     """
-    plan = experiment.plan(workplace, list(dict.fromkeys(seeds)))
+    plan = experiment.plan(workplace, seeds)
 
     def state(run: StudyRun) -> str:
         return experiment.state(run, workplace.out)
@@ -183,11 +183,13 @@ def perform(
         write_json(experiment.file(run, workplace.out), result)
 
     runs = tuple(replace(run, state=state(run)) for run in matching(plan, only))
-    if not dry and any(run.state != FINISHED for run in runs):
-        if workplace.threads is not None:
-            torch.set_num_threads(workplace.threads)
+    unfinished = any(run.state != FINISHED for run in runs)
+    if not dry and workplace.threads is not None:
+        torch.set_num_threads(workplace.threads)
+    if not dry and unfinished:
         experiment.prepare(workplace)
         runs = carry_out(runs, work, state, shard)
+    if not dry and (unfinished or not experiment.conclusion(workplace.out).is_file()):
         _conclude(experiment, plan, workplace)
     return runs, _results(experiment, runs, workplace.out)
 

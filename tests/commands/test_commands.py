@@ -70,6 +70,16 @@ def test_pretrain_by_command_equals_the_function(
         ("pretrain --recipe", "expected one argument"),
         ("pretrain --epochs 1 photos", "unexpected 'photos'"),
         ("compare", "required: runs"),
+        ("evaluate --protocols knn a", "required: encoder. The form is mast evaluate ENCODER ["),
+        ("compare a --resamples 0", "resamples 1 or more"),
+        ("embed a --data b --out c --threads 0", "threads must be 1 or more, got 0"),
+        ("pretrain --threads 0", "threads must be 1 or more, got 0"),
+        ("pretrain --seed -1", "seed must be 0 or more"),
+        ("pretrain --size 4", "size must be 8 or more, got 4"),
+        ("pretrain --epochs none", "expected epochs to be a whole number, got 'none'"),
+        ("pretrain --optimizer.lr -1e", "expected one argument"),
+        ("study growth runs/x --data y --seeds 0 -1", "seeds must be"),
+        ("study growth runs/x --data y --protocols knm", "Did you mean 'knn'"),
         ("evaluate resnet18 --untrained true", "unexpected 'true'"),
         ("pretrain --data no/such/folder --epochs 1", "no/such/folder"),
         ("pretrain --config no-such.yaml", "no configuration file"),
@@ -139,11 +149,13 @@ def test_help_has_the_defaults_of_the_recipe(capsys: pytest.CaptureFixture[str])
 def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A flag has no value and an opposite; hyphens are as good as underscores."""
     words = ["show", "config", "--compile", "--no_channels_last", "--batch-size=8"]
-    main([*words, "--objective.no_standardize", "--operators", "grayscale", "gaussian_blur"])
+    main([*words, "--objective.no_standardize", "--operators", "grayscale", "--operators",
+          "gaussian_blur", "--optimizer.clip", "none", "--optimizer.lr", "-1e-3"])  # fmt: skip
     shown = yaml.safe_load(capsys.readouterr().out)
     assert (shown["compile"], shown["channels_last"], shown["batch_size"]) == (True, False, 8)
     assert shown["objective"]["standardize"] is False
     assert shown["operators"] == ["grayscale", "gaussian_blur"]
+    assert (shown["optimizer"]["clip"], shown["optimizer"]["lr"]) == (None, -1e-3)
 
 
 def test_threads_are_set(run: Path, photos: Path, tmp_path: Path) -> None:
