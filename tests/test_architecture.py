@@ -33,8 +33,10 @@ def arrows() -> frozenset[tuple[str, str]]:
         for imported in graph.find_modules_directly_imported_by(importer)
         if importer.count(".") and imported.count(".")
     }
-    # The command line imports a verb's module when it is asked for, by this table.
-    pairs |= {("cli", verb.function.split(".")[1]) for verb in [*VERBS.values(), *TOPICS.values()]}
+    # The command line imports a verb's module and registry when it is asked for, by this table.
+    for verb in [*VERBS.values(), *TOPICS.values()]:
+        places = [verb.function, *(verb.rows or ())[1:]]
+        pairs |= {("cli", re.split("[.:]", place)[1]) for place in places}
     return frozenset((first, second) for first, second in pairs if first != second)
 
 

@@ -38,6 +38,8 @@ class Outer:
     [
         ({"name": "adamw"}, "name", "adamw"),
         ({"count": "3"}, "count", 3),
+        ({"count": "none"}, "count", None),
+        ({"data": Inner(limit=2.0)}, "data", Inner(limit=2.0)),
         ({"count": None}, "count", None),
         ({"compile": "true"}, "compile", True),
         ({"operators": ["a", "b"]}, "operators", ("a", "b")),
@@ -64,6 +66,9 @@ def test_values_take_their_type(values: dict[str, Any], name: str, expected: Any
         ({"name": "adam"}, "unknown value of name 'adam'. Did you mean 'adamw'"),
         ({"data": {"limits": 1}}, "Did you mean 'data.limit'"),
         ({"data.limit": "x"}, "expected data.limit to be a number, got 'x'"),
+        ({"data.limit": None}, "expected data.limit to be a number, got nothing"),
+        ({"data": None}, "data holds several fields, got None"),
+        ({3: "x"}, "expected names of fields, got 3"),
         (
             {"data": "folder"},
             "data holds several fields, got 'folder'; give them by name, such as data.spec",

@@ -150,6 +150,14 @@ def test_weights_that_overflow_in_the_update_are_not_saved(
     assert state["module"]["weight"].isfinite().all()
 
 
+def test_a_buffer_that_begins_without_a_number_is_saved(tmp_path: Path) -> None:
+    module = layer()
+    module.register_buffer("lowest_loss", torch.tensor(float("inf")))
+    running = steps(module, checkpoint=tmp_path / "last.pt", checkpoint_minutes=0.0)
+    list(running)
+    assert load_checkpoint(tmp_path / "last.pt")["module"]["lowest_loss"].isinf()
+
+
 def test_an_optimizer_that_overflowed_is_not_saved(tmp_path: Path) -> None:
     module = layer()
     optimizer = torch.optim.SGD(module.parameters(), 0.0, momentum=0.9)

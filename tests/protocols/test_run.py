@@ -26,6 +26,9 @@ def test_unknown_protocol_in_settings(encoder: nn.Module, data: EvaluationData) 
     wrong = EvaluationSettings(protocols={"kn": {}})
     with pytest.raises(UserError, match=r"unknown protocol 'kn'\. Did you mean 'knn'"):
         evaluate_encoder(encoder, data, ["knn"], wrong)
+    wrong = EvaluationSettings(protocols={"semi": {"shares": 0.1}})  # which does not run
+    with pytest.raises(UserError, match="setting of semi: expected shares to be a list"):
+        evaluate_encoder(encoder, data, ["knn"], wrong)
 
 
 @pytest.mark.parametrize(

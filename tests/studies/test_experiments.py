@@ -192,9 +192,14 @@ def test_conformance(
     for path in tmp_path.glob("protocols/*/evaluations/*.json"):
         assert Result.read(path).set_name == "cifar10/test"  # wherever the folder of sets is
 
-    # Again: nothing is trained, measured or written.
+    conclusion = tmp_path / f"{TINY[name].results}.json"
+    concluded = conclusion.is_file()
+    conclusion.unlink(missing_ok=True)  # as if killed after the last run
+    # Again: nothing is trained or measured; what was not concluded is.
     monkeypatch.setattr(sys.modules["mast.commands.study"], "pretrain", None)
     monkeypatch.setattr(type(TINY[name]), "measure", None)
+    mast.study(name, data=sets, out=tmp_path, device="cpu")
+    assert conclusion.is_file() == concluded
     after = contents(tmp_path)
     again = mast.study(name, data=sets, out=tmp_path, device="cpu")
     assert [run.state for run in again.runs] == ["finished"] * len(planned.runs)
