@@ -1,211 +1,19 @@
-"""The `mast` command: words to functions; the only place that merges recipe < file < options.
+"""Words to the arguments of a verb's function, and back to its help.
 
 A verb's options are the parameters of its function, whose docstring is their help; a verb that
-takes a configuration has that configuration's fields as options too. The module of a verb is
-imported when the verb is used.
+takes a configuration has that configuration's fields as options too.
 """
 
 import argparse
 import inspect
 import re
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn, get_type_hints
+from typing import Any, NoReturn, get_type_hints
 
-from mast.core.errors import UserError, unknown
-
-
-class Verb(NamedTuple):
-    """One command.
-
-    Attributes:
-        summary: What it does, in a line.
-        function: Its module and function.
-        words: Parameters that are given without a name, in their order; the last may take several.
-        show: Prints the result.
-        rows: A heading, and the registry whose rows the help lists below it.
-        computes: Whether it does so much that the number of threads matters.
-    """
-
-    summary: str
-    function: str
-    words: tuple[str, ...]
-    show: Callable[[Any], None]
-    rows: tuple[str, str] | None = None
-    computes: bool = True
-
-
-# --------------------------------------------------------------------------------------- output
-
-
-def _print_rich(text: Any) -> None:
-    from rich.console import Console
-
-    Console().print(text, highlight=False)
-
-
-def _print_plain(result: object) -> None:
-    print(str(result).rstrip("\n"))
-
-
-def _nothing(result: object) -> None:
-    """Print nothing: the command reported while it ran."""
-
-
-def _demo(result: Any) -> None:
-    _print_rich(result.table())
-    _print_plain(f"open it in a browser: {result.page}")
-
-
-def _results(results: Any) -> None:
-    from mast.measure.result import tables
-
-    for table in tables(results) if results else ():  # there are none in a second process
-        _print_rich(table)
-
-
-def _comparison(result: Any) -> None:
-    _print_rich(result.table())
-    for note in result.notes:
-        _print_plain(note)
-
-
-def _insights(insights: Any) -> None:
-    for insight in insights:
-        file = f"  [dim]{insight.file}[/dim]" if insight.file is not None else ""
-        _print_rich(f"[bold]{insight.title}[/bold]{file}\n{insight.text}\n")
-
-
-def _advice(result: Any) -> None:
-    _print_rich(result.table())
-    _print_plain(result.text)
-
-
-def _study(result: Any) -> None:
-    _print_rich(result.table())
-    if (results := result.results_table()) is not None:
-        _print_rich(results)
-    if result.insight is not None:
-        _insights([result.insight])
-
-
-# ---------------------------------------------------------------------------------------- verbs
-
-_COMMANDS = "mast.commands"
-VERBS: dict[str, Verb] = {
-    "demo": Verb(
-        "pretrain on generated images and compare with VICReg (five minutes on a laptop)",
-        f"{_COMMANDS}.demo:demo", (), _demo,
-    ),
-    "pretrain": Verb(
-        "pretrain an encoder on a folder of images; the same command continues a killed run",
-        f"{_COMMANDS}.pretrain:pretrain", (), _nothing, ("recipes", "mast.recipes:RECIPES"),
-    ),
-    "evaluate": Verb(
-        "measure an encoder on labelled images, by any of the protocols",
-        f"{_COMMANDS}.evaluate:evaluate", ("encoder",), _results,
-        ("protocols", "mast.protocols:EVALUATORS"),
-    ),
-    "compare": Verb(
-        "put what was measured of several runs side by side, with paired intervals",
-        f"{_COMMANDS}.compare:compare", ("runs",), _comparison, computes=False,
-    ),
-    "analyze": Verb(
-        "look into a run: training curves, masks, what each subspace forgets",
-        f"{_COMMANDS}.analyze:analyze", ("run",), _insights, ("analyses", "mast.studies:QUESTIONS"),
-    ),
-    "advise": Verb(
-        "say which augmentations a labelled task can afford",
-        f"{_COMMANDS}.advise:advise", ("run",), _advice,
-    ),
-    "study": Verb(
-        "retrain variants of a run to answer a question; the same command continues",
-        f"{_COMMANDS}.study:study", ("name", "run"), _study, ("studies", "mast.studies:STUDIES"),
-    ),
-    "uncertain": Verb(
-        "rank images by how unsure the run is of them, as a table",
-        f"{_COMMANDS}.uncertain:uncertain", ("run",), _print_plain,
-    ),
-    "report": Verb(
-        "write a run's page: how good it is, its figures, what was run",
-        f"{_COMMANDS}.report:report", ("run",), _print_plain, computes=False,
-    ),
-    "embed": Verb(
-        "write the representations of a folder of images to .npz or .parquet",
-        f"{_COMMANDS}.embed:embed", ("encoder",), _print_plain,
-    ),
-    "export": Verb(
-        "write an encoder as a timm or torchvision state dict",
-        f"{_COMMANDS}.export:export", ("encoder",), _print_plain, computes=False,
-    ),
-}  # fmt: skip
-TOPICS: dict[str, Verb] = {
-    "operators": Verb(
-        "augmentation operators, with their probability and magnitudes",
-        f"{_COMMANDS}.show:show_operators", (), _print_rich, computes=False,
-    ),
-    "recipes": Verb(
-        "recipes, with what each trains",
-        f"{_COMMANDS}.show:show_recipes", (), _print_rich, computes=False,
-    ),
-    "config": Verb(
-        "a configuration as YAML, from recipe, file and options",
-        f"{_COMMANDS}.show:show_config", (), _print_plain, computes=False,
-    ),
-    "views": Verb(
-        "images beside the views that pretraining would see",
-        f"{_COMMANDS}.show:show_views", (), _print_plain, computes=False,
-    ),
-}  # fmt: skip
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.
-
-    Args:
-        arguments: The words after `mast`; those of the process if None.
-
-    Returns:
-        The exit code: 0; 2 for an error that the user can fix, reported in one line; 130 if
-        interrupted.
-    """
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        _run(words)
-    except UserError as error:
-        from mast.core.display import console
-
-        text = f"error: {error}"
-        console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; the same command continues a run from its last checkpoint",
-              file=sys.stderr)  # fmt: skip
-        return 130
-    return 0
-
-
-def _run(words: list[str]) -> None:
-    if not words or words[0] in ("-h", "--help"):
-        print(_overview("mast", "COMMAND", {**VERBS, "show": SHOW}))
-    elif words[0] == "--version":
-        from importlib.metadata import version
-
-        print(version("mast-ssl"))
-    elif words[0] == "show":
-        if len(words) == 1 or words[1] in ("-h", "--help"):
-            print(_overview("mast show", "TOPIC", TOPICS))
-        elif words[1] not in TOPICS:
-            raise unknown("topic", words[1], TOPICS)
-        else:
-            _call(f"show {words[1]}", words[2:])
-    elif words[0] not in VERBS:
-        raise unknown("command", words[0], [*VERBS, "show"])
-    else:
-        _call(words[0], words[1:])
-
+from mast.cli.verbs import Verb, named
+from mast.core.errors import UserError
 
 # What stands for a value in the help, by its type in words.
 WORDS = {
@@ -216,15 +24,6 @@ WORDS = {
     "a mapping": "JSON",
 }
 NEGATIVE = re.compile(r"-[0-9.]+([eE][+-]?[0-9]+)?")  # which argparse takes for an option
-SHOW = Verb(" | ".join(TOPICS), "", (), _nothing)
-
-
-def _overview(program: str, command: str, verbs: Mapping[str, Verb]) -> str:
-    width = max(map(len, verbs)) + 2
-    lines = [f"  {name:{width}}{verb.summary}" for name, verb in verbs.items()]
-    hint = f"`{program} {command} --help` lists its options."
-    return "\n".join([f"usage: {program} {command} [options]", "", *lines, "", hint])
-
 
 # -------------------------------------------------------------------------------- words → values
 
@@ -261,7 +60,7 @@ class _Options:
     """The options of a verb: what each is called, its type, and the parser that finds them."""
 
     def __init__(self, program: str, verb: Verb, words: Sequence[str]) -> None:
-        self.function = _function(verb)
+        self.function = verb.load()
         self.parser = _Parser(
             prog=program,
             usage=" ".join([program, *self._positional(verb), "[options]"]),
@@ -409,29 +208,9 @@ def arguments_of(name: str, words: Sequence[str]) -> dict[str, Any]:
     Raises:
         UserError: An unknown option, or a value of the wrong type.
     """
-    verb = _verb(name)
+    verb = named(name)
     words = _normal(words)
     return _Options(f"mast {name}", verb, words).arguments(words)
-
-
-def _call(name: str, words: list[str]) -> None:
-    """Call a verb's function with the arguments that words give, and show its result."""
-    verb = _verb(name)
-    try:
-        arguments = arguments_of(name, words)
-    except SystemExit:  # after --help
-        return
-    verb.show(_function(verb)(**arguments))
-
-
-def _verb(name: str) -> Verb:
-    return TOPICS[name.removeprefix("show ")] if name.startswith("show ") else VERBS[name]
-
-
-def _function(verb: Verb) -> Callable[..., Any]:
-    module, _, name = verb.function.partition(":")
-    function: Callable[..., Any] = getattr(import_module(module), name)
-    return function
 
 
 def _json_list(value: Any) -> Any:
@@ -517,7 +296,3 @@ def _is_configuration(hint: Any) -> bool:
     from mast.config import PretrainConfig
 
     return hint is PretrainConfig
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,79 @@
+"""The `mast` command: words to functions; the only place that merges recipe < file < options.
+
+The module of a verb is imported when the verb is used.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from mast.cli.options import arguments_of as arguments_of
+from mast.cli.verbs import TOPICS as TOPICS
+from mast.cli.verbs import VERBS as VERBS
+from mast.cli.verbs import Verb as Verb
+from mast.cli.verbs import named
+from mast.core.errors import UserError, unknown
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: The words after `mast`; those of the process if None.
+
+    Returns:
+        The exit code: 0; 2 for an error that the user can fix, reported in one line; 130 if
+        interrupted.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        _run(words)
+    except UserError as error:
+        from mast.core.display import console
+
+        text = f"error: {error}"
+        console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command continues a run from its last checkpoint",
+              file=sys.stderr)  # fmt: skip
+        return 130
+    return 0
+
+
+def _run(words: list[str]) -> None:
+    if not words or words[0] in ("-h", "--help"):
+        summaries = {name: verb.summary for name, verb in VERBS.items()}
+        print(_overview("mast", "COMMAND", {**summaries, "show": " | ".join(TOPICS)}))
+    elif words[0] == "--version":
+        from importlib.metadata import version
+
+        print(version("mast-ssl"))
+    elif words[0] == "show":
+        if len(words) == 1 or words[1] in ("-h", "--help"):
+            summaries = {name: verb.summary for name, verb in TOPICS.items()}
+            print(_overview("mast show", "TOPIC", summaries))
+        elif words[1] not in TOPICS:
+            raise unknown("topic", words[1], TOPICS)
+        else:
+            _call(f"show {words[1]}", words[2:])
+    elif words[0] not in VERBS:
+        raise unknown("command", words[0], [*VERBS, "show"])
+    else:
+        _call(words[0], words[1:])
+
+
+def _overview(program: str, command: str, summaries: Mapping[str, str]) -> str:
+    width = max(map(len, summaries)) + 2
+    lines = [f"  {name:{width}}{summary}" for name, summary in summaries.items()]
+    hint = f"`{program} {command} --help` lists its options."
+    return "\n".join([f"usage: {program} {command} [options]", "", *lines, "", hint])
+
+
+def _call(name: str, words: list[str]) -> None:
+    """Call a verb's function with the arguments that words give, and show its result."""
+    verb = named(name)
+    try:
+        arguments = arguments_of(name, words)
+    except SystemExit:  # after --help
+        return
+    verb.show(verb.load()(**arguments))
