@@ -11,7 +11,6 @@ rounding: the loss to 1e-5 of its size, a gradient to 2e-3 of the largest entry 
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 import mast
 from mast.augment import PRESETS, Pipeline, Record, ScheduleConfig, Views, draw_chosen, draw_views
 from mast.augment.record import join
-from mast.config import read
+from mast.cli import main
 from mast.core.run import RunFolder
 from mast.methods import Method
 from mast.models import synchronise_batchnorm
@@ -114,7 +113,8 @@ def work(folder: Path) -> None:
         results[case] = run(DistributedDataParallel(plain), plain, views)
     torch.save(results, folder / f"{rank}.pt")
     dist.destroy_process_group()
-    mast.pretrain(replace(read(folder / "one" / "config.yaml"), out=folder / "two"))
+    config = folder / "one" / "config.yaml"
+    assert main(["pretrain", "--config", str(config), "--out", str(folder / "two")]) == 0
 
 
 @pytest.fixture(scope="module")

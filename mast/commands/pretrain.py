@@ -212,7 +212,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
 def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:
     from lightning_fabric.loggers.tensorboard import TensorBoardLogger
 
-    loggers: list[Any] = [TensorBoardLogger(run.path, name="tensorboard", version="")]
+    loggers: list[Any] = [TensorBoardLogger(run.path, name=run.tensorboard.name, version="")]
     if config.wandb is not None:
         from mast.core.weights_and_biases import WandbLogger
 

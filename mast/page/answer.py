@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mast.config import PretrainConfig
+from mast.config import PretrainConfig, read
 from mast.core.run import RunFolder
 from mast.methods import METHODS
 
@@ -97,8 +97,6 @@ def health(method: str, log: Sequence[Mapping[str, Any]], dimensions: int | None
 
 def kind_of_run(run: Path) -> str:
     """What a run is, for the head of its column: its method, or that it was not trained."""
-    from mast.config import read
-
     folder = RunFolder(run)
     if folder.config.is_file():
         return METHODS[read(folder.config).method].title
