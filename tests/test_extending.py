@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import mast
 from mast.analyses import ANALYSES, Subject
 from mast.augment import PRESETS
+from mast.cli import main
 from mast.config import build_method
 from mast.core.checkpoint import load_checkpoint
 from mast.core.errors import UserError
@@ -69,6 +70,13 @@ def test_the_analysis_is_made() -> None:
 
 
 # ----------------------------------------------------------------------------------- the method
+
+
+def test_the_recipe_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "recipes"]) == 0
+    assert "follower_small" in capsys.readouterr().out
+    assert main(["pretrain", "--recipe", "follower_small", "--help"]) == 0
+    assert "--objective." in capsys.readouterr().out
 
 
 def test_the_method_trains_resumes_and_is_measured(photos: Path, tmp_path: Path) -> None:
