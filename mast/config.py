@@ -116,8 +116,6 @@ class PretrainConfig:
                 raise UserError(f"{name} must be {bound:g} or more, got {value}")
         if not 0 <= self.seed < 2**63:
             raise UserError(f"seed must be 0 or more and below 2^63, got {self.seed}")
-        if self.out == Path():
-            raise UserError("out is empty: give a folder, or leave it out")
         schedule = self.schedule
         if not 0.0 <= schedule.stage1 <= schedule.full <= 1.0:
             raise UserError(
@@ -222,7 +220,7 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
         raise UserError(f"no configuration file {path}")
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise UserError(f"{path} holds no fields: expected lines such as `epochs: 20`")
@@ -243,6 +241,8 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
         UserError: An unknown field or a value of the wrong type or out of its range.
     """
     values = dict(values)
+    if values.get("out") == "":
+        raise UserError("out is empty: give a folder, or leave it out")
     method = values.pop("method", config.method)
     if not isinstance(method, str) or method not in METHODS:
         raise unknown("method", method, METHODS)

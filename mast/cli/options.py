@@ -22,8 +22,9 @@ WORDS = {
     "text": "WORD",
     "Path": "PATH",
     "a mapping": "JSON",
+    "a mapping of mappings": "JSON",
 }
-NEGATIVE = re.compile(r"-[0-9.]+([eE][+-]?[0-9]+)?")  # which argparse takes for an option
+NEGATIVE = re.compile(r"-[0-9.]+[eE][+-]?[0-9]+")  # which argparse takes for an option
 
 # -------------------------------------------------------------------------------- words → values
 
@@ -192,7 +193,10 @@ class _Options:
     def _unknown(self, word: str) -> UserError:
         name = word.partition("=")[0]
         if not name.startswith("-"):
-            return UserError(f"unexpected {word!r}. See `{self.parser.prog} --help`.")
+            return UserError(
+                f"unexpected {word!r}. The form is {self.parser.usage}. "
+                f"See `{self.parser.prog} --help`."
+            )
         close = get_close_matches(name, self._names, n=1, cutoff=0.4)
         hint = f" Did you mean {close[0]}?" if close else ""
         return UserError(f"unknown option {name}.{hint} See `{self.parser.prog} --help`.")

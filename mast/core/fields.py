@@ -8,6 +8,7 @@ import functools
 import types
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -130,7 +131,9 @@ def convert(value: Any, hint: Any, name: str) -> Any:
         UserError: It is not of this type; where names are expected, with the nearest one.
     """
     optional = hint is Any or type(None) in _union(hint)
-    if optional and value in ("null", "None", "none") and value not in choices(hint):
+    takes_text = hint is Any or {str, Path} & {hint, *_union(hint)}
+    words = ("null",) if takes_text or is_list(hint) else ("null", "none", "None")
+    if optional and isinstance(value, str) and value in words and value not in choices(hint):
         return None
     if value is None and not optional:
         raise UserError(f"expected {name} to be {in_words(hint)}, got nothing")
@@ -157,6 +160,8 @@ def in_words(hint: Any) -> str:
     if is_list(hint):
         return f"a list, each {in_words(get_args(hint)[0])}" if get_args(hint) else "a list"
     kind = get_origin(hint) or hint
+    if kind in (dict, Mapping) and in_words(get_args(hint)[-1]).startswith("a mapping"):
+        return "a mapping of mappings"
     return NAMES.get(kind, getattr(kind, "__name__", str(kind)))
 
 

@@ -152,7 +152,9 @@ class Training:
                 is kept.
         """
         self._not_finite = {
-            name for name, buffer in self.module.named_buffers() if not buffer.isfinite().all()
+            name
+            for name, buffer in self.module.named_buffers(remove_duplicate=False)
+            if not buffer.isfinite().all()
         }
         module, optimizer = fabric.setup(self.module, self.optimizer)
         module.train()

@@ -91,6 +91,10 @@ class Encoder(nn.Module):
         """Representations (B, C) of images (B, 3, H, W) in [0, 1]."""
         return self.encode(images_BCHW).representation_BC
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without a compiled `encode`: it would run the weights of this encoder in a copy."""
+        return {name: value for name, value in self.__dict__.items() if name != "encode"}
+
     def encode(self, images_BCHW: Tensor) -> Encoding:
         """Representations and unpooled features of images (B, 3, H, W) in [0, 1]."""
         images_BCHW = (images_BCHW - self.mean) / self.std

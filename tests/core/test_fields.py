@@ -39,6 +39,8 @@ class Outer:
         ({"name": "adamw"}, "name", "adamw"),
         ({"count": "3"}, "count", 3),
         ({"count": "none"}, "count", None),
+        ({"data": {"cache": "none"}}, "data", Inner(cache=Path("none"))),
+        ({"data": {"cache": "null"}}, "data", Inner(cache=None)),
         ({"data": Inner(limit=2.0)}, "data", Inner(limit=2.0)),
         ({"count": None}, "count", None),
         ({"compile": "true"}, "compile", True),

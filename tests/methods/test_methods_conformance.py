@@ -1,5 +1,6 @@
 """Every method, in every variant, keeps the contract of `Method`."""
 
+import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,11 @@ def test_compiled_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         torch.testing.assert_close(other.grad, parameter.grad, rtol=1e-3, atol=1e-4, msg=name)
     assert eager.state_dict().keys() == compiled.state_dict().keys()
+    copied = copy.deepcopy(compiled.encoder)
+    with torch.no_grad():
+        next(copied.parameters()).zero_()
+    images = make_views(0).images[0]
+    assert not torch.equal(copied(images), compiled.encoder(images))
     targets = [{str(node.target) for node in graph.graph.nodes} for graph in graphs]
     assert any("conv2d" in " ".join(names) for names in targets), "the encoder"
     assert any("conv2d" not in " ".join(names) for names in targets), "the objective"
