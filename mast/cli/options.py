@@ -157,7 +157,7 @@ class _Options:
         """The function's arguments from words."""
         from mast.core.fields import convert
 
-        namespace, unknown_words = self.parser.parse_known_args(words)
+        namespace, unknown_words = self.parser.parse_known_intermixed_args(words)
         if unknown_words:
             raise self._unknown(unknown_words[0])
         values = vars(namespace)

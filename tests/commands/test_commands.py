@@ -79,7 +79,7 @@ def test_pretrain_by_command_equals_the_function(
         ("pretrain --epochs none", "expected epochs to be a whole number, got 'none'"),
         ("pretrain --optimizer.lr -1e", "expected one argument"),
         ("study growth runs/x --data y --seeds -1 0", "seeds must be"),
-        ("study growth --data y runs/x", "The form is mast study NAME [RUN] [options]"),
+        ("study growth --data y runs/x", "runs/x is not a run folder"),
         ("pretrain --out=", "out is empty"),
         ("study growth runs/x --data y --protocols knm", "Did you mean 'knn'"),
         ("evaluate resnet18 --untrained true", "unexpected 'true'"),
