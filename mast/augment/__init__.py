@@ -1,9 +1,10 @@
 """Augmentation operators on batches: parameters for each sample, and a record of what was done."""
 
 from mast.augment.captions import describe
+from mast.augment.difference import difference, numbers
 from mast.augment.draw import draw_views
 from mast.augment.operator import SMALLEST, Operator, Parameters, Stage
-from mast.augment.operators import OPERATORS
+from mast.augment.operators import OPERATORS, PROPERTIES
 from mast.augment.operators.geometry import GeometricOperator, center_views
 from mast.augment.pipeline import Pipeline
 from mast.augment.presets import PRESETS, Preset, View
@@ -13,6 +14,7 @@ from mast.augment.schedule import ScheduleConfig, draw_chosen, draw_subsets
 __all__ = [
     "OPERATORS",
     "PRESETS",
+    "PROPERTIES",
     "SMALLEST",
     "GeometricOperator",
     "Operator",
@@ -26,7 +28,9 @@ __all__ = [
     "Views",
     "center_views",
     "describe",
+    "difference",
     "draw_chosen",
     "draw_subsets",
     "draw_views",
+    "numbers",
 ]

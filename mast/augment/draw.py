@@ -56,4 +56,5 @@ def draw_views(
         parts.append(pipeline.views(canvas_BHWC, aspect_B, own, out=out).images)
         first = some.stop
     images = parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))
-    return Views(images, records, None if chosen_GK is None else chosen_GK[start:stop])
+    chosen_BK = None if chosen_GK is None else chosen_GK[start:stop]
+    return Views(images, records, chosen_BK, torch.cat([aspect_B for _, aspect_B in canvases]))

@@ -47,6 +47,7 @@ class Operator(ABC):
 
     name: ClassVar[str]
     label: ClassVar[str]  # what a caption calls it
+    destroys: ClassVar[str]  # the property of an image that no invariance to it can keep
     stage: ClassVar[Stage]
     graded: ClassVar[bool] = False  # whether it has a magnitude, or is done or not
     kernel: ClassVar[str | None] = None  # in `augment.compiled`; None: a CPU uses `apply`
@@ -87,6 +88,37 @@ class Operator(ABC):
             Parameters of the same names; those that were given where there is no magnitude.
         """
         return parameters
+
+    @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        """What was drawn, in T numbers that are 0 where the operator changes nothing.
+
+        Args:
+            parameters: What `sample` returned, for these B samples.
+            aspect_B: Width / height of the original images.
+
+        Returns:
+            effect_BT: On the device of either; a one for an operator without parameters, which
+                is done or not.
+        """
+        return torch.ones(len(aspect_B), 1)
+
+    @classmethod
+    def difference(cls, first_BT: Tensor, second_BT: Tensor) -> Tensor:
+        """How two views differ in their effects, in numbers that an observer of both could tell.
+
+        Args:
+            first_BT: `effect` on the first view, 0 where it was not applied to it.
+            second_BT: Likewise, on the second view.
+
+        Returns:
+            (B, T) or more numbers: the difference, and for an operator that is done or not also
+            whether the views differ.
+        """
+        difference_BT = first_BT - second_BT
+        if cls.graded:
+            return difference_BT
+        return torch.cat([difference_BT, difference_BT.abs()], dim=1)
 
     @abstractmethod
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:

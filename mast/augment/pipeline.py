@@ -125,7 +125,7 @@ class Pipeline:
                 record = join([records[view] for view in run])
             self._fill(images_BCHW, canvases, aspects, record, run.start)
             images += [images_BCHW[at * count : (at + 1) * count] for at in range(len(run))]
-        return Views(tuple(images), records)
+        return Views(tuple(images), records, aspect_B=aspect_B)
 
     def buffer(self, n: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
         """Memory for all views of `n` images, flat, one view after the other.

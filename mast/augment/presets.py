@@ -81,8 +81,12 @@ MAST15 = (
 )
 MAST19 = (*MAST15, "solarize", "equalize", "posterize", "motion_blur")
 
+# Colours are destroyed where they are usually only disturbed.
+STRONG = View({"color_jitter": {"saturation": 0.4, "hue": 0.5}, "grayscale": {"probability": 0.4}})
+
 PRESETS = {
     "mast5": Preset(MAST5),
+    "mast5_strong": Preset(MAST5, (STRONG, STRONG)),
     "mast15": Preset(MAST15),
     "mast19": Preset(MAST19),
     # facebookresearch/vicreg, augmentations.py: asymmetric; a fixed threshold of 128 of 255

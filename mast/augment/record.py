@@ -73,11 +73,13 @@ class Views:
         records: What was applied to each.
         chosen_BK: bool, which operators might have been applied, before their coins; None where
             all might.
+        aspect_B: Width / height of the original images; None where all are square.
     """
 
     images: tuple[Tensor, ...]
     records: tuple[Record, ...]
     chosen_BK: Tensor | None = None
+    aspect_B: Tensor | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -177,7 +177,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
                 display.update(result.step, _summary(metrics), f"{speed:.0f} images/s")
                 # The first twentieth of a run is still finding its scale.
                 if result.step > training.steps // 20:
-                    for text in plain_method.warnings(metrics):
+                    progress = {"progress": result.step / training.steps}
+                    for text in plain_method.warnings(metrics | progress):
                         if text.split(":")[0] not in warned:
                             warned.add(text.split(":")[0])
                             run.append_metrics({"step": result.step, "warning": text})

@@ -7,6 +7,7 @@ from mast.losses.gaussian import (
     subspace_mean,
     symmetric_kl,
 )
+from mast.losses.prediction import unexplained
 from mast.losses.vicreg import covariance, invariance, variance
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "masked_uncertainty",
     "subspace_mean",
     "symmetric_kl",
+    "unexplained",
     "variance",
 ]

@@ -141,7 +141,11 @@ class Method(nn.Module, ABC):
         return {}
 
     def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
-        """Name the collapses that the logged metrics show, each with its cause and a remedy."""
+        """Name the collapses that the logged metrics show, each with its cause and a remedy.
+
+        Args:
+            metrics: What was logged of a step, and "progress", the share of the run that is done.
+        """
         yield from ()
 
     @classmethod

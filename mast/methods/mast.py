@@ -5,12 +5,12 @@ Shapes: B batch (B_global over processes), D embedding dimensions, K operators.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from mast.augment import Views
+from mast.augment import OPERATORS, Views
 from mast.core.collectives import gather, global_mean, global_sum, processes
 from mast.losses import (
     covariance,
@@ -31,8 +31,31 @@ from mast.methods.base import (
     pair_of_images,
     variance_collapse,
 )
-from mast.models import Encoder, Gaussian, GaussianProjector, GaussianProjectorConfig, GeM, Masks
+from mast.methods.prediction import (
+    OperatorPrediction,
+    PredictionConfig,
+    destroyers,
+    silent_heads,
+)
+from mast.models import (
+    Encoder,
+    Encoding,
+    ExemptBlocks,
+    Gaussian,
+    GaussianProjector,
+    GaussianProjectorConfig,
+    GeM,
+    Masks,
+)
 from mast.models.masks import MaskKind, MaskNorm, MaskStart
+
+Source = Literal["block", "representation"]
+SOURCES: dict[str, tuple[Source, ...]] = {
+    "none": (),
+    "block": ("block",),
+    "representation": ("representation",),
+    "both": ("block", "representation"),
+}
 
 
 @dataclass(frozen=True)
@@ -48,6 +71,8 @@ class Mode:
     sparsity_weight: float
     composition: Literal["sum", "product"]
     count: Literal["active", "all"]
+    masks: MaskKind
+    predict_from: Literal["none", "block", "representation", "both"]
     mask_start: MaskStart
     normalize_masks: MaskNorm
     mask_gradient: Literal["distance", "relative"]
@@ -58,9 +83,26 @@ class Mode:
 
 EPS = 1e-6  # in denominators
 
-# "paper" is Eq. 7 as printed, which collapses (docs/method.md); "guarded" is the combination
-# that did best on validation data (docs/results.md).
+# docs/method.md has all three. "exempt": what did best where operators destroy something
+# (docs/results.md). "guarded": Eq. 7 with what keeps its learned masks from collapsing. "paper":
+# Eq. 7 as printed, which collapses.
 MODES: dict[str, Mode] = {
+    "exempt": Mode(
+        masked_weight=10.0,
+        plain_weight=0.0,
+        kl_weight=0.0,
+        sparsity_weight=0.0,
+        composition="product",
+        count="active",
+        masks="exempt",
+        predict_from="block",
+        mask_start="leave_one_out",
+        normalize_masks="none",
+        mask_gradient="distance",
+        uncertainty=False,
+        normalize_uncertainty=True,
+        standardize=False,
+    ),
     "paper": Mode(
         masked_weight=25.0,
         plain_weight=0.0,
@@ -68,6 +110,8 @@ MODES: dict[str, Mode] = {
         sparsity_weight=600.0,
         composition="sum",
         count="all",
+        masks="learned",
+        predict_from="none",
         mask_start="block",
         normalize_masks="none",
         mask_gradient="distance",
@@ -82,6 +126,8 @@ MODES: dict[str, Mode] = {
         sparsity_weight=-2.0,
         composition="product",
         count="active",
+        masks="learned",
+        predict_from="none",
         mask_start="leave_one_out",
         normalize_masks="l2",
         mask_gradient="relative",
@@ -97,11 +143,20 @@ class MastConfig(MethodConfig):
     """The objective of Eq. 7 and every switch around it. None: as the mode says.
 
     Attributes:
-        mode: "guarded", or "paper" for Eq. 7 as printed.
+        mode: "exempt", "guarded", or "paper" for Eq. 7 as printed.
         projector: Sizes and options of the Gaussian projector.
         uncertainty: Divide distances by the predicted covariance and add the KL term.
-        masks: "learned", "handcrafted" (disjoint blocks, fixed) or "none" (one term over the
-            whole embedding: Table 6's "uncertainty only").
+        masks: "exempt" (ones, but for a fixed block of each property in `exempt`), "budgeted"
+            (such blocks, learned), "learned", "handcrafted" (disjoint blocks, fixed) or "none"
+            (one term over the whole embedding: Table 6's "uncertainty only").
+        exempt: Properties of an image ("color", "position", ...: `mast show operators`) that keep
+            dimensions of their own. In these the views need not agree where an operator acted
+            that destroys the property.
+        exempt_share: Share of the dimensions that each of them gets.
+        exempt_temperature: Of the sigmoid that "budgeted" masks are; the lower, the sharper.
+        predict_from: What has to tell how the operators that destroy an exempt property differed
+            between the views: its exempt "block", the encoder's "representation", "both" or "none".
+        prediction: Weight and width of the heads that tell it.
         mask_start: Start of learned masks: "block" or "leave_one_out"; see `Masks`.
         mask_common: Share of the dimensions that "leave_one_out" starts in every subspace.
         masked_weight: The 25 in lambda = 25 d / K.
@@ -129,10 +184,15 @@ class MastConfig(MethodConfig):
             cannot lower it by shrinking, against the variance term.
     """
 
-    mode: Literal["guarded", "paper"] = "guarded"
+    mode: Literal["exempt", "guarded", "paper"] = "exempt"
     projector: GaussianProjectorConfig = field(default_factory=GaussianProjectorConfig)
     uncertainty: bool | None = None
-    masks: MaskKind = "learned"
+    masks: MaskKind | None = None
+    exempt: tuple[str, ...] = ("color",)
+    exempt_share: float = 0.05
+    exempt_temperature: float = 0.25
+    predict_from: Literal["none", "block", "representation", "both"] | None = None
+    prediction: PredictionConfig = field(default_factory=PredictionConfig)
     mask_start: MaskStart | None = None
     mask_common: float = 0.75
     masked_weight: float | None = None
@@ -161,12 +221,13 @@ class MastConfig(MethodConfig):
         return replace(self, **undecided)
 
     def coefficients(self) -> dict[str, float]:
-        """See `MethodConfig.coefficients`: lambda, lambda_1 and lambda_2 of Eq. 7."""
+        """See `MethodConfig.coefficients`: lambda, lambda_1, lambda_2 of Eq. 7, the prediction."""
         mode = self.resolved()
         return {
             "objective.masked_weight": mode.masked_weight,
-            "objective.sparsity_weight": mode.sparsity_weight * (self.masks == "learned"),
+            "objective.sparsity_weight": mode.sparsity_weight * (mode.masks == "learned"),
             "objective.kl_weight": mode.kl_weight * mode.uncertainty,
+            "objective.prediction.weight": self.prediction.weight * (mode.predict_from != "none"),
         }
 
 
@@ -189,20 +250,51 @@ class Mast(Method):
         super().__init__(config, encoder, operators, seed)
         self.mode = mode = config.resolved()
         self.projector = GaussianProjector(encoder.dim, config.projector, mode.uncertainty)
-        self.masks = Masks(
-            config.projector.dim,
-            len(operators),
-            config.masks,
-            mode.mask_start,
-            mode.normalize_masks,
-            config.mask_common,
-            seed,
+        told = destroyers(operators, config.exempt)
+        self.masks: Masks | ExemptBlocks
+        if mode.masks in ("exempt", "budgeted"):
+            self.masks = ExemptBlocks(
+                config.projector.dim,
+                _groups(operators, config.exempt),
+                config.exempt_share,
+                mode.masks == "budgeted",
+                config.exempt_temperature,
+                seed,
+            )
+        else:
+            self.masks = Masks(
+                config.projector.dim,
+                len(operators),
+                mode.masks,
+                mode.mask_start,
+                mode.normalize_masks,
+                config.mask_common,
+                seed,
+            )
+        dims = {"block": config.projector.dim, "representation": encoder.dim}
+        self.predictions = nn.ModuleDict(
+            {
+                source: OperatorPrediction(config.prediction, dims[source], told)
+                for source in SOURCES[mode.predict_from]
+                if told and config.prediction.weight
+            }
         )
+        self.told_P = [operators.index(name) for name in told]  # columns of the masks
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.forward`; the terms are those of `objective`."""
-        first, second = map(self._gaussian, pair_of_images(views, "MAST"))
-        return self.objective(first, second, views.active_BK)
+        """See `Method.forward`; the terms are those of `objective`, and the predictions."""
+        encodings = [self.encoder.encode(images) for images in pair_of_images(views, "MAST")]
+        first, second = (self._gaussian(encoding) for encoding in encodings)
+        output = self.objective(first, second, views.active_BK)
+        for source, module in self.predictions.items():
+            prediction = cast(OperatorPrediction, module)
+            if source == "block":
+                part_DP = (1 - self.masks())[:, self.told_P]
+                told = prediction(first.mean_BD, second.mean_BD, views, part_DP)
+            else:
+                told = prediction(*(encoding.representation_BC for encoding in encodings), views)
+            output = prediction.add_to(output, told, source)
+        return output
 
     def objective(self, first: Gaussian, second: Gaussian, active_BK: Tensor) -> dict[str, Tensor]:
         """The loss of two Gaussian embeddings.
@@ -246,6 +338,10 @@ class Mast(Method):
             "variance": config.variance_weight * (variance(first_BD) + variance(second_BD)) / 2,
             "covariance": config.covariance_weight * (covariance(first_BD) + covariance(second_BD)),
         }
+        if isinstance(self.masks, ExemptBlocks):
+            part_D = self.masks.exempt().detach().amax(dim=1)
+            deviation_D = first_BD.detach().std(dim=0)
+            statistics["stat/block_std"] = (part_D * deviation_D).sum() / (part_D.sum() + EPS)
         return {
             "loss": sum(terms.values(), plain.new_zeros(())),
             **{f"term/{name}": value.detach() for name, value in terms.items()},
@@ -259,7 +355,7 @@ class Mast(Method):
     ) -> Tensor:
         """The masked distance, whose gradient reaches the masks as `mask_gradient` says."""
         mask_DK = self.masks()
-        if self.mode.mask_gradient == "distance" or self.config.masks != "learned":
+        if self.mode.mask_gradient == "distance" or self.mode.masks != "learned":
             return self._distance(squared_BD, covariance_BD, mask_DK, active_BK)
         loss = self._distance(squared_BD, covariance_BD, mask_DK.detach(), active_BK)
         mean_D = global_sum(squared_BD.detach().mean(dim=0)) / processes()
@@ -271,8 +367,8 @@ class Mast(Method):
         self, squared_BD: Tensor, covariance_BD: Tensor | None, mask_DK: Tensor, active_BK: Tensor
     ) -> Tensor:
         """The masked distance of the batch, a scalar, over the uncertainty unless that is None."""
-        config, mode = self.config, self.mode
-        if config.masks == "none":
+        mode = self.mode
+        if mode.masks == "none":
             # One subspace, the whole embedding, for every pair.
             mask_DK, active_BK = mask_DK[:, :1], torch.ones_like(active_BK[:, :1])
         if mode.composition == "product":
@@ -307,7 +403,7 @@ class Mast(Method):
 
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The mean of the Gaussian."""
-        return self._gaussian(images_BCHW).mean_BD
+        return self._gaussian(self.encoder.encode(images_BCHW)).mean_BD
 
     def subspaces(self) -> Subspaces:
         """One mask an operator, whether learned or fixed."""
@@ -317,12 +413,12 @@ class Mast(Method):
         """The trace of the Gaussian's covariance."""
         if not self.mode.uncertainty:
             return None
-        covariance_BD = self._gaussian(images_BCHW).covariance_BD
+        covariance_BD = self._gaussian(self.encoder.encode(images_BCHW)).covariance_BD
         assert covariance_BD is not None
         return covariance_BD.sum(dim=1)
 
-    def _gaussian(self, images_BCHW: Tensor) -> Gaussian:
-        gaussian: Gaussian = self.projector(self.encoder.encode(images_BCHW))
+    def _gaussian(self, encoding: Encoding) -> Gaussian:
+        gaussian: Gaussian = self.projector(encoding)
         return gaussian
 
     def statistics(self) -> dict[str, float]:
@@ -340,7 +436,7 @@ class Mast(Method):
     def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
         """The four traps of Eq. 7 (docs/method.md), and masks that concentrate."""
         remedy = "use objective.mode guarded"
-        learned = self.config.masks == "learned"
+        learned = self.mode.masks == "learned"
         if learned and metrics.get("stat/mask_mean", 1.0) < 0.02:
             yield (
                 f"masks died: their mean is {metrics['stat/mask_mean']:.4f}. The masked distance "
@@ -368,9 +464,23 @@ class Mast(Method):
                 "the operators share one subspace instead of each having its own. Give the "
                 f"masks a smaller rate (optimizer.gate_lr), or {remedy}."
             )
+        if metrics.get("stat/block_std", 1.0) < 0.3:
+            yield (
+                f"a block without variance: the exempt dimensions have a standard deviation of "
+                f"{metrics['stat/block_std']:.2f} (the variance term wants 1), so they hold "
+                "nothing that could be told. Raise objective.variance_weight."
+            )
+        yield from silent_heads(metrics)
         yield from variance_collapse(metrics)
 
     @classmethod
     def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
         """The spread of the embedding."""
         yield from embedding_vital(metrics)
+
+
+def _groups(operators: tuple[str, ...], properties: tuple[str, ...]) -> list[int | None]:
+    """Of each operator, which of the exempt properties that are destroyed at all it destroys."""
+    destroyed = [OPERATORS[name].destroys for name in operators]
+    present = [name for name in properties if name in destroyed]
+    return [present.index(name) if name in present else None for name in destroyed]

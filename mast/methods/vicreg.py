@@ -17,6 +17,12 @@ from mast.methods.base import (
     pair_of_images,
     variance_collapse,
 )
+from mast.methods.prediction import (
+    OperatorPrediction,
+    PredictionConfig,
+    destroyers,
+    silent_heads,
+)
 from mast.models import Encoder, MLPProjector, MLPProjectorConfig
 
 
@@ -29,12 +35,18 @@ class VICRegConfig(MethodConfig):
         invariance_weight: Weight of the distance between views.
         variance_weight: Weight of the variance hinge (the mean of both views').
         covariance_weight: Weight of the covariance term (the sum of both views').
+        told: Properties of an image ("color", "position", ...: `mast show operators`) for which
+            the representation has to tell how the operators that destroy them differed between
+            the views, as in AugSelf; none in VICReg itself.
+        prediction: Weight and width of the heads that tell it.
     """
 
     projector: MLPProjectorConfig = field(default_factory=MLPProjectorConfig)
     invariance_weight: float = 25.0
     variance_weight: float = 25.0
     covariance_weight: float = 1.0
+    told: tuple[str, ...] = ()
+    prediction: PredictionConfig = field(default_factory=PredictionConfig)
 
 
 class VICReg(Method):
@@ -43,7 +55,7 @@ class VICReg(Method):
     Args:
         config: Weights and sizes.
         encoder: The encoder to train.
-        operators: Names of the augmentations; VICReg does not look at them.
+        operators: Names of the augmentations.
         seed: Unused, all randomness of this method is in the initialisation of its layers.
     """
 
@@ -54,11 +66,21 @@ class VICReg(Method):
     ) -> None:
         super().__init__(config, encoder, operators, seed)
         self.projector = MLPProjector(encoder.dim, config.projector)
+        told = destroyers(operators, config.told)
+        self.prediction = (
+            OperatorPrediction(config.prediction, encoder.dim, told)
+            if told and config.prediction.weight
+            else None
+        )
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.forward`; the terms are those of `objective`."""
-        first_BD, second_BD = map(self.embed, pair_of_images(views, "VICReg"))
-        return self.objective(first_BD, second_BD)
+        """See `Method.forward`; the terms are those of `objective`, and the prediction."""
+        encodings = [self.encoder.encode(images) for images in pair_of_images(views, "VICReg")]
+        output = self.objective(*(self.projector(encoding) for encoding in encodings))
+        if self.prediction is None:
+            return output
+        told = self.prediction(*(encoding.representation_BC for encoding in encodings), views)
+        return self.prediction.add_to(output, told, "representation")
 
     def objective(self, first_BD: Tensor, second_BD: Tensor) -> dict[str, Tensor]:
         """The loss of the embeddings of two views; "invariance", "variance" and "covariance"."""
@@ -88,7 +110,8 @@ class VICReg(Method):
         return embedding_BD
 
     def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
-        """Variance collapse."""
+        """Variance collapse, and heads that say nothing."""
+        yield from silent_heads(metrics)
         yield from variance_collapse(metrics)
 
     @classmethod

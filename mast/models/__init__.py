@@ -9,14 +9,16 @@ from mast.models.heads import (
     GeM,
     MLPProjector,
     MLPProjectorConfig,
+    pair_head,
 )
-from mast.models.masks import Masks
+from mast.models.masks import ExemptBlocks, Masks
 from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
 
 __all__ = [
     "Encoder",
     "EncoderConfig",
     "Encoding",
+    "ExemptBlocks",
     "Foreign",
     "Gaussian",
     "GaussianProjector",
@@ -29,6 +31,7 @@ __all__ = [
     "is_foreign",
     "load_encoder",
     "load_foreign",
+    "pair_head",
     "save_encoder",
     "synchronise_batchnorm",
 ]

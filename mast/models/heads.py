@@ -165,6 +165,20 @@ class GaussianProjector(nn.Module):
         return [pool(hidden_BLH) for pool in self.pools.values()]
 
 
+def pair_head(features: int, hidden: int, numbers: int) -> nn.Sequential:
+    """A head over what is known of both views, (B, 2 features) to (B, numbers).
+
+    Reference:
+        AugSelf (Lee et al., NeurIPS 2021), section 4; one hidden layer, with BatchNorm.
+    """
+    return nn.Sequential(
+        nn.Linear(2 * features, hidden),
+        nn.BatchNorm1d(hidden),
+        nn.ReLU(inplace=True),
+        nn.Linear(hidden, numbers),
+    )
+
+
 def _trunk(features: int, hidden: int) -> nn.Sequential:
     return nn.Sequential(
         nn.Linear(features, hidden),

@@ -1,8 +1,9 @@
 """Masks: one non-negative column an operator, which selects that operator's subspace.
 
-Shapes: D embedding dimensions, K operators.
+Shapes: D embedding dimensions, K operators, G groups of operators.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 
-MaskKind = Literal["learned", "handcrafted", "none"]
+MaskKind = Literal["exempt", "budgeted", "learned", "handcrafted", "none"]
 MaskStart = Literal["block", "leave_one_out"]
 MaskNorm = Literal["none", "l2"]
 
@@ -92,19 +93,123 @@ class Masks(nn.Module):
     @torch.no_grad()
     def statistics(self) -> MaskStatistics:
         """Summarise the masks (before normalisation) for the log."""
-        mask_DK = self.logits_DK.relu().float()
-        dim, count = mask_DK.shape
-        unit_DK = mask_DK / mask_DK.norm(dim=0).clamp(min=1e-12)
-        cosine_KK = unit_DK.T @ unit_DK
-        pairs = count * (count - 1)
-        off_diagonal = (cosine_KK.sum() - cosine_KK.diagonal().sum()) / max(pairs, 1)
-        share_K = mask_DK.sum(dim=0).square() / (dim * mask_DK.square().sum(dim=0).clamp(min=1e-12))
-        return MaskStatistics(
-            mean=mask_DK.mean().item(),
-            zero=(mask_DK == 0).float().mean().item(),
-            cosine=off_diagonal.item(),
-            active_share=share_K.mean().item(),
-        )
+        return _statistics(self.logits_DK.relu().float())
+
+
+class ExemptBlocks(nn.Module):
+    """Masks of ones, but for a block of dimensions that is exempt from a group's invariances.
+
+    Fixed, group g is exempt in the g-th block of `share` D dimensions. Learned, the exempt part is
+    `sigmoid((u - tau) / T)` of a column u, with tau such that its mean is `share`: a budget, so
+    that a mask can neither die nor spread, and that no weight has to hold.
+
+    Args:
+        dim: D.
+        groups: Of each operator, the index of its group, 0 to G - 1, or None: exempt nowhere.
+        share: Of the dimensions that each group gets.
+        learned: Whether blocks are learned under that budget.
+        temperature: T of learned blocks; the lower, the closer to 0 and 1.
+        seed: Seed of the start of learned blocks, u ~ N(0, 1).
+
+    Raises:
+        UserError: A share that gives a group no dimension, or all groups more than there are.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        groups: Sequence[int | None],
+        share: float = 0.05,
+        learned: bool = False,
+        temperature: float = 0.25,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        count = 1 + max((group for group in groups if group is not None), default=-1)
+        size = round(share * dim)
+        if count and not 1 <= size <= dim // count:
+            raise UserError(
+                f"exempt_share {share:g} of {dim} dimensions is {size} for each of {count} groups; "
+                f"expected {1 / dim:.2g} to {1 / count:.2g}"
+            )
+        self.share, self.temperature, self.learned = share, temperature, learned
+        self.column_K: Tensor
+        self.logits_DG: Tensor
+        column_K = torch.tensor([count if group is None else group for group in groups])
+        self.register_buffer("column_K", column_K, persistent=False)
+        if learned:
+            generator = torch.Generator().manual_seed(seed)
+            self.logits_DG = nn.Parameter(torch.randn(dim, count, generator=generator))
+        else:
+            block_DG = torch.zeros(dim, count)
+            for group in range(count):
+                block_DG[group * size : (group + 1) * size, group] = 1.0
+            self.register_buffer("logits_DG", block_DG)
+
+    def exempt(self) -> Tensor:
+        """The exempt part of every dimension for each operator, (D, K) in [0, 1]."""
+        part_DG = self.logits_DG
+        if self.learned:
+            part_DG = budgeted(part_DG, self.share, self.temperature)
+        nowhere_D1 = part_DG.new_zeros(len(part_DG), 1)
+        return torch.cat([part_DG, nowhere_D1], dim=1)[:, self.column_K]
+
+    def forward(self) -> Tensor:
+        """The masks as the loss uses them, shape (D, K), in [0, 1]."""
+        return 1.0 - self.exempt()
+
+    @torch.no_grad()
+    def statistics(self) -> MaskStatistics:
+        """Summarise the masks for the log."""
+        return _statistics(self().float())
+
+
+def budgeted(logits_DG: Tensor, share: float, temperature: float) -> Tensor:
+    """`sigmoid((u - tau) / T)` whose mean over D is the same for every column.
+
+    tau is found by bisection; its gradient is that of the implicit function: with s the sigmoid's
+    derivative, `d tau / d u_j = s_j / sum s`.
+
+    Args:
+        logits_DG: u, shape (D, G).
+        share: The mean, in (0, 1).
+        temperature: T, positive.
+
+    Returns:
+        Shape (D, G), in (0, 1).
+    """
+    with torch.no_grad():
+        scaled_DG = logits_DG.double() / temperature
+        # At these ends every entry is below or above the share.
+        margin = torch.logit(torch.tensor(share, dtype=torch.float64)).to(logits_DG.device)
+        low_G, high_G = scaled_DG.amin(dim=0) - margin, scaled_DG.amax(dim=0) - margin
+        for _ in range(40):
+            middle_G = (low_G + high_G) / 2
+            above_G = (scaled_DG - middle_G).sigmoid().mean(dim=0) > share
+            low_G = torch.where(above_G, middle_G, low_G)
+            high_G = torch.where(above_G, high_G, middle_G)
+        tau_G = middle_G.to(logits_DG.dtype)
+        part_DG = (logits_DG / temperature - tau_G).sigmoid()
+        slope_DG = part_DG * (1 - part_DG)
+        slope_DG = slope_DG / slope_DG.sum(dim=0).clamp(min=1e-12)
+    scaled_DG = logits_DG / temperature
+    moved_G = (slope_DG * (scaled_DG - scaled_DG.detach())).sum(dim=0)
+    return (scaled_DG - tau_G - moved_G).sigmoid()
+
+
+def _statistics(mask_DK: Tensor) -> MaskStatistics:
+    dim, count = mask_DK.shape
+    unit_DK = mask_DK / mask_DK.norm(dim=0).clamp(min=1e-12)
+    cosine_KK = unit_DK.T @ unit_DK
+    pairs = count * (count - 1)
+    off_diagonal = (cosine_KK.sum() - cosine_KK.diagonal().sum()) / max(pairs, 1)
+    share_K = mask_DK.sum(dim=0).square() / (dim * mask_DK.square().sum(dim=0).clamp(min=1e-12))
+    return MaskStatistics(
+        mean=mask_DK.mean().item(),
+        zero=(mask_DK == 0).float().mean().item(),
+        cosine=off_diagonal.item(),
+        active_share=share_K.mean().item(),
+    )
 
 
 def blocks(dim: int, count: int) -> Tensor:

@@ -13,6 +13,7 @@ from mast.core.errors import unknown
 from mast.data import DataConfig
 from mast.recipes.mast import (
     mast5,
+    mast5_guarded,
     mast5_handcrafted,
     mast5_no_uncertainty,
     mast5_uncertainty_only,
@@ -22,7 +23,7 @@ from mast.recipes.mast import (
 from mast.recipes.rival import rival as rival
 from mast.recipes.rival import rival_of as rival_of
 from mast.recipes.small import small
-from mast.recipes.vicreg import vicreg, vicreg5, vicreg5_staged, vicreg15
+from mast.recipes.vicreg import vicreg, vicreg5, vicreg5_augself, vicreg5_staged, vicreg15
 
 DEFAULT = "mast5_small"
 
@@ -32,10 +33,12 @@ FULL: dict[str, Recipe] = {
     "mast5": mast5,
     "mast15": mast15,
     "mast19": mast19,
+    "mast5_guarded": mast5_guarded,
     "mast5_handcrafted": mast5_handcrafted,
     "mast5_no_uncertainty": mast5_no_uncertainty,
     "mast5_uncertainty_only": mast5_uncertainty_only,
     "vicreg5": vicreg5,
+    "vicreg5_augself": vicreg5_augself,
     "vicreg5_staged": vicreg5_staged,
     "vicreg15": vicreg15,
     "vicreg": vicreg,

@@ -13,8 +13,9 @@ def small(config: PretrainConfig) -> PretrainConfig:
     """The small variant: ResNet-18 at 64 pixels, projector 1024-1024, d 512, AdamW, 100 epochs.
 
     Each method is the combination that did best at small budgets (docs/results.md). MAST: all
-    operators act from the start, one is left out of half of the pairs, and masks do without the
-    uncertainty and the projector without GeM. VICReg with all operators: a weight of 10.
+    operators act from the start, guarded masks have one left out of half of the pairs and do
+    without the uncertainty, and the projector does without GeM. VICReg with all operators: a
+    weight of 10.
     """
     objective, schedule = config.objective, config.schedule
     if isinstance(objective, MastConfig):
@@ -22,7 +23,8 @@ def small(config: PretrainConfig) -> PretrainConfig:
         uncertainty = True if objective.masks == "none" else None
         gaussian = GaussianProjectorConfig(hidden=1024, dim=512, pool="average")
         objective = replace(objective, projector=gaussian, uncertainty=uncertainty)
-        schedule = ScheduleConfig(staged=False, leave_out=0.5)
+        leave_out = 0.5 if objective.mode == "guarded" else 0.0
+        schedule = ScheduleConfig(staged=False, leave_out=leave_out)
     elif isinstance(objective, VICRegConfig):
         weight = objective.invariance_weight if schedule.staged else 10.0
         sizes = MLPProjectorConfig(hidden=1024, dim=512)

@@ -31,6 +31,15 @@ def vicreg5_staged() -> PretrainConfig:
     return replace(vicreg5(), recipe="vicreg5_staged", schedule=ScheduleConfig(staged=True))
 
 
+def vicreg5_augself() -> PretrainConfig:
+    """VICReg whose representation has to tell by how much the colours of the views differ.
+
+    The idea of AugSelf (Lee et al., NeurIPS 2021) over VICReg; the strongest control of MAST.
+    """
+    objective = VICRegConfig(projector=MLPProjectorConfig(hidden=8192, dim=8192), told=("color",))
+    return replace(vicreg5(), recipe="vicreg5_augself", objective=objective)
+
+
 def vicreg15() -> PretrainConfig:
     """VICReg with 15 operators, all from the start: richer augmentation without subspaces.
 

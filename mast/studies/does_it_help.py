@@ -81,6 +81,7 @@ class Variant:
         gate_lr: Peak rate of the masks; 0 fixes them at their start.
         weights: Weights of invariance to sweep.
         trained: Whether it is trained at all.
+        views: Preset of its views.
     """
 
     recipe: str
@@ -90,12 +91,17 @@ class Variant:
     gate_lr: float = 1e-3
     weights: tuple[float, ...] = WEIGHTS
     trained: bool = True
+    views: str = "mast5"
 
 
 # All variants use VICReg's average pooling, so that they differ in the objective alone. Every
 # switch of a mode is given here or by the weight: what a variant is does not move with the default.
+PROJECTOR = {"hidden": 1024, "dim": 512, "pool": "average"}
 LEAVE_ONE_OUT: Fields = {
-    "projector": {"hidden": 1024, "dim": 512, "pool": "average"},
+    "mode": "guarded",
+    "masks": "learned",
+    "predict_from": "none",
+    "projector": PROJECTOR,
     "uncertainty": False,
     "normalize_uncertainty": True,
     "kl_weight": 0.0,
@@ -110,6 +116,24 @@ LEAVE_ONE_OUT: Fields = {
 STANDARDIZED = LEAVE_ONE_OUT | {"standardize": True, "mask_gradient": "distance"}
 HALF = STANDARDIZED | {"mask_common": 0.5}
 SIGMA: Fields = {"uncertainty": True}
+EXEMPT: Fields = {
+    "mode": "exempt",
+    "projector": PROJECTOR,
+    "uncertainty": False,
+    "masks": "exempt",
+    "exempt": ("color",),
+    "exempt_share": 0.03,
+    "predict_from": "block",
+    "kl_weight": 0.0,
+    "composition": "product",
+    "count": "active",
+    "normalize_masks": "none",
+    "mask_gradient": "distance",
+    "standardize": False,
+}
+PROPERTIES = ("color", "position", "orientation", "detail")  # that five operators destroy
+TEN = (10.0,)
+STRONG = "mast5_strong"
 V, M = "vicreg5_small", "mast5_small"
 WIDE = masked(width=0.2)
 
@@ -145,6 +169,28 @@ VARIANTS: dict[str, Variant] = {
     "learned_slow_sigma": Variant(M, WIDE, LEAVE_ONE_OUT | SIGMA, ALL_BUT_ONE, gate_lr=3e-4),
     "learned_plain": Variant(M, masked(0.6, width=0.2), LEAVE_ONE_OUT, ALL_BUT_ONE),
     "learned_sigma": Variant(M, WIDE, LEAVE_ONE_OUT | SIGMA, ALL_BUT_ONE),
+    # Exempt blocks whose dimensions tell what the operators did, and what is left of that without
+    # the block (VICReg that has to tell, from its representation) or without the telling.
+    "augself": Variant(V, invariance, {"told": ("color",)}, UNSTAGED),
+    "augself_all": Variant(V, invariance, {"told": PROPERTIES}, UNSTAGED, weights=TEN),
+    "exempt": Variant(M, masked(), EXEMPT, UNSTAGED),
+    "exempt_both": Variant(M, masked(), EXEMPT | {"predict_from": "both"}, UNSTAGED),
+    "exempt_representation": Variant(
+        M, masked(), EXEMPT | {"predict_from": "representation"}, UNSTAGED, weights=TEN
+    ),
+    "exempt_silent": Variant(M, masked(), EXEMPT | {"predict_from": "none"}, UNSTAGED, weights=TEN),
+    "exempt_all": Variant(M, masked(), EXEMPT | {"exempt": PROPERTIES}, UNSTAGED, weights=TEN),
+    "exempt_wide": Variant(M, masked(), EXEMPT | {"exempt_share": 0.1}, UNSTAGED, weights=TEN),
+    "budgeted": Variant(M, masked(), EXEMPT | {"masks": "budgeted"}, UNSTAGED, 1e-2, TEN),
+    # The same where colours are destroyed.
+    "strong_vicreg5": Variant(V, invariance, {}, UNSTAGED, weights=TEN, views=STRONG),
+    "strong_augself": Variant(
+        V, invariance, {"told": ("color",)}, UNSTAGED, weights=TEN, views=STRONG
+    ),
+    "strong_exempt": Variant(M, masked(), EXEMPT, UNSTAGED, weights=TEN, views=STRONG),
+    "strong_exempt_both": Variant(
+        M, masked(), EXEMPT | {"predict_from": "both"}, UNSTAGED, weights=TEN, views=STRONG
+    ),
 }
 
 # ---------------------------------------------------------------------------------------- study
@@ -193,6 +239,7 @@ class DoesItHelp(Experiment):
             size=SIZE,
             objective={**variant.objective, **variant.weigh(weight)},
             schedule=plain(variant.schedule),
+            views=variant.views,
             encoder=dict(self.encoder),
             optimizer={"lr": LR, "gate_lr": variant.gate_lr},
             epochs=self.epochs,

@@ -42,3 +42,9 @@ OPERATORS: dict[str, type[Operator]] = {
     "posterize": Posterize,
     "motion_blur": MotionBlur,
 }
+
+# What destroys a property of an image, by the property: these operators share a subspace.
+PROPERTIES: dict[str, tuple[str, ...]] = {
+    of_them: tuple(name for name, operator in OPERATORS.items() if operator.destroys == of_them)
+    for of_them in dict.fromkeys(operator.destroys for operator in OPERATORS.values())
+}

@@ -5,6 +5,7 @@ kernel clips to it. The semantics are those of `torchvision.transforms.v2.functi
 its own for every sample of the batch.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -182,6 +183,7 @@ class ColorJitter(Operator):
 
     name: ClassVar[str] = "color_jitter"
     label: ClassVar[str] = "jitter"
+    destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
     graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "jitter"
@@ -229,6 +231,19 @@ class ColorJitter(Operator):
         return factor_N3, parameters["hue"], torch.tensor(ORDERS)[parameters["order"]]
 
     @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        names = ("brightness", "contrast", "saturation")
+        factors_B3 = torch.stack([parameters[name] for name in names], dim=1)
+        return torch.cat([factors_B3 - 1, parameters["hue"][:, None]], dim=1)
+
+    @classmethod
+    def difference(cls, first_BT: Tensor, second_BT: Tensor) -> Tensor:
+        """Of the factors, and sine and cosine of the turn of hue between the views."""
+        factors_B3, turn_B1 = (first_BT - second_BT).split((3, 1), dim=1)
+        angle_B1 = 2 * math.pi * turn_B1
+        return torch.cat([factors_B3, angle_B1.sin(), angle_B1.cos() - 1], dim=1)
+
+    @classmethod
     def caption(cls, parameters: Parameters) -> str:
         brightness, contrast, saturation, hue = (
             parameters[name].item() for name in ("brightness", "contrast", "saturation", "hue")
@@ -242,6 +257,7 @@ class Grayscale(Operator):
 
     name: ClassVar[str] = "grayscale"
     label: ClassVar[str] = "gray"
+    destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
     kernel: ClassVar[str] = "grayscale"
 
@@ -257,6 +273,7 @@ class Invert(Operator):
 
     name: ClassVar[str] = "invert"
     label: ClassVar[str] = "invert"
+    destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
     kernel: ClassVar[str] = "invert"
 
@@ -276,6 +293,7 @@ class Solarize(Operator):
 
     name: ClassVar[str] = "solarize"
     label: ClassVar[str] = "solarize"
+    destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
     graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "solarize"
@@ -295,6 +313,10 @@ class Solarize(Operator):
         return solarize(images_BCHW.float(), parameters["threshold"]).to(images_BCHW.dtype)
 
     @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return (1 - parameters["threshold"])[:, None]
+
+    @classmethod
     def caption(cls, parameters: Parameters) -> str:
         return f"solarize {parameters['threshold'].item():.2f}"
 
@@ -309,6 +331,7 @@ class Posterize(Operator):
 
     name: ClassVar[str] = "posterize"
     label: ClassVar[str] = "posterize"
+    destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
     graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "posterize"
@@ -331,6 +354,10 @@ class Posterize(Operator):
         return (torch.exp2(8.0 - parameters["bits"]),)
 
     @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return (8.0 - parameters["bits"])[:, None]
+
+    @classmethod
     def caption(cls, parameters: Parameters) -> str:
         return f"posterize {int(parameters['bits'])} bits"
 
@@ -341,6 +368,7 @@ class Equalize(Operator):
 
     name: ClassVar[str] = "equalize"
     label: ClassVar[str] = "equalize"
+    destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.EQUALIZE
     kernel: ClassVar[str] = "equalize"
 

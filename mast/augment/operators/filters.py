@@ -179,6 +179,7 @@ class GaussianBlur(Operator):
 
     name: ClassVar[str] = "gaussian_blur"
     label: ClassVar[str] = "blur"
+    destroys: ClassVar[str] = "detail"
     stage: ClassVar[Stage] = Stage.BLUR
     graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "gaussian_blur"
@@ -216,6 +217,10 @@ class GaussianBlur(Operator):
         return parameters["sigma"], radius_N.long()
 
     @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return parameters["sigma"][:, None]
+
+    @classmethod
     def caption(cls, parameters: Parameters) -> str:
         return f"blur σ {parameters['sigma'].item():.1f}"
 
@@ -230,6 +235,7 @@ class Sharpness(Operator):
 
     name: ClassVar[str] = "sharpness"
     label: ClassVar[str] = "sharpness"
+    destroys: ClassVar[str] = "detail"
     stage: ClassVar[Stage] = Stage.BLUR
     graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "sharpen"
@@ -248,6 +254,10 @@ class Sharpness(Operator):
         return sharpen(images_BCHW.float(), parameters["factor"]).to(images_BCHW.dtype)
 
     @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return (parameters["factor"] - 1)[:, None]
+
+    @classmethod
     def caption(cls, parameters: Parameters) -> str:
         return f"sharpness {parameters['factor'].item():.1f}"
 
@@ -262,6 +272,7 @@ class Sobel(Operator):
 
     name: ClassVar[str] = "sobel"
     label: ClassVar[str] = "sobel"
+    destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.EDGE
     graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "blend_edges"
@@ -280,6 +291,10 @@ class Sobel(Operator):
         return blend_edges(images_BCHW.float(), parameters["blend"]).to(images_BCHW.dtype)
 
     @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return parameters["blend"][:, None]
+
+    @classmethod
     def caption(cls, parameters: Parameters) -> str:
         return f"sobel {parameters['blend'].item():.1f}"
 
@@ -294,6 +309,7 @@ class Cutout(Operator):
 
     name: ClassVar[str] = "cutout"
     label: ClassVar[str] = "cutout"
+    destroys: ClassVar[str] = "parts"
     stage: ClassVar[Stage] = Stage.OCCLUSION
     graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "cut_out"
@@ -317,6 +333,11 @@ class Cutout(Operator):
         return covered.to(images_BCHW.dtype)
 
     @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        side_B, x_B, y_B = (parameters[name] for name in ("side", "x", "y"))
+        return torch.stack([side_B, side_B * (x_B - 0.5), side_B * (y_B - 0.5)], dim=1)
+
+    @classmethod
     def caption(cls, parameters: Parameters) -> str:
         return f"cutout {parameters['side'].item():.2f}"
 
@@ -332,6 +353,7 @@ class MotionBlur(Operator):
 
     name: ClassVar[str] = "motion_blur"
     label: ClassVar[str] = "motion blur"
+    destroys: ClassVar[str] = "detail"
     stage: ClassVar[Stage] = Stage.BLUR
     graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "motion_blur"
@@ -369,6 +391,12 @@ class MotionBlur(Operator):
 
     def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
         return (motion_kernels(parameters["taps"], parameters["angle"], self.taps_range[1]),)
+
+    @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        # A line has no direction: turned by half a circle it is the same.
+        length_B, twice_B = parameters["taps"] - 1, torch.deg2rad(2 * parameters["angle"])
+        return torch.stack([length_B, length_B * twice_B.cos(), length_B * twice_B.sin()], dim=1)
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:

@@ -84,6 +84,7 @@ class RandomResizedCrop(GeometricOperator):
 
     name: ClassVar[str] = "random_resized_crop"
     label: ClassVar[str] = "crop"
+    destroys: ClassVar[str] = "position"
     graded: ClassVar[bool] = True
 
     probability: float = 1.0
@@ -114,6 +115,14 @@ class RandomResizedCrop(GeometricOperator):
         return box_matrices(crop_boxes(parameters, aspect_B, self.ratio))
 
     @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        left_B, top_B, width_B, height_B = crop_boxes(parameters, aspect_B, cls.ratio).unbind(1)
+        *_, whole_width_B, whole_height_B = center_boxes(aspect_B).unbind(1)
+        area_B = width_B * height_B / (whole_width_B * whole_height_B)
+        center = [left_B + width_B / 2 - 0.5, top_B + height_B / 2 - 0.5]
+        return torch.stack([*center, area_B.log() / 2], dim=1)
+
+    @classmethod
     def caption(cls, parameters: Parameters) -> str:
         box_14 = crop_boxes(parameters, torch.ones(1), cls.ratio)
         return f"{cls.label} {float(box_14[0, 2] * box_14[0, 3]):.2f}"
@@ -125,11 +134,17 @@ class HorizontalFlip(GeometricOperator):
 
     name: ClassVar[str] = "horizontal_flip"
     label: ClassVar[str] = "flip"
+    destroys: ClassVar[str] = "orientation"
 
     probability: float = 0.5
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return affine(aspect_B, xx=-1.0, x=1.0)
+
+    @classmethod
+    def difference(cls, first_BT: Tensor, second_BT: Tensor) -> Tensor:
+        """Whether the views differ; which of them is the mirrored one no view shows."""
+        return (first_BT - second_BT).abs()
 
 
 @dataclass(frozen=True)
@@ -156,6 +171,10 @@ class Shear(GeometricOperator):
         return {"shear": away(magnitude, self.shear, parameters["shear"], 0.0)}
 
     @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return parameters["shear"][:, None]
+
+    @classmethod
     def caption(cls, parameters: Parameters) -> str:
         return f"{cls.label} {parameters['shear'].item():+.2f}"
 
@@ -166,6 +185,7 @@ class ShearX(Shear):
 
     name: ClassVar[str] = "shear_x"
     label: ClassVar[str] = "shear x"
+    destroys: ClassVar[str] = "orientation"
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return affine(aspect_B, xy=parameters["shear"])
@@ -177,6 +197,7 @@ class ShearY(Shear):
 
     name: ClassVar[str] = "shear_y"
     label: ClassVar[str] = "shear y"
+    destroys: ClassVar[str] = "orientation"
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return affine(aspect_B, yx=parameters["shear"])
@@ -206,6 +227,10 @@ class Translate(GeometricOperator):
         return {"shift": away(magnitude, self.shift, parameters["shift"], 0.0)}
 
     @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return parameters["shift"][:, None]
+
+    @classmethod
     def caption(cls, parameters: Parameters) -> str:
         return f"{cls.label} {parameters['shift'].item():+.2f}"
 
@@ -216,6 +241,7 @@ class TranslateX(Translate):
 
     name: ClassVar[str] = "translate_x"
     label: ClassVar[str] = "translate x"
+    destroys: ClassVar[str] = "position"
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return affine(aspect_B, x=-parameters["shift"])
@@ -227,6 +253,7 @@ class TranslateY(Translate):
 
     name: ClassVar[str] = "translate_y"
     label: ClassVar[str] = "translate y"
+    destroys: ClassVar[str] = "position"
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return affine(aspect_B, y=-parameters["shift"])
@@ -244,6 +271,7 @@ class Rotate(GeometricOperator):
 
     name: ClassVar[str] = "rotate"
     label: ClassVar[str] = "rotate"
+    destroys: ClassVar[str] = "orientation"
     axis_aligned: ClassVar[bool] = False
     keeps_frame: ClassVar[bool] = False
     graded: ClassVar[bool] = True
@@ -269,6 +297,10 @@ class Rotate(GeometricOperator):
             yy=cos_B,
             y=0.5 - 0.5 * sin_B - 0.5 * cos_B,
         )
+
+    @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return parameters["angle"][:, None]
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:

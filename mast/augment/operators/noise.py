@@ -62,6 +62,7 @@ class GaussianNoise(Operator):
 
     name: ClassVar[str] = "gaussian_noise"
     label: ClassVar[str] = "noise"
+    destroys: ClassVar[str] = "detail"
     stage: ClassVar[Stage] = Stage.NOISE
     graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "add_noise"
@@ -82,6 +83,10 @@ class GaussianNoise(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         noisy = add_noise(images_BCHW.float(), parameters["std"], parameters["seed"])
         return noisy.to(images_BCHW.dtype)
+
+    @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return parameters["std"][:, None]
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:

@@ -1,0 +1,132 @@
+"""Saying what the operators did: heads that predict how the views of a pair were transformed.
+
+A part that any method of two views can take. What must be told cannot be forgotten: to tell by how
+much the hue was turned between two views, both must show the hue.
+
+Shapes: B batch of this process, D dimensions of what is predicted from, T numbers of an operator.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from mast.augment import OPERATORS, PROPERTIES, Views, difference, numbers
+from mast.core.collectives import gather
+from mast.core.errors import unknown
+from mast.losses import unexplained
+from mast.models import pair_head
+
+
+@dataclass
+class PredictionConfig:
+    """What is predicted of the operators, and how strongly.
+
+    Attributes:
+        weight: Of each operator's prediction; 0 for none at all.
+        hidden: Width of a head's hidden layer.
+    """
+
+    weight: float = 1.0
+    hidden: int = 128
+
+
+class OperatorPrediction(nn.Module):
+    """One head an operator, over the outputs of both views.
+
+    Args:
+        config: Weight and width.
+        dim: D.
+        operators: Those whose effects are predicted.
+
+    Reference:
+        AugSelf (Lee et al., NeurIPS 2021): there from the representation of any method.
+    """
+
+    def __init__(self, config: PredictionConfig, dim: int, operators: Sequence[str]) -> None:
+        super().__init__()
+        self.weight = config.weight
+        self.heads = nn.ModuleDict(
+            {name: pair_head(dim, config.hidden, numbers(name)) for name in operators}
+        )
+
+    def forward(
+        self, first_BD: Tensor, second_BD: Tensor, views: Views, part_DP: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """How much of what was drawn stays unexplained.
+
+        Args:
+            first_BD: Of the first view.
+            second_BD: Of the second view.
+            views: Whose record is predicted.
+            part_DP: Of each operator predicted, in the order of `heads`, how much of every
+                dimension its head sees, in [0, 1]; by default all of it.
+
+        Returns:
+            By operator, a scalar: 1 where the head says no more than the mean, 0 where it knows.
+        """
+        shares: dict[str, Tensor] = {}
+        for index, (name, head) in enumerate(self.heads.items()):
+            target_BT = difference(views, name).to(first_BD.device, non_blocking=True)
+            everywhere_NT = gather(target_BT)
+            pair = (first_BD, second_BD)
+            if part_DP is not None:
+                pair = (first_BD * part_DP[:, index], second_BD * part_DP[:, index])
+            shares[name] = unexplained(
+                head(torch.cat(pair, dim=1)),
+                target_BT,
+                everywhere_NT.mean(dim=0),
+                everywhere_NT.var(dim=0, correction=0),
+            )
+        return shares
+
+    def add_to(
+        self, output: dict[str, Tensor], unexplained: Mapping[str, Tensor], source: str
+    ) -> dict[str, Tensor]:
+        """What a method's `forward` returns, with the prediction beside its other terms.
+
+        Args:
+            output: Loss, terms and statistics without it.
+            unexplained: What calling this module gave.
+            source: What was predicted from, for the name of the term.
+        """
+        term = self.weight * sum(unexplained.values(), output["loss"].new_zeros(()))
+        return {
+            **output,
+            "loss": output["loss"] + term,
+            f"term/prediction_by_{source}": term.detach(),
+            **{
+                f"stat/told_by_{source}_{name}": 1 - share.detach()
+                for name, share in unexplained.items()
+            },
+        }
+
+
+def destroyers(operators: Sequence[str], properties: Sequence[str]) -> tuple[str, ...]:
+    """The operators that destroy one of some properties of an image, in their own order.
+
+    Raises:
+        UserError: A property that no operator destroys.
+    """
+    for name in properties:
+        if name not in PROPERTIES:
+            raise unknown("property that operators destroy", name, PROPERTIES)
+    return tuple(name for name in operators if OPERATORS[name].destroys in properties)
+
+
+def silent_heads(metrics: Mapping[str, float]) -> Iterator[str]:
+    """The warning that a head says no more than the mean; for the second half of a run."""
+    told = {
+        name.removeprefix("stat/told_by_"): value
+        for name, value in metrics.items()
+        if name.startswith("stat/told_by_")
+    }
+    silent = [name for name, value in told.items() if value < 0.02]
+    if metrics.get("progress", 1.0) > 0.5 and silent:
+        yield (
+            f"nothing told: what was drawn for {', '.join(silent)} is predicted no better than by "
+            "its mean, so nothing keeps what these operators destroy. Raise the weight of the "
+            "prediction, train longer, or leave the operator out if it changes nothing at this "
+            "size."
+        )
