@@ -83,15 +83,25 @@ def objective(
 
 
 CONFIGS = {
-    "guarded": MastConfig(),
+    "exempt": MastConfig(),
+    "budgeted": MastConfig(masks="budgeted"),
+    "guarded": MastConfig(mode="guarded"),
     "paper": MastConfig(mode="paper"),
-    "uncertain": MastConfig(uncertainty=True, kl_weight=25.0),
+    "uncertain": MastConfig(mode="guarded", uncertainty=True, kl_weight=25.0),
     "vicreg": VICRegConfig(),
 }
 
 
 @pytest.mark.parametrize(
-    ("name", "calls"), [("guarded", 235), ("paper", 215), ("uncertain", 325), ("vicreg", 125)]
+    ("name", "calls"),
+    [
+        ("exempt", 235),
+        ("budgeted", 500),
+        ("guarded", 235),
+        ("paper", 215),
+        ("uncertain", 325),
+        ("vicreg", 125),
+    ],
 )
 def test_operator_calls_of_the_objective(name: str, calls: int) -> None:
     loss = objective(CONFIGS[name], 15, batch=16, dim=32)
@@ -100,7 +110,7 @@ def test_operator_calls_of_the_objective(name: str, calls: int) -> None:
     assert counted.calls.total() <= calls
 
 
-@pytest.mark.parametrize("name", ["guarded", "paper", "uncertain"])
+@pytest.mark.parametrize("name", ["exempt", "budgeted", "guarded", "paper", "uncertain"])
 def test_memory_of_the_objective_does_not_grow_with_k(name: str) -> None:
     peaks = {}
     for count in (5, 19):

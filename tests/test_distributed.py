@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from tiny import OPERATORS, SIZE, build_method, configure
+from tiny import OPERATORS, SIZE, build_method, configure, records
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 import mast
-from mast.augment import PRESETS, Pipeline, Record, ScheduleConfig, Views, draw_chosen, draw_views
+from mast.augment import PRESETS, Pipeline, ScheduleConfig, Views, draw_chosen, draw_views
 from mast.augment.record import join
 from mast.cli import main
 from mast.core.run import RunFolder
@@ -32,9 +32,13 @@ from mast.models import synchronise_batchnorm
 
 PROCESSES, LOCAL, STEPS = 2, 4, 2
 BEFORE = {"pool": "before"}
+GUARDED = {"mode": "guarded"}
+EXEMPT = {"exempt": ("color", "position", "orientation"), "exempt_share": 0.2}
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "guarded before": ("mast", BEFORE, {}),
-    "guarded after": ("mast", {"pool": "after"}, {"uncertainty": True}),
+    "exempt": ("mast", BEFORE, {"predict_from": "both", **EXEMPT}),
+    "budgeted": ("mast", BEFORE, {"masks": "budgeted", **EXEMPT}),
+    "guarded before": ("mast", BEFORE, GUARDED),
+    "guarded after": ("mast", {"pool": "after"}, {"uncertainty": True, **GUARDED}),
     "paper before": ("mast", {**BEFORE, "positivity": "paper"}, {"mode": "paper"}),
     "paper after": ("mast", {"pool": "after", "positivity": "paper"}, {"mode": "paper"}),
     "paper with normalised uncertainty": (
@@ -46,16 +50,18 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         "mast",
         BEFORE,
         {
+            **GUARDED,
             "uncertainty": True,
             "standardize": True,
             "normalize_uncertainty": False,
             "kl_weight": 5.0,
         },
     ),
-    "masks learn from the distance": ("mast", BEFORE, {"mask_gradient": "distance"}),
+    "masks learn from the distance": ("mast", BEFORE, {"mask_gradient": "distance", **GUARDED}),
     "paper without uncertainty": ("mast", BEFORE, {"mode": "paper", "uncertainty": False}),
-    "handcrafted": ("mast", {"pool": "average"}, {"masks": "handcrafted"}),
+    "handcrafted": ("mast", {"pool": "average"}, {"masks": "handcrafted", **GUARDED}),
     "vicreg": ("vicreg", {}, {}),
+    "augself": ("vicreg", {}, {"told": EXEMPT["exempt"]}),
 }
 
 
@@ -65,11 +71,9 @@ def global_views() -> Views:
     count = PROCESSES * LOCAL
     base = torch.rand(count, 3, SIZE, SIZE, generator=generator)
     images = [0.7 * base + 0.3 * torch.rand(base.shape, generator=generator) for _ in range(2)]
-    records = [
-        Record(OPERATORS, torch.rand(count, len(OPERATORS), generator=generator) < 0.4, {})
-        for _ in range(2)
-    ]
-    return Views((images[0], images[1]), (records[0], records[1]))
+    applied = [torch.rand(count, len(OPERATORS), generator=generator) < 0.4 for _ in range(2)]
+    aspect_B = 0.7 + torch.rand(count, generator=generator)
+    return Views((images[0], images[1]), records(applied, 1), aspect_B=aspect_B)
 
 
 def part_of(views: Views, rank: int) -> Views:
@@ -78,6 +82,7 @@ def part_of(views: Views, rank: int) -> Views:
     return Views(
         tuple(images[own] for images in views.images),
         tuple(record[own] for record in views.records),
+        aspect_B=views.aspect_B[own],
     )
 
 

@@ -1,5 +1,6 @@
 """The smallest encoder, and methods and runs with it, that tests train."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from torch import Tensor
 
 import mast
+from mast.augment import Pipeline, Preset, Record
 from mast.methods import METHODS, Method, method_of
 from mast.models import Encoder, EncoderConfig
 
@@ -16,7 +19,7 @@ ENCODER = EncoderConfig(
     "timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]}, stem_stride=2
 )
 SIZE, DIM = 32, 24
-OPERATORS = ("crop", "flip", "jitter")
+OPERATORS = ("random_resized_crop", "horizontal_flip", "color_jitter")
 # Of each method; others have none that tests make smaller.
 PROJECTORS: dict[str, dict[str, Any]] = {
     "mast": {"hidden": 32, "dim": DIM, "pool": "before"},
@@ -34,6 +37,17 @@ def build_method(
     config: Any = entry.config(**options)
     config.projector = replace(config.projector, **{**PROJECTORS[name], **projector})
     return entry.method(config, encoder, OPERATORS, seed).train()
+
+
+def records(applied: Sequence[Tensor], seed: int) -> tuple[Record, ...]:
+    """What was drawn for two views of which this was applied, applied_BK each."""
+    drawn = Pipeline(Preset(OPERATORS), SIZE).draw(
+        len(applied[0]), torch.Generator().manual_seed(seed)
+    )
+    return tuple(
+        replace(record, applied_BK=applied_BK)
+        for record, applied_BK in zip(drawn, applied, strict=True)
+    )
 
 
 def configure(

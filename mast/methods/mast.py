@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from mast.augment import OPERATORS, Views
+from mast.augment import Views
 from mast.core.collectives import gather, global_mean, global_sum, processes
 from mast.losses import (
     covariance,
@@ -242,7 +242,7 @@ class Mast(Method):
     """
 
     config: MastConfig
-    gates = ("masks.logits_DK", "pools.mean.power", "pools.covariance.power")
+    gates = ("masks.logits_DK", "masks.logits_DG", "pools.mean.power", "pools.covariance.power")
 
     def __init__(
         self, config: MastConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
@@ -250,7 +250,6 @@ class Mast(Method):
         super().__init__(config, encoder, operators, seed)
         self.mode = mode = config.resolved()
         self.projector = GaussianProjector(encoder.dim, config.projector, mode.uncertainty)
-        told = destroyers(operators, config.exempt)
         self.masks: Masks | ExemptBlocks
         if mode.masks in ("exempt", "budgeted"):
             self.masks = ExemptBlocks(
@@ -272,14 +271,16 @@ class Mast(Method):
                 seed,
             )
         dims = {"block": config.projector.dim, "representation": encoder.dim}
+        sources = SOURCES[mode.predict_from] if config.prediction.weight else ()
+        told = destroyers(operators, config.exempt) if sources else ()
+        self.told_P = [operators.index(name) for name in told]  # columns of the masks
         self.predictions = nn.ModuleDict(
             {
                 source: OperatorPrediction(config.prediction, dims[source], told)
-                for source in SOURCES[mode.predict_from]
-                if told and config.prediction.weight
+                for source in sources
+                if told
             }
         )
-        self.told_P = [operators.index(name) for name in told]  # columns of the masks
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; the terms are those of `objective`, and the predictions."""
@@ -331,15 +332,17 @@ class Mast(Method):
                 squared_BD, first.covariance_BD / scale, second.covariance_BD / scale
             )
         active_BK = active_BK.to(squared_BD.device, non_blocking=True)
+        mask_DK = self.masks()
+        masked = self._masked(squared_BD, covariance_BD, mask_DK, active_BK)
         terms |= {
-            "masked": mode.masked_weight * self._masked(squared_BD, covariance_BD, active_BK),
+            "masked": mode.masked_weight * masked,
             "plain": mode.plain_weight * squared_BD.mean(),
-            "sparsity": mode.sparsity_weight * self.masks().mean(),
+            "sparsity": mode.sparsity_weight * mask_DK.mean(),
             "variance": config.variance_weight * (variance(first_BD) + variance(second_BD)) / 2,
             "covariance": config.covariance_weight * (covariance(first_BD) + covariance(second_BD)),
         }
         if isinstance(self.masks, ExemptBlocks):
-            part_D = self.masks.exempt().detach().amax(dim=1)
+            part_D = 1 - mask_DK.detach().amin(dim=1)
             deviation_D = first_BD.detach().std(dim=0)
             statistics["stat/block_std"] = (part_D * deviation_D).sum() / (part_D.sum() + EPS)
         return {
@@ -351,10 +354,9 @@ class Mast(Method):
         }
 
     def _masked(
-        self, squared_BD: Tensor, covariance_BD: Tensor | None, active_BK: Tensor
+        self, squared_BD: Tensor, covariance_BD: Tensor | None, mask_DK: Tensor, active_BK: Tensor
     ) -> Tensor:
         """The masked distance, whose gradient reaches the masks as `mask_gradient` says."""
-        mask_DK = self.masks()
         if self.mode.mask_gradient == "distance" or self.mode.masks != "learned":
             return self._distance(squared_BD, covariance_BD, mask_DK, active_BK)
         loss = self._distance(squared_BD, covariance_BD, mask_DK.detach(), active_BK)
@@ -481,6 +483,9 @@ class Mast(Method):
 
 def _groups(operators: tuple[str, ...], properties: tuple[str, ...]) -> list[int | None]:
     """Of each operator, which of the exempt properties that are destroyed at all it destroys."""
-    destroyed = [OPERATORS[name].destroys for name in operators]
-    present = [name for name in properties if name in destroyed]
-    return [present.index(name) if name in present else None for name in destroyed]
+    group_of: dict[str, int] = {}
+    for of_them in properties:
+        members = destroyers(operators, (of_them,))
+        if members:
+            group_of |= dict.fromkeys(members, len(set(group_of.values())))
+    return [group_of.get(name) for name in operators]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from mast.augment import OPERATORS, PROPERTIES, Views, difference, numbers
+from mast.augment import PROPERTIES, Views, difference, numbers
 from mast.core.collectives import gather
 from mast.core.errors import unknown
 from mast.losses import unexplained
@@ -112,7 +112,8 @@ def destroyers(operators: Sequence[str], properties: Sequence[str]) -> tuple[str
     for name in properties:
         if name not in PROPERTIES:
             raise unknown("property that operators destroy", name, PROPERTIES)
-    return tuple(name for name in operators if OPERATORS[name].destroys in properties)
+    destroying = {name for of_them in properties for name in PROPERTIES[of_them]}
+    return tuple(name for name in operators if name in destroying)
 
 
 def silent_heads(metrics: Mapping[str, float]) -> Iterator[str]:

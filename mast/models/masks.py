@@ -3,6 +3,7 @@
 Shapes: D embedding dimensions, K operators, G groups of operators.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -146,17 +147,13 @@ class ExemptBlocks(nn.Module):
                 block_DG[group * size : (group + 1) * size, group] = 1.0
             self.register_buffer("logits_DG", block_DG)
 
-    def exempt(self) -> Tensor:
-        """The exempt part of every dimension for each operator, (D, K) in [0, 1]."""
+    def forward(self) -> Tensor:
+        """The masks as the loss uses them, one less the exempt part: shape (D, K), in [0, 1]."""
         part_DG = self.logits_DG
         if self.learned:
             part_DG = budgeted(part_DG, self.share, self.temperature)
         nowhere_D1 = part_DG.new_zeros(len(part_DG), 1)
-        return torch.cat([part_DG, nowhere_D1], dim=1)[:, self.column_K]
-
-    def forward(self) -> Tensor:
-        """The masks as the loss uses them, shape (D, K), in [0, 1]."""
-        return 1.0 - self.exempt()
+        return 1.0 - torch.cat([part_DG, nowhere_D1], dim=1)[:, self.column_K]
 
     @torch.no_grad()
     def statistics(self) -> MaskStatistics:
@@ -167,8 +164,8 @@ class ExemptBlocks(nn.Module):
 def budgeted(logits_DG: Tensor, share: float, temperature: float) -> Tensor:
     """`sigmoid((u - tau) / T)` whose mean over D is the same for every column.
 
-    tau is found by bisection; its gradient is that of the implicit function: with s the sigmoid's
-    derivative, `d tau / d u_j = s_j / sum s`.
+    The gradient of tau is that of the implicit function: with s the sigmoid's derivative,
+    `d tau / d u_j = s_j / sum s`.
 
     Args:
         logits_DG: u, shape (D, G).
@@ -178,23 +175,28 @@ def budgeted(logits_DG: Tensor, share: float, temperature: float) -> Tensor:
     Returns:
         Shape (D, G), in (0, 1).
     """
+    scaled_DG = logits_DG / temperature
     with torch.no_grad():
-        scaled_DG = logits_DG.double() / temperature
-        # At these ends every entry is below or above the share.
-        margin = torch.logit(torch.tensor(share, dtype=torch.float64)).to(logits_DG.device)
-        low_G, high_G = scaled_DG.amin(dim=0) - margin, scaled_DG.amax(dim=0) - margin
-        for _ in range(40):
-            middle_G = (low_G + high_G) / 2
-            above_G = (scaled_DG - middle_G).sigmoid().mean(dim=0) > share
-            low_G = torch.where(above_G, middle_G, low_G)
-            high_G = torch.where(above_G, high_G, middle_G)
-        tau_G = middle_G.to(logits_DG.dtype)
-        part_DG = (logits_DG / temperature - tau_G).sigmoid()
+        tau_G = _threshold(scaled_DG, share)
+        part_DG = (scaled_DG - tau_G).sigmoid()
         slope_DG = part_DG * (1 - part_DG)
         slope_DG = slope_DG / slope_DG.sum(dim=0).clamp(min=1e-12)
-    scaled_DG = logits_DG / temperature
-    moved_G = (slope_DG * (scaled_DG - scaled_DG.detach())).sum(dim=0)
+    moved_G = (slope_DG * (scaled_DG - scaled_DG.detach())).sum(dim=0)  # 0, but for its gradient
     return (scaled_DG - tau_G - moved_G).sigmoid()
+
+
+def _threshold(scaled_DG: Tensor, share: float) -> Tensor:
+    """tau of every column, (G,): each round looks at 33 values and keeps one of 32 parts."""
+    margin = math.log(share / (1 - share))
+    low_G, high_G = scaled_DG.amin(dim=0) - margin, scaled_DG.amax(dim=0) - margin
+    steps_S1 = torch.linspace(0, 1, 33, device=scaled_DG.device)[:, None]
+    for _ in range(4):
+        tau_SG = low_G + (high_G - low_G) * steps_S1
+        mean_SG = (scaled_DG - tau_SG[:, None]).sigmoid().mean(dim=1)
+        below_1G = (mean_SG > share).sum(dim=0, keepdim=True).clamp(1, 32)
+        low_G = tau_SG.gather(0, below_1G - 1).squeeze(0)
+        high_G = tau_SG.gather(0, below_1G).squeeze(0)
+    return (low_G + high_G) / 2
 
 
 def _statistics(mask_DK: Tensor) -> MaskStatistics:

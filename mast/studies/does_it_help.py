@@ -12,6 +12,7 @@ import torch
 
 from mast.analyses import Grid
 from mast.augment import ScheduleConfig
+from mast.core.launch import Precision
 from mast.core.run import plain
 from mast.measure.sets import EvaluationData
 from mast.protocols.run import EvaluationSettings
@@ -216,6 +217,7 @@ class DoesItHelp(Experiment):
     epochs: int = 12
     batch_size: int = 64
     encoder: Mapping[str, Any] = field(default_factory=lambda: {**NARROW, "stem_stride": 2})
+    precision: Precision = "32-true"  # bf16 is slow on a CPU without instructions for it
     settings: EvaluationSettings | None = None
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
@@ -245,7 +247,7 @@ class DoesItHelp(Experiment):
             epochs=self.epochs,
             batch_size=self.batch_size,
             seed=seed,
-            precision="bf16-mixed",
+            precision=self.precision,
             score_every=self.epochs,
         )
         changes = {"variant": name, "weight": weight}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import DIM, OPERATORS, SIZE, build_method
+from tiny import DIM, OPERATORS, SIZE, build_method, records
 from torch import Tensor
 
-from mast.augment import Record, Views
+from mast.augment import Views
 from mast.methods import Mast
 
 B = 8
@@ -31,8 +31,7 @@ def views(seed: int = 0) -> Views:
     applied = [torch.rand(B, len(OPERATORS), generator=generator) < 0.4 for _ in range(2)]
     for applied_BK in applied:
         applied_BK[0], applied_BK[1] = False, True
-    records = [Record(OPERATORS, applied_BK, {}) for applied_BK in applied]
-    return Views((images[0], images[1]), (records[0], records[1]))
+    return Views((images[0], images[1]), records(applied, seed))
 
 
 def vicreg_terms(first_BD: Tensor, second_BD: Tensor) -> dict[str, float]:
@@ -80,7 +79,7 @@ def test_paper_mode_is_eq_7() -> None:
 @pytest.mark.parametrize("options", [{}, {"uncertainty": True, "standardize": True}])
 @torch.no_grad()
 def test_guarded_mode_is_its_formula(options: dict[str, bool]) -> None:
-    method = build(**options)
+    method = build(mode="guarded", **options)
     batch = views()
     first, second = (method.projector(method.encoder.encode(images)) for images in batch.images)
     first_BD, second_BD = first.mean_BD.double(), second.mean_BD.double()
@@ -116,7 +115,7 @@ def test_relative_masks_compare_operators_within_a_dimension() -> None:
     batch = views()
     gradients = {}
     for kind in ("distance", "relative"):
-        method = build(mask_gradient=kind, sparsity_weight=0)
+        method = build(mode="guarded", mask_gradient=kind, sparsity_weight=0)
         output = method(batch, 0.0)
         output["loss"].backward()
         gradients[kind] = {
@@ -153,7 +152,7 @@ def test_relative_masks_compare_operators_within_a_dimension() -> None:
 @torch.no_grad()
 def test_no_masks_is_one_term_for_every_pair() -> None:
     # Table 6, "uncertainty only": 10 * 2 |difference|^2 / (tr + tr'), whatever was applied.
-    method = build(masks="none", uncertainty=True)
+    method = build(mode="guarded", masks="none", uncertainty=True)
     batch = views()
     (first_BD, first_cov_BD), (second_BD, second_cov_BD) = (
         method.projector(method.encoder.encode(images)) for images in batch.images

@@ -104,7 +104,7 @@ def views(seed: int, sizes: tuple[int, ...] = (SIZE, SIZE, SIZE // 2)) -> Views:
     generator = torch.Generator().manual_seed(seed)
     images = tuple(torch.rand(BATCH, 3, size, size, generator=generator) for size in sizes)
     applied_BK = torch.ones(BATCH, len(OPERATORS), dtype=torch.bool)
-    return Views(images, tuple(Record(OPERATORS, applied_BK, {}) for _ in sizes))  # type: ignore[arg-type]
+    return Views(images, tuple(Record(OPERATORS, applied_BK, {}) for _ in sizes))
 
 
 def train(method: Method, checkpoint: Path, stop: int = STEPS) -> Training:

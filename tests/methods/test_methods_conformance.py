@@ -7,32 +7,45 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import DIM, OPERATORS, SIZE, build_method
+from tiny import DIM, OPERATORS, SIZE, build_method, records
 from torch import Tensor
 from torch._dynamo import lookup_backend
 
-from mast.augment import Record, Views
+from mast.augment import Views
 from mast.core.checkpoint import load_checkpoint, save_checkpoint
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import MaskedEnsemble, Mast, MastConfig, Method, VICReg
 from mast.methods.mast import MODES
 
 BATCH = 8
+PROPERTIES = ("color", "position", "orientation")
+GUARDED = {"mode": "guarded"}
 VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "guarded": ("mast", {}, {}),
+    "exempt": ("mast", {}, {"exempt": PROPERTIES, "exempt_share": 0.2}),
+    "exempt, both": ("mast", {}, {"predict_from": "both"}),
+    "exempt, representation": ("mast", {}, {"predict_from": "representation"}),
+    "exempt, silent": ("mast", {}, {"predict_from": "none"}),
+    "exempt, sum": ("mast", {}, {"composition": "sum", "uncertainty": True}),
+    "budgeted": ("mast", {}, {"masks": "budgeted"}),
+    "guarded": ("mast", {}, GUARDED),
     "paper": ("mast", {"positivity": "paper"}, {"mode": "paper"}),
-    "uncertainty": ("mast", {}, {"uncertainty": True}),
-    "uncertainty, after": ("mast", {"pool": "after"}, {"uncertainty": True, "kl_weight": 1.0}),
-    "uncertainty, sum": ("mast", {}, {"uncertainty": True, "composition": "sum"}),
-    "handcrafted": ("mast", {}, {"masks": "handcrafted"}),
-    "no masks": ("mast", {}, {"masks": "none"}),
-    "sum": ("mast", {}, {"composition": "sum"}),
+    "uncertainty": ("mast", {}, GUARDED | {"uncertainty": True}),
+    "uncertainty, after": (
+        "mast",
+        {"pool": "after"},
+        GUARDED | {"uncertainty": True, "kl_weight": 1.0},
+    ),
+    "uncertainty, sum": ("mast", {}, GUARDED | {"uncertainty": True, "composition": "sum"}),
+    "handcrafted": ("mast", {}, GUARDED | {"masks": "handcrafted"}),
+    "no masks": ("mast", {}, GUARDED | {"masks": "none"}),
+    "sum": ("mast", {}, GUARDED | {"composition": "sum"}),
     "product": ("mast", {}, {"mode": "paper", "composition": "product"}),
-    "standardize": ("mast", {}, {"standardize": True}),
-    "count all": ("mast", {}, {"composition": "sum", "count": "all"}),
-    "after": ("mast", {"pool": "after"}, {}),
-    "average": ("mast", {"pool": "average"}, {"uncertainty": True}),
+    "standardize": ("mast", {}, GUARDED | {"standardize": True}),
+    "count all": ("mast", {}, GUARDED | {"composition": "sum", "count": "all"}),
+    "after": ("mast", {"pool": "after"}, GUARDED),
+    "average": ("mast", {"pool": "average"}, GUARDED | {"uncertainty": True}),
     "vicreg": ("vicreg", {}, {}),
+    "augself": ("vicreg", {}, {"told": PROPERTIES}),
 }
 OPTIMIZERS = {
     "lars": OptimizerConfig("lars", lr=0.3, weight_decay=1e-4, trust=0.02),
@@ -52,12 +65,10 @@ def make_views(seed: int) -> Views:
     first, second = (
         0.8 * base + 0.2 * torch.rand(base.shape, generator=generator) for _ in range(2)
     )
-    records = []
-    for _ in range(2):
-        applied_BK = torch.rand(BATCH, len(OPERATORS), generator=generator) < 0.5
+    applied = [torch.rand(BATCH, len(OPERATORS), generator=generator) < 0.5 for _ in range(2)]
+    for applied_BK in applied:
         applied_BK[0] = False
-        records.append(Record(OPERATORS, applied_BK, {}))
-    return Views((first, second), (records[0], records[1]))
+    return Views((first, second), records(applied, seed))
 
 
 def step(method: Method, optimizer: torch.optim.Optimizer, seed: int) -> dict[str, Tensor]:
@@ -114,14 +125,16 @@ def test_gradient_reaches_what_the_loss_depends_on(variant: str) -> None:
         for name, parameter in method.named_parameters()
         if parameter.grad is not None and parameter.grad.abs().max() > 0
     }
-    _, _, options = VARIANTS[variant]
+    told = ("exempt" in variant and "silent" not in variant) or variant in ("budgeted", "augself")
+    assert any("heads" in name for name in moved) == told
     wanted = {"encoder.model.conv1.weight", "projector.trunk.0.weight"}
     if not isinstance(method, Mast):
         wanted.add("projector.head.weight")
     else:
         wanted.add("projector.mean_head.weight")
         assert ("projector.covariance_head.bias" in moved) == method.mode.uncertainty
-        assert ("masks.logits_DK" in moved) == ("masks" not in options)
+        assert ("masks.logits_DK" in moved) == (method.mode.masks == "learned")
+        assert ("masks.logits_DG" in moved) == (method.mode.masks == "budgeted")
     assert wanted <= moved
 
 
@@ -143,14 +156,18 @@ def test_parameter_groups(variant: str) -> None:
     assert all(parameters[name].ndim >= 2 for name in groups["weights"])
 
 
-@pytest.mark.parametrize("mode", ["guarded", "paper"])
+@pytest.mark.parametrize("mode", MODES)
 def test_resolved_takes_the_mode(mode: Any) -> None:
     assert MastConfig(mode=mode).resolved() == MODES[mode]
 
 
 def test_resolved_prefers_what_is_given() -> None:
     guarded = MastConfig(
-        plain_weight=7.0, normalize_uncertainty=False, composition="sum", kl_weight=3.0
+        mode="guarded",
+        plain_weight=7.0,
+        normalize_uncertainty=False,
+        composition="sum",
+        kl_weight=3.0,
     ).resolved()
     assert (guarded.plain_weight, guarded.normalize_uncertainty) == (7.0, False)
     assert (guarded.composition, guarded.kl_weight) == ("sum", 3.0)
@@ -180,7 +197,7 @@ def test_vicreg_is_its_formula() -> None:
     assert loss == pytest.approx(float(formula), rel=1e-5)
 
 
-@pytest.mark.parametrize("variant", ["guarded", "paper", "handcrafted", "no masks"])
+@pytest.mark.parametrize("variant", ["exempt", "guarded", "paper", "handcrafted", "no masks"])
 @torch.no_grad()
 def test_masked_ensemble(variant: str) -> None:
     method = build(variant).eval()
