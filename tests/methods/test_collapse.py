@@ -131,6 +131,18 @@ def test_a_collapse_is_named(cause: str) -> None:
     assert named(method, {**HEALTHY, **COLLAPSES[cause]}) == [cause]
 
 
+def test_heads_that_tell_nothing_are_named_late_in_a_run() -> None:
+    told = {"stat/told_by_block_color_jitter": 0.01, "stat/told_by_block_grayscale": 0.4}
+    method = build("paper")
+    assert named(method, {**HEALTHY, **told, "progress": 0.2}) == []
+    (text,) = method.warnings({**HEALTHY, **told, "progress": 0.8})
+    assert text.startswith("nothing told: what was drawn for block_color_jitter is predicted")
+
+
+def test_a_block_without_variance_is_named() -> None:
+    assert named(build("paper"), {**HEALTHY, "stat/block_std": 0.1}) == ["a block without variance"]
+
+
 def test_silent_on_healthy_and_on_missing_metrics() -> None:
     assert named(build("paper"), HEALTHY) == []
     assert named(build("guarded"), {}) == []

@@ -10,8 +10,9 @@ import torch
 from tiny import DIM, OPERATORS, SIZE, build_method, records
 from torch import Tensor
 
-from mast.augment import Views
+from mast.augment import Views, difference
 from mast.methods import Mast
+from mast.methods.prediction import PredictionConfig as Heads
 
 B = 8
 
@@ -108,6 +109,55 @@ def test_guarded_mode_is_its_formula(options: dict[str, bool]) -> None:
     for name, value in expected.items():
         assert output[f"term/{name}"].item() == pytest.approx(value, rel=1e-4), name
     assert output["loss"].item() == pytest.approx(sum(expected.values()), rel=1e-4)
+
+
+@torch.no_grad()
+def test_exempt_mode_is_its_formula() -> None:
+    """Weighted distance outside the blocks of what acted, and what the blocks leave untold."""
+    method = build(exempt=("color", "orientation"), exempt_share=0.25, prediction=Heads(weight=3.0))
+    batch = views()
+    first_BD, second_BD = (
+        method.projector(method.encoder.encode(images)).mean_BD for images in batch.images
+    )
+    squared_BD = (first_BD.double() - second_BD.double()).square()
+    color_D, orientation_D = torch.zeros(2, DIM)
+    color_D[: DIM // 4] = 1
+    orientation_D[DIM // 4 : DIM // 2] = 1
+    exempt_DK = torch.stack([0 * color_D, orientation_D, color_D], dim=1)  # crop, flip, jitter
+    masked = 0.0
+    for i, active_K in enumerate(batch.active_BK):
+        if active_K.any():
+            kept_D = (1 - exempt_DK)[:, active_K].prod(dim=1)
+            masked += (kept_D * squared_BD[i]).sum().item() / kept_D.sum().item() / B
+    untold = 0.0
+    heads = method.predictions["block"].heads
+    assert list(heads) == ["horizontal_flip", "color_jitter"]
+    for name, block_D in (("horizontal_flip", orientation_D), ("color_jitter", color_D)):
+        told_BT = heads[name](torch.cat([first_BD * block_D, second_BD * block_D], dim=1)).double()
+        target_BT = difference(batch, name).double()
+        spread_T = (target_BT.var(dim=0, correction=0) + 1e-6).sqrt()
+        error_BT = told_BT - (target_BT - target_BT.mean(dim=0)) / spread_T
+        untold += error_BT.square().mean().item()
+    expected = vicreg_terms(first_BD.double(), second_BD.double())
+    expected |= {"masked": 10 * masked, "prediction_by_block": 3 * untold}
+    expected |= {"plain": 0.0, "sparsity": 0.0}
+    output = method(batch, 0.0)
+    for name, value in expected.items():
+        assert output[f"term/{name}"].item() == pytest.approx(value, rel=1e-4), name
+    assert output["loss"].item() == pytest.approx(sum(expected.values()), rel=1e-4)
+
+
+def test_what_a_block_is_told_by_moves_the_block_alone() -> None:
+    """The prediction's gradient reaches the embedding in the exempt dimensions and nowhere else."""
+    method = build(exempt_share=0.25)
+    prediction = method.predictions["block"]
+    first_BD, second_BD = (torch.randn(B, DIM, requires_grad=True) for _ in range(2))
+    part_DP = (1 - method.masks())[:, method.told_P]
+    sum(prediction(first_BD, second_BD, views(), part_DP).values()).backward()
+    for embedding_BD in (first_BD, second_BD):
+        moved_D = embedding_BD.grad.abs().sum(dim=0) > 0
+        assert moved_D[: DIM // 4].all()
+        assert not moved_D[DIM // 4 :].any()
 
 
 def test_relative_masks_compare_operators_within_a_dimension() -> None:

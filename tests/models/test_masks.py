@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mast.core.errors import UserError
-from mast.models import Masks
-from mast.models.masks import blocks
+from mast.models import ExemptBlocks, Masks
+from mast.models.masks import blocks, budgeted
 
 D, K = 3000, 6
 
@@ -130,3 +130,67 @@ def test_statistics_are_of_the_masks_before_normalisation():
 def test_more_masks_than_dimensions():
     with pytest.raises(UserError, match="5 masks need at least 5 embedding dimensions, got 4"):
         Masks(4, 5)
+
+
+# ------------------------------------------------------------------------------- exempt blocks
+
+
+def test_a_group_shares_a_block_and_the_others_have_none():
+    mask_DK = ExemptBlocks(20, [0, None, 1, 0], share=0.1)()
+    expected_DK = torch.ones(20, 4)
+    expected_DK[0:2, 0] = expected_DK[0:2, 3] = 0.0
+    expected_DK[2:4, 2] = 0.0
+    assert torch.equal(mask_DK, expected_DK)
+
+
+def test_no_group_is_no_block():
+    assert torch.equal(ExemptBlocks(8, [None, None])(), torch.ones(8, 2))
+
+
+@pytest.mark.parametrize(("share", "size"), [(0.001, 0), (0.6, 12)])
+def test_a_share_that_does_not_fit(share, size):
+    with pytest.raises(UserError, match=f"of 20 dimensions is {size} for each of 2 groups"):
+        ExemptBlocks(20, [0, 1], share=share)
+
+
+@given(
+    dim=st.integers(2, 300),
+    share=st.floats(0.01, 0.99),
+    temperature=st.floats(0.05, 5.0),
+    scale=st.floats(0.0, 20.0),
+    seed=st.integers(0, 99),
+)
+def test_a_budget_is_kept(dim, share, temperature, scale, seed):
+    logits_DG = scale * torch.randn(dim, 3, generator=torch.Generator().manual_seed(seed))
+    part_DG = budgeted(logits_DG, share, temperature)
+    torch.testing.assert_close(part_DG.mean(dim=0), torch.full((3,), share), rtol=1e-2, atol=1e-3)
+    for column in range(3):  # larger logits, larger parts
+        ordered_D = part_DG[logits_DG[:, column].argsort(), column]
+        assert (ordered_D.diff() > -1e-6).all()
+
+
+def test_a_budget_has_the_gradient_of_the_implicit_function():
+    """Against central differences of a threshold that SciPy finds to the last bit."""
+    from scipy.optimize import brentq
+
+    share, temperature = 0.2, 0.3
+    logits_D1 = torch.randn(12, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    weight_D1 = torch.randn(12, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+
+    def value(logits: torch.Tensor) -> float:
+        def excess(tau: float) -> float:
+            return float((logits / temperature - tau).sigmoid().mean()) - share
+
+        tau = brentq(excess, -100.0, 100.0, xtol=1e-14)
+        return float((weight_D1 * (logits / temperature - tau).sigmoid()).sum())
+
+    learned_D1 = logits_D1.clone().requires_grad_()
+    (weight_D1 * budgeted(learned_D1, share, temperature)).sum().backward()
+    step = 1e-5
+    for index in range(12):
+        moved = torch.zeros_like(logits_D1)
+        moved[index] = step
+        slope = (value(logits_D1 + moved) - value(logits_D1 - moved)) / (2 * step)
+        assert learned_D1.grad[index].item() == pytest.approx(slope, abs=1e-4)
+    # Nothing is gained by moving all logits together: the budget is the same.
+    assert learned_D1.grad.sum().item() == pytest.approx(0.0, abs=1e-9)

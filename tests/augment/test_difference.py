@@ -1,0 +1,138 @@
+"""How two views differ in what was drawn for them, by hand for every kind of operator.
+
+Shapes: B samples, T numbers of an operator.
+"""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from mast.augment import (
+    OPERATORS,
+    PRESETS,
+    PROPERTIES,
+    Pipeline,
+    Record,
+    Views,
+    difference,
+    numbers,
+)
+from mast.augment.operators.geometry import crop_boxes
+from mast.core.errors import UserError
+
+B = 64
+PIPELINE = Pipeline(PRESETS["mast19"], 32)
+
+
+def drawn(aspect_B: Tensor | None = None) -> Views:
+    """Two views of all operators, without pixels."""
+    records = PIPELINE.draw(B, torch.Generator().manual_seed(0))
+    blank = torch.empty(B, 3, 0, 0)
+    return Views((blank, blank), records, aspect_B=aspect_B)
+
+
+def pair(name: str, first: dict[str, float] | None, second: dict[str, float] | None) -> Tensor:
+    """The difference of one pair whose views were given these parameters, or none."""
+    records = []
+    for given in (first, second):
+        parameters = {key: torch.tensor([value]) for key, value in (given or {}).items()}
+        other = {key: torch.tensor([0.5]) for key in (first or second or {})}
+        applied_11 = torch.tensor([[given is not None]])
+        records.append(Record((name,), applied_11, {name: parameters or other}))
+    blank = torch.empty(1, 3, 0, 0)
+    return difference(Views((blank, blank), tuple(records)), name).squeeze(0)
+
+
+JITTER = {"brightness": 1.0, "contrast": 1.0, "saturation": 1.0, "hue": 0.0}
+HAND = {
+    "grayscale": ({}, None, [1.0, 1.0]),
+    "invert": (None, {}, [-1.0, 1.0]),
+    "equalize": ({}, {}, [0.0, 0.0]),
+    "horizontal_flip": (None, {}, [1.0]),
+    "gaussian_blur": ({"sigma": 0.3}, None, [0.3]),
+    "gaussian_noise": ({"std": 0.02}, {"std": 0.05}, [-0.03]),
+    "sharpness": ({"factor": 1.5}, None, [0.5]),
+    "sobel": ({"blend": 0.7}, {"blend": 0.2}, [0.5]),
+    "solarize": ({"threshold": 0.2}, None, [0.8]),
+    "posterize": ({"bits": 5.0}, {"bits": 7.0}, [2.0]),
+    "rotate": ({"angle": 10.0}, {"angle": -20.0}, [30.0]),
+    "shear_x": ({"shear": 0.1}, None, [0.1]),
+    "shear_y": (None, {"shear": 0.1}, [-0.1]),
+    "translate_x": ({"shift": 0.1}, {"shift": 0.4}, [-0.3]),
+    "translate_y": ({"shift": 0.1}, None, [0.1]),
+    "cutout": ({"side": 0.5, "x": 0.7, "y": 0.5}, None, [0.5, 0.1, 0.0]),
+    # A line turned by half a circle is the same line.
+    "motion_blur": ({"taps": 3.0, "angle": 30.0}, {"taps": 3.0, "angle": 210.0}, [0.0] * 3),
+    # A quarter of a turn apart: sine 1, cosine 0.
+    "color_jitter": (
+        JITTER | {"brightness": 1.3, "hue": 0.125},
+        JITTER | {"saturation": 0.9, "hue": -0.125},
+        [0.3, 0.0, 0.1, 1.0, -1.0],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HAND)
+def test_by_hand(name: str) -> None:
+    first, second, expected = HAND[name]
+    torch.testing.assert_close(pair(name, first, second), torch.tensor(expected))
+
+
+def test_hues_half_a_turn_apart_either_way_differ_alike() -> None:
+    one, other = (
+        pair("color_jitter", JITTER | {"hue": turn}, JITTER | {"hue": -turn})
+        for turn in (0.25, -0.25)
+    )
+    torch.testing.assert_close(one, other)
+
+
+def test_a_crop_is_told_in_the_image_it_was_cut_from() -> None:
+    """Of images that are not square, the box that the pipeline cut; half the log of its share."""
+    aspect_B = torch.linspace(0.5, 2.0, B)
+    views = drawn(aspect_B)
+    found_BT = difference(views, "random_resized_crop")
+    first_B4, second_B4 = (
+        crop_boxes(record.parameters["random_resized_crop"], aspect_B, (3 / 4, 4 / 3))
+        for record in views.records
+    )
+    center_B2 = (first_B4[:, :2] + first_B4[:, 2:] / 2) - (second_B4[:, :2] + second_B4[:, 2:] / 2)
+    torch.testing.assert_close(found_BT[:, :2], center_B2)
+    ratio_B = (first_B4[:, 2] * first_B4[:, 3]) / (second_B4[:, 2] * second_B4[:, 3])
+    torch.testing.assert_close(found_BT[:, 2], ratio_B.log() / 2)
+
+
+def test_a_crop_that_was_not_drawn_is_the_centre() -> None:
+    whole = {"area": torch.ones(1, 10), "ratio": torch.ones(1, 10)}
+    place = {"left": torch.full((1,), 0.3), "top": torch.full((1,), 0.9)}
+    effect_1T = OPERATORS["random_resized_crop"].effect(whole | place, torch.ones(1))
+    torch.testing.assert_close(effect_1T, torch.zeros(1, 3))
+    quarter = whole | {"area": torch.full((1, 10), 0.25)} | place
+    effect_1T = OPERATORS["random_resized_crop"].effect(quarter, torch.ones(1))
+    torch.testing.assert_close(effect_1T, torch.tensor([[0.15 - 0.25, 0.45 - 0.25, math.log(0.5)]]))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_operator_says_what_it_drew(name: str) -> None:
+    views = drawn()
+    difference_BT = difference(views, name)
+    assert difference_BT.shape == (B, numbers(name))
+    assert torch.isfinite(difference_BT).all()
+    assert (difference_BT.std(dim=0) > 0).all()  # something to tell
+    neither_B = ~(views.records[0].applied(name) | views.records[1].applied(name))
+    assert (difference_BT[neither_B] == 0).all()
+    alike = Views(views.images, (views.records[0], views.records[0]))
+    torch.testing.assert_close(difference(alike, name), torch.zeros(B, numbers(name)))
+
+
+def test_every_operator_destroys_one_property() -> None:
+    assert sorted(name for names in PROPERTIES.values() for name in names) == sorted(OPERATORS)
+    assert PROPERTIES["color"][:2] == ("color_jitter", "grayscale")
+    assert "rotate" in PROPERTIES["orientation"]
+
+
+def test_a_difference_is_between_two_views() -> None:
+    views = drawn()
+    with pytest.raises(UserError, match="between two views, got 3"):
+        difference(Views(views.images, (*views.records, views.records[0])), "rotate")
