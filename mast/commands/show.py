@@ -26,13 +26,13 @@ from mast.recipes import RECIPES
 
 
 def show_operators(size: int = 224) -> Table:
-    """All operators with their probability and magnitudes for views of `size` pixels.
+    """All operators: what they destroy, probability and magnitudes for views of `size` pixels.
 
     Args:
         size: Side of a view in pixels; some magnitudes depend on it.
     """
     table = Table(title=f"operators at {size} pixels")
-    for column in ("#", "operator", "p", "magnitudes", "in"):
+    for column in ("#", "operator", "destroys", "p", "magnitudes", "in"):
         table.add_column(column)
     for number, (name, build) in enumerate(OPERATORS.items(), start=1):
         operator = build(size)
@@ -43,7 +43,8 @@ def show_operators(size: int = 224) -> Table:
         }
         text = ", ".join(f"{field} {_short(value)}" for field, value in magnitudes.items())
         presets = ", ".join(key for key, preset in PRESETS.items() if name in preset.operators)
-        table.add_row(str(number), name, f"{operator.probability:g}", text, presets)
+        probability = f"{operator.probability:g}"
+        table.add_row(str(number), name, operator.destroys, probability, text, presets)
     return table
 
 

@@ -57,7 +57,7 @@ HAND = {
     "sobel": ({"blend": 0.7}, {"blend": 0.2}, [0.5]),
     "solarize": ({"threshold": 0.2}, None, [0.8]),
     "posterize": ({"bits": 5.0}, {"bits": 7.0}, [2.0]),
-    "rotate": ({"angle": 10.0}, {"angle": -20.0}, [30.0]),
+    "rotate": ({"angle": 10.0}, {"angle": -20.0}, [0.5, 3**0.5 / 2 - 1]),
     "shear_x": ({"shear": 0.1}, None, [0.1]),
     "shear_y": (None, {"shear": 0.1}, [-0.1]),
     "translate_x": ({"shift": 0.1}, {"shift": 0.4}, [-0.3]),

@@ -300,7 +300,13 @@ class Rotate(GeometricOperator):
 
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return parameters["angle"][:, None]
+        return torch.deg2rad(parameters["angle"])[:, None]
+
+    @classmethod
+    def difference(cls, first_BT: Tensor, second_BT: Tensor) -> Tensor:
+        """Sine and cosine of the turn between the views."""
+        turn_B1 = first_BT - second_BT
+        return torch.cat([turn_B1.sin(), turn_B1.cos() - 1], dim=1)
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
