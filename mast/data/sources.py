@@ -10,11 +10,12 @@ from pathlib import Path
 from mast.core.errors import UserError
 from mast.data.annotated import joined, with_objects
 from mast.data.coco import describe_coco, open_coco
-from mast.data.factors import describe_factors, open_factors
+from mast.data.factors import Factors
 from mast.data.folder import describe_folder, open_folder
 from mast.data.hugging_face import describe_hugging_face, open_hugging_face
 from mast.data.source import Scheme, SetDescription, Source
 from mast.data.torchvision_sets import describe_torchvision, open_torchvision
+from mast.data.toys import Toys
 from mast.data.voc import describe_voc, open_voc
 
 SOURCES: dict[str, Scheme] = {
@@ -27,8 +28,15 @@ SOURCES: dict[str, Scheme] = {
     "factors": Scheme(
         "Generated images with known factors",
         ("factors", "factors@test", "factors@train:4096"),
-        open_factors,
-        describe_factors,
+        Factors.named,
+        Factors.described,
+        alone=True,
+    ),
+    "toys": Scheme(
+        "Generated images with known factors, each easy to learn",
+        ("toys", "toys@test", "toys@train:4096"),
+        Toys.named,
+        Toys.described,
         alone=True,
     ),
     "torchvision": Scheme(
