@@ -20,7 +20,7 @@ shifts and turns, phase of the texture, a dull background with a gradient, and p
 
 Pixels are computed as float32 in [0, 1] and returned as uint8.
 
-Legend: P side of the image in pixels, N images, C channels.
+Legend: P side of the image in pixels, C channels.
 """
 
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ DESTROYED_BY: dict[str, tuple[str, ...]] = {
     "texture": ("gaussian_blur", "cutout"),
     "sharpness": ("gaussian_blur", "sharpness", "motion_blur"),
 }
-_BLUR = (0.0, 0.018, 0.036)  # standard deviation as a share of the side
+BLUR = (0.0, 0.018, 0.036)  # standard deviation as a share of the side
 _LENGTH = 0.75  # after which a pattern repeats, in units of the radius
 
 
@@ -102,7 +102,7 @@ class Factors(Generated):
         eye_PP = np.hypot(own.u_PP - 0.5, own.v_PP)
         image_CPP += inside(eye_PP - 0.27, own.edge) * (np.float32(1.0) - image_CPP)
         image_CPP -= inside(eye_PP - 0.12, own.edge) * image_CPP
-        return pixels(image_CPP, _BLUR[sharpness], (0.0, 0.04), random)
+        return pixels(image_CPP, BLUR[sharpness], (0.0, 0.04), random)
 
 
 def _outline(shape: int, own: Frame) -> np.ndarray:

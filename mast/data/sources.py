@@ -75,8 +75,8 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
     """Opens the images that `spec` names.
 
     Args:
-        spec: A folder; `factors`, `factors@test` or `factors@train:4096` (generated);
-            `torchvision:CIFAR10@train`; `hf:owner/name@split`; `coco:FOLDER@train2017` or
+        spec: A folder; `factors`, `factors@test` or `factors@train:4096` (generated), and so
+            `toys`; `torchvision:CIFAR10@train`; `hf:owner/name@split`; `coco:FOLDER@train2017` or
             `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`; several sets with annotated
             objects joined by "+". A folder that is itself called `factors` is written `./factors`.
         root: Where torchvision and Hugging Face sets are or are downloaded to; the cache if None.
@@ -102,8 +102,8 @@ def describe(data: str | Path) -> SetDescription:
     """The usual parts of a labelled set, and what is reported on it.
 
     Args:
-        data: `factors`, or `factors:1024` for so many training images and a quarter of them to
-            validate and to test; `torchvision:NAME` or `hf:owner/name`; `coco:FOLDER` with
+        data: `factors` or `toys`, or `factors:1024` for so many training images and a quarter of
+            them to validate and to test; `torchvision:NAME` or `hf:owner/name`; `coco:FOLDER` with
             annotations/instances_*.json in it; `voc:VOCdevkit/VOC2007`; or a folder with `train`,
             `test` and perhaps `val` below it.
 

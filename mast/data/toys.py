@@ -1,7 +1,20 @@
-"""`toys`: the factors of `factors`, drawn so that a small encoder learns each of them.
+"""`toys`: the six factors of `factors`, drawn so that a small encoder at 32 pixels learns each.
 
-Each object is large, on a calm grey ground, with a big eye, a coarse pattern and an outline that
-32 pixels can show.
+The tasks, and what destroys them, are those of `factors`; textures are four. What is otherwise:
+
+| task        | in `toys`                                                                       |
+| ----------- | ------------------------------------------------------------------------------- |
+| shape       | larger objects with distinct outlines: a thin ring, deep points, long arms      |
+| color       | saturated and bright                                                            |
+| orientation | an eye half as large again, white with a small pupil on its outer side          |
+| position    | cells whose centres never come near each other                                  |
+| texture     | plain, bright stripes on a dark surface, checker, dark dots on a bright surface |
+| sharpness   | the same three blurs                                                            |
+
+The ground is grey and even, with little noise. Stripes and checkers that are bright on the same
+share of the surface were not told apart, even with labels; so the share differs by class. Chance
+is size, exact hue, saturation and brightness, small shifts and turns, the phase of the texture,
+whether it runs along the eye or across, the brightness of the ground, and noise.
 """
 
 from collections.abc import Mapping
@@ -29,8 +42,9 @@ from mast.data.drawing import (
 from mast.data.generated import Generated
 
 CLASSES = factors.CLASSES | {"texture": ("plain", "stripes", "checker", "dots")}
+DESTROYED_BY = factors.DESTROYED_BY
 
-_BLUR = (0.0, 0.018, 0.036)  # standard deviation as a share of the side
+BLUR = factors.BLUR
 _LENGTH = 0.85  # after which a pattern repeats, in units of the radius
 
 
@@ -64,9 +78,9 @@ class Toys(Generated):
         image_CPP += inside(_outline(shape, own), own.edge) * (surface_CPP - image_CPP)
         eye_PP = np.hypot(own.u_PP - 0.52, own.v_PP)
         image_CPP += inside(eye_PP - 0.36, own.edge) * (np.float32(1.0) - image_CPP)
-        pupil_PP = np.hypot(own.u_PP - 0.6, own.v_PP)
-        image_CPP -= inside(pupil_PP - 0.2, own.edge) * image_CPP
-        return pixels(image_CPP, _BLUR[sharpness], (0.0, 0.01), random)
+        pupil_PP = np.hypot(own.u_PP - 0.64, own.v_PP)
+        image_CPP -= inside(pupil_PP - 0.13, own.edge) * image_CPP
+        return pixels(image_CPP, BLUR[sharpness], (0.0, 0.01), random)
 
 
 def _outline(shape: int, own: Frame) -> np.ndarray:
