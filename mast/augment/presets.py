@@ -84,6 +84,32 @@ MAST19 = (*MAST15, "solarize", "equalize", "posterize", "motion_blur")
 # Colours are destroyed where they are usually only disturbed.
 STRONG = View({"color_jitter": {"saturation": 0.4, "hue": 0.5}, "grayscale": {"probability": 0.4}})
 
+# For generated images such as `toys`: views after which one factor is hardly to be told. The crop
+# is mild, as what it hides counts as forgotten too; magnitudes in pixels are of a view of 224.
+CROP: Overrides = {"random_resized_crop": {"scale": (0.6, 1.0)}}
+COLOR: Overrides = {
+    "color_jitter": {"probability": 0.9, "saturation": 0.4, "hue": 0.5},
+    "grayscale": {"probability": 0.4},
+}
+ORIENTATION: Overrides = {
+    "horizontal_flip": {},
+    "rotate": {"probability": 1.0, "angle": (-180.0, 180.0)},
+}
+POSITION: Overrides = {
+    "random_resized_crop": {"scale": (0.3, 1.0)},
+    "translate_x": {"probability": 0.8, "shift": (-0.3, 0.3)},
+    "translate_y": {"probability": 0.8, "shift": (-0.3, 0.3)},
+}
+SHARPNESS: Overrides = {"gaussian_blur": {"probability": 0.9, "sigma": (0.1, 16.0), "extent": 0.4}}
+
+
+def _forgetting(*parts: Overrides) -> Preset:
+    """Two views alike of a mild crop and these operators; of two values the later counts."""
+    overrides = {name: value for part in (CROP, *parts) for name, value in part.items()}
+    view = View({name: overrides[name] for name in MAST19 if name in overrides})
+    return Preset(tuple(view.overrides), (view, view))
+
+
 PRESETS = {
     "mast5": Preset(MAST5),
     "mast5_strong": Preset(MAST5, (STRONG, STRONG)),
@@ -107,4 +133,9 @@ PRESETS = {
             ),
         ),
     ),
+    "forget_color": _forgetting(COLOR),
+    "forget_orientation": _forgetting(ORIENTATION),
+    "forget_position": _forgetting(POSITION),
+    "forget_sharpness": _forgetting(SHARPNESS),
+    "forget_all": _forgetting(COLOR, ORIENTATION, POSITION, SHARPNESS),
 }

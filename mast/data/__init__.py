@@ -19,3 +19,4 @@ from mast.data.source import Source as Source
 from mast.data.sources import SOURCES as SOURCES
 from mast.data.sources import describe as describe
 from mast.data.sources import open_source as open_source
+from mast.data.toys import Toys as Toys

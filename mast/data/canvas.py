@@ -33,7 +33,7 @@ class DataConfig:
 
     Attributes:
         spec: A folder (flat, or with one subfolder a class), `factors` (generated images),
-            `factors@test`, `factors@train:4096`, `torchvision:CIFAR10@train`,
+            `factors@test`, `factors@train:4096`, so `toys`, `torchvision:CIFAR10@train`,
             `hf:owner/name@split`, `coco:FOLDER@train2017`, `coco:FILE.json@FOLDER` or
             `voc:VOCdevkit/VOC2007@trainval`.
         canvas: Side in pixels to which every image is resized once; chosen from the size of the

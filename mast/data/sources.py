@@ -10,11 +10,12 @@ from pathlib import Path
 from mast.core.errors import UserError
 from mast.data.annotated import joined, with_objects
 from mast.data.coco import describe_coco, open_coco
-from mast.data.factors import describe_factors, open_factors
+from mast.data.factors import Factors
 from mast.data.folder import describe_folder, open_folder
 from mast.data.hugging_face import describe_hugging_face, open_hugging_face
 from mast.data.source import Scheme, SetDescription, Source
 from mast.data.torchvision_sets import describe_torchvision, open_torchvision
+from mast.data.toys import Toys
 from mast.data.voc import describe_voc, open_voc
 
 SOURCES: dict[str, Scheme] = {
@@ -27,8 +28,15 @@ SOURCES: dict[str, Scheme] = {
     "factors": Scheme(
         "Generated images with known factors",
         ("factors", "factors@test", "factors@train:4096"),
-        open_factors,
-        describe_factors,
+        Factors.named,
+        Factors.described,
+        alone=True,
+    ),
+    "toys": Scheme(
+        "Generated images with known factors, each easy to learn",
+        ("toys", "toys@test", "toys@train:4096"),
+        Toys.named,
+        Toys.described,
         alone=True,
     ),
     "torchvision": Scheme(
@@ -67,8 +75,8 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
     """Opens the images that `spec` names.
 
     Args:
-        spec: A folder; `factors`, `factors@test` or `factors@train:4096` (generated);
-            `torchvision:CIFAR10@train`; `hf:owner/name@split`; `coco:FOLDER@train2017` or
+        spec: A folder; `factors`, `factors@test` or `factors@train:4096` (generated), and so
+            `toys`; `torchvision:CIFAR10@train`; `hf:owner/name@split`; `coco:FOLDER@train2017` or
             `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`; several sets with annotated
             objects joined by "+". A folder that is itself called `factors` is written `./factors`.
         root: Where torchvision and Hugging Face sets are or are downloaded to; the cache if None.
@@ -94,8 +102,8 @@ def describe(data: str | Path) -> SetDescription:
     """The usual parts of a labelled set, and what is reported on it.
 
     Args:
-        data: `factors`, or `factors:1024` for so many training images and a quarter of them to
-            validate and to test; `torchvision:NAME` or `hf:owner/name`; `coco:FOLDER` with
+        data: `factors` or `toys`, or `factors:1024` for so many training images and a quarter of
+            them to validate and to test; `torchvision:NAME` or `hf:owner/name`; `coco:FOLDER` with
             annotations/instances_*.json in it; `voc:VOCdevkit/VOC2007`; or a folder with `train`,
             `test` and perhaps `val` below it.
 

@@ -12,6 +12,7 @@ from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, View, center_view
 from mast.augment.operator import Step
 from mast.augment.warp import render
 from mast.core.errors import UserError
+from mast.data.toys import BLUR, DESTROYED_BY
 
 B, SIZE = 24, 32
 presets = pytest.mark.parametrize("name", PRESETS)
@@ -84,6 +85,24 @@ def test_vicreg_is_asymmetric_as_in_its_code():
         assert view["horizontal_flip"].probability == 0.5
         area = view["random_resized_crop"].sample(999, generator())["area"]
         assert 0.08 <= area.min() < 0.09
+
+
+@pytest.mark.parametrize("factor", ["color", "orientation", "position", "sharpness", "all"])
+def test_views_that_forget_a_factor_are_alike_and_hold_its_operators(factor):
+    preset = PRESETS[f"forget_{factor}"]
+    first, second = Pipeline(preset, SIZE).operators
+    assert first == second
+    known = {operator for factor in DESTROYED_BY.values() for operator in factor}
+    expected = known if factor == "all" else {"random_resized_crop", *DESTROYED_BY[factor]}
+    assert set(first) <= expected
+    assert list(first) == [name for name in OPERATORS if name in first]
+    assert set(first) > {"random_resized_crop"}
+
+
+def test_blur_that_forgets_sharpness_exceeds_that_of_the_images():
+    blur = Pipeline(PRESETS["forget_sharpness"], SIZE).operators[0]["gaussian_blur"]
+    assert blur.sample(999, generator())["sigma"].max() > BLUR[-1] * SIZE
+    assert blur.taps > 6 * BLUR[-1] * SIZE
 
 
 @presets

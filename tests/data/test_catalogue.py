@@ -360,13 +360,14 @@ def test_labels_of_other_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_sets_that_are_named_by_their_kind() -> None:
-    described = describe("factors")
-    assert described.parts == {part: f"factors@{part}" for part in ("train", "val", "test")}
-    assert described.metric == "top1" == EvaluationData.metric
-    few = {"train": "factors@train:1024", "val": "factors@val:256", "test": "factors@test:256"}
-    assert describe("factors:1024").parts == few
-    with pytest.raises(UserError, match="expected factors:N with 4 training images or more"):
-        describe("factors:few")
+    for word in ("factors", "toys"):
+        described = describe(word)
+        assert described.parts == {part: f"{word}@{part}" for part in ("train", "val", "test")}
+        assert described.metric == "top1" == EvaluationData.metric
+        few = {"train": f"{word}@train:1024", "val": f"{word}@val:256", "test": f"{word}@test:256"}
+        assert describe(f"{word}:1024").parts == few
+        with pytest.raises(UserError, match=f"expected {word}:N with 4 training images or more"):
+            describe(f"{word}:few")
     described = describe("hf:someone/pets")
     assert described.parts == {part: f"hf:someone/pets@{part}" for part in ("train", "test")}
     # What the catalogue does not know is taken to have both.
@@ -421,7 +422,7 @@ def test_voc_parts(tmp_path: Path, splits: list[str], expected: dict[str, str]) 
 
 def test_sets_that_cannot_be_described(tmp_path: Path) -> None:
     write_coco(tmp_path / "coco")
-    for whole in ("torchvision:DTD", "factors", f"coco:{tmp_path / 'coco'}", "hf:someone/pets"):
+    for whole in ("torchvision:DTD", "factors", "toys", f"coco:{tmp_path}/coco", "hf:someone/pets"):
         with pytest.raises(UserError, match=f"the split 'train2017' alone: expected .*, {whole},"):
             describe(f"{whole}@train2017")
     for kind in ("coco", "voc"):

@@ -61,6 +61,7 @@ FACTORS = ("shape", "color", "orientation", "position", "texture", "sharpness")
 ROWS = {
     "folder": Row(folder),
     "factors": Row(lambda *_: "factors:8", FACTORS),
+    "toys": Row(lambda *_: "toys:8", FACTORS),
     "torchvision": Row(lambda *_: "torchvision:Tiny"),
     "hf": Row(lambda *_: "hf:someone/pets", ("label",)),
     "coco": Row(coco, ("objects",), "mAP"),

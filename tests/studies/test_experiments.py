@@ -18,7 +18,7 @@ from mast.cli import main
 from mast.config import PretrainConfig
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.data import factors, open_canvas
+from mast.data import generated, open_canvas
 from mast.measure.result import Result
 from mast.measure.sets import EvaluationData
 from mast.protocols import Detection, Segmentation
@@ -149,7 +149,7 @@ def tiny_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
         entry = Entry(EXPERIMENTS[name].title, lambda experiment=experiment: experiment)
         monkeypatch.setitem(STUDIES, name, entry)
     for part, count in (("train", 256), ("val", 96), ("test", 96)):
-        monkeypatch.setitem(factors.SPLITS, part, count)
+        monkeypatch.setitem(generated.SPLITS, part, count)
 
 
 def keys(value: Any, depth: int = 2) -> Any:
