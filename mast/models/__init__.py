@@ -11,6 +11,7 @@ from mast.models.heads import (
     MLPProjectorConfig,
 )
 from mast.models.masks import Masks
+from mast.models.selection import exempt_blocks, relative, selection
 from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
 
 __all__ = [
@@ -26,9 +27,12 @@ __all__ = [
     "MLPProjectorConfig",
     "Masks",
     "SyncBatchNorm",
+    "exempt_blocks",
     "is_foreign",
     "load_encoder",
     "load_foreign",
+    "relative",
     "save_encoder",
+    "selection",
     "synchronise_batchnorm",
 ]
