@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mast.measure.named_sets import NamedSets as NamedSets
     from mast.models import load_encoder as load_encoder
     from mast.recipes import configure as configure
+    from mast.runs.load import load_embedding as load_embedding
     from mast.runs.load import load_method as load_method
 
     __version__: str
@@ -50,6 +51,7 @@ PUBLIC = {
     "embed": "mast.commands.embed",
     "evaluate": "mast.commands.evaluate",
     "export": "mast.commands.export",
+    "load_embedding": "mast.runs.load",
     "load_encoder": "mast.models",
     "load_method": "mast.runs.load",
     "pretrain": "mast.commands.pretrain",

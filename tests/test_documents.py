@@ -14,6 +14,7 @@ from mast.core.errors import UserError
 from mast.protocols import EVALUATORS
 
 ROOT = Path(__file__).parent.parent
+MANUAL = ROOT / "docs" / "evaluation.md"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -57,7 +58,7 @@ def test_results_are_those_of_the_result_files() -> None:
 
 
 def test_the_manual_lists_every_protocol() -> None:
-    manual = (ROOT / "docs" / "evaluation.md").read_text()
+    manual = MANUAL.read_text()
     listed = re.findall(r"^\| `(\w+)` \| (.*?) \|", manual, re.M)
     titles = [(name, row.title) for name, row in EVALUATORS.items()]
     assert [row for row in listed if row[0] in EVALUATORS] == titles
@@ -70,7 +71,7 @@ def test_the_help_lists_every_protocol(capsys: pytest.CaptureFixture[str]) -> No
         assert re.search(rf"^  {name} +{re.escape(row.title)}$", shown, re.M)
 
 
-def test_python_of_the_readme_runs(
+def test_python_of_readme_and_manual_runs(
     tiny: Callable[..., mast.PretrainConfig],
     photos: Path,
     tmp_path: Path,
@@ -82,6 +83,9 @@ def test_python_of_the_readme_runs(
     names: dict[str, object] = {}
     exec(use, names)
     assert tuple(names["features"].shape) == (8, 512)  # type: ignore[attr-defined]
+    (choose,) = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), re.DOTALL)
+    exec(choose, names)
+    assert names["of_one_color"].shape == names["in_any_color"].shape  # type: ignore[attr-defined]
     exec(train.split("run =")[0], names)
     assert names["config"].encoder.name == "resnet34"  # type: ignore[attr-defined]
 

@@ -59,6 +59,7 @@ QUICK = EvaluationSettings(
         "robust": {"operators": ["color_jitter", "invert", "rotate"], "max_iterations": 50},
         "fewshot": {"repeats": 2, "episodes": 5, "shots": [5], "max_iterations": 50},
         "linear_sgd": {"epochs": 10, "batch_size": 16, "learning_rates": [0.0001, 3.0]},
+        "retrieval": {"k": 3, "operators": ["invert"]},
         "svm": {"costs": [0.1, 10]},
         "semi": {"shares": [0.2], "encoder_lrs": [0.01], "head_lrs": [3.0], "batch_size": 8},
         "finetune": {"changes": {"epochs": 10, "batch_size": 16}, "encoder_lrs": [0.0001, 0.3]},

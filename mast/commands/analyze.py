@@ -56,7 +56,7 @@ def analyze(
     """Look into a run: arrays first, then figures, in `analysis/` of the run folder.
 
     Args:
-        run: A run folder with its checkpoint.
+        run: A run folder.
         data: A labelled set with `train` and `test`, of which the test images are looked at and
             probes learn from the others; or images alone, such as `flowers17/test`.
             Without any, the analyses that need none are made.

@@ -1,17 +1,22 @@
 """Write the representation of every image of a set."""
 
+import json
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from mast.core.arguments import as_list
 from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError
 from mast.core.launch import Device, find_device
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.features import extract
+from mast.methods import Embedding
 from mast.runs.load import Representation, load
 
 
@@ -20,7 +25,9 @@ def embed(
     data: str | Path,
     out: str | Path | None = None,
     size: int | None = None,
-    representation: Representation = "encoder",
+    representation: Representation | None = None,
+    ignore: str | Sequence[str] = (),
+    match: str | Sequence[str] = (),
     device: Device = "auto",
     weights: str | Path | None = None,
     seed: int = 0,
@@ -34,7 +41,11 @@ def embed(
         out: A file ending in .npz or .parquet (which needs the extra of that name); `<set>.npz`
             in the current folder if not given.
         size: Side of the views in pixels; that of pretraining if not given.
-        representation: "encoder", "ensemble" or "embedding".
+        representation: "encoder", "ensemble" or "embedding"; the encoder if not given, or the
+            embedding where operators are ignored or matched.
+        ignore: Operators of a run to which its embedding is to be invariant.
+        match: Operators from which it is to be exempt, so that neighbours agree in what they
+            change.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; they are random if not given.
         seed: Of the random weights of a name.
@@ -43,10 +54,12 @@ def embed(
         The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), one (N,) array of
         class indices a target as `target_<name>`, and one (N, C) int8 array a task of several
         labels as `multilabel_<name>` (1 present, 0 absent, -1 unknown); a .parquet has one row an
-        image with the same columns.
+        image with the same columns. The operators are kept in `ignored` and `matched`, in the
+        metadata of a .parquet as JSON, where there are some.
 
     Raises:
-        UserError: No such encoder or images, or an unknown kind of file.
+        UserError: No such encoder or images, an unknown kind of file, or a choice of operators that
+            the run does not have or that leaves no dimension.
     """
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
     file = Path(out or Path(data).name.replace(":", "-").replace("@", "-") + ".npz")
@@ -54,15 +67,29 @@ def embed(
         raise UserError(f"out must end in .npz or .parquet, got {file}")
     if file.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
-    loaded = load(encoder, representation, size, seed, weights)
+    chosen = {"ignored": as_list(ignore), "matched": as_list(match)}
+    chosen = {kind: names for kind, names in chosen.items() if names}
+    if chosen and representation not in (None, "embedding"):
+        raise UserError(
+            f"operators are ignored and matched in the embedding; the {representation} has all"
+        )
+    kind = representation or ("embedding" if chosen else "encoder")
+    loaded = load(encoder, kind, size, seed, weights)
+    weight_D = torch.ones(1)
+    if chosen:
+        assert isinstance(loaded.module, Embedding)
+        with torch.no_grad():
+            weight_D = loaded.module.weight(ignore, match)
     size = loaded.size
     canvases = open_canvas(DataConfig(str(data)), size)
-    features_ND = extract(loaded.module, canvases, size, Compute(find_device(device))).numpy()
-    writers[file.suffix](file, features_ND, canvases)
+    features_ND = extract(loaded.module, canvases, size, Compute(find_device(device)))
+    writers[file.suffix](file, (features_ND * weight_D).numpy(), canvases, chosen)
     return file
 
 
-def _write_npz(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> None:
+def _write_npz(
+    path: Path, features_ND: np.ndarray, canvases: CanvasSet, chosen: Mapping[str, Sequence[str]]
+) -> None:
     def write(partial: Path) -> None:
         with partial.open("wb") as file:
             arrays: dict[str, Any] = {
@@ -70,13 +97,16 @@ def _write_npz(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> None
                 "identifiers": np.array(canvases.identifiers),
                 **{f"target_{name}": values for name, values in canvases.targets.items()},
                 **{f"multilabel_{name}": table for name, table in canvases.multilabels.items()},
+                **{kind: np.array(names) for kind, names in chosen.items()},
             }
             np.savez(file, **arrays)
 
     write_atomically(path, write)
 
 
-def _write_parquet(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> None:
+def _write_parquet(
+    path: Path, features_ND: np.ndarray, canvases: CanvasSet, chosen: Mapping[str, Sequence[str]]
+) -> None:
     import pyarrow
     import pyarrow.parquet
 
@@ -90,5 +120,7 @@ def _write_parquet(path: Path, features_ND: np.ndarray, canvases: CanvasSet) -> 
         **{f"multilabel_{name}": rows(table) for name, table in canvases.multilabels.items()},
         "features": rows(features_ND),
     }
-    table = pyarrow.table(columns)
+    table = pyarrow.table(
+        columns, metadata={kind: json.dumps(names) for kind, names in chosen.items()}
+    )
     write_atomically(path, lambda partial: pyarrow.parquet.write_table(table, partial))

@@ -100,7 +100,8 @@ def evaluate(
         return _frozen(other, str(encoder), compute, cache)
 
     workspace = loaded.folder / FOLDER
-    bench = Bench(compute, workspace, None if untrained else representation)
+    of_run = not untrained and weights is None and RunFolder(encoder).config.is_file()
+    bench = Bench(compute, workspace, representation if of_run else None)
     frozen = _frozen(loaded, str(encoder), compute, cache, bench)
 
     # What cannot work must fail before anything runs for hours.

@@ -19,6 +19,7 @@ from mast.core.optim import learning_rate, make_optimizer, warmup_share
 from mast.core.run import RunFolder
 from mast.data import Batch, CanvasSet, Loader, open_canvas
 from mast.measure.online import online_scores
+from mast.methods import save_embedding
 from mast.models import save_encoder, synchronise_batchnorm
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         config: The run; `mast.recipes` has complete ones.
 
     Returns:
-        The run folder, which holds `encoder.safetensors`.
+        The run folder, which holds `encoder.safetensors` and `embedding.safetensors`.
 
     Raises:
         UserError: A configuration or images that cannot be used, a folder with another run,
@@ -204,7 +205,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     # --------------------------------------------------------------------------------- end
     if chief:
         training.save()
-        save_encoder(plain_method.encoder, run.encoder)
+        save_embedding(plain_method, run.embedding)
+        save_encoder(plain_method.encoder, run.encoder)  # last: it says that the run is complete
         display.say(f"done: {run.encoder}")
     fabric.barrier()
     return run

@@ -86,7 +86,7 @@ def study(
 
     Args:
         name: Of the study.
-        run: The run folder with its checkpoint that is studied; none for an experiment.
+        run: The run folder that is studied; none for an experiment.
         data: A labelled set with `train` and `test`, on which every run is measured; for an
             experiment the folder of the sets that it needs.
         seeds: Of the runs, 0 if not given; an interval needs two or more.

@@ -5,6 +5,7 @@ provenance.json       versions, git revision, device, seed, data fingerprint
 metrics.jsonl         one line a logged step, evaluation or warning
 checkpoints/last.pt   everything needed to continue
 checkpoints/best.safetensors   the encoder at its best online score
+embedding.safetensors what the method learned beside its encoder: projector, masks
 encoder.safetensors   the trained encoder; it exists only when the run is complete
 tensorboard/          the same metrics for TensorBoard
 evaluations/*.json    one file a protocol and data set, by `mast evaluate`
@@ -59,6 +60,7 @@ class RunFolder:
         self.metrics = self.path / "metrics.jsonl"
         self.last = self.path / "checkpoints" / "last.pt"
         self.best = self.path / "checkpoints" / "best.safetensors"
+        self.embedding = self.path / "embedding.safetensors"
         self.encoder = self.path / "encoder.safetensors"
         self.tensorboard = self.path / "tensorboard"
         self.evaluations = self.path / "evaluations"

@@ -55,6 +55,11 @@ class Bench:
         cuda = torch.device(self.compute.device or "cpu").type == "cuda"
         return make_fabric("cuda" if cuda else "cpu", precision=precision_of(self.compute.dtype))
 
+    @property
+    def has_method(self) -> bool:
+        """Whether the encoder is that of a run, which learned something beside it."""
+        return self._make_representation is not None
+
     def representation(self, name: str) -> FrozenEncoder:
         """Another representation of the run whose encoder is measured, made at the first call.
 
@@ -65,10 +70,7 @@ class Bench:
             UserError: Only the encoder is known.
         """
         if self._make_representation is None:
-            raise UserError(
-                f"the {name} needs a run folder of `mast` with its checkpoint; here is an encoder "
-                "alone."
-            )
+            raise UserError(f"the {name} needs a run folder of `mast`; here is an encoder alone.")
         if name not in self._representations:
             self._representations[name] = self._make_representation(name)
         return self._representations[name]

@@ -26,6 +26,7 @@ ARRAYS = ("each", "draws")  # of a target, beside its values
 NUMBERS = ("chosen", "counts")  # likewise
 ACCURACIES = ("top1", "top5", "mean_per_class")
 ENDS = ("_low", "_high")  # of an interval
+PRECISION = "precision_"  # of the nearest images; what follows names a space
 
 
 @dataclass(frozen=True)
@@ -207,8 +208,8 @@ def tables(results: Sequence[Result]) -> list[Table]:
 
     Returns:
         Tables for a rich console: accuracies of whole test sets, a row for each protocol, set and
-        target, the set's own metric in bold; then every other measure, a row each, with its value
-        at each magnitude.
+        target, the set's own metric in bold; for each retrieval the precision in every space; then
+        every other measure, a row each, with its value at each magnitude.
     """
     table = Table(title="Accuracy (test set, %, 95 % intervals)")
     for column in ("protocol", "set", "target"):
@@ -230,12 +231,35 @@ def tables(results: Sequence[Result]) -> list[Table]:
     rows = [
         (result, target, name, measured.values)
         for result in results
+        if not _by_space(result)
         for target, measured in result.targets.items()
         for name in measured.values
         if name not in ACCURACIES and not name.endswith(ENDS) and not set("@/") & set(name)
     ]
-    accuracies = [table] if table.row_count else []
-    return [*accuracies, _other_measures(rows)] if rows else accuracies
+    shown = [table] if table.row_count else []
+    shown += [_spaces(result) for result in results if _by_space(result)]
+    return [*shown, _other_measures(rows)] if rows else shown
+
+
+def _by_space(result: Result) -> list[str]:
+    """The precisions of a retrieval, one a space; none of any other protocol."""
+    first = next(iter(result.targets.values()), TargetResult())
+    return [name for name in first.values if name.startswith(PRECISION) and not name.endswith(ENDS)]
+
+
+def _spaces(result: Result) -> Table:
+    """A row for chance and for each space, a column for each target."""
+    k = result.settings["protocol"]["k"]
+    table = Table(
+        title=f"Share of the {k} nearest that agree ({_short(result.set_name)}, %, 95 % intervals)"
+    )
+    table.add_column("nearest in")
+    for target in result.targets:
+        table.add_column(target, justify="right")
+    for name in ("chance", *_by_space(result)):
+        cells = (_cell(measured.values, name) for measured in result.targets.values())
+        table.add_row(name.removeprefix(PRECISION).replace("_", " "), *cells)
+    return table
 
 
 def _other_measures(rows: Sequence[tuple[Result, str, str, dict[str, float]]]) -> Table:

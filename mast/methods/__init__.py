@@ -6,10 +6,12 @@ from mast.core.errors import UserError
 from mast.methods.base import Method, MethodConfig, Subspaces, Vital
 from mast.methods.mast import Mast, MastConfig
 from mast.methods.representations import (
+    ENCODER,
     Embedding,
     MaskedEnsemble,
     PredictedUncertainty,
     predicts_uncertainty,
+    save_embedding,
 )
 from mast.methods.vicreg import VICReg, VICRegConfig
 
@@ -42,6 +44,7 @@ def method_of(config: MethodConfig) -> str:
 
 
 __all__ = [
+    "ENCODER",
     "METHODS",
     "Embedding",
     "Entry",
@@ -57,4 +60,5 @@ __all__ = [
     "Vital",
     "method_of",
     "predicts_uncertainty",
+    "save_embedding",
 ]

@@ -3,21 +3,33 @@
 Shapes: B images, D dimensions of the embedding, K operators.
 """
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
 
+from mast.core.arguments import as_list
+from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError
 from mast.methods.base import Method
+from mast.models import selection
+
+ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
 
 
 class Embedding(nn.Module):
     """The embedding of an image, where it is a Gaussian its mean: (B, 3, H, W) to (B, D).
+
+    Which of its invariances are used is chosen at every call.
 
     Args:
         method: A trained method.
 
     Attributes:
         operators: Names of the K operators that have a mask; empty for a method without masks.
+        trained_with: Names of the operators of its views.
+        size: Side of its views in pixels.
     """
 
     def __init__(self, method: Method) -> None:
@@ -25,10 +37,44 @@ class Embedding(nn.Module):
         self.method = method
         subspaces = method.subspaces()
         self.operators = () if subspaces is None else subspaces.operators
+        self.trained_with = method.operators
+        self.size = method.encoder.size
 
-    def forward(self, images_BCHW: Tensor) -> Tensor:
-        """Embeddings in float32."""
-        return self.method.embed(images_BCHW)
+    def forward(
+        self,
+        images_BCHW: Tensor,
+        ignore: str | Sequence[str] = (),
+        match: str | Sequence[str] = (),
+    ) -> Tensor:
+        """Embeddings in float32, weighted by what is ignored and matched.
+
+        Args:
+            images_BCHW: RGB in [0, 1], best of side `size`.
+            ignore: Operators to which the dimensions must be invariant, as `operators` names them.
+            match: Operators from which they must be exempt, so that neighbours agree in what these
+                change.
+
+        Returns:
+            embedding_BD times the `weight`; all of it where nothing is chosen.
+
+        Raises:
+            UserError: As `weight`.
+        """
+        embedding_BD = self.method.embed(images_BCHW)
+        if not (ignore or match):
+            return embedding_BD
+        return embedding_BD * self.weight(ignore, match)
+
+    def weight(self, ignore: str | Sequence[str] = (), match: str | Sequence[str] = ()) -> Tensor:
+        """The weight of each dimension, weight_D in [0, 1]; see `selection`.
+
+        Raises:
+            UserError: A method without masks, or as `selection`.
+        """
+        mask_DK = self.masks()
+        if mask_DK is None:
+            raise UserError("this run has no masks, so there is no invariance to choose")
+        return selection(mask_DK, self.operators, as_list(ignore), as_list(match))
 
     def masks(self) -> Tensor | None:
         """The masks as the distance uses them, mask_DK; None for a method without masks."""
@@ -88,6 +134,18 @@ class MaskedEnsemble(nn.Module):
         mean_BD, mask_DK = self.embedding(images_BCHW), self.embedding.masks()
         assert mask_DK is not None
         return torch.cat([mean_BD * mask_D for mask_D in mask_DK.unbind(1)], dim=1)
+
+
+def save_embedding(method: Method, path: Path) -> None:
+    """Write what makes the embedding of the encoder's features (projector, masks) into one file."""
+    from safetensors.torch import save_file
+
+    tensors = {  # copies: weights that are shared are written twice
+        key: value.clone(memory_format=torch.contiguous_format)
+        for key, value in method.state_dict().items()
+        if not key.startswith(ENCODER)
+    }
+    write_atomically(path, lambda partial: save_file(tensors, partial))
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from mast.models.heads import (
     pair_head,
 )
 from mast.models.masks import ExemptBlocks, Masks
+from mast.models.selection import exempt_blocks, relative, selection
 from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
 
 __all__ = [
@@ -28,10 +29,13 @@ __all__ = [
     "MLPProjectorConfig",
     "Masks",
     "SyncBatchNorm",
+    "exempt_blocks",
     "is_foreign",
     "load_encoder",
     "load_foreign",
     "pair_head",
+    "relative",
     "save_encoder",
+    "selection",
     "synchronise_batchnorm",
 ]

@@ -21,7 +21,7 @@ from mast.core.run import RunFolder
 from mast.measure.compare import Comparison, compare
 from mast.page.answer import Health, duration, health, kind_of_run, training_summary
 from mast.page.pictures import Plane, Shelf, plane, shelf
-from mast.page.tables import Table, all_measures, main_measures, of_grid
+from mast.page.tables import Table, all_measures, by_space, main_measures, of_grid
 
 TEMPLATES = Path(__file__).parent
 LIMIT = 10_000_000  # bytes: a page can still be sent by mail
@@ -80,6 +80,7 @@ class Page:
     facts: tuple[tuple[str, str], ...]
     measured: Table | None
     everything: Table | None
+    spaces: Table | None
     first: str
     notes: tuple[str, ...]
     measure: str
@@ -173,6 +174,7 @@ def _page(
         facts=tuple((key, value) for key, value in facts.items() if value is not None),
         measured=main_measures(measured, kinds) if measured is not None else None,
         everything=all_measures(measured, kinds) if measured is not None else None,
+        spaces=by_space(measured) if measured is not None else None,
         first=measured.runs[0] if measured is not None else "",
         notes=measured.notes if measured is not None else (),
         measure=f"mast evaluate {folder.path} --data SET",

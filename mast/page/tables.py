@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mast.analyses import Grid
 from mast.measure.compare import Comparison
+from mast.measure.result import PRECISION
 
 ASIDE = ("embedding", "retained")  # their accuracy is not that of the encoder, or linear's again
 
@@ -91,6 +92,34 @@ def main_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
 def all_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
     """Everything that was measured."""
     return _table("Every measure, in percent", measured, kinds, None)
+
+
+def by_space(measured: Comparison) -> Table | None:
+    """What the nearest images of the first run share: a row a space, a column a target.
+
+    Args:
+        measured: Runs side by side.
+
+    Returns:
+        Chance, then each space; None where no retrieval was measured.
+    """
+    prefix = PRECISION.replace("_", " ")
+    found: dict[str, dict[tuple[str, str], Cell]] = {"chance": {}}
+    for row in measured.rows:
+        protocol, set_name, target, measure = row.heading
+        if protocol == "retrieval" and row.values[0] is not None and not measure.startswith("mAP"):
+            (text, beside), *_ = row.cells()
+            cells = found.setdefault(measure.removeprefix(prefix), {})
+            cells[target, set_name] = Cell(text, row.values[0], beside)
+    heads = list(dict.fromkeys(head for cells in found.values() for head in cells))
+    if not heads:
+        return None
+    columns = (Column("nearest in"), *(Column(*head, numeric=True) for head in heads))
+    rows = [
+        (Cell(space), *(cells.get(head, Cell("–")) for head in heads))
+        for space, cells in found.items()
+    ]
+    return Table("Nearest images with the same label, in percent", columns, tuple(rows))
 
 
 def _table(

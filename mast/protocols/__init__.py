@@ -12,6 +12,7 @@ from mast.protocols.knn import Knn
 from mast.protocols.linear import Linear
 from mast.protocols.linear_sgd import LinearSgd
 from mast.protocols.retained import Retained
+from mast.protocols.retrieval import Retrieval
 from mast.protocols.robust import Robust
 from mast.protocols.rotation import Rotation
 from mast.protocols.semi import Semi
@@ -30,6 +31,7 @@ EVALUATORS: dict[str, Entry[Evaluator[Any]]] = {
     "finetune": Entry("fine-tuned on all labels", FineTune),
     "ensemble": Entry("`linear` on the K masked embeddings side by side", Ensemble),
     "embedding": Entry("`linear` on the embedding, and what each subspace keeps", EmbeddingProbe),
+    "retrieval": Entry("what the nearest images share, by the invariances chosen", Retrieval),
     "detection": Entry("Faster R-CNN: average precision of boxes", Detection),
     "segmentation": Entry("Mask R-CNN: average precision of boxes and masks", Segmentation),
 }
@@ -47,6 +49,7 @@ __all__ = [
     "Linear",
     "LinearSgd",
     "Retained",
+    "Retrieval",
     "Robust",
     "Rotation",
     "Segmentation",

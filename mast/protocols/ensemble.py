@@ -16,6 +16,7 @@ from mast.measure.accuracy import correct_within
 from mast.measure.bootstrap import Measured, measured
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, tasks
+from mast.models import relative
 from mast.protocols.probe import Learned, Probe
 
 
@@ -24,7 +25,7 @@ from mast.protocols.probe import Learned, Probe
 class Ensemble(Probe):
     """The L-BFGS probe on the K masked embeddings side by side, K × D dimensions.
 
-    It needs a run of `mast` with its checkpoint. The settings are those of `linear`.
+    It needs a run of `mast`. The settings are those of `linear`.
 
     Reference:
         MAST, Table 3 ("ensemble").
@@ -46,8 +47,8 @@ class EmbeddingProbe(Probe):
 
     For the test images that the probe classifies correctly, the embedding is masked to one
     operator's subspace and given to the same probe: the higher the probability that is left for the
-    true class, the more of what the task needs lies in that subspace. It needs a run with its
-    checkpoint; a method without masks has the accuracy alone. The settings are those of `linear`.
+    true class, the more of what the task needs lies in that subspace. It needs a run; a method
+    without masks has the accuracy alone. The settings are those of `linear`.
 
     Reference:
         MAST, Figure 6 and appendix ("Class predictions").
@@ -101,7 +102,7 @@ def subspaces(embedding: FrozenEncoder) -> Tensor:
     module: Any = embedding.module
     with torch.no_grad():
         mask_DK: Tensor = module.masks()
-    return mask_DK / mask_DK.amax(dim=0).clamp(min=torch.finfo(mask_DK.dtype).tiny)
+    return relative(mask_DK)
 
 
 def true_class(learned: Learned, masked_MD: Tensor, labels_M: Tensor) -> Tensor:

@@ -5,40 +5,76 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mast.config import build_method, read
 from mast.core.checkpoint import load_checkpoint
 from mast.core.errors import UserError, unknown
 from mast.core.run import RunFolder, plain
-from mast.methods import Embedding, MaskedEnsemble, Method
+from mast.methods import ENCODER, Embedding, MaskedEnsemble, Method
 from mast.models import Encoder, EncoderConfig, is_foreign, load_encoder, load_foreign
+from mast.models.encoders import read_safetensors
 
 Representation = Literal["encoder", "ensemble", "embedding"]
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
 
 
 def load_method(run: str | Path) -> Method:
-    """The whole method of a run (projector and masks too), from its last checkpoint.
+    """The whole method of a run (projector and masks too), in evaluation mode.
+
+    Args:
+        run: A run folder. A complete one holds `encoder.safetensors` and `embedding.safetensors`;
+            of any other the last checkpoint is read.
+
+    Raises:
+        UserError: No such run, none of these files in it, or one that does not fit.
+    """
+    folder = RunFolder(run)
+    method = build_method(read(folder.require().config))
+    complete = folder.encoder.is_file() and folder.embedding.is_file()
+    file = folder.embedding if complete else folder.last
+    if not file.is_file():
+        raise UserError(
+            f"{folder.path} has neither {folder.embedding.name} beside its encoder nor a "
+            f"checkpoint at {folder.last}"
+        )
+    try:
+        state = _weights(folder, method) if complete else load_checkpoint(file)["module"]
+        method.load_state_dict(state)
+    except (KeyError, RuntimeError) as error:
+        raise UserError(
+            f"{file} does not fit {folder.config}; was it written by another version of "
+            f"mast? {error}"
+        ) from error
+    return method.eval()
+
+
+def load_embedding(run: str | Path) -> Embedding:
+    """Load the embedding of a run, whose invariances are chosen when it is used.
+
+    `embedding(images, ignore="color_jitter")` gives what is invariant to colour jitter,
+    `embedding(images, match="color_jitter")` what is not, so that neighbours agree in colour.
 
     Args:
         run: A run folder.
 
+    Returns:
+        The embedding in evaluation mode, on the CPU: from images (B, 3, H, W) in [0, 1], best of
+        side `size`, to (B, D). `operators` names what can be chosen.
+
     Raises:
-        UserError: No such run, no checkpoint in it, or one that does not fit.
+        UserError: As `load_method`.
     """
-    folder = RunFolder(run)
-    method = build_method(read(folder.require().config))
-    if not folder.last.is_file():
-        raise UserError(f"{folder.path} has no checkpoint at {folder.last}")
-    try:
-        method.load_state_dict(load_checkpoint(folder.last)["module"])
-    except (KeyError, RuntimeError) as error:
-        raise UserError(
-            f"{folder.last} does not fit {folder.config}; was it written by another version of "
-            f"mast? {error}"
-        ) from error
-    return method.eval()
+    return Embedding(load_method(run)).eval()
+
+
+def _weights(folder: RunFolder, method: Method) -> dict[str, Tensor]:
+    """The state of a complete run's method, from its two files."""
+    encoder = load_encoder(folder.encoder)
+    if encoder.describe() != method.encoder.describe():
+        raise UserError(f"{folder.encoder} holds another encoder than {folder.config} describes")
+    tensors, _ = read_safetensors(folder.embedding)
+    return {f"{ENCODER}{key}": value for key, value in encoder.state_dict().items()} | tensors
 
 
 class Loaded(NamedTuple):
@@ -71,7 +107,7 @@ def load(
             torchvision name such as "resnet18" or "timm:resnet18".
         representation: "encoder" (the pooled features, what is meant to be used), or
             "ensemble" (the K masked embeddings side by side, as in Table 3) or "embedding", which
-            need a run folder of `mast` with its checkpoint.
+            need a run folder of `mast`.
         size: Side of the views in pixels; that of pretraining if not given, for a name 224, for
             a checkpoint of another project as `load_foreign` says.
         seed: Of the random weights of a name.

@@ -30,7 +30,7 @@ def subject_of(
     """A run as the analyses see it.
 
     Args:
-        folder: The run, with its checkpoint.
+        folder: The run.
         data: The images that it is analysed with, if any.
         images: How many of them.
         device: Where they are embedded.

@@ -404,6 +404,38 @@ def test_embed_writes_what_an_image_shows(run: Path, tmp_path: Path) -> None:
     assert table["multilabel_objects"].to_pylist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
 
 
+def test_embed_what_is_ignored_and_matched(run: Path, photos: Path, tmp_path: Path) -> None:
+    data, (first, second, *_) = str(photos / "test"), mast.load_embedding(run).operators
+    words = ["embed", str(run), "--data", data, "--ignore", first, "--match", second]
+    for name in ("chosen.npz", "chosen.parquet"):
+        assert main([*words, "--out", str(tmp_path / name)]) == 0
+    whole = mast.embed(run, data, tmp_path / "whole.npz", representation="embedding")
+    with torch.no_grad():
+        weight_D = mast.load_embedding(run).weight(first, second).numpy()
+    with np.load(whole) as before, np.load(tmp_path / "chosen.npz") as after:
+        assert "ignored" not in before
+        assert (after["ignored"].tolist(), after["matched"].tolist()) == ([first], [second])
+        np.testing.assert_allclose(after["features"], before["features"] * weight_D)
+    metadata = pyarrow.parquet.read_table(tmp_path / "chosen.parquet").schema.metadata
+    assert metadata == {
+        b"ignored": json.dumps([first]).encode(), b"matched": json.dumps([second]).encode()
+    }  # fmt: skip
+
+
+def test_embed_refuses_a_choice_that_an_encoder_does_not_have(
+    run: Path, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for encoder, options, message in (
+        (run, "--ignore rotat", "unknown operator 'rotat'"),
+        (run, "--match color_jitter --representation ensemble", "the ensemble has all"),
+        ("resnet18", "--ignore rotate", "resnet18 has no embedding"),
+        (run / "encoder.safetensors", "--ignore rotate", "is not a run folder"),
+    ):
+        words = ["embed", str(encoder), "--data", str(photos / "test"), *options.split()]
+        assert main(words) == 2
+        assert message in capsys.readouterr().err
+
+
 # -------------------------------------------------------------------------------- export
 
 

@@ -121,6 +121,7 @@ def test_an_interrupted_run_continues_bit_for_bit(
 
     mast.pretrain(config)
     assert cut.encoder.read_bytes() == whole.encoder.read_bytes()
+    assert cut.embedding.read_bytes() == whole.embedding.read_bytes()
     assert [line["step"] for line in cut.read_metrics()].count(5) <= 1
     assert all(line.get("loss") != 0.0 for line in cut.read_metrics())
 

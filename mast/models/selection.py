@@ -1,0 +1,103 @@
+"""Dimensions of an embedding by operator: those invariant to it, and those exempt from it.
+
+Which invariance is wanted is chosen when an embedding is used, not when it is trained.
+
+Shapes: D embedding dimensions, K operators.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mast.core.errors import UserError, unknown
+
+NOTHING = 1e-6  # a weight of which no more than rounding is left
+
+
+def relative(mask_DK: Tensor) -> Tensor:
+    """How invariant each dimension is to each operator, in [0, 1]: masks over their largest entry.
+
+    Args:
+        mask_DK: Masks as the distance uses them, non-negative.
+    """
+    return mask_DK / mask_DK.amax(dim=0).clamp(min=torch.finfo(mask_DK.dtype).tiny)
+
+
+def exempt_blocks(mask_DK: Tensor, operators: Sequence[str]) -> dict[str, Tensor]:
+    """What each distinct mask leaves out of its subspace.
+
+    Args:
+        mask_DK: Masks as the distance uses them, non-negative.
+        operators: Names of the K operators.
+
+    Returns:
+        exempt_D in [0, 1], 1 where a dimension is not invariant at all, by the names of the
+        operators that have this mask, joined with "+". Operators that are exempt nowhere have no
+        block.
+    """
+    columns_DU, column_K = relative(mask_DK).unique(dim=1, return_inverse=True)
+    sharing: dict[int, list[str]] = {}
+    for operator, column in zip(operators, column_K.tolist(), strict=True):
+        sharing.setdefault(column, []).append(operator)
+    blocks = {"+".join(names): 1 - columns_DU[:, column] for column, names in sharing.items()}
+    return {name: exempt_D for name, exempt_D in blocks.items() if exempt_D.max() > NOTHING}
+
+
+def selection(
+    mask_DK: Tensor,
+    operators: Sequence[str],
+    ignore: Sequence[str] = (),
+    match: Sequence[str] = (),
+) -> Tensor:
+    """The weight of each dimension where some operators are to be ignored and others to be matched.
+
+    With r_dk = m_dk / max_d m_dk, dimension d weighs the product of r_dk over the operators to
+    ignore and of 1 - r_dk over those to match.
+
+    Args:
+        mask_DK: Masks as the distance uses them, non-negative.
+        operators: Names of the K operators.
+        ignore: Operators to which the dimensions must be invariant.
+        match: Operators from which they must be exempt, so that neighbours agree in what these
+            change.
+
+    Returns:
+        weight_D in [0, 1]; ones where nothing is chosen.
+
+    Raises:
+        UserError: An operator without a mask, one that is both ignored and matched, or a choice
+            that leaves no dimension.
+    """
+    for name in (*ignore, *match):
+        if name not in operators:
+            raise unknown("operator", name, operators)
+    if both := [name for name in ignore if name in match]:
+        raise UserError(f"{both[0]} cannot be both ignored and matched")
+    invariant_DK = relative(mask_DK)
+    ignored = [operators.index(name) for name in ignore]
+    matched = [operators.index(name) for name in match]
+    weight_D = invariant_DK[:, ignored].prod(dim=1) * (1 - invariant_DK[:, matched]).prod(dim=1)
+    if weight_D.max() <= NOTHING:
+        raise _nothing_left(invariant_DK, operators, ignore, match)
+    return weight_D
+
+
+def _nothing_left(
+    invariant_DK: Tensor, operators: Sequence[str], ignore: Sequence[str], match: Sequence[str]
+) -> UserError:
+    """Why a choice leaves no dimension."""
+    exempt_K = (1 - invariant_DK.amin(dim=0)) > NOTHING
+    exempt = [name for name, some in zip(operators, exempt_K.tolist(), strict=True) if some]
+    for name in match:
+        if name not in exempt:
+            return UserError(
+                f"{name} cannot be matched: this run kept no dimensions for it, all are invariant "
+                f"to it. It kept some for {', '.join(exempt) or 'no operator'}."
+            )
+    chosen = [f"ignore {' '.join(ignore)}"] if ignore else []
+    chosen += [f"match {' '.join(match)}"] if match else []
+    return UserError(
+        f"no dimension is left by {' and '.join(chosen)}: the subspaces of these operators have "
+        "none in common. Choose fewer operators."
+    )

@@ -1,0 +1,151 @@
+"""What the nearest images share, in spaces that are chosen by operator.
+
+M test images, D dimensions of the embedding, T targets, K operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import torch
+from torch import Tensor
+
+from mast.augment import OPERATORS
+from mast.core.errors import UserError, unknown
+from mast.measure.agreement import chance, retrieve
+from mast.measure.bootstrap import Measured, measured
+from mast.measure.changes import changed_by
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.result import PRECISION
+from mast.measure.sets import EvaluationData, Task, tasks
+from mast.models import exempt_blocks
+from mast.protocols.evaluator import Evaluator
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Retrieval(Evaluator[EvaluationData]):
+    """Every test image queries all others by cosine; nothing is learned or tuned.
+
+    The spaces are `representation`, the encoder's; `embedding`, where it is that of a run; and for
+    each distinct mask of the run, named by its operators, `match_<operators>`, the dimensions that
+    are exempt from them, and `ignore_<operators>`, those that are invariant to them. Queries to
+    which no other image has the same label are left out.
+
+    Args:
+        k: Nearest images that count for the precision, clipped to the others that there are.
+        operators: What changes the queries, with the parameters that pretraining draws; the images
+            among which they search stay as they are. None by default, as each costs a pass of all
+            images through encoder and embedding; `null` for those that the run was trained with.
+    """
+
+    at_least: ClassVar[Mapping[str, float]] = {"k": 1}
+    may_be_empty: ClassVar[tuple[str, ...]] = ("operators",)
+
+    k: int = 10
+    operators: tuple[str, ...] | None = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.operators or ():
+            if name not in OPERATORS:
+                raise unknown("operator", name, OPERATORS)
+
+    def prepare(self, encoder: FrozenEncoder) -> None:
+        """See `Evaluator.prepare`."""
+        self._changing(_modules(encoder))
+
+    def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
+        """See `Evaluator.run`.
+
+        Yields:
+            For each space `precision_<space>`, the share of the k nearest that have the query's
+            label, and `mAP_<space>`, the mean average precision of the whole ranking, both with
+            intervals over queries; `chance`, the precision of a random order; then both measures
+            as `…_<space>_after_<operator>`, of changed queries.
+        """
+        answers = tasks(data, self.seed, tuned=False)
+        modules = _modules(encoder)
+        gallery = {
+            name: module.features(data.test, data.size).to(module.device)
+            for name, module in modules.items()
+        }
+        spaces = _spaces(modules)
+        yield from self._compare(answers, spaces, gallery, gallery)
+        for task in answers:
+            chance_M = chance(task.test_labels_M)
+            yield f"{task.target}/chance", 100 * float(chance_M[chance_M > 0].mean())
+        for operator in self._changing(modules):
+            change = changed_by(operator, None, data.size, len(data.test), self.seed)
+            queries = {
+                name: module.extract(data.test, data.size, change).to(module.device)
+                for name, module in modules.items()
+            }
+            yield from self._compare(answers, spaces, queries, gallery, f"_after_{operator}")
+
+    def _changing(self, modules: Mapping[str, FrozenEncoder]) -> Sequence[str]:
+        """The operators that change the queries."""
+        if self.operators is not None:
+            return self.operators
+        if "embedding" not in modules:
+            raise UserError(
+                "only a run knows the operators that it was trained with; name the operators of "
+                "retrieval"
+            )
+        module: Any = modules["embedding"].module
+        trained_with: Sequence[str] = module.trained_with
+        return trained_with
+
+    def _compare(
+        self,
+        answers: Sequence[Task],
+        spaces: Mapping[str, tuple[str, Tensor]],
+        queries: Mapping[str, Tensor],
+        gallery: Mapping[str, Tensor],
+        after: str = "",
+    ) -> Iterator[Measured]:
+        """Both measures of every target in every space."""
+        labels_TM = torch.stack([task.test_labels_M for task in answers])
+        for space, (name, weight_D) in spaces.items():
+            retrieved = retrieve(
+                queries[name] * weight_D,
+                gallery[name] * weight_D,
+                labels_TM.to(gallery[name].device),
+                self.k,
+            )
+            for at, task in enumerate(answers):
+                asks_M = chance(task.test_labels_M) > 0
+                if not asks_M.any():
+                    raise UserError(
+                        f"no two test images have the same {task.target}, so none can find another"
+                    )
+                for measure, value_TM in zip((PRECISION, "mAP_"), retrieved, strict=True):
+                    yield from measured(
+                        task.target, f"{measure}{space}{after}", value_TM[at].cpu()[asks_M],
+                        self.seed, self.resamples,
+                    )  # fmt: skip
+
+
+def _modules(encoder: FrozenEncoder) -> dict[str, FrozenEncoder]:
+    """The encoder, and the embedding where it is that of a run."""
+    modules = {"representation": encoder}
+    if encoder.bench.has_method:
+        modules["embedding"] = encoder.bench.representation("embedding")
+    return modules
+
+
+def _spaces(modules: Mapping[str, FrozenEncoder]) -> dict[str, tuple[str, Tensor]]:
+    """By name of each space, the module that it is of and the weight_D of its dimensions."""
+    spaces = {name: (name, torch.ones(1, device=of.device)) for name, of in modules.items()}
+    if "embedding" not in modules:
+        return spaces
+    embedding: Any = modules["embedding"].module
+    with torch.no_grad():
+        mask_DK = embedding.masks()
+    blocks = {} if mask_DK is None else exempt_blocks(mask_DK, embedding.operators)
+    for name, exempt_D in blocks.items():
+        spaces[f"match_{name}"] = ("embedding", exempt_D)
+        spaces[f"ignore_{name}"] = ("embedding", 1 - exempt_D)
+    return spaces

@@ -1,0 +1,78 @@
+"""Weights of dimensions by operator, worked out by hand."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mast.core.errors import UserError
+from mast.models import exempt_blocks, selection
+
+OPERATORS = ("color_jitter", "grayscale", "rotate", "gaussian_blur")
+# Exempt: the last two dimensions from both colours, the second from rotations; none from blur.
+MASKS = torch.tensor(
+    [
+        [2.0, 2.0, 3.0, 1.0],
+        [2.0, 2.0, 0.0, 1.0],
+        [0.5, 0.5, 3.0, 1.0],
+        [0.0, 0.0, 3.0, 1.0],
+    ]
+)
+
+
+def test_weights_by_hand() -> None:
+    assert selection(MASKS, OPERATORS).tolist() == [1, 1, 1, 1]
+    assert selection(MASKS, OPERATORS, ["grayscale"]).tolist() == [1, 1, 0.25, 0]
+    assert selection(MASKS, OPERATORS, match=["grayscale"]).tolist() == [0, 0, 0.75, 1]
+    both = ["color_jitter", "grayscale"]
+    assert selection(MASKS, OPERATORS, both, ["rotate"]).tolist() == [0, 1, 0, 0]
+    assert selection(MASKS, OPERATORS, match=both).tolist() == [0, 0, 0.75**2, 1]
+    assert selection(MASKS, OPERATORS, ["gaussian_blur"]).tolist() == [1, 1, 1, 1]
+
+
+def test_operators_with_the_same_mask_share_a_block() -> None:
+    blocks = exempt_blocks(MASKS, OPERATORS)
+    assert list(blocks) == ["color_jitter+grayscale", "rotate"]
+    assert blocks["color_jitter+grayscale"].tolist() == [0, 0, 0.75, 1]
+    assert blocks["rotate"].tolist() == [0, 1, 0, 0]
+    assert exempt_blocks(torch.ones(4, 2), OPERATORS[:2]) == {}
+    # A mask that died is exempt everywhere.
+    assert exempt_blocks(torch.zeros(4, 1), OPERATORS[:1])["color_jitter"].tolist() == [1] * 4
+
+
+@pytest.mark.parametrize(
+    ("ignore", "match", "message"),
+    [
+        (["grayscle"], [], r"unknown operator 'grayscle'\. Did you mean 'grayscale'"),
+        ([], ["invert"], "unknown operator 'invert'"),
+        (["rotate"], ["rotate"], "rotate cannot be both ignored and matched"),
+        (
+            [],
+            ["gaussian_blur"],
+            "gaussian_blur cannot be matched: this run kept no dimensions for it, all are "
+            "invariant to it. It kept some for color_jitter, grayscale, rotate.",
+        ),
+        ([], ["rotate", "grayscale"], "no dimension is left by match rotate grayscale"),
+        (["rotate"], ["rotate", "invert"], "unknown operator 'invert'"),
+    ],
+)
+def test_what_cannot_be_chosen(ignore: list[str], match: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        selection(MASKS, OPERATORS, ignore, match)
+
+
+def test_a_run_that_kept_nothing_says_so() -> None:
+    with pytest.raises(UserError, match="It kept some for no operator"):
+        selection(torch.ones(4, 2), OPERATORS[:2], match=["grayscale"])
+    with pytest.raises(UserError, match="no dimension is left by ignore grayscale"):
+        selection(torch.zeros(4, 2), OPERATORS[:2], ["grayscale"])
+
+
+@given(
+    exponent_K=st.lists(st.integers(-20, 20), min_size=4, max_size=4),
+    ignored=st.sets(st.sampled_from(OPERATORS[:3])),
+)
+def test_the_scale_of_a_mask_does_not_matter(exponent_K: list[int], ignored: set[str]) -> None:
+    scaled_DK = MASKS * 2.0 ** torch.tensor(exponent_K)
+    weight_D = selection(MASKS, OPERATORS, sorted(ignored))
+    assert torch.equal(selection(scaled_DK, OPERATORS, sorted(ignored)), weight_D)

@@ -1,0 +1,105 @@
+"""A run is opened from what it left: two files of weights, or a checkpoint."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+
+import mast
+from mast.core.checkpoint import load_checkpoint
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.models import Encoder, EncoderConfig, save_encoder
+from mast.runs.load import load
+
+IMAGES = torch.linspace(0, 1, 2 * 3 * 32 * 32).reshape(2, 3, 32, 32)
+
+
+@pytest.mark.parametrize("name", ["ours", "theirs"])
+def test_both_files_hold_the_method(name: str, request: pytest.FixtureRequest) -> None:
+    run: RunFolder = request.getfixturevalue(name)
+    kept = load_checkpoint(run.last)["module"]
+    shutil.rmtree(run.last.parent)
+    method = mast.load_method(run.path)
+    assert not method.training
+    assert method.state_dict().keys() == kept.keys()
+    assert all(torch.equal(kept[key], value) for key, value in method.state_dict().items())
+    assert not any(key.startswith("encoder.") for key in load_file(run.embedding))
+
+
+def test_a_run_without_its_checkpoints_is_whole(
+    ours: RunFolder, photos: Path, tmp_path: Path
+) -> None:
+    shutil.rmtree(ours.last.parent)
+    with torch.no_grad():
+        assert load(ours.path, "embedding").module(IMAGES).shape == (2, 24)
+        assert load(ours.path, "ensemble").module(IMAGES).shape == (2, 5 * 24)
+    (insight,) = mast.analyze(ours.path, analyses="masks")
+    assert insight.file is not None
+    assert mast.uncertain(ours.path, str(photos / "test"), tmp_path / "unsure.csv").is_file()
+
+
+@torch.no_grad()
+def test_a_run_without_the_file_is_read_from_its_checkpoint(ours: RunFolder) -> None:
+    expected = mast.load_embedding(ours.path)(IMAGES)
+    for file in (ours.embedding, ours.encoder):  # an older run; one that is not finished
+        kept = file.read_bytes()
+        file.unlink()
+        assert torch.equal(mast.load_embedding(ours.path)(IMAGES), expected)
+        file.write_bytes(kept)
+    shutil.rmtree(ours.last.parent)
+    ours.embedding.unlink()
+    with pytest.raises(UserError, match=r"neither embedding\.safetensors beside its encoder nor a"):
+        mast.load_method(ours.path)
+    assert mast.load_encoder(ours.path)(IMAGES).shape == (2, 16)
+
+
+def test_a_file_that_does_not_fit_is_named(ours: RunFolder, theirs: RunFolder) -> None:
+    def refused(message: str) -> None:
+        with pytest.raises(UserError, match=message):
+            mast.load_method(ours.path)
+
+    whole, encoder = load_file(ours.embedding), ours.encoder.read_bytes()
+    short = dict(whole)
+    del short["masks.logits_DK"]
+    save_file(short, ours.embedding)
+    refused(r"embedding\.safetensors does not fit .*config\.yaml.*\n.*masks\.logits_DK")
+    shutil.copy(theirs.embedding, ours.embedding)
+    refused(r"embedding\.safetensors does not fit")
+    ours.embedding.write_bytes(b"not weights")
+    refused(r"embedding\.safetensors is not a readable safetensors file")
+    save_file(whole, ours.embedding)
+    save_encoder(Encoder(EncoderConfig("resnet18"), 32), ours.encoder)
+    refused(r"encoder\.safetensors holds another encoder than .*config\.yaml")
+    ours.encoder.write_bytes(encoder)
+    config = yaml.safe_load(ours.config.read_text())
+    config["objective"]["projector"]["dim"] = 30
+    ours.config.write_text(yaml.safe_dump(config))
+    refused(r"embedding\.safetensors does not fit .*config\.yaml")
+
+
+@torch.no_grad()
+def test_the_invariance_is_chosen_at_the_call(ours: RunFolder, theirs: RunFolder) -> None:
+    embedding = mast.load_embedding(ours.path)
+    whole = embedding(IMAGES)
+    assert (whole.shape, embedding.size) == ((2, 24), 32)
+    assert embedding.trained_with == embedding.operators
+    mask_DK = embedding.masks()
+    assert mask_DK is not None
+    share_DK = mask_DK / mask_DK.amax(dim=0)
+    first, second, *_ = embedding.operators
+    torch.testing.assert_close(embedding(IMAGES, ignore=first), whole * share_DK[:, 0])
+    torch.testing.assert_close(
+        embedding(IMAGES, ignore=(first,), match=[second]),
+        whole * share_DK[:, 0] * (1 - share_DK[:, 1]),
+    )
+    plain = mast.load_embedding(theirs.path)
+    assert plain(IMAGES).shape == (2, 24)
+    assert plain.trained_with
+    with pytest.raises(UserError, match="this run has no masks, so there is no invariance"):
+        plain(IMAGES, ignore=first)
+    with pytest.raises(UserError, match="is not a run folder"):
+        mast.load_embedding(ours.encoder)
