@@ -10,7 +10,7 @@ from rich.table import Table
 from mast.analyses import Grid
 from mast.commands.advise import advise
 from mast.commands.analyze import Insight, analyze
-from mast.commands.evaluate import measure_missing
+from mast.commands.evaluate import evaluate, measure_missing
 from mast.commands.pretrain import pretrain
 from mast.commands.uncertain import uncertain
 from mast.config import change, read
@@ -79,8 +79,8 @@ def study(
     for what the study varies; the run itself is trained again as `base`, with each seed. They are
     in `studies/<trial>-seed<k>` of the run folder; studies share the runs that they have in common.
 
-    Experiments (does_it_help, flowers, protocols, detectors, advice_check, uncertainty_check,
-    findings) start from recipes: run folders and result files go to `out`.
+    Experiments (does_it_help, forgetting, flowers, protocols, detectors, advice_check,
+    uncertainty_check, findings) start from recipes: run folders and result files go to `out`.
 
     The same command continues a run that was killed and leaves finished ones alone.
 
@@ -137,7 +137,7 @@ def study(
         raise UserError(f"{name} makes runs and result files: give out, a folder for them")
     if not kind.seeded:
         _refuse(name, "runs of seed 0", seeds=seeds)
-    verbs = Verbs(pretrain, analyze, advise, uncertain, study)
+    verbs = Verbs(pretrain, evaluate, analyze, advise, uncertain, study)
     workplace = Workplace(Path(data), Path(out), verbs, QUESTIONS, device, threads)
     runs, measured = perform(kind, workplace, chosen, as_list(only), Shard.parse(shard), dry)
     files = tuple(file for file in kind.files(runs, workplace.out) if file.is_file())

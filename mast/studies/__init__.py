@@ -17,6 +17,7 @@ from mast.studies.epochs import Epochs
 from mast.studies.experiment import Experiment, Verbs, Workplace
 from mast.studies.findings import Findings
 from mast.studies.flowers import Flowers
+from mast.studies.forgetting import Forgetting
 from mast.studies.growth import Growth
 from mast.studies.leave_one_out import LeaveOneOut
 from mast.studies.protocols import Protocols
@@ -34,6 +35,7 @@ OF_A_RUN: dict[str, Entry[Study]] = {
 }
 EXPERIMENTS: dict[str, Entry[Experiment]] = {
     "does_it_help": Entry("Does it help? MAST beside VICReg at equal budgets", DoesItHelp),
+    "forgetting": Entry("Do exempt blocks keep what operators destroy?", Forgetting),
     "flowers": Entry("Real photos: Flowers-17 beside the untrained encoder", Flowers),
     "protocols": Entry("Do the probes agree?", Protocols),
     "detectors": Entry("Do the detectors learn?", Detectors),

@@ -23,6 +23,7 @@ from mast.core.launch import Device, find_device
 from mast.core.registry import Entry
 from mast.core.run import RunFolder, provenance
 from mast.data import CanvasSet, open_canvas
+from mast.measure.result import Result
 from mast.measure.sets import EvaluationData
 from mast.models import Encoder, load_encoder
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
@@ -37,6 +38,7 @@ class Verbs:
     """What the commands do, as far as an experiment uses it; see the functions of these names."""
 
     pretrain: Callable[[PretrainConfig], RunFolder]
+    evaluate: Callable[..., list[Result]]
     analyze: Callable[..., Any]
     advise: Callable[..., Any]
     uncertain: Callable[..., Path]

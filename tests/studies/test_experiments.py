@@ -296,7 +296,7 @@ def test_registries_name_what_they_hold() -> None:
 def test_variants_have_the_configurations_that_were_measured(tmp_path: Path) -> None:
     """Those of the result files, by what a file says of its run."""
     none: Any = None
-    workplace = Workplace(tmp_path, tmp_path, Verbs(none, none, none, none, none), {}, "cpu")
+    workplace = Workplace(tmp_path, tmp_path, Verbs(none, none, none, none, none, none), {}, "cpu")
     runs = {run.name: run for run in DoesItHelp().plan(workplace, [0])}
     files = list((RESULTS / "does_it_help").rglob("*-0.json"))
     assert files

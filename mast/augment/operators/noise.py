@@ -62,7 +62,7 @@ class GaussianNoise(Operator):
 
     name: ClassVar[str] = "gaussian_noise"
     label: ClassVar[str] = "noise"
-    destroys: ClassVar[str] = "detail"
+    destroys: ClassVar[str] = "noise"
     stage: ClassVar[Stage] = Stage.NOISE
     graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "add_noise"

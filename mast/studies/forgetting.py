@@ -1,0 +1,179 @@
+"""Do exempt blocks keep what operators destroy? Generated images, where that is known."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+from mast.analyses import Grid
+from mast.measure.named_sets import NamedSets
+from mast.measure.sets import EvaluationData
+from mast.protocols.run import EvaluationSettings, evaluate_encoder
+from mast.studies.engine import StudyRun
+from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics
+from mast.studies.small_runs import NARROWER
+
+PROTOCOLS = ("linear", "retrieval")
+TASKS = ("color", "orientation", "position", "shape", "texture", "sharpness")
+DESTROYED = ("color", "orientation", "position", "sharpness")  # by `forget_<factor>`
+HIDDEN, DIM = 512, 160
+
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One row of the table.
+
+    Attributes:
+        recipe: The recipe it starts from.
+        objective: Fields of the objective that differ from the recipe's.
+        of: The field that names the property of an image which the views destroy, if one does.
+        trained: Whether it is trained at all.
+        gate_lr: Peak rate of masks that are learned.
+    """
+
+    recipe: str
+    objective: Mapping[str, Any] = field(default_factory=dict)
+    of: str | None = None
+    trained: bool = True
+    gate_lr: float = 3e-4
+
+
+V, M = "vicreg5_small", "mast5_small"
+CONTENDERS: dict[str, Contender] = {
+    "untrained": Contender(V, trained=False),
+    "vicreg": Contender(V),
+    "augself": Contender(V, of="told"),
+    "exempt": Contender(M, of="exempt"),
+    "exempt_silent": Contender(M, {"predict_from": "none"}, "exempt"),
+    "exempt_representation": Contender(M, {"predict_from": "representation"}, "exempt"),
+    "exempt_both": Contender(M, {"predict_from": "both"}, "exempt"),
+    "exempt_1": Contender(M, {"exempt_share": 0.01}, "exempt"),
+    "exempt_3": Contender(M, {"exempt_share": 0.03}, "exempt"),
+    "exempt_10": Contender(M, {"exempt_share": 0.10}, "exempt"),
+    "exempt_half": Contender(M, {"prediction": {"weight": 0.5}}, "exempt"),
+    "exempt_double": Contender(M, {"prediction": {"weight": 2.0}}, "exempt"),
+    "budgeted": Contender(M, {"masks": "budgeted"}, "exempt", gate_lr=1e-2),
+    "guarded": Contender("mast5_guarded_small"),
+}
+
+
+@final
+@dataclass(frozen=True)
+class Forgetting(Experiment):
+    """Views that destroy a factor × methods × seeds, on `toys`, whose six factors are tasks.
+
+    Each run has a linear probe of its representation, and retrieval in every space that it has.
+    Names are `<factor destroyed>/<method>-<seed>`. Sets are generated: none are needed.
+    """
+
+    results: ClassVar[str] = "forgetting"
+    seeded: ClassVar[bool] = True
+
+    contenders: Mapping[str, Contender] = field(default_factory=lambda: CONTENDERS)
+    images: int = 8192
+    epochs: int = 10
+    encoder: Mapping[str, Any] = field(default_factory=lambda: NARROWER)
+    settings: EvaluationSettings | None = None
+
+    def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
+        """See `Experiment.plan`."""
+        return [
+            self._run(workplace, factor, name, seed)
+            for seed in seeds
+            for factor in DESTROYED
+            for name in self.contenders
+        ]
+
+    def _run(self, workplace: Workplace, factor: str, name: str, seed: int) -> StudyRun:
+        contender = self.contenders[name]
+        trial = f"{factor}-{name}-{seed}"
+        told = {} if contender.of is None else {contender.of: [factor]}
+        sizes = {"projector": {"hidden": HIDDEN, "dim": DIM}}
+        config = workplace.configure(
+            trial,
+            contender.recipe,
+            f"toys@train:{self.images}",
+            recipe=trial,
+            size=32,
+            views=f"forget_{factor}",
+            objective={**sizes, **told, **contender.objective},
+            encoder=dict(self.encoder),
+            optimizer={"gate_lr": contender.gate_lr},
+            epochs=self.epochs,
+            seed=seed,
+            score_every=self.epochs,
+        )
+        changes = {"destroyed": factor, "method": name}
+        return StudyRun(f"{factor}/{name}-{seed}", changes, config, seed, contender.trained)
+
+    def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
+        """See `Experiment.measure`: by task, linear accuracy and precision in every space."""
+        sets = self._sets()
+        if run.trained:
+            protocols = {} if self.settings is None else self.settings.protocols
+            results = workplace.verbs.evaluate(
+                run.folder.path, sets, PROTOCOLS, settings=protocols, device=workplace.device
+            )
+        else:
+            encoder = workplace.encoder(run)
+            data = sets.open(EvaluationData, encoder.size)
+            assert isinstance(data, EvaluationData)
+            results = evaluate_encoder(encoder, data, PROTOCOLS, self.settings)
+        linear, retrieval = (result.targets for result in results)
+        return {
+            **run.changes,
+            "seed": run.seed,
+            "linear": {task: linear[task].values["top1"] for task in TASKS},
+            "retrieval": {task: retrieval[task].values for task in TASKS},
+            "last_metrics": last_metrics(run.folder) if run.trained else {},
+            "images": self.images,
+            "epochs": self.epochs,
+        }
+
+    def _sets(self) -> NamedSets:
+        """Half of the training images are enough for probes."""
+        return NamedSets(train=f"toys@train:{self.images // 2}", val="toys@val", test="toys@test")
+
+    def table(self, measured: Mapping[str, Measured]) -> Grid:
+        """See `Experiment.table`: one row a factor destroyed and a method."""
+        groups: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+        for result in measured.values():
+            groups[result["destroyed"], result["method"]].append(result)
+        rows = tuple(
+            (
+                factor, method, str(len(results)),
+                *(cell([result["linear"][task] for result in results]) for task in TASKS),
+                cell([statistics.fmean(result["linear"].values()) for result in results]),
+                *(cell([precision(result, factor, space) for result in results])
+                  for space in ("representation", "ignore", "match")),
+            )
+            for (factor, method), results in groups.items()
+        )  # fmt: skip
+        spaces = ("all", "ignoring", "matching")
+        columns = ("destroyed", "method", "seeds", *TASKS, "mean")
+        return Grid((*columns, *(f"its precision at 10, {space}" for space in spaces)), rows)
+
+
+def precision(result: Measured, task: str, space: str) -> float | None:
+    """Precision at 10 of a task in a space of a run, "match" and "ignore" being its blocks'.
+
+    Returns:
+        In percent; None where the run has no such space.
+    """
+    values: dict[str, float] = result["retrieval"][task]
+    for name, value in values.items():
+        if name.startswith(f"precision_{space}") and not name.endswith(("_low", "_high")):
+            return value
+    return None
+
+
+def cell(values: Sequence[float | None]) -> str:
+    """Mean and standard deviation over seeds."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    mean = statistics.fmean(known)
+    return f"{mean:.1f}" if len(known) == 1 else f"{mean:.1f} ± {statistics.stdev(known):.1f}"
