@@ -30,7 +30,9 @@ from mast.models import (
 Loss = Callable[[], Tensor]
 OBJECTIVES = {
     "mast": MastConfig(),
-    "mast, with uncertainty": MastConfig(uncertainty=True, kl_weight=25.0),
+    "mast, blocks learned under a budget": MastConfig(masks="budgeted"),
+    "mast, guarded": MastConfig(mode="guarded"),
+    "mast, guarded with uncertainty": MastConfig(mode="guarded", uncertainty=True, kl_weight=25.0),
     "mast, Eq. 7 as printed": MastConfig(mode="paper"),
 }
 

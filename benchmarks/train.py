@@ -4,7 +4,8 @@
 
 Seconds of a step, with two views of every image: the encoder's forward and backward alone, on views
 that are there already; whole steps of a recipe (views, encoder, projector, objective,
-optimizer) from canvases in memory; its training from a folder of JPEGs of 256 pixels, an epoch
+optimizer) from canvases in memory, and without the heads that tell what the operators did; its
+training from a folder of JPEGs of 256 pixels, an epoch
 after the first; and the same model, objective and optimizer fed by `ImageFolder`, torchvision and a
 `DataLoader` without workers and with two. On a CPU the encoder alone is timed once more, before
 the others and before the process was told to keep freed memory as `mast pretrain` does: that is
@@ -23,7 +24,7 @@ from data import Ours, write_folder
 from measure import alternate, report
 
 from mast.augment import PRESETS, Pipeline, Views
-from mast.config import PretrainConfig, build_method
+from mast.config import PretrainConfig, build_method, change
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import make_optimizer
 from mast.data import DataConfig, open_canvas
@@ -122,7 +123,9 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     shared = {"encoder": {"name": options.encoder}, "size": options.size}
-    training = Training(configure(options.recipe, batch_size=options.batch, **shared), device)
+    config = configure(options.recipe, batch_size=options.batch, **shared)
+    training = Training(config, device)
+    silent = Training(change(config, {"objective.prediction.weight": 0.0}), device)
     steps = options.steps
     with tempfile.TemporaryDirectory() as scratch:
         folder = write_folder(Path(scratch) / "photos", BATCHES * options.batch, 256)
@@ -134,6 +137,7 @@ def main() -> None:
         memory = {
             "encoder alone": training.encoder_alone(steps),
             f"{options.recipe}, from memory": training.from_memory(steps),
+            f"{options.recipe}, nothing predicted": silent.from_memory(steps),
         }
         files = {
             f"{options.recipe}, from a folder": training.from_folder(

@@ -49,7 +49,8 @@ def _nothing(result: object) -> None:
 
 
 def _demo(result: Any) -> None:
-    _print_rich(result.table())
+    for table in result.tables():
+        _print_rich(table)
     _print_plain(f"open it in a browser: {result.page}")
 
 
@@ -90,7 +91,7 @@ def _study(result: Any) -> None:
 _COMMANDS = "mast.commands"
 VERBS: dict[str, Verb] = {
     "demo": Verb(
-        "pretrain on generated images and compare with VICReg (five minutes on a laptop)",
+        "pretrain on generated images and compare with VICReg (minutes on a laptop)",
         f"{_COMMANDS}.demo:demo", (), _demo,
     ),
     "pretrain": Verb(

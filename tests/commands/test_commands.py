@@ -506,16 +506,20 @@ def test_show(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 # ---------------------------------------------------------------------------------- demo
 
 
-def test_demo_measures_every_task_of_three_encoders(tmp_path: Path) -> None:
+def test_demo_measures_every_task_of_every_encoder(tmp_path: Path) -> None:
     result = mast.demo(tmp_path / "demo", epochs=1, images=512)
-    assert list(result.accuracy) == [
-        "shape", "color", "orientation", "position", "texture", "sharpness",
-    ]  # fmt: skip
-    for row in result.accuracy.values():
-        assert list(row) == ["MAST-5", "VICReg-5", "untrained"]
-        assert all(0.0 < value <= 100.0 for value in row.values())
+    tasks = ["shape", "color", "orientation", "position", "texture", "sharpness"]
+    encoders = ["chance", "untrained", "VICReg", "VICReg + prediction", "MAST"]
+    spaces = [*encoders, "MAST, ignoring colour", "MAST, matching colour"]
+    for scores, columns in ((result.accuracy, encoders), (result.precision, spaces)):
+        assert list(scores) == tasks
+        for row in scores.values():
+            assert list(row) == columns
+            assert all(0.0 < value <= 100.0 for value in row.values())
+    assert result.accuracy["color"]["chance"] == pytest.approx(100 / 8)
+    assert [table.row_count for table in result.tables()] == [7, 6]
     assert result.run.encoder.is_file()
     assert list((result.run.path / "evaluations").glob("linear-*.json"))
     page = result.page.read_text()
-    for name in ("mast5", "vicreg5", "untrained"):
+    for name in ("mast", "vicreg", "augself", "untrained"):
         assert name in page
