@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-CHUNK_ELEMENTS = 2**21  # similarities ranked at once: 16 MiB for each count that is kept of them
+CHUNK_ELEMENTS = 2**21  # similarities ranked at once: 8 MiB a float
 
 
 class Retrieved(NamedTuple):
@@ -50,11 +50,11 @@ def retrieve(queries_ND: Tensor, gallery_ND: Tensor, labels_TN: Tensor, k: int) 
         similarity_RN = F.normalize(queries_ND[own_R], dim=1) @ gallery_DN
         similarity_RN.scatter_(1, own_R[:, None], -torch.inf)  # last in its own ranking
         similarity_RN, ranking_RN = similarity_RN.sort(dim=1, descending=True)
-        last_RM = similarity_RN[:, :-1] != similarity_RN[:, 1:]  # of those equally similar
+        end_RM = _ends(similarity_RN)
         for labels_N in labels_TN:
             same_RM = labels_N[ranking_RN[:, :-1]] == labels_N[own_R, None]
-            found_RM = same_RM.cumsum(dim=1, dtype=torch.float64)
-            parts.append((_precision(found_RM, last_RM, k), _average(found_RM, last_RM)))
+            found_RM = same_RM.cumsum(dim=1, dtype=torch.float32)
+            parts.append((_precision(found_RM, end_RM, k), _average(same_RM, found_RM, end_RM)))
     targets = len(labels_TN)
     return Retrieved(
         *(
@@ -69,23 +69,28 @@ def chance(labels_N: Tensor) -> Tensor:
     return (labels_N.bincount()[labels_N] - 1).double() / (len(labels_N) - 1)
 
 
-def _precision(found_RM: Tensor, last_RM: Tensor, k: int) -> Tensor:
+def _ends(sorted_RN: Tensor) -> Tensor:
+    """For each place but the last, the last place of the images that are equally similar."""
+    place_M = torch.arange(sorted_RN.shape[1] - 1, device=sorted_RN.device)
+    ends_RM = sorted_RN[:, :-1] != sorted_RN[:, 1:]
+    end_RM = torch.where(ends_RM, place_M, len(place_M))
+    return end_RM.flip(1).cummin(dim=1).values.flip(1)
+
+
+def _precision(found_RM: Tensor, end_RM: Tensor, k: int) -> Tensor:
     """The precision at k; of equals of which some are beyond k, as many as would be on average."""
-    rank_M = torch.arange(1, found_RM.shape[1] + 1, device=found_RM.device)
-    # What stands before the equals to which the k-th belongs, and where these end.
-    before_R = (rank_M[:k] * last_RM[:, :k]).amax(dim=1)
-    end_R = k + last_RM[:, k - 1 :].byte().argmax(dim=1)
+    end_R = end_RM[:, k - 1]
+    first_R = (end_RM < end_R[:, None]).sum(dim=1)  # as many places are before these equals
     padded_RN = F.pad(found_RM, (1, 0))
-    found_R, by_end_R = (
-        padded_RN.gather(1, rank_R[:, None]).squeeze(1) for rank_R in (before_R, end_R)
+    before_R, by_end_R = (
+        padded_RN.gather(1, rank_R[:, None]).squeeze(1).double() for rank_R in (first_R, end_R + 1)
     )
-    share_R = (k - before_R) / (end_R - before_R).clamp(min=1)
-    return (found_R + share_R * (by_end_R - found_R)) / k
+    share_R = (k - first_R) / (end_R + 1 - first_R).double()
+    return (before_R + share_R * (by_end_R - before_R)) / k
 
 
-def _average(found_RM: Tensor, last_RM: Tensor) -> Tensor:
+def _average(same_RM: Tensor, found_RM: Tensor, end_RM: Tensor) -> Tensor:
     """The average precision; equals count with the precision where they end."""
     rank_M = torch.arange(1, found_RM.shape[1] + 1, device=found_RM.device)
-    counted_RM = (found_RM * last_RM).cummax(dim=1).values
-    gained_RM = counted_RM.diff(dim=1, prepend=torch.zeros_like(counted_RM[:, :1]))
-    return (gained_RM * found_RM / rank_M).sum(dim=1) / found_RM[:, -1]
+    precision_RM = (found_RM / rank_M).gather(1, end_RM)
+    return (precision_RM * same_RM).sum(dim=1, dtype=torch.float64) / found_RM[:, -1]
