@@ -17,6 +17,7 @@ from mast.analyses.analysis import (
 from mast.analyses.curves import Curves
 from mast.analyses.invariance import Invariance
 from mast.analyses.masks import Masks
+from mast.analyses.neighbours import Neighbours
 from mast.analyses.predictions import Predictions
 from mast.analyses.subspaces import Subspaces
 from mast.analyses.uncertainty import Uncertainty
@@ -26,6 +27,7 @@ ANALYSES: dict[str, Entry[Analysis]] = {
     "curves": Entry("How the run went", Curves),
     "masks": Entry("Which dimensions each operator takes", Masks),
     "subspaces": Entry("What lies together in each subspace", Subspaces),
+    "neighbours": Entry("What a search finds by the invariances it chooses", Neighbours),
     "invariance": Entry("What each subspace forgets", Invariance),
     "advice": Entry("Which augmentations each task can afford", Advice),
     "predictions": Entry("Which subspaces each task uses", Predictions),

@@ -1,4 +1,4 @@
-"""The demonstration: what methods keep of generated images of which the views destroy the colour."""
+"""The demonstration: what methods keep of images of which the views destroy the colour."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ SIZE = 32
 VIEWS = "forget_color"
 PROJECTOR = {"hidden": 512, "dim": 160}
 ANALYSED = 192  # images of the analyses
-ANALYSES = ("curves", "masks", "subspaces", "invariance")  # what takes seconds
+ANALYSES = ("curves", "neighbours", "masks", "subspaces", "invariance")  # what takes seconds
 RUNS = {  # by the column of the tables, recipe and folder
     "VICReg": ("vicreg5_small", "vicreg"),
     "VICReg + prediction": ("vicreg5_augself_small", "augself"),

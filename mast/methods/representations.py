@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from mast.augment import PROPERTIES
 from mast.core.arguments import as_list
 from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError
@@ -50,9 +51,10 @@ class Embedding(nn.Module):
 
         Args:
             images_BCHW: RGB in [0, 1], best of side `size`.
-            ignore: Operators to which the dimensions must be invariant, as `operators` names them.
-            match: Operators from which they must be exempt, so that neighbours agree in what these
-                change.
+            ignore: Operators to which the dimensions must be invariant, as `operators` names them,
+                or a property such as "color": all operators that destroy it.
+            match: Likewise, those from which they must be exempt, so that neighbours agree in what
+                these change.
 
         Returns:
             embedding_BD times the `weight`; all of it where nothing is chosen.
@@ -74,7 +76,23 @@ class Embedding(nn.Module):
         mask_DK = self.masks()
         if mask_DK is None:
             raise UserError("this run has no masks, so there is no invariance to choose")
-        return selection(mask_DK, self.operators, as_list(ignore), as_list(match))
+        return selection(mask_DK, self.operators, self._names(ignore), self._names(match))
+
+    def _names(self, chosen: str | Sequence[str]) -> list[str]:
+        """Operators, where a property stands for those of this run that destroy it."""
+        names: list[str] = []
+        for word in as_list(chosen):
+            if word in self.operators or word not in PROPERTIES:
+                names.append(word)
+                continue
+            destroying = [name for name in self.operators if name in PROPERTIES[word]]
+            if not destroying:
+                raise UserError(
+                    f"no operator of this run destroys {word}; it was trained with "
+                    f"{', '.join(self.operators)}"
+                )
+            names += destroying
+        return list(dict.fromkeys(names))
 
     def masks(self) -> Tensor | None:
         """The masks as the distance uses them, mask_DK; None for a method without masks."""

@@ -53,14 +53,16 @@ def selection(
     """The weight of each dimension where some operators are to be ignored and others to be matched.
 
     With r_dk = m_dk / max_d m_dk, dimension d weighs the product of r_dk over the operators to
-    ignore and of 1 - r_dk over those to match.
+    ignore, times one less the product of r_dk over those to match: a dimension counts if it is
+    invariant to all that is ignored and exempt from any that is matched, so that neighbours agree
+    in everything that is matched.
 
     Args:
         mask_DK: Masks as the distance uses them, non-negative.
         operators: Names of the K operators.
         ignore: Operators to which the dimensions must be invariant.
         match: Operators from which they must be exempt, so that neighbours agree in what these
-            change.
+            change; of several, from any.
 
     Returns:
         weight_D in [0, 1]; ones where nothing is chosen.
@@ -75,29 +77,23 @@ def selection(
     if both := [name for name in ignore if name in match]:
         raise UserError(f"{both[0]} cannot be both ignored and matched")
     invariant_DK = relative(mask_DK)
-    ignored = [operators.index(name) for name in ignore]
-    matched = [operators.index(name) for name in match]
-    weight_D = invariant_DK[:, ignored].prod(dim=1) * (1 - invariant_DK[:, matched]).prod(dim=1)
-    if weight_D.max() <= NOTHING:
-        raise _nothing_left(invariant_DK, operators, ignore, match)
-    return weight_D
-
-
-def _nothing_left(
-    invariant_DK: Tensor, operators: Sequence[str], ignore: Sequence[str], match: Sequence[str]
-) -> UserError:
-    """Why a choice leaves no dimension."""
     exempt_K = (1 - invariant_DK.amin(dim=0)) > NOTHING
     exempt = [name for name, some in zip(operators, exempt_K.tolist(), strict=True) if some]
     for name in match:
         if name not in exempt:
-            return UserError(
+            raise UserError(
                 f"{name} cannot be matched: this run kept no dimensions for it, all are invariant "
                 f"to it. It kept some for {', '.join(exempt) or 'no operator'}."
             )
-    chosen = [f"ignore {' '.join(ignore)}"] if ignore else []
-    chosen += [f"match {' '.join(match)}"] if match else []
-    return UserError(
-        f"no dimension is left by {' and '.join(chosen)}: the subspaces of these operators have "
-        "none in common. Choose fewer operators."
-    )
+    weight_D = invariant_DK[:, [operators.index(name) for name in ignore]].prod(dim=1)
+    if match:
+        matched_DK = invariant_DK[:, [operators.index(name) for name in match]]
+        weight_D = weight_D * (1 - matched_DK.prod(dim=1))
+    if weight_D.max() <= NOTHING:
+        chosen = [f"ignore {' '.join(ignore)}"] if ignore else []
+        chosen += [f"match {' '.join(match)}"] if match else []
+        raise UserError(
+            f"no dimension is left by {' and '.join(chosen)}: the subspaces of these operators "
+            "have none in common. Choose fewer operators."
+        )
+    return weight_D

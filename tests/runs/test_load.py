@@ -96,6 +96,10 @@ def test_the_invariance_is_chosen_at_the_call(ours: RunFolder, theirs: RunFolder
         embedding(IMAGES, ignore=(first,), match=[second]),
         whole * share_DK[:, 0] * (1 - share_DK[:, 1]),
     )
+    of_color = ["color_jitter", "grayscale"]
+    assert torch.equal(embedding(IMAGES, match="color"), embedding(IMAGES, match=of_color))
+    with pytest.raises(UserError, match="no operator of this run destroys parts; it was trained"):
+        embedding(IMAGES, ignore="parts")
     plain = mast.load_embedding(theirs.path)
     assert plain(IMAGES).shape == (2, 24)
     assert plain.trained_with

@@ -1,0 +1,166 @@
+"""What an image finds when some invariances are chosen, and what others find.
+
+N images, P side of a thumbnail in pixels, Q queries that are shown, S spaces, J neighbours that
+are shown, T tasks, D dimensions of the embedding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from mast.analyses import figure
+from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject
+from mast.analyses.interval import mean_and_margin
+from mast.measure.agreement import chance, retrieve
+from mast.models import exempt_blocks
+
+if TYPE_CHECKING:
+    from mast.analyses.figure import Figure
+
+QUERIES, SHOWN, COUNTED = 2, 6, 10
+FEWEST = 12  # images, so that there are ten others
+
+
+@final
+class Neighbours(Analysis):
+    """The nearest images of a query by the dimensions that are chosen, and whether they are alike.
+
+    For every distinct mask there are two spaces: the dimensions that are invariant to its operators
+    ("ignoring …") and those that are exempt from them ("matching …"). Beside them are the whole
+    embedding and those of other runs.
+
+    Arrays:
+        pictures: (N, P, P, 3) thumbnails, uint8.
+        queries: (Q,) positions of the queries that are shown: the first images of the set.
+        spaces: (S,) names.
+        nearest: (Q, S, J) positions of the nearest images, nearest first.
+        tasks: (T,) names of what the images are labelled with.
+        shared: (S, T) percent of the ten nearest that share a query's label, the mean over images.
+        margin: (S, T) half of its 95 % interval over images.
+        expected: (T,) that percentage in a random order.
+
+    Reference:
+        Ours; the search that subspaces of one embedding make possible.
+    """
+
+    def lacking(self, subject: Subject) -> str | None:
+        """See `Analysis.lacking`."""
+        if subject.embed is None or subject.images is None:
+            return "There are no images to look at: give data."
+        if len(subject.images.names) < FEWEST:
+            return f"It needs {FEWEST} images or more, here are {len(subject.images.names)}."
+        if not bool(subject.embed(None).isfinite().all()):
+            return "The embedding is not finite: the run diverged."
+        if not _blocks(subject):
+            return "This run's masks leave nothing to choose: no dimension is exempt from anything."
+        return None
+
+    def compute(self, subject: Subject) -> Arrays:
+        """See `Analysis.compute`."""
+        assert subject.embed is not None
+        assert subject.images is not None
+        images, whole_ND = subject.images, subject.embed(None).float()
+        spaces = {
+            f"embedding of {other.name}": other.embed(None).float()
+            for other in subject.beside
+            if other.embed is not None
+        }
+        spaces["whole embedding"] = whole_ND
+        for name, exempt_D in _blocks(subject).items():
+            of_them = " and ".join(map(figure.words, name.split("+")))
+            spaces[f"ignoring {of_them}"] = whole_ND * (1 - exempt_D)
+            spaces[f"matching {of_them}"] = whole_ND * exempt_D
+        query_Q = np.arange(min(QUERIES, len(images.names)))
+        tasks = [task for task, label_N in images.labels.items() if len(set(label_N.tolist())) > 1]
+        label_TN = torch.tensor(np.array([images.labels[task] for task in tasks]), dtype=torch.long)
+        shared, margin = [], []
+        for space_ND in spaces.values():
+            if tasks:
+                found_TN = retrieve(space_ND, space_ND, label_TN, COUNTED).precision.cpu().numpy()
+                mean_T, margin_T = mean_and_margin(100 * found_TN.T)
+                shared.append(mean_T)
+                margin.append(margin_T)
+        return {
+            "pictures": images.thumbnails_NPP3,
+            "queries": query_Q,
+            "spaces": np.array(list(spaces)),
+            "nearest": np.stack([_nearest(space_ND, query_Q) for space_ND in spaces.values()], 1),
+            "tasks": np.array(tasks, str),
+            "shared": np.array(shared).reshape(len(spaces), len(tasks)),
+            "margin": np.array(margin).reshape(len(spaces), len(tasks)),
+            "expected": np.array([100 * float(chance(label_N).mean()) for label_N in label_TN]),
+        }
+
+    @figure.styled
+    def draw(self, arrays: Arrays) -> Figure:
+        """See `Analysis.draw`: a row a query and space, the query first."""
+        spaces, queries = arrays["spaces"], arrays["queries"]
+        columns = 1 + arrays["nearest"].shape[2]
+        drawn, axes = figure.panels(len(queries) * len(spaces) * columns, columns, 1.25)
+        for row, (query, space) in enumerate(np.ndindex(len(queries), len(spaces))):
+            shown = [queries[query], *arrays["nearest"][query, space]]
+            for column, at in enumerate(shown):
+                axis = axes[row * columns + column]
+                axis.imshow(arrays["pictures"][at], interpolation="nearest")
+                figure.plate(axis)
+            axes[row * columns].set_ylabel("query", fontsize=7)
+            axes[row * columns + 1].set_title(str(spaces[space]), fontsize=8)
+        return drawn
+
+    def caption(self, arrays: Arrays) -> str:
+        """See `Analysis.caption`."""
+        count = len(arrays["pictures"])
+        shown = (
+            f"Each row: a query, and its {arrays['nearest'].shape[2]} nearest of {count} images."
+        )
+        if len(arrays["tasks"]) == 0:
+            return f"{shown} They have no labels, so whether neighbours are alike is not measured."
+        matching = [at for at, name in enumerate(arrays["spaces"]) if name.startswith("matching ")]
+        # What a choice moves most: the block against its complement, which stands before it.
+        gain = {
+            (at, task): arrays["shared"][at, task] - arrays["shared"][at - 1, task]
+            for at in matching
+            for task in range(len(arrays["tasks"]))
+        }
+        space, task = max(gain, key=lambda key: abs(gain[key]))
+        margin = float(np.hypot(arrays["margin"][space, task], arrays["margin"][space - 1, task]))
+        sure = "" if abs(gain[space, task]) > margin else "; the difference is within its interval"
+        return (
+            f"{figure.capital(str(arrays['spaces'][space]))}, "
+            f"{arrays['shared'][space, task]:.0f} % of the ten nearest images share a query's "
+            f"{arrays['tasks'][task]}, {arrays['spaces'][space - 1]} "
+            f"{arrays['shared'][space - 1, task]:.0f} % (by chance "
+            f"{arrays['expected'][task]:.0f}){sure}. {shown}"
+        )
+
+    def details(self, arrays: Arrays) -> Details:
+        """See `Analysis.details`: what neighbours share in each space."""
+        tasks = [str(task) for task in arrays["tasks"]]
+        if not tasks:
+            return Details()
+        rows = tuple(
+            (str(space), *shared_T)
+            for space, shared_T in zip(arrays["spaces"], arrays["shared"].tolist(), strict=True)
+        )
+        columns = ("of the ten nearest, share of the same (%)", *tasks)
+        return Details(Grid(columns, (("by chance", *arrays["expected"].tolist()), *rows)))
+
+
+def _blocks(subject: Subject) -> dict[str, Tensor]:
+    """The exempt part of each distinct mask, on the CPU."""
+    if subject.mask_DK is None:
+        return {}
+    return exempt_blocks(subject.mask_DK.detach().cpu().float(), subject.operators)
+
+
+def _nearest(space_ND: Tensor, query_Q: np.ndarray) -> np.ndarray:
+    """Positions of the nearest other images of some, (Q, J)."""
+    unit_ND = F.normalize(space_ND, dim=1)
+    cosine_QN = unit_ND[query_Q] @ unit_ND.T
+    cosine_QN[torch.arange(len(query_Q)), torch.from_numpy(query_Q)] = -torch.inf
+    return cosine_QN.topk(SHOWN, dim=1).indices.numpy()
