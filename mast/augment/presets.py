@@ -93,9 +93,9 @@ ORIENTATION: Overrides = {
     "rotate": {"probability": 1.0, "angle": (-180.0, 180.0)},
 }
 POSITION: Overrides = {
-    "random_resized_crop": {"scale": (0.3, 1.0)},
-    "translate_x": {"probability": 0.8, "shift": (-0.3, 0.3)},
-    "translate_y": {"probability": 0.8, "shift": (-0.3, 0.3)},
+    "random_resized_crop": {"scale": (0.2, 0.6)},
+    "translate_x": {"probability": 1.0, "shift": (-0.3, 0.3)},
+    "translate_y": {"probability": 1.0, "shift": (-0.3, 0.3)},
 }
 SHARPNESS: Overrides = {"gaussian_blur": {"probability": 0.9, "sigma": (0.1, 16.0), "extent": 0.4}}
 
