@@ -81,8 +81,8 @@ MAST15 = (
 )
 MAST19 = (*MAST15, "solarize", "equalize", "posterize", "motion_blur")
 
-# For generated images such as `toys`: views after which one factor is hardly to be told. The crop
-# is mild, as what it hides counts as forgotten too; magnitudes in pixels are of a view of 224.
+# For generated images such as `toys`: two views of an image differ in one factor above all. The
+# crop is mild where position is to be kept; magnitudes in pixels are of a view of 224.
 CROP: Overrides = {"random_resized_crop": {"scale": (0.6, 1.0)}}
 COLOR: Overrides = {
     "color_jitter": {"probability": 0.9, "saturation": 0.4, "hue": 0.5},
