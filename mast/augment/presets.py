@@ -84,8 +84,8 @@ MAST19 = (*MAST15, "solarize", "equalize", "posterize", "motion_blur")
 # Colours are destroyed where they are usually only disturbed.
 STRONG = View({"color_jitter": {"saturation": 0.4, "hue": 0.5}, "grayscale": {"probability": 0.4}})
 
-# For generated images such as `toys`: views after which one factor is hardly to be told. The crop
-# is mild, as what it hides counts as forgotten too; magnitudes in pixels are of a view of 224.
+# For generated images such as `toys`: two views of an image differ in one factor above all. The
+# crop is mild where position is to be kept; magnitudes in pixels are of a view of 224.
 CROP: Overrides = {"random_resized_crop": {"scale": (0.6, 1.0)}}
 COLOR: Overrides = {
     "color_jitter": {"probability": 0.9, "saturation": 0.4, "hue": 0.5},
@@ -96,9 +96,9 @@ ORIENTATION: Overrides = {
     "rotate": {"probability": 1.0, "angle": (-180.0, 180.0)},
 }
 POSITION: Overrides = {
-    "random_resized_crop": {"scale": (0.3, 1.0)},
-    "translate_x": {"probability": 0.8, "shift": (-0.3, 0.3)},
-    "translate_y": {"probability": 0.8, "shift": (-0.3, 0.3)},
+    "random_resized_crop": {"scale": (0.2, 0.6)},
+    "translate_x": {"probability": 1.0, "shift": (-0.3, 0.3)},
+    "translate_y": {"probability": 1.0, "shift": (-0.3, 0.3)},
 }
 SHARPNESS: Overrides = {"gaussian_blur": {"probability": 0.9, "sigma": (0.1, 16.0), "extent": 0.4}}
 

@@ -6,8 +6,8 @@ The tasks, and what destroys them, are those of `factors`; textures are four. Wh
 | ----------- | ------------------------------------------------------------------------------- |
 | shape       | larger objects with distinct outlines: a thin ring, deep points, long arms      |
 | color       | saturated and bright                                                            |
-| orientation | an eye half as large again, white with a small pupil on its outer side          |
-| position    | cells whose centres never come near each other                                  |
+| orientation | an eye half as large again, white with a small pupil, which a blur leaves white |
+| position    | a tighter grid, so that a shift of the view can outdo it                        |
 | texture     | plain, bright stripes on a dark surface, checker, dark dots on a bright surface |
 | sharpness   | the same three blurs                                                            |
 
@@ -62,7 +62,7 @@ class Toys(Generated):
 
         radius = random.uniform(0.27, 0.3)
         row, column = divmod(position, 3)
-        center = np.array([column, row]) * 0.19 + 0.31 + random.uniform(-0.03, 0.03, 2)
+        center = np.array([column, row]) * 0.13 + 0.37 + random.uniform(-0.02, 0.02, 2)
         angle = 45 + 90 * orientation + random.uniform(-10, 10)
         own = frame(side, center, radius, angle)
 
@@ -76,10 +76,10 @@ class Toys(Generated):
         surface_CPP = mixed(dark_3, light_3, _texture(texture, own, random))
         image_CPP = ground_3[:, None, None] + np.zeros_like(surface_CPP)
         image_CPP += inside(_outline(shape, own), own.edge) * (surface_CPP - image_CPP)
-        eye_PP = np.hypot(own.u_PP - 0.52, own.v_PP)
-        image_CPP += inside(eye_PP - 0.36, own.edge) * (np.float32(1.0) - image_CPP)
-        pupil_PP = np.hypot(own.u_PP - 0.64, own.v_PP)
-        image_CPP -= inside(pupil_PP - 0.13, own.edge) * image_CPP
+        eye_PP = np.hypot(own.u_PP - 0.56, own.v_PP)
+        image_CPP += inside(eye_PP - 0.42, own.edge) * (np.float32(1.0) - image_CPP)
+        pupil_PP = np.hypot(own.u_PP - 0.72, own.v_PP)
+        image_CPP -= inside(pupil_PP - 0.15, own.edge) * image_CPP
         return pixels(image_CPP, BLUR[sharpness], (0.0, 0.01), random)
 
 
