@@ -19,8 +19,8 @@ def difference(views: Views, name: str) -> Tensor:
         name: One of their operators.
 
     Returns:
-        difference_BT: In the operator's own units, on the views' device; see
-            `Operator.difference`.
+        difference_BT: In the operator's own units, on the views' device; NaN where no observer of
+            both views could tell. See `Operator.difference` and `Operator.hidden`.
 
     Raises:
         UserError: More or fewer than two views.
@@ -31,7 +31,13 @@ def difference(views: Views, name: str) -> Tensor:
     if aspect_B is None:
         aspect_B = torch.ones(len(images_BCHW), device=images_BCHW.device)
     first_BT, second_BT = (_effect(record, name, aspect_B) for record in views.records)
-    return OPERATORS[name].difference(first_BT, second_BT)
+    difference_BT = OPERATORS[name].difference(first_BT, second_BT)
+    hidden_BT = OPERATORS[name].hidden(*views.records)
+    if hidden_BT is None:
+        return difference_BT
+    return difference_BT.masked_fill(
+        hidden_BT.to(difference_BT.device, non_blocking=True), torch.nan
+    )
 
 
 def numbers(name: str) -> int:

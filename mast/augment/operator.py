@@ -9,13 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
+
+if TYPE_CHECKING:
+    from mast.augment.record import Record
 
 SMALLEST = 8  # pixels: side of the smallest view
 
@@ -119,6 +122,19 @@ class Operator(ABC):
         if cls.graded:
             return difference_BT
         return torch.cat([difference_BT, difference_BT.abs()], dim=1)
+
+    @classmethod
+    def hidden(cls, first: "Record", second: "Record") -> Tensor | None:
+        """Which numbers of `difference` no observer of both views could tell.
+
+        Args:
+            first: All that was done to the first view.
+            second: Likewise, to the second view.
+
+        Returns:
+            bool, (B, T): other operators took away what shows them; None where none does.
+        """
+        return None
 
     @abstractmethod
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:

@@ -1,6 +1,6 @@
 """The share of a quantity's variance that a prediction leaves unexplained.
 
-Shapes: B batch of this process, T numbers to predict.
+Shapes: B batch of this process, N global batch, T numbers to predict.
 """
 
 from torch import Tensor
@@ -9,22 +9,22 @@ from mast.losses.precision import full
 
 
 def unexplained(
-    predicted_BT: Tensor, target_BT: Tensor, mean_T: Tensor, variance_T: Tensor, eps: float = 1e-6
+    predicted_BT: Tensor, target_BT: Tensor, targets_NT: Tensor, eps: float = 1e-6
 ) -> Tensor:
     """Squared error of predicted standard scores, `mean_bt (p_bt - (t_bt - mu_t) / s_t)^2`.
 
-    It is 1 for predictions of the mean and 0 for perfect ones: 1 - R^2 over the batch whose mean
-    and variance are given, averaged over the T numbers.
+    It is 1 for predictions of the mean and 0 for perfect ones: 1 - R^2 over the global batch,
+    averaged over the T numbers. Targets that are NaN are asked of nobody: they count neither for
+    the error nor for mean and spread.
 
     Args:
         predicted_BT: Predictions in units of the target's spread, shape (B, T).
         target_BT: What is to be predicted, in its own units, shape (B, T).
-        mean_T: Its mean over the global batch.
-        variance_T: Its (biased) variance over the global batch.
+        targets_NT: The targets of all processes, of equal batches, shape (N, T).
         eps: Added to the variance; a target that does not vary has standard scores of 0.
 
     Returns:
-        Scalar, non-negative.
+        Scalar, non-negative; its mean over processes is that of the global batch.
 
     Raises:
         ValueError: Predictions and targets of different shapes.
@@ -37,5 +37,12 @@ def unexplained(
             f"expected predictions of the targets' shape {tuple(target_BT.shape)}, "
             f"got {tuple(predicted_BT.shape)}"
         )
+    targets_NT = full(targets_NT)
+    count_T = (~targets_NT.isnan()).sum(dim=0).clamp(min=1)
+    mean_T = targets_NT.nansum(dim=0) / count_T
+    variance_T = (targets_NT - mean_T).square().nansum(dim=0) / count_T
     score_BT = (full(target_BT) - mean_T) / (variance_T + eps).sqrt()
-    return (full(predicted_BT) - score_BT).square().mean()
+    asked_BT = ~score_BT.isnan()
+    squared_BT = (full(predicted_BT) - score_BT.nan_to_num()).square() * asked_BT
+    processes = len(targets_NT) / len(target_BT)
+    return (squared_BT.sum(dim=0) / count_T).mean() * processes

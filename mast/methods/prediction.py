@@ -69,16 +69,11 @@ class OperatorPrediction(nn.Module):
         shares: dict[str, Tensor] = {}
         for index, (name, head) in enumerate(self.heads.items()):
             target_BT = difference(views, name).to(first_BD.device, non_blocking=True)
-            everywhere_NT = gather(target_BT)
             pair = (first_BD, second_BD)
             if part_DP is not None:
                 pair = (first_BD * part_DP[:, index], second_BD * part_DP[:, index])
-            shares[name] = unexplained(
-                head(torch.cat(pair, dim=1)),
-                target_BT,
-                everywhere_NT.mean(dim=0),
-                everywhere_NT.var(dim=0, correction=0),
-            )
+            predicted_BT = head(torch.cat(pair, dim=1))
+            shares[name] = unexplained(predicted_BT, target_BT, gather(target_BT))
         return shares
 
     def add_to(

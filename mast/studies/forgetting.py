@@ -74,7 +74,7 @@ class Forgetting(Experiment):
 
     contenders: Mapping[str, Contender] = field(default_factory=lambda: CONTENDERS)
     images: int = 8192
-    epochs: int = 10
+    epochs: int = 5
     encoder: Mapping[str, Any] = field(default_factory=lambda: NARROWER)
     settings: EvaluationSettings | None = None
 

@@ -9,28 +9,50 @@ from mast.losses import unexplained
 
 def test_by_hand() -> None:
     target_BT = torch.tensor([[1.0, 10.0], [3.0, 10.0]])
-    mean_T, variance_T = target_BT.mean(dim=0), target_BT.var(dim=0, correction=0)
     perfect_BT = torch.tensor([[-1.0, 0.0], [1.0, 0.0]])  # the second does not vary
-    assert unexplained(perfect_BT, target_BT, mean_T, variance_T).item() == pytest.approx(
-        0, abs=1e-6
-    )
+    assert unexplained(perfect_BT, target_BT, target_BT).item() == pytest.approx(0, abs=1e-6)
     nothing_BT = torch.zeros(2, 2)
-    assert unexplained(nothing_BT, target_BT, mean_T, variance_T).item() == pytest.approx(0.5)
+    assert unexplained(nothing_BT, target_BT, target_BT).item() == pytest.approx(0.5)
     wrong_BT = torch.tensor([[1.0, 0.0], [-1.0, 2.0]])
     # squares 4, 4 of the first number and 0, 4 of the second
-    assert unexplained(wrong_BT, target_BT, mean_T, variance_T).item() == pytest.approx(3.0)
+    assert unexplained(wrong_BT, target_BT, target_BT).item() == pytest.approx(3.0)
 
 
 def test_is_one_minus_r_squared() -> None:
     generator = torch.Generator().manual_seed(0)
     target_BT = 5 + 3 * torch.randn(50, 4, generator=generator)
-    mean_T, variance_T = target_BT.mean(dim=0), target_BT.var(dim=0, correction=0)
     predicted_BT = torch.randn(50, 4, generator=generator)
-    found = unexplained(predicted_BT, target_BT, mean_T, variance_T)
-    own_units_BT = mean_T + predicted_BT * variance_T.sqrt()
+    found = unexplained(predicted_BT, target_BT, target_BT)
+    own_units_BT = target_BT.mean(dim=0) + predicted_BT * target_BT.std(dim=0, correction=0)
     assert 1 - found.item() == pytest.approx(r2_score(target_BT, own_units_BT), abs=1e-5)
 
 
 def test_shapes_must_fit() -> None:
     with pytest.raises(ValueError, match=r"\(4, 2\), got \(4, 3\)"):
-        unexplained(torch.zeros(4, 3), torch.zeros(4, 2), torch.zeros(2), torch.ones(2))
+        unexplained(torch.zeros(4, 3), torch.zeros(4, 2), torch.zeros(4, 2))
+
+
+def test_what_nobody_can_tell_is_not_asked() -> None:
+    generator = torch.Generator().manual_seed(1)
+    target_BT, predicted_BT = torch.randn(2, 20, 1, generator=generator)
+    target_BT[::3] = torch.nan
+    asked_B = ~target_BT[:, 0].isnan()
+    found = unexplained(predicted_BT.requires_grad_(), target_BT, target_BT)
+    alone = unexplained(predicted_BT[asked_B], target_BT[asked_B], target_BT[asked_B])
+    torch.testing.assert_close(found, alone)
+    found.backward()
+    assert torch.equal(predicted_BT.grad[:, 0] != 0, asked_B)
+    unknown_BT = torch.full((4, 2), torch.nan)
+    assert unexplained(torch.ones(4, 2), unknown_BT, unknown_BT) == 0.0
+
+
+def test_the_mean_over_processes_is_that_of_the_global_batch() -> None:
+    generator = torch.Generator().manual_seed(2)
+    target_NT, predicted_NT = torch.randn(2, 12, 3, generator=generator)
+    target_NT[:5, 0] = torch.nan  # the processes know of different numbers
+    parts = [
+        unexplained(predicted_NT[own], target_NT[own], target_NT)
+        for own in (slice(0, 6), slice(6, 12))
+    ]
+    whole = unexplained(predicted_NT, target_NT, target_NT)
+    torch.testing.assert_close(sum(parts) / 2, whole)

@@ -23,6 +23,7 @@ from mast.augment.operator import (
     per_pixel,
     uniform,
 )
+from mast.augment.record import Record
 
 ORDERS = tuple(permutations(range(4)))  # of brightness, contrast, saturation, hue
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
@@ -242,6 +243,13 @@ class ColorJitter(Operator):
         factors_B3, turn_B1 = (first_BT - second_BT).split((3, 1), dim=1)
         angle_B1 = 2 * math.pi * turn_B1
         return torch.cat([factors_B3, angle_B1.sin(), angle_B1.cos() - 1], dim=1)
+
+    @classmethod
+    def hidden(cls, first: Record, second: Record) -> Tensor:
+        """Saturation and hue, where a view is gray."""
+        gray_B = first.applied(Grayscale.name) | second.applied(Grayscale.name)
+        never_B = torch.zeros_like(gray_B)
+        return torch.stack([never_B, never_B, gray_B, gray_B, gray_B], dim=1)
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:

@@ -246,6 +246,11 @@ class TranslateX(Translate):
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return affine(aspect_B, x=-parameters["shift"])
 
+    @classmethod
+    def hidden(cls, first: Record, second: Record) -> Tensor:
+        """Between a view and a mirrored one, which show the sum of the shifts."""
+        return _one_mirrored(first, second)
+
 
 @dataclass(frozen=True)
 class TranslateY(Translate):
@@ -309,8 +314,19 @@ class Rotate(GeometricOperator):
         return torch.cat([turn_B1.sin(), turn_B1.cos() - 1], dim=1)
 
     @classmethod
+    def hidden(cls, first: Record, second: Record) -> Tensor:
+        """Between a view and a mirrored one, which show the sum of the angles."""
+        return _one_mirrored(first, second).expand(-1, 2)
+
+    @classmethod
     def caption(cls, parameters: Parameters) -> str:
         return f"{cls.label} {parameters['angle'].item():+.0f}°"
+
+
+def _one_mirrored(first: Record, second: Record) -> Tensor:
+    """bool (B, 1): of the views of a sample, one alone is mirrored."""
+    mirrored_B, also_B = (record.applied(HorizontalFlip.name) for record in (first, second))
+    return (mirrored_B ^ also_B)[:, None]
 
 
 def crop_boxes(parameters: Parameters, aspect_B: Tensor, ratio: tuple[float, float]) -> Tensor:
