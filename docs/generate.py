@@ -20,6 +20,7 @@ from mast.studies.advice_check import AdviceCheck
 from mast.studies.detectors import AVERAGED, Detectors
 from mast.studies.does_it_help import COLUMNS, DoesItHelp, mean_of_tasks, spread
 from mast.studies.flowers import Flowers
+from mast.studies.forgetting import Forgetting, searches
 from mast.studies.uncertainty_check import UncertaintyCheck
 
 ROOT = Path(__file__).parent.parent
@@ -173,6 +174,52 @@ def does_it_help() -> str:
     return "\n\n".join(text)
 
 
+def forgotten() -> dict[str, dict[str, Any]]:
+    """Results of the study `forgetting`, by factor destroyed, method and seed."""
+    folder = RESULTS / Forgetting.results
+    return {
+        f"{file.parent.name}/{file.stem}": json.loads(file.read_text())
+        for file in sorted(folder.glob("*/*.json"))
+    }
+
+
+def forgetting() -> str:
+    """The section of the study of this name: linear accuracy, and what a search finds."""
+    measured = forgotten()
+    first = next(iter(measured.values()))
+    parts = [
+        "## What is kept where the views destroy it: generated images",
+        "`mast study forgetting --data SETS --out FOLDER --seeds 0 1 2 3 4`. The set is `toys`, "
+        "made so that operators destroy a factor ([how](data.md)): `forget_color` turns the hue "
+        "anywhere, and so on. Percent; mean and standard deviation of seeds. "
+        f"{first['images']:,} images of 32 pixels, {first['epochs']} epochs, "
+        f"{first['provenance']['processor']}. Linear accuracy of the representation:",
+        markdown(Forgetting().table(measured)),
+        "Of the ten nearest test images by cosine, the share with the query's label:",
+        markdown(searches(measured)),
+    ]
+    return "\n\n".join(parts)
+
+
+def demonstration() -> str:
+    """What the demo shows, over all seeds, for the README."""
+    shown = {
+        name: result
+        for name, result in forgotten().items()
+        if result["destroyed"] == "color"
+        and result["method"] in ("untrained", "vicreg", "augself", "exempt")
+    }
+    linear, searched = Forgetting().table(shown), searches(shown)
+    return "\n\n".join(
+        [
+            "Linear accuracy (%), views that destroy the colour:",
+            markdown(Grid(linear.columns[1:], tuple(row[1:] for row in linear.rows))),
+            "Of the ten nearest images, the share with the query's label (%):",
+            markdown(Grid(searched.columns[1:], tuple(row[1:] for row in searched.rows))),
+        ]
+    )
+
+
 def photos() -> str:
     """Flowers-17, as the study `flowers` measured it."""
     result = json.loads((RESULTS / f"{Flowers.results}.json").read_text())
@@ -277,8 +324,14 @@ def documents() -> dict[Path, str]:
         "findings": findings("cifar_mast5"),
     }
     return {
-        ROOT / "docs" / "results.md": f"{head}{does_it_help()}\n\n{photos()}\n",
-        readme: between(readme, {"results": "\n\n".join(filter(None, (summary(), photos())))}),
+        ROOT / "docs" / "results.md": f"{head}{forgetting()}\n\n{does_it_help()}\n\n{photos()}\n",
+        readme: between(
+            readme,
+            {
+                "demo": demonstration(),
+                "results": "\n\n".join(filter(None, (summary(), photos()))),
+            },
+        ),
         insight: between(insight, parts),
         studied: between(studied, {"studies": studies()}),
         detected: between(detected, {"detection": detection()}),

@@ -100,11 +100,14 @@ def tiny(photos: Path, tmp_path: Path) -> Callable[..., mast.PretrainConfig]:
     return partial(configure, photos, tmp_path / "run")
 
 
+UNCERTAIN = {"uncertainty": True, "exempt": ["color", "orientation"], "exempt_share": 0.2}
+
+
 @pytest.fixture(scope="session")
 def _trained(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("trained")
     configs = {
-        "ours": configure(photos, root / "ours", epochs=1, objective={"uncertainty": True}),
+        "ours": configure(photos, root / "ours", epochs=1, objective=UNCERTAIN),
         "theirs": configure(photos, root / "theirs", "vicreg5_small", epochs=1),
     }
     return {name: mast.pretrain(config).path for name, config in configs.items()}

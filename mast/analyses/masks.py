@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mast.analyses.figure import Figure
 
 ALIKE, APART = 0.9, 0.5  # cosine from which two masks are called redundant, and below it different
+FEW = 0.25  # of the dimensions, that a block has at most
 
 
 @final
@@ -120,6 +121,8 @@ class Masks(Analysis):
         if len(live) == 1:
             alone = f"There is one operator, {live[0]}; it has the whole embedding to itself."
             sentences.append(f"Only {live[0]} has a subspace." if dead else alone)
+        elif live and (blocks := _exempt(live, arrays["masks"][live_K])):
+            sentences.append(blocks)
         elif live:
             correlation_KK = arrays["correlation"][np.ix_(live_K, live_K)]
             sentences.append(_alike(live, correlation_KK, arrays["own_share"][live_K]))
@@ -142,6 +145,32 @@ class Masks(Analysis):
         )
         columns = ("operator", "own (%)", "shared (%)", "dimensions used (%)", "mean cosine")
         return Details(Grid(columns, rows))
+
+
+def _exempt(names: list[str], mask_KD: np.ndarray) -> str | None:
+    """Which operators some dimensions are exempt from, in words; None unless masks are blocks.
+
+    Blocks are masks that are zero in a few dimensions and the same in all others.
+    """
+    zero_KD = mask_KD == 0
+    if (
+        not 0 < zero_KD.mean(axis=1).max() <= FEW
+        or not (zero_KD | (mask_KD == mask_KD.max(axis=1, keepdims=True))).all()
+    ):
+        return None
+    sharing: dict[bytes, list[int]] = {}
+    for at, zero_D in enumerate(zero_KD):
+        sharing.setdefault(zero_D.tobytes(), []).append(at)
+    parts = [
+        f"{zero_KD[members[0]].mean():.0%} of the dimensions are exempt from "
+        f"{_and([names[at] for at in members])}"
+        for members in sharing.values()
+        if zero_KD[members[0]].any()
+    ]
+    rest = [name for name, zero_D in zip(names, zero_KD, strict=True) if not zero_D.any()]
+    if rest:
+        parts.append(f"all are invariant to {_and(rest)}")
+    return f"{figure.capital('; '.join(parts))}."
 
 
 def _alike(names: list[str], correlation_KK: np.ndarray, own_K: np.ndarray) -> str:

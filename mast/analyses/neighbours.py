@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mast.analyses.figure import Figure
 
 QUERIES, SHOWN, COUNTED = 2, 6, 10
-FEWEST = 12  # images, so that there are ten others
+FEWEST = 3  # images, so that there is a choice
 
 
 @final
@@ -40,7 +40,8 @@ class Neighbours(Analysis):
         spaces: (S,) names.
         nearest: (Q, S, J) positions of the nearest images, nearest first.
         tasks: (T,) names of what the images are labelled with.
-        shared: (S, T) percent of the ten nearest that share a query's label, the mean over images.
+        shared: (S, T) percent of the ten nearest images, or of all others where there are fewer,
+            that share a query's label, the mean over images.
         margin: (S, T) half of its 95 % interval over images.
         expected: (T,) that percentage in a random order.
 
@@ -115,6 +116,7 @@ class Neighbours(Analysis):
     def caption(self, arrays: Arrays) -> str:
         """See `Analysis.caption`."""
         count = len(arrays["pictures"])
+        nearest = min(COUNTED, count - 1)
         shown = (
             f"Each row: a query, and its {arrays['nearest'].shape[2]} nearest of {count} images."
         )
@@ -132,7 +134,7 @@ class Neighbours(Analysis):
         sure = "" if abs(gain[space, task]) > margin else "; the difference is within its interval"
         return (
             f"{figure.capital(str(arrays['spaces'][space]))}, "
-            f"{arrays['shared'][space, task]:.0f} % of the ten nearest images share a query's "
+            f"{arrays['shared'][space, task]:.0f} % of the {nearest} nearest images share a query's "
             f"{arrays['tasks'][task]}, {arrays['spaces'][space - 1]} "
             f"{arrays['shared'][space - 1, task]:.0f} % (by chance "
             f"{arrays['expected'][task]:.0f}){sure}. {shown}"
@@ -147,7 +149,8 @@ class Neighbours(Analysis):
             (str(space), *shared_T)
             for space, shared_T in zip(arrays["spaces"], arrays["shared"].tolist(), strict=True)
         )
-        columns = ("of the ten nearest, share of the same (%)", *tasks)
+        nearest = min(COUNTED, len(arrays["pictures"]) - 1)
+        columns = (f"of the {nearest} nearest, share of the same (%)", *tasks)
         return Details(Grid(columns, (("by chance", *arrays["expected"].tolist()), *rows)))
 
 
@@ -163,4 +166,4 @@ def _nearest(space_ND: Tensor, query_Q: np.ndarray) -> np.ndarray:
     unit_ND = F.normalize(space_ND, dim=1)
     cosine_QN = unit_ND[query_Q] @ unit_ND.T
     cosine_QN[torch.arange(len(query_Q)), torch.from_numpy(query_Q)] = -torch.inf
-    return cosine_QN.topk(SHOWN, dim=1).indices.numpy()
+    return cosine_QN.topk(min(SHOWN, len(space_ND) - 1), dim=1).indices.numpy()

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 from mast.core.errors import UserError
 from mast.methods.base import Method, MethodConfig, Subspaces, Vital
-from mast.methods.mast import Mast, MastConfig
+from mast.methods.mast import Mast
+from mast.methods.mast_config import MODES, MastConfig
 from mast.methods.representations import (
     ENCODER,
     Embedding,
@@ -46,6 +47,7 @@ def method_of(config: MethodConfig) -> str:
 __all__ = [
     "ENCODER",
     "METHODS",
+    "MODES",
     "Embedding",
     "Entry",
     "MaskedEnsemble",

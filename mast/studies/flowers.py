@@ -27,9 +27,7 @@ class Flowers(Experiment):
     results: ClassVar[str] = "flowers17"
 
     recipe: str = "mast5_small"
-    changes: Mapping[str, Any] = field(
-        default_factory=lambda: {"epochs": 30, "batch_size": 64, "precision": "bf16-mixed"}
-    )
+    changes: Mapping[str, Any] = field(default_factory=lambda: {"epochs": 30, "batch_size": 64})
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """See `Experiment.plan`."""
@@ -96,6 +94,6 @@ class Flowers(Experiment):
         return [
             f"mast pretrain --data flowers17/train --recipe {run.config.recipe} "
             f"--epochs {run.config.epochs} --batch_size {run.config.batch_size} "
-            f"--precision {run.config.precision} --out runs/flowers",
+            "--out runs/flowers",
             f"mast evaluate runs/flowers --data flowers17 --protocols {' '.join(PROTOCOLS)}",
         ]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, final
 
 from mast.analyses import Grid
 from mast.measure.named_sets import NamedSets
+from mast.measure.result import ENDS, PRECISION
 from mast.measure.sets import EvaluationData
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.studies.engine import StudyRun
@@ -18,6 +19,12 @@ PROTOCOLS = ("linear", "retrieval")
 TASKS = ("color", "orientation", "position", "shape", "texture", "sharpness")
 DESTROYED = ("color", "orientation", "position", "sharpness")  # by `forget_<factor>`
 HIDDEN, DIM = 512, 160
+SPACES = {  # as results name them, by prefix, and as tables do
+    "representation": "representation",
+    "embedding": "whole embedding",
+    "ignore_": "ignoring it",
+    "match_": "matching it",
+}
 
 Fields = dict[str, Any]
 
@@ -138,23 +145,38 @@ class Forgetting(Experiment):
         return NamedSets(train=f"toys@train:{self.images // 2}", val="toys@val", test="toys@test")
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """See `Experiment.table`: one row a factor destroyed and a method."""
-        groups: dict[tuple[str, str], list[Measured]] = defaultdict(list)
-        for result in measured.values():
-            groups[result["destroyed"], result["method"]].append(result)
+        """See `Experiment.table`: linear accuracy, a row a factor destroyed and a method."""
         rows = tuple(
             (
                 factor, method, str(len(results)),
                 *(cell([result["linear"][task] for result in results]) for task in TASKS),
                 cell([statistics.fmean(result["linear"].values()) for result in results]),
-                *(cell([precision(result, factor, space) for result in results])
-                  for space in ("representation", "ignore", "match")),
             )
-            for (factor, method), results in groups.items()
+            for (factor, method), results in _grouped(measured).items()
         )  # fmt: skip
-        spaces = ("all", "ignoring", "matching")
-        columns = ("destroyed", "method", "seeds", *TASKS, "mean")
-        return Grid((*columns, *(f"its precision at 10, {space}" for space in spaces)), rows)
+        return Grid(("destroyed", "method", "seeds", *TASKS, "mean"), rows)
+
+
+def searches(measured: Mapping[str, Measured]) -> Grid:
+    """Precision at 10 of every task: a row a factor destroyed, a method and a space of it."""
+    rows = []
+    for (factor, method), results in _grouped(measured).items():
+        for prefix, title in SPACES.items():
+            found = [[precision(result, task, prefix) for result in results] for task in TASKS]
+            if found[0][0] is not None:
+                rows.append((factor, method, title, str(len(results)), *map(cell, found)))
+    return Grid(("destroyed", "method", "space", "seeds", *TASKS), tuple(rows))
+
+
+def _grouped(measured: Mapping[str, Measured]) -> dict[tuple[str, str], list[Measured]]:
+    """Results of all seeds, by factor and method, in the order of both."""
+    groups: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    for result in measured.values():
+        groups[result["destroyed"], result["method"]].append(result)
+    methods = list(CONTENDERS)
+    return dict(
+        sorted(groups.items(), key=lambda g: (DESTROYED.index(g[0][0]), methods.index(g[0][1])))
+    )
 
 
 def precision(result: Measured, task: str, space: str) -> float | None:
@@ -165,7 +187,7 @@ def precision(result: Measured, task: str, space: str) -> float | None:
     """
     values: dict[str, float] = result["retrieval"][task]
     for name, value in values.items():
-        if name.startswith(f"precision_{space}") and not name.endswith(("_low", "_high")):
+        if name.startswith(f"{PRECISION}{space}") and not name.endswith(ENDS):
             return value
     return None
 

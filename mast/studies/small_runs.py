@@ -49,17 +49,17 @@ def _changes(size: int, epochs: int, **objective: Any) -> dict[str, Any]:
     return {"size": size, "epochs": epochs, "encoder": encoder, "objective": objective}
 
 
+GUARDED = "mast5_guarded_small"
+FIFTEEN = {"views": "mast15"}
 RUNS = {
-    "factors_mast5": SmallRun("mast5_small", "factors@train", _changes(32, 12, uncertainty=True)),
+    "factors_mast5": SmallRun(GUARDED, "factors@train", _changes(32, 12, uncertainty=True)),
     "factors64_mast15": SmallRun(
-        "mast15_small", "factors@train", _changes(64, 12, uncertainty=True)
+        GUARDED, "factors@train", FIFTEEN | _changes(64, 12, uncertainty=True)
     ),
-    "factors_small": SmallRun("mast5_small", "factors@train:4096", _changes(32, 6)),
-    "cifar_mast5": SmallRun("mast5_small", CIFAR, _changes(32, 10, uncertainty=True)),
-    "cifar_mast15": SmallRun("mast15_small", CIFAR, _changes(32, 10, uncertainty=True)),
-    "cifar_mast5_paper": SmallRun(
-        "mast5_small", CIFAR, _changes(32, 10, uncertainty=True, mode="paper")
-    ),
+    "factors_small": SmallRun(GUARDED, "factors@train:4096", _changes(32, 6)),
+    "cifar_mast5": SmallRun(GUARDED, CIFAR, _changes(32, 10, uncertainty=True)),
+    "cifar_mast15": SmallRun(GUARDED, CIFAR, FIFTEEN | _changes(32, 10, uncertainty=True)),
+    "cifar_mast5_paper": SmallRun(GUARDED, CIFAR, _changes(32, 10, uncertainty=True, mode="paper")),
     "cifar_vicreg5": SmallRun("vicreg5_small", CIFAR, _changes(32, 10)),
 }
 

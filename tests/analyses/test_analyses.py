@@ -18,6 +18,7 @@ from mast.analyses.curves import Curves
 from mast.analyses.figure import save
 from mast.analyses.invariance import MAGNITUDES, Invariance
 from mast.analyses.masks import Masks
+from mast.analyses.neighbours import Neighbours
 from mast.analyses.predictions import Predictions
 from mast.analyses.subspaces import Subspaces
 from mast.analyses.uncertainty import Uncertainty
@@ -89,7 +90,8 @@ def scores(operators: tuple[str, ...]) -> Iterator[Score]:
 @pytest.mark.parametrize("count", [1, 3])
 def test_conformance(name: str, count: int, tmp_path: Path) -> None:
     analysis = ANALYSES[name].kind()
-    subject = whole(NAMES[:count])
+    exempt = torch.tensor([[1.0], [0.0]]).expand(-1, count)
+    subject = whole(NAMES[:count], masks=exempt if name == "neighbours" else None)
     assert isinstance(analysis, Analysis)
     assert analysis.lacking(subject) is None
     arrays = analysis.compute(subject)
@@ -137,6 +139,48 @@ def test_masks_that_are_all_zero_are_said_and_compared_with_nothing() -> None:
     every = Masks().compute(whole(masks=torch.zeros(2, 3)))
     assert Masks().caption(every).endswith("the mask of rotate, shear x and invert.")
     Masks().draw(every)
+
+
+def test_neighbours_are_found_in_the_dimensions_that_are_chosen() -> None:
+    """Of four images in two pairs, one dimension knows the shape and the other the colour."""
+    embedding_ND = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+    labels = {"shape": np.array([0, 0, 1, 1]), "color": np.array([0, 1, 0, 1])}
+    base = whole()
+    images = Images(
+        names=tuple("abcd"),
+        thumbnails_NPP3=np.zeros((4, 4, 4, 3), np.uint8),
+        labels=labels,
+        classes=dict.fromkeys(labels, ("one", "other")),
+    )
+    other = replace(base, name="other", embed=lambda change: embedding_ND * torch.tensor([1, 0]))
+    subject = replace(
+        base, images=images, embed=lambda change: embedding_ND, beside=(other,),
+        mask_DK=torch.tensor([[1.0, 1.0, 1.0], [0.0, 1.0, 0.0]]),
+    )  # fmt: skip
+    arrays = Neighbours().compute(subject)
+    assert arrays["spaces"].tolist() == [
+        "embedding of other", "whole embedding",
+        "ignoring rotate and invert", "matching rotate and invert",
+    ]  # fmt: skip
+    assert arrays["nearest"][:, 0, 0].tolist() == [1, 0]  # by shape
+    assert arrays["nearest"][:, 3, 0].tolist() == [2, 3]  # by colour
+    # All three others count, of which one is alike, whatever the space.
+    np.testing.assert_allclose(arrays["shared"], 100 / 3)
+    np.testing.assert_allclose(arrays["expected"], 100 / 3)
+    assert "within its interval" in Neighbours().caption(arrays)
+    assert "leave nothing to choose" in str(Neighbours().lacking(whole()))
+
+
+def test_masks_that_are_exempt_blocks_are_told_by_their_operators() -> None:
+    masks = torch.ones(4, 3)
+    masks[0, 0] = masks[0, 2] = 0
+    text = Masks().caption(Masks().compute(whole(masks=masks)))
+    assert text == (
+        "25% of the dimensions are exempt from rotate and invert; all are invariant to shear x."
+    )
+    soft = masks.clone()
+    soft[1, 1] = 0.5
+    assert "exempt" not in Masks().caption(Masks().compute(whole(masks=soft)))
 
 
 def test_masks_of_which_two_are_alike() -> None:

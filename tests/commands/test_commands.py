@@ -29,7 +29,7 @@ from mast.data.sources import default_cache
 from mast.measure.result import Result
 from mast.measure.sets import EvaluationData
 from mast.methods import MastConfig
-from mast.methods.mast import MODES
+from mast.methods.mast_config import MODES
 from mast.models import Encoder, EncoderConfig, save_encoder
 from mast.protocols import EVALUATORS
 from mast.protocols.run import evaluate_encoder
@@ -212,7 +212,7 @@ def test_a_run_stays_what_it_was(tiny: Configure, monkeypatch: pytest.MonkeyPatc
     resolved = config.objective.resolved()
     name = next(iter(MODES))
     changed = {key: replace(mode, masked_weight=99.0) for key, mode in MODES.items()}
-    monkeypatch.setattr("mast.methods.mast.MODES", changed)
+    monkeypatch.setattr("mast.methods.mast_config.MODES", changed)
     assert name in changed
     assert read(folder.config).objective.resolved() == resolved
     values = yaml.safe_load(folder.config.read_text())
@@ -405,7 +405,7 @@ def test_embed_writes_what_an_image_shows(run: Path, tmp_path: Path) -> None:
 
 
 def test_embed_what_is_ignored_and_matched(run: Path, photos: Path, tmp_path: Path) -> None:
-    data, (first, second, *_) = str(photos / "test"), mast.load_embedding(run).operators
+    data, first, second = str(photos / "test"), "horizontal_flip", "color_jitter"
     words = ["embed", str(run), "--data", data, "--ignore", first, "--match", second]
     for name in ("chosen.npz", "chosen.parquet"):
         assert main([*words, "--out", str(tmp_path / name)]) == 0

@@ -15,7 +15,7 @@ from mast.augment import Views
 from mast.core.checkpoint import load_checkpoint, save_checkpoint
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import MaskedEnsemble, Mast, MastConfig, Method, VICReg
-from mast.methods.mast import MODES
+from mast.methods.mast_config import MODES
 
 BATCH = 8
 PROPERTIES = ("color", "position", "orientation")
