@@ -134,8 +134,8 @@ class Neighbours(Analysis):
         sure = "" if abs(gain[space, task]) > margin else "; the difference is within its interval"
         return (
             f"{figure.capital(str(arrays['spaces'][space]))}, "
-            f"{arrays['shared'][space, task]:.0f} % of the {nearest} nearest images share a query's "
-            f"{arrays['tasks'][task]}, {arrays['spaces'][space - 1]} "
+            f"{arrays['shared'][space, task]:.0f} % of the {nearest} nearest images share a "
+            f"query's {arrays['tasks'][task]}, {arrays['spaces'][space - 1]} "
             f"{arrays['shared'][space - 1, task]:.0f} % (by chance "
             f"{arrays['expected'][task]:.0f}){sure}. {shown}"
         )

@@ -53,6 +53,7 @@ CONTENDERS: dict[str, Contender] = {
     "untrained": Contender(V, trained=False),
     "vicreg": Contender(V),
     "augself": Contender(V, of="told"),
+    "augself_double": Contender(V, {"prediction": {"weight": 2.0}}, "told"),
     "exempt": Contender(M, of="exempt"),
     "exempt_silent": Contender(M, {"predict_from": "none"}, "exempt"),
     "exempt_representation": Contender(M, {"predict_from": "representation"}, "exempt"),
