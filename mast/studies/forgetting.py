@@ -81,6 +81,7 @@ class Forgetting(Experiment):
     seeded: ClassVar[bool] = True
 
     contenders: Mapping[str, Contender] = field(default_factory=lambda: CONTENDERS)
+    factors: tuple[str, ...] = DESTROYED
     images: int = 8192
     epochs: int = 5
     encoder: Mapping[str, Any] = field(default_factory=lambda: NARROWER)
@@ -91,7 +92,7 @@ class Forgetting(Experiment):
         return [
             self._run(workplace, factor, name, seed)
             for seed in seeds
-            for factor in DESTROYED
+            for factor in self.factors
             for name in self.contenders
         ]
 

@@ -39,6 +39,7 @@ from mast.studies.does_it_help import COLUMNS, VARIANTS, DoesItHelp
 from mast.studies.engine import Shard, StudyRun, carry_out
 from mast.studies.findings import Findings, Inquiry
 from mast.studies.flowers import Flowers
+from mast.studies.forgetting import CONTENDERS, Forgetting, searches
 from mast.studies.protocols import Protocols, against_sklearn
 from mast.studies.sets import drawn_positions, folds, link, with_colours
 from mast.studies.small_runs import CIFAR, SmallRun
@@ -72,6 +73,12 @@ TINY: dict[str, Experiment] = {
         variants(), 24, 1, 8, asdict(ENCODER),
         EvaluationSettings(protocols={"linear": {"penalties": [0.01]}}),
     ),
+    "forgetting": Forgetting(
+        {name: CONTENDERS[name] for name in ("untrained", "vicreg", "exempt")}, ("color",), 128, 1,
+        asdict(ENCODER), EvaluationSettings(protocols={
+            "linear": {"penalties": [0.01], "resamples": 20}, "retrieval": {"resamples": 20},
+        }),
+    ),
     "flowers": Flowers(changes={"size": 32, "epochs": 1, "batch_size": 8, "objective": PROJECTOR,
                                 "encoder": asdict(ENCODER)}),
     "protocols": Protocols(24, 1, 8, asdict(ENCODER),
@@ -94,6 +101,7 @@ TINY: dict[str, Experiment] = {
 # A result of each that is kept in the repository: the same is written now.
 KEPT = {
     "does_it_help": ("validation/vicreg5-5-0", "does_it_help/validation/vicreg5-5-0.json"),
+    "forgetting": ("color/exempt-0", "forgetting/color/exempt-0.json"),
     "flowers": ("", "flowers17.json"),
     "protocols": ("", "protocols.json"),
     "detectors": ("", "detection.json"),
@@ -101,6 +109,19 @@ KEPT = {
     "uncertainty_check": ("uncertain-run", "insight/uncertain-cifar_mast5.json"),
     "findings": ("findings-run", "insight/findings-cifar_mast5.json"),
 }
+
+
+def test_a_search_is_a_row_a_space() -> None:
+    measured = {
+        file.stem: json.loads(file.read_text())
+        for file in (RESULTS / "forgetting" / "color").glob("*-0.json")
+    }
+    rows = {(row[1], row[2]): row for row in searches(measured).rows}
+    assert ("untrained", "representation") in rows
+    assert ("untrained", "matching it") not in rows
+    result = measured["exempt-0"]["retrieval"]["color"]
+    found = result["precision_match_color_jitter+grayscale"]
+    assert rows["exempt", "matching it"][4] == f"{found:.1f}"
 
 
 def write_squares(root: Path, part: str, images: int) -> None:
