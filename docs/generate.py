@@ -26,6 +26,12 @@ from mast.studies.uncertainty_check import UncertaintyCheck
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "experiments" / "results"
 VICREG = ("vicreg5_staged", "vicreg5", "vicreg5_all_but_one")
+SHOWN = {  # by the demo, as the study `forgetting` calls them
+    "untrained": "untrained",
+    "vicreg": "VICReg",
+    "augself_double": "VICReg + prediction",
+    "exempt_double": "MAST",
+}
 REFERENCES = ("untrained", *VICREG, "mast5_literal")
 
 Groups = dict[tuple[str, float], list[dict[str, Any]]]
@@ -206,17 +212,17 @@ def demonstration() -> str:
     shown = {
         name: result
         for name, result in forgotten().items()
-        if result["destroyed"] == "color"
-        and result["method"] in ("untrained", "vicreg", "augself", "exempt")
+        if result["destroyed"] == "color" and result["method"] in SHOWN
     }
-    linear, searched = Forgetting().table(shown), searches(shown)
-    return "\n\n".join(
-        [
-            "Linear accuracy (%), views that destroy the colour:",
-            markdown(Grid(linear.columns[1:], tuple(row[1:] for row in linear.rows))),
-            "Of the ten nearest images, the share with the query's label (%):",
-            markdown(Grid(searched.columns[1:], tuple(row[1:] for row in searched.rows))),
-        ]
+    tables = [
+        markdown(Grid(grid.columns[1:], tuple((SHOWN[row[1]], *row[2:]) for row in grid.rows)))
+        for grid in (Forgetting().table(shown), searches(shown))
+    ]
+    return (
+        "Linear accuracy of the representation (%), where the views destroy the colour; mean and "
+        f"standard deviation of seeds:\n\n{tables[0]}\n\n"
+        "Of the ten nearest images, the share with the query's label (%); “it” is the colour:\n\n"
+        f"{tables[1]}"
     )
 
 

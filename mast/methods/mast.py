@@ -70,26 +70,17 @@ class Mast(Method):
         self.mode = mode = config.resolved()
         self.projector = GaussianProjector(encoder.dim, config.projector, mode.uncertainty)
         self.masks: Masks | ExemptBlocks
-        if mode.masks in ("exempt", "budgeted"):
-            self.masks = ExemptBlocks(
-                config.projector.dim,
-                _groups(operators, config.exempt),
-                config.exempt_share,
-                mode.masks == "budgeted",
-                config.exempt_temperature,
-                seed,
-            )
-        else:
-            self.masks = Masks(
-                config.projector.dim,
-                len(operators),
-                mode.masks,
-                mode.mask_start,
-                mode.normalize_masks,
-                config.mask_common,
-                seed,
-            )
-        dims = {"block": config.projector.dim, "representation": encoder.dim}
+        dim = config.projector.dim
+        match mode.masks:
+            case "exempt" | "budgeted" as kind:
+                groups, share = _groups(operators, config.exempt), config.exempt_share
+                self.masks = ExemptBlocks(dim, groups, share, kind, config.exempt_temperature, seed)
+            case kind:
+                start, scale = mode.mask_start, mode.normalize_masks
+                self.masks = Masks(
+                    dim, len(operators), kind, start, scale, config.mask_common, seed
+                )
+        dims = {"block": dim, "representation": encoder.dim}
         sources = SOURCES[mode.predict_from] if config.prediction.weight else ()
         told = destroyers(operators, config.exempt) if sources else ()
         self.told_P = [operators.index(name) for name in told]  # columns of the masks

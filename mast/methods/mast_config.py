@@ -6,7 +6,7 @@ from typing import Any, Literal
 from mast.methods.base import MethodConfig
 from mast.methods.prediction import PredictionConfig
 from mast.models import GaussianProjectorConfig
-from mast.models.masks import MaskKind, MaskNorm, MaskStart
+from mast.models.masks import BlockKind, MaskKind, MaskNorm, MaskStart
 
 Source = Literal["none", "block", "representation", "both"]
 
@@ -24,7 +24,7 @@ class Mode:
     sparsity_weight: float
     composition: Literal["sum", "product"]
     count: Literal["active", "all"]
-    masks: MaskKind
+    masks: Literal[BlockKind, MaskKind]
     predict_from: Source
     mask_start: MaskStart
     normalize_masks: MaskNorm
@@ -138,7 +138,7 @@ class MastConfig(MethodConfig):
     mode: Literal["exempt", "guarded", "paper"] = "exempt"
     projector: GaussianProjectorConfig = field(default_factory=GaussianProjectorConfig)
     uncertainty: bool | None = None
-    masks: MaskKind | None = None
+    masks: Literal[BlockKind, MaskKind] | None = None
     exempt: tuple[str, ...] = ("color",)
     exempt_share: float = 0.05
     exempt_temperature: float = 0.25

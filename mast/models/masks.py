@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 
-MaskKind = Literal["exempt", "budgeted", "learned", "handcrafted", "none"]
+MaskKind = Literal["learned", "handcrafted", "none"]
+BlockKind = Literal["exempt", "budgeted"]
 MaskStart = Literal["block", "leave_one_out"]
 MaskNorm = Literal["none", "l2"]
 
@@ -108,7 +109,7 @@ class ExemptBlocks(nn.Module):
         dim: D.
         groups: Of each operator, the index of its group, 0 to G - 1, or None: exempt nowhere.
         share: Of the dimensions that each group gets.
-        learned: Whether blocks are learned under that budget.
+        kind: "exempt" for fixed blocks, "budgeted" for learned ones.
         temperature: T of learned blocks; the lower, the closer to 0 and 1.
         seed: Seed of the start of learned blocks, u ~ N(0, 1).
 
@@ -121,7 +122,7 @@ class ExemptBlocks(nn.Module):
         dim: int,
         groups: Sequence[int | None],
         share: float = 0.05,
-        learned: bool = False,
+        kind: BlockKind = "exempt",
         temperature: float = 0.25,
         seed: int = 0,
     ) -> None:
@@ -133,12 +134,12 @@ class ExemptBlocks(nn.Module):
                 f"exempt_share {share:g} of {dim} dimensions is {size} for each of {count} groups; "
                 f"expected {1 / dim:.2g} to {1 / count:.2g}"
             )
-        self.share, self.temperature, self.learned = share, temperature, learned
+        self.kind, self.share, self.temperature = kind, share, temperature
         self.column_K: Tensor
         self.logits_DG: Tensor
         column_K = torch.tensor([count if group is None else group for group in groups])
         self.register_buffer("column_K", column_K, persistent=False)
-        if learned:
+        if kind == "budgeted":
             generator = torch.Generator().manual_seed(seed)
             self.logits_DG = nn.Parameter(torch.randn(dim, count, generator=generator))
         else:
@@ -150,7 +151,7 @@ class ExemptBlocks(nn.Module):
     def forward(self) -> Tensor:
         """The masks as the loss uses them, one less the exempt part: shape (D, K), in [0, 1]."""
         part_DG = self.logits_DG
-        if self.learned:
+        if self.kind == "budgeted":
             part_DG = budgeted(part_DG, self.share, self.temperature)
         nowhere_D1 = part_DG.new_zeros(len(part_DG), 1)
         return 1.0 - torch.cat([part_DG, nowhere_D1], dim=1)[:, self.column_K]

@@ -144,7 +144,10 @@ class Forgetting(Experiment):
 
     def _sets(self) -> NamedSets:
         """Half of the training images are enough for probes."""
-        return NamedSets(train=f"toys@train:{self.images // 2}", val="toys@val", test="toys@test")
+        few = self.images // 4
+        return NamedSets(
+            train=f"toys@train:{2 * few}", val=f"toys@val:{few}", test=f"toys@test:{few}"
+        )
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
         """See `Experiment.table`: linear accuracy, a row a factor destroyed and a method."""
