@@ -61,7 +61,7 @@ def objective(config: MastConfig, inputs: list[Tensor], operators: tuple[str, ..
     first = Gaussian(first_BD, first_covariance_BD if uncertain else None)
     second = Gaussian(second_BD, second_covariance_BD if uncertain else None)
     active_BK = torch.rand(count, len(operators)) < 0.5
-    return lambda: method.objective(first, second, active_BK)["loss"]
+    return lambda: method.objective(first, second, active_BK, method.masks())["loss"]
 
 
 def vicreg(inputs: list[Tensor]) -> Loss:

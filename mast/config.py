@@ -106,6 +106,7 @@ class PretrainConfig:
             raise unknown("preset of views", self.views, PRESETS)
         _ = self.preset
         _ = self.method
+        self.objective.check()
         least = dict.fromkeys(
             ("epochs", "batch_size", "accumulate", "devices", "nodes", "log_every"), 1.0
         )

@@ -79,7 +79,7 @@ def objective(
     method = Mast(config, encoder, names)
     uncertain = method.mode.uncertainty
     pair = [Gaussian(m, c if uncertain else None) for m, c in zip(means, covariances, strict=True)]
-    return lambda: method.objective(*pair, active_BK)["loss"]
+    return lambda: method.objective(*pair, active_BK, method.masks())["loss"]
 
 
 CONFIGS = {

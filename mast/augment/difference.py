@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mast.augment.operators import OPERATORS
 from mast.augment.record import Record, Views
-from mast.core.errors import UserError
+from mast.core.errors import UserError, unknown
 
 
 def difference(views: Views, name: str) -> Tensor:
@@ -20,31 +20,28 @@ def difference(views: Views, name: str) -> Tensor:
 
     Returns:
         difference_BT: In the operator's own units, on the views' device; NaN where no observer of
-            both views could tell. See `Operator.difference` and `Operator.hidden`.
+            both views could tell. See `Operator.difference`.
 
     Raises:
-        UserError: More or fewer than two views.
+        UserError: More or fewer than two views, or an operator that they do not have.
     """
+    if name not in views.names:
+        raise unknown("operator of these views", name, views.names)
     if len(views.records) != 2:
         raise UserError(f"a difference is between two views, got {len(views.records)}")
     images_BCHW, aspect_B = views.images[0], views.aspect_B
     if aspect_B is None:
         aspect_B = torch.ones(len(images_BCHW), device=images_BCHW.device)
     first_BT, second_BT = (_effect(record, name, aspect_B) for record in views.records)
-    difference_BT = OPERATORS[name].difference(first_BT, second_BT)
-    hidden_BT = OPERATORS[name].hidden(*views.records)
-    if hidden_BT is None:
-        return difference_BT
-    return difference_BT.masked_fill(
-        hidden_BT.to(difference_BT.device, non_blocking=True), torch.nan
-    )
+    return OPERATORS[name].difference(first_BT, second_BT, *views.records)
 
 
 def numbers(name: str) -> int:
     """T, how many numbers `difference` gives for an operator."""
-    drawn = OPERATORS[name](size=224).sample(1, torch.Generator())
-    effect_1T = OPERATORS[name].effect(drawn, torch.ones(1))
-    return OPERATORS[name].difference(effect_1T, effect_1T).shape[1]
+    parameters = {name: OPERATORS[name](size=224).sample(1, torch.Generator())}
+    record = Record((name,), torch.ones(1, 1, dtype=torch.bool), parameters)
+    blank = torch.empty(1, 3, 0, 0)
+    return difference(Views((blank, blank), (record, record)), name).shape[1]
 
 
 def _effect(record: Record, name: str, aspect_B: Tensor) -> Tensor:

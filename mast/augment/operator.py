@@ -107,12 +107,16 @@ class Operator(ABC):
         return torch.ones(len(aspect_B), 1)
 
     @classmethod
-    def difference(cls, first_BT: Tensor, second_BT: Tensor) -> Tensor:
+    def difference(
+        cls, first_BT: Tensor, second_BT: Tensor, first: "Record", second: "Record"
+    ) -> Tensor:
         """How two views differ in their effects, in numbers that an observer of both could tell.
 
         Args:
             first_BT: `effect` on the first view, 0 where it was not applied to it.
             second_BT: Likewise, on the second view.
+            first: All that was done to the first view: what other operators hide is NaN.
+            second: Likewise, to the second view.
 
         Returns:
             (B, T) or more numbers: the difference, and for an operator that is done or not also
@@ -122,19 +126,6 @@ class Operator(ABC):
         if cls.graded:
             return difference_BT
         return torch.cat([difference_BT, difference_BT.abs()], dim=1)
-
-    @classmethod
-    def hidden(cls, first: "Record", second: "Record") -> Tensor | None:
-        """Which numbers of `difference` no observer of both views could tell.
-
-        Args:
-            first: All that was done to the first view.
-            second: Likewise, to the second view.
-
-        Returns:
-            bool, (B, T): other operators took away what shows them; None where none does.
-        """
-        return None
 
     @abstractmethod
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
@@ -215,6 +206,12 @@ class Step:
         if low < high:
             rows = (argument[low:high] for argument in self.arguments)
             self.kernel(images_BCHW, self.index_N[low:high], *rows)
+
+
+def hide(numbers_BT: Tensor, hidden_B: Tensor) -> Tensor:
+    """NaN in the rows that no observer could tell; of any dtype or device, without waiting."""
+    hidden_B = hidden_B.to(numbers_BT.device, non_blocking=True)
+    return numbers_BT.masked_fill(hidden_B[:, None], torch.nan)
 
 
 def between(magnitude: float, bounds: tuple[float, float], like: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from mast.core.launch import Device
 from mast.core.run import RunFolder
 from mast.data.toys import CLASSES
 from mast.measure.named_sets import NamedSets
-from mast.measure.result import ENDS, PRECISION
+from mast.measure.result import PRECISION
 from mast.recipes import configure
 from mast.studies.small_runs import NARROWER
 
@@ -23,6 +23,7 @@ SIZE = 32
 VIEWS = "forget_color"
 PROJECTOR = {"hidden": 512, "dim": 160}
 PREDICTION = {"weight": 2.0}  # twice the usual: the runs are short
+BLOCK = "color_jitter+grayscale"  # as `retrieval` names the operators that share a mask
 ANALYSED = 192  # images of the analyses
 ANALYSES = ("curves", "neighbours", "masks", "subspaces", "invariance")  # what takes seconds
 RUNS = {  # by the column of the tables, recipe and folder
@@ -127,12 +128,12 @@ def demo(
 
 
 def _precisions(column: str, values: Mapping[str, float]) -> dict[str, float]:
-    """Precision of an encoder by column: of its representation, and of the spaces of MAST."""
+    """Precision of an encoder by column: of its representation, and of the spaces of its block."""
     found = {column: values[f"{PRECISION}representation"]}
     for choice, verb in (("ignore_", "ignoring"), ("match_", "matching")):
-        for name, value in values.items():
-            if name.startswith(f"{PRECISION}{choice}") and not name.endswith(ENDS):
-                found[f"{column}, {verb} colour"] = value
+        name = f"{PRECISION}{choice}{BLOCK}"
+        if name in values:
+            found[f"{column}, {verb} colour"] = values[name]
     return found
 
 

@@ -43,8 +43,9 @@ def embed(
         size: Side of the views in pixels; that of pretraining if not given.
         representation: "encoder", "ensemble" or "embedding"; the encoder if not given, or the
             embedding where operators are ignored or matched.
-        ignore: Operators of a run to which its embedding is to be invariant.
-        match: Operators from which it is to be exempt, so that neighbours agree in what they
+        ignore: Operators of a run to which its embedding is to be invariant, or properties such as
+            color, which stand for the operators that destroy them.
+        match: Likewise, from which it is to be exempt, so that neighbours agree in what they
             change.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; they are random if not given.
@@ -80,6 +81,7 @@ def embed(
         assert isinstance(loaded.module, Embedding)
         with torch.no_grad():
             weight_D = loaded.module.weight(ignore, match)
+        chosen = {kind: loaded.module.named(names) for kind, names in chosen.items()}
     size = loaded.size
     canvases = open_canvas(DataConfig(str(data)), size)
     features_ND = extract(loaded.module, canvases, size, Compute(find_device(device)))

@@ -15,16 +15,17 @@ def unexplained(
 
     It is 1 for predictions of the mean and 0 for perfect ones: 1 - R^2 over the global batch,
     averaged over the T numbers. Targets that are NaN are asked of nobody: they count neither for
-    the error nor for mean and spread.
+    the error nor for mean and spread, and numbers that do not vary over the batch are left out.
 
     Args:
         predicted_BT: Predictions in units of the target's spread, shape (B, T).
         target_BT: What is to be predicted, in its own units, shape (B, T).
         targets_NT: The targets of all processes, of equal batches, shape (N, T).
-        eps: Added to the variance; a target that does not vary has standard scores of 0.
+        eps: Added to the variance; a number whose variance is below it does not vary.
 
     Returns:
-        Scalar, non-negative; its mean over processes is that of the global batch.
+        Scalar, non-negative; its mean over processes is that of the global batch. 1, without a
+        gradient, where no number varies.
 
     Raises:
         ValueError: Predictions and targets of different shapes.
@@ -45,4 +46,7 @@ def unexplained(
     asked_BT = ~score_BT.isnan()
     squared_BT = (full(predicted_BT) - score_BT.nan_to_num()).square() * asked_BT
     processes = len(targets_NT) / len(target_BT)
-    return (squared_BT.sum(dim=0) / count_T).mean() * processes
+    error_T = squared_BT.sum(dim=0) / count_T * processes
+    varies_T = variance_T > eps
+    mean = (error_T * varies_T).sum() / varies_T.sum().clamp(min=1)
+    return mean + (~varies_T.any()).to(mean.dtype)

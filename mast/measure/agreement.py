@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from mast.core.errors import UserError
+
 CHUNK_ELEMENTS = 2**21  # similarities ranked at once: 8 MiB a float
 
 
@@ -41,7 +43,12 @@ def retrieve(queries_ND: Tensor, gallery_ND: Tensor, labels_TN: Tensor, k: int) 
 
     Returns:
         Both measures, on the device of the features.
+
+    Raises:
+        UserError: Features that are not finite, which have no ranking.
     """
+    if not (queries_ND.isfinite().all() and gallery_ND.isfinite().all()):
+        raise UserError("some features are not finite, so they cannot be ranked: did it diverge?")
     gallery_DN = F.normalize(gallery_ND, dim=1).T
     positions_N = torch.arange(len(gallery_ND), device=gallery_ND.device)
     k = min(k, len(gallery_ND) - 1)

@@ -33,6 +33,13 @@ class MethodConfig:
         """This configuration with what a mode decides left to the mode; itself without modes."""
         return self
 
+    def check(self) -> None:  # most have nothing to check
+        """Refuse values that cannot be.
+
+        Raises:
+            UserError: Naming the field, what it is and what it may be.
+        """
+
     def coefficients(self) -> dict[str, float]:
         """Weights of the objective's terms as they act (0 where one does nothing).
 

@@ -83,7 +83,9 @@ class Mast(Method):
         dims = {"block": dim, "representation": encoder.dim}
         sources = SOURCES[mode.predict_from] if config.prediction.weight else ()
         told = destroyers(operators, config.exempt) if sources else ()
-        self.told_P = [operators.index(name) for name in told]  # columns of the masks
+        told_P = torch.tensor([operators.index(name) for name in told], dtype=torch.int64)
+        self.told_P: Tensor  # columns of the masks
+        self.register_buffer("told_P", told_P, persistent=False)
         self.predictions = nn.ModuleDict(
             {
                 source: OperatorPrediction(config.prediction, dims[source], told)
@@ -96,18 +98,21 @@ class Mast(Method):
         """See `Method.forward`; the terms are those of `objective`, and the predictions."""
         encodings = [self.encoder.encode(images) for images in pair_of_images(views, "MAST")]
         first, second = (self._gaussian(encoding) for encoding in encodings)
-        output = self.objective(first, second, views.active_BK)
+        mask_DK = self.masks()
+        output = self.objective(first, second, views.active_BK, mask_DK)
         for source, module in self.predictions.items():
             prediction = cast(OperatorPrediction, module)
             if source == "block":
-                part_DP = (1 - self.masks())[:, self.told_P]
+                part_DP = 1 - mask_DK[:, self.told_P]
                 told = prediction(first.mean_BD, second.mean_BD, views, part_DP)
             else:
                 told = prediction(*(encoding.representation_BC for encoding in encodings), views)
             output = prediction.add_to(output, told, source)
         return output
 
-    def objective(self, first: Gaussian, second: Gaussian, active_BK: Tensor) -> dict[str, Tensor]:
+    def objective(
+        self, first: Gaussian, second: Gaussian, active_BK: Tensor, mask_DK: Tensor
+    ) -> dict[str, Tensor]:
         """The loss of two Gaussian embeddings.
 
         Args:
@@ -115,6 +120,7 @@ class Mast(Method):
             second: Likewise, of the second view.
             active_BK: Which subspaces each pair trains, those of the operators that were applied
                 to either view; boolean, shape (B, K).
+            mask_DK: The masks.
 
         Returns:
             As `Method.forward`; one term for each addend of Eq. 7, and "plain".
@@ -142,7 +148,6 @@ class Mast(Method):
                 squared_BD, first.covariance_BD / scale, second.covariance_BD / scale
             )
         active_BK = active_BK.to(squared_BD.device, non_blocking=True)
-        mask_DK = self.masks()
         masked = self._masked(squared_BD, covariance_BD, mask_DK, active_BK)
         terms |= {
             "masked": mode.masked_weight * masked,
@@ -151,7 +156,7 @@ class Mast(Method):
             "variance": config.variance_weight * (variance(first_BD) + variance(second_BD)) / 2,
             "covariance": config.covariance_weight * (covariance(first_BD) + covariance(second_BD)),
         }
-        if isinstance(self.masks, ExemptBlocks):
+        if isinstance(self.masks, ExemptBlocks) and self.masks.count:
             part_D = 1 - mask_DK.detach().amin(dim=1)
             deviation_D = first_BD.detach().std(dim=0)
             statistics["stat/block_std"] = (part_D * deviation_D).sum() / (part_D.sum() + EPS)
@@ -262,6 +267,11 @@ class Mast(Method):
                 f"{metrics['stat/uncertainty']:.0f}. Every distance is divided by it and nothing "
                 f"holds it down; {remedy} or objective.normalize_uncertainty."
             )
+        if isinstance(self.masks, ExemptBlocks) and not self.masks.count:
+            yield (
+                f"nothing is exempt: objective.exempt is ({', '.join(self.config.exempt)}), and no "
+                "operator of the views destroys that. What is trained is VICReg's objective."
+            )
         share = metrics.get("stat/mask_active_share", 1.0)
         if learned and share < 0.25 / len(self.operators):
             yield (
@@ -293,9 +303,6 @@ class Mast(Method):
 
 def _groups(operators: tuple[str, ...], properties: tuple[str, ...]) -> list[int | None]:
     """Of each operator, which of the exempt properties that are destroyed at all it destroys."""
-    group_of: dict[str, int] = {}
-    for of_them in properties:
-        members = destroyers(operators, (of_them,))
-        if members:
-            group_of |= dict.fromkeys(members, len(set(group_of.values())))
+    members = [destroyers(operators, (destroyed,)) for destroyed in properties]
+    group_of = {name: group for group, names in enumerate(filter(None, members)) for name in names}
     return [group_of.get(name) for name in operators]

@@ -1,10 +1,12 @@
 """The configuration of MAST: its modes, and every switch around them."""
 
+import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from mast.core.errors import UserError
 from mast.methods.base import MethodConfig
-from mast.methods.prediction import PredictionConfig
+from mast.methods.prediction import PredictionConfig, check_properties
 from mast.models import GaussianProjectorConfig
 from mast.models.masks import BlockKind, MaskKind, MaskNorm, MaskStart
 
@@ -34,7 +36,7 @@ class Mode:
     standardize: bool
 
 
-# docs/method.md has all three. "exempt": what did best where operators destroy something
+# docs/method.md has all three. "exempt": what keeps most where operators destroy something
 # (docs/results.md). "guarded": Eq. 7 with what keeps its learned masks from collapsing. "paper":
 # Eq. 7 as printed, which collapses.
 MODES: dict[str, Mode] = {
@@ -165,6 +167,25 @@ class MastConfig(MethodConfig):
         return replace(
             MODES[self.mode], **{name: value for name, value in own.items() if value is not None}
         )
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        self.prediction.check()
+        check_properties(self.exempt)
+        if not 0.0 < self.exempt_share < 1.0:
+            raise UserError(f"objective.exempt_share must be in (0, 1), got {self.exempt_share}")
+        if not 0.0 < self.exempt_temperature < math.inf:
+            raise UserError(
+                "objective.exempt_temperature must be above 0 and finite, got "
+                f"{self.exempt_temperature}"
+            )
+        mode = self.resolved()
+        blocks = mode.masks in ("exempt", "budgeted")
+        if mode.predict_from in ("block", "both") and not blocks:
+            raise UserError(
+                f"objective.predict_from {mode.predict_from} needs objective.masks exempt or "
+                f"budgeted, got {mode.masks}, which has no block to predict from"
+            )
 
     def without_switches(self) -> "MastConfig":
         """See `MethodConfig.without_switches`."""

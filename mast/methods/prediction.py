@@ -6,6 +6,7 @@ much the hue was turned between two views, both must show the hue.
 Shapes: B batch of this process, D dimensions of what is predicted from, T numbers of an operator.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,9 +15,11 @@ from torch import Tensor, nn
 
 from mast.augment import PROPERTIES, Views, difference, numbers
 from mast.core.collectives import gather
-from mast.core.errors import unknown
+from mast.core.errors import UserError, unknown
 from mast.losses import unexplained
 from mast.models import pair_head
+
+TOLD = "stat/told_by_"  # how the log's statistics of what is told begin
 
 
 @dataclass
@@ -30,6 +33,19 @@ class PredictionConfig:
 
     weight: float = 1.0
     hidden: int = 128
+
+    def check(self) -> None:
+        """Refuse values that cannot be.
+
+        Raises:
+            UserError: Naming the field, what it is and what it may be.
+        """
+        if not 0.0 <= self.weight < math.inf:
+            raise UserError(
+                f"objective.prediction.weight must be 0 or more and finite, got {self.weight}"
+            )
+        if self.hidden < 1:
+            raise UserError(f"objective.prediction.hidden must be 1 or more, got {self.hidden}")
 
 
 class OperatorPrediction(nn.Module):
@@ -91,10 +107,7 @@ class OperatorPrediction(nn.Module):
             **output,
             "loss": output["loss"] + term,
             f"term/prediction_by_{source}": term.detach(),
-            **{
-                f"stat/told_by_{source}_{name}": 1 - share.detach()
-                for name, share in unexplained.items()
-            },
+            **{f"{TOLD}{source}_{name}": 1 - share.detach() for name, share in unexplained.items()},
         }
 
 
@@ -102,23 +115,33 @@ def destroyers(operators: Sequence[str], properties: Sequence[str]) -> tuple[str
     """The operators that destroy one of some properties of an image, in their own order.
 
     Raises:
-        UserError: A property that no operator destroys.
+        UserError: As `check_properties`.
+    """
+    check_properties(properties)
+    destroying = {name for destroyed in properties for name in PROPERTIES[destroyed]}
+    return tuple(name for name in operators if name in destroying)
+
+
+def check_properties(properties: Sequence[str]) -> None:
+    """Refuse what no operator destroys, and what is named twice.
+
+    Raises:
+        UserError: Naming it, and the nearest property.
     """
     for name in properties:
         if name not in PROPERTIES:
             raise unknown("property that operators destroy", name, PROPERTIES)
-    destroying = {name for of_them in properties for name in PROPERTIES[of_them]}
-    return tuple(name for name in operators if name in destroying)
+    if len(set(properties)) < len(properties):
+        raise UserError(f"a property is named twice: {', '.join(properties)}")
 
 
 def silent_heads(metrics: Mapping[str, float]) -> Iterator[str]:
     """The warning that a head says no more than the mean; for the second half of a run."""
-    told = {
-        name.removeprefix("stat/told_by_"): value
-        for name, value in metrics.items()
-        if name.startswith("stat/told_by_")
-    }
-    silent = [name for name, value in told.items() if value < 0.02]
+    silent = []
+    for name, value in metrics.items():
+        if name.startswith(TOLD) and value < 0.02:
+            source, _, operator = name.removeprefix(TOLD).partition("_")
+            silent.append(f"{operator.replace('_', ' ')} (from the {source})")
     if metrics.get("progress", 1.0) > 0.5 and silent:
         yield (
             f"nothing told: what was drawn for {', '.join(silent)} is predicted no better than by "

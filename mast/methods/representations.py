@@ -76,10 +76,17 @@ class Embedding(nn.Module):
         mask_DK = self.masks()
         if mask_DK is None:
             raise UserError("this run has no masks, so there is no invariance to choose")
-        return selection(mask_DK, self.operators, self._names(ignore), self._names(match))
+        return selection(mask_DK, self.operators, self.named(ignore), self.named(match))
 
-    def _names(self, chosen: str | Sequence[str]) -> list[str]:
-        """Operators, where a property stands for those of this run that destroy it."""
+    def named(self, chosen: str | Sequence[str]) -> list[str]:
+        """The operators that are meant, each once.
+
+        Args:
+            chosen: Operators, or properties that stand for those of this run that destroy them.
+
+        Raises:
+            UserError: A property that no operator of the run destroys.
+        """
         names: list[str] = []
         for word in as_list(chosen):
             if word in self.operators or word not in PROPERTIES:
@@ -155,7 +162,7 @@ class MaskedEnsemble(nn.Module):
 
 
 def save_embedding(method: Method, path: Path) -> None:
-    """Write what makes the embedding of the encoder's features (projector, masks) into one file."""
+    """Write all that a method has beside its encoder (projector, masks, heads) into one file."""
     from safetensors.torch import save_file
 
     tensors = {  # copies: weights that are shared are written twice

@@ -20,6 +20,7 @@ from mast.methods.base import (
 from mast.methods.prediction import (
     OperatorPrediction,
     PredictionConfig,
+    check_properties,
     destroyers,
     silent_heads,
 )
@@ -47,6 +48,11 @@ class VICRegConfig(MethodConfig):
     covariance_weight: float = 1.0
     told: tuple[str, ...] = ()
     prediction: PredictionConfig = field(default_factory=PredictionConfig)
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        self.prediction.check()
+        check_properties(self.told)
 
 
 class VICReg(Method):

@@ -102,8 +102,8 @@ class ExemptBlocks(nn.Module):
     """Masks of ones, but for a block of dimensions that is exempt from a group's invariances.
 
     Fixed, group g is exempt in the g-th block of `share` D dimensions. Learned, the exempt part is
-    `sigmoid((u - tau) / T)` of a column u, with tau such that its mean is `share`: a budget, so
-    that a mask can neither die nor spread, and that no weight has to hold.
+    `sigmoid((u - tau) / T)` of a column u, with tau such that its mean is `share`: a budget, which
+    can neither fall nor rise and that no weight has to hold.
 
     Args:
         dim: D.
@@ -112,6 +112,9 @@ class ExemptBlocks(nn.Module):
         kind: "exempt" for fixed blocks, "budgeted" for learned ones.
         temperature: T of learned blocks; the lower, the closer to 0 and 1.
         seed: Seed of the start of learned blocks, u ~ N(0, 1).
+
+    Attributes:
+        count: G.
 
     Raises:
         UserError: A share that gives a group no dimension, or all groups more than there are.
@@ -134,7 +137,7 @@ class ExemptBlocks(nn.Module):
                 f"exempt_share {share:g} of {dim} dimensions is {size} for each of {count} groups; "
                 f"expected {1 / dim:.2g} to {1 / count:.2g}"
             )
-        self.kind, self.share, self.temperature = kind, share, temperature
+        self.kind, self.count, self.share, self.temperature = kind, count, share, temperature
         self.column_K: Tensor
         self.logits_DG: Tensor
         column_K = torch.tensor([count if group is None else group for group in groups])

@@ -34,14 +34,18 @@ def exempt_blocks(mask_DK: Tensor, operators: Sequence[str]) -> dict[str, Tensor
     Returns:
         exempt_D in [0, 1], 1 where a dimension is not invariant at all, by the names of the
         operators that have this mask, joined with "+". Operators that are exempt nowhere have no
-        block.
+        block, and neither have those whose mask died: it has no subspace to be exempt from.
     """
     columns_DU, column_K = relative(mask_DK).unique(dim=1, return_inverse=True)
     sharing: dict[int, list[str]] = {}
     for operator, column in zip(operators, column_K.tolist(), strict=True):
         sharing.setdefault(column, []).append(operator)
     blocks = {"+".join(names): 1 - columns_DU[:, column] for column, names in sharing.items()}
-    return {name: exempt_D for name, exempt_D in blocks.items() if exempt_D.max() > NOTHING}
+    return {
+        name: exempt_D
+        for name, exempt_D in blocks.items()
+        if exempt_D.max() > NOTHING and exempt_D.min() < 1
+    }
 
 
 def selection(
@@ -68,15 +72,20 @@ def selection(
         weight_D in [0, 1]; ones where nothing is chosen.
 
     Raises:
-        UserError: An operator without a mask, one that is both ignored and matched, or a choice
-            that leaves no dimension.
+        UserError: An operator without a mask, or whose mask died, one that is both ignored and
+            matched, a choice that leaves no dimension, or masks that are not finite.
     """
+    if not bool(mask_DK.isfinite().all()):
+        raise UserError("the masks are not finite: the run diverged")
     for name in (*ignore, *match):
         if name not in operators:
             raise unknown("operator", name, operators)
     if both := [name for name in ignore if name in match]:
         raise UserError(f"{both[0]} cannot be both ignored and matched")
     invariant_DK = relative(mask_DK)
+    for name in (*ignore, *match):
+        if not bool(invariant_DK[:, operators.index(name)].any()):
+            raise UserError(f"the mask of {name} died, so that nothing can be chosen by it")
     exempt_K = (1 - invariant_DK.amin(dim=0)) > NOTHING
     exempt = [name for name, some in zip(operators, exempt_K.tolist(), strict=True) if some]
     for name in match:

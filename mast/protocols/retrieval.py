@@ -67,6 +67,11 @@ class Retrieval(Evaluator[EvaluationData]):
             as `…_<space>_after_<operator>`, of changed queries.
         """
         answers = tasks(data, self.seed, tuned=False)
+        for task in answers:
+            if len(task.test_labels_M) < 2 or not (chance(task.test_labels_M) > 0).any():
+                raise UserError(
+                    f"no two test images have the same {task.target}, so none can find another"
+                )
         modules = _modules(encoder)
         gallery = {
             name: module.features(data.test, data.size).to(module.device)
@@ -117,10 +122,6 @@ class Retrieval(Evaluator[EvaluationData]):
             )
             for at, task in enumerate(answers):
                 asks_M = chance(task.test_labels_M) > 0
-                if not asks_M.any():
-                    raise UserError(
-                        f"no two test images have the same {task.target}, so none can find another"
-                    )
                 for measure, value_TM in zip((PRECISION, "mAP_"), retrieved, strict=True):
                     yield from measured(
                         task.target, f"{measure}{space}{after}", value_TM[at].cpu()[asks_M],

@@ -16,8 +16,8 @@ def mast5() -> PretrainConfig:
     Paper: linear top-1 74.9, 1 %/10 % semi-supervised 55.2/70.2 (Table 1).
     Hyper-parameters of section 3.2 and of VICReg, whose protocol it follows: LARS, rate 1.6 at
     batch 2048, weight decay 1e-6, cosine after 10 epochs of warm-up, projector 8192-8192, d 4096.
-    The objective is the one that did best at small budgets: exempt blocks whose dimensions tell
-    what the operators did, all operators from the start, no uncertainty.
+    The objective is ours (docs/method.md): exempt blocks whose dimensions tell what the operators
+    did, all operators from the start, no uncertainty. `mast5_guarded` is nearer to the paper.
 
     Cost, estimated and not measured: 6.3e19 FLOP for the encoder (4.1 GMAC forward, three times
     that with the backward, two views, 1.28 million images, 1000 epochs) and nearly as much for

@@ -52,15 +52,17 @@ def load_method(run: str | Path) -> Method:
 def load_embedding(run: str | Path) -> Embedding:
     """Load the embedding of a run, whose invariances are chosen when it is used.
 
-    `embedding(images, ignore="color_jitter")` gives what is invariant to colour jitter,
-    `embedding(images, match="color_jitter")` what is not, so that neighbours agree in colour.
+    `embedding(images, ignore="color")` gives what is invariant to the operators that destroy
+    colour, `embedding(images, match="color")` what is exempt from them, so that neighbours agree in
+    colour.
 
     Args:
         run: A run folder.
 
     Returns:
         The embedding in evaluation mode, on the CPU: from images (B, 3, H, W) in [0, 1], best of
-        side `size`, to (B, D). `operators` names what can be chosen.
+        side `size`, to (B, D). `operators` names what can be chosen, as do the properties of
+        images that they destroy.
 
     Raises:
         UserError: As `load_method`.

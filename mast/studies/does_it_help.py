@@ -132,7 +132,7 @@ EXEMPT: Fields = {
     "mask_gradient": "distance",
     "standardize": False,
 }
-PROPERTIES = ("color", "position", "orientation", "sharpness")  # five operators destroy them
+PROPERTIES = ("color", "position", "orientation", "focus")  # five operators destroy them
 TEN = (10.0,)
 STRONG = "mast5_strong"
 V, M = "vicreg5_small", "mast5_small"

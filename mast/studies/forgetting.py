@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 from mast.analyses import Grid
+from mast.augment import PROPERTIES
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import ENDS, PRECISION
 from mast.measure.sets import EvaluationData
@@ -18,6 +19,7 @@ from mast.studies.small_runs import NARROWER
 PROTOCOLS = ("linear", "retrieval")
 TASKS = ("color", "orientation", "position", "shape", "texture", "sharpness")
 DESTROYED = ("color", "orientation", "position", "sharpness")  # by `forget_<factor>`
+PROPERTY = {factor: factor for factor in DESTROYED} | {"sharpness": "focus"}
 HIDDEN, DIM = 512, 160
 SPACES = {  # as results name them, by prefix, and as tables do
     "representation": "representation",
@@ -99,7 +101,7 @@ class Forgetting(Experiment):
     def _run(self, workplace: Workplace, factor: str, name: str, seed: int) -> StudyRun:
         contender = self.contenders[name]
         trial = f"{factor}-{name}-{seed}"
-        told = {} if contender.of is None else {contender.of: [factor]}
+        told = {} if contender.of is None else {contender.of: [PROPERTY[factor]]}
         sizes = {"projector": {"hidden": HIDDEN, "dim": DIM}}
         config = workplace.configure(
             trial,
@@ -185,16 +187,23 @@ def _grouped(measured: Mapping[str, Measured]) -> dict[tuple[str, str], list[Mea
 
 
 def precision(result: Measured, task: str, space: str) -> float | None:
-    """Precision at 10 of a task in a space of a run, "match" and "ignore" being its blocks'.
+    """Precision at 10 of a task in a space of a run, `SPACES`; "it" is what the views destroy.
 
     Returns:
-        In percent; None where the run has no such space.
+        In percent; None where the run has no such space, or several.
     """
     values: dict[str, float] = result["retrieval"][task]
-    for name, value in values.items():
-        if name.startswith(f"{PRECISION}{space}") and not name.endswith(ENDS):
-            return value
-    return None
+    if f"{PRECISION}{space}" in values:
+        return values[f"{PRECISION}{space}"]
+    operators = PROPERTIES[PROPERTY[result["destroyed"]]]
+    found = [
+        value
+        for name, value in values.items()
+        if name.startswith(f"{PRECISION}{space}")
+        and not name.endswith(ENDS)
+        and set(name.removeprefix(f"{PRECISION}{space}").split("+")) & set(operators)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def cell(values: Sequence[float | None]) -> str:

@@ -4,6 +4,7 @@ Shapes: B samples, T numbers of an operator.
 """
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from mast.augment import (
     PRESETS,
     PROPERTIES,
     Pipeline,
+    Preset,
     Record,
     Views,
     difference,
@@ -88,8 +90,8 @@ def test_hues_half_a_turn_apart_either_way_differ_alike() -> None:
     torch.testing.assert_close(one, other)
 
 
-def test_a_crop_is_told_in_the_image_it_was_cut_from() -> None:
-    """Of images that are not square, the box that the pipeline cut; half the log of its share."""
+def test_a_crop_is_told_as_the_views_show_it() -> None:
+    """The box that the pipeline cut, of images that are not square; x mirrored with the views."""
     aspect_B = torch.linspace(0.5, 2.0, B)
     views = drawn(aspect_B)
     found_BT = difference(views, "random_resized_crop")
@@ -98,9 +100,36 @@ def test_a_crop_is_told_in_the_image_it_was_cut_from() -> None:
         for record in views.records
     )
     center_B2 = (first_B4[:, :2] + first_B4[:, 2:] / 2) - (second_B4[:, :2] + second_B4[:, 2:] / 2)
-    torch.testing.assert_close(found_BT[:, :2], center_B2)
+    one_B, other_B = (record.applied("horizontal_flip") for record in views.records)
+    assert torch.equal(found_BT[:, 0].isnan(), one_B ^ other_B)
+    for alike_B, sign in ((one_B & other_B, -1), (~one_B & ~other_B, 1)):
+        torch.testing.assert_close(found_BT[alike_B, 0], sign * center_B2[alike_B, 0])
+    torch.testing.assert_close(found_BT[:, 1], center_B2[:, 1])
     ratio_B = (first_B4[:, 2] * first_B4[:, 3]) / (second_B4[:, 2] * second_B4[:, 3])
     torch.testing.assert_close(found_BT[:, 2], ratio_B.log() / 2)
+
+
+def test_a_mirrored_image_cut_as_its_mirror_image_is_told_alike() -> None:
+    """Two records of the same pixels: an image cropped, and mirrored views of its mirror image."""
+    pipeline = Pipeline(Preset(("random_resized_crop", "horizontal_flip")), 16)
+    records = pipeline.draw(B, torch.Generator().manual_seed(5))
+    canvas = torch.randint(0, 256, (B, 24, 24, 3), dtype=torch.uint8)
+    never, always = torch.zeros(B, dtype=torch.bool), torch.ones(B, dtype=torch.bool)
+    plain, mirrored = [], []
+    for record in records:
+        crop = record.parameters["random_resized_crop"]
+        turned = {"random_resized_crop": crop | {"left": 1 - crop["left"]}, "horizontal_flip": {}}
+        plain.append(replace(record, applied_BK=torch.stack([always, never], dim=1)))
+        mirrored.append(
+            replace(record, applied_BK=torch.stack([always, always], 1), parameters=turned)
+        )
+    square = torch.ones(B)
+    one = pipeline.views(canvas, square, tuple(plain))
+    other = pipeline.views(canvas.flip(2), square, tuple(mirrored))
+    torch.testing.assert_close(one.images[0], other.images[0], rtol=0, atol=1e-4)
+    torch.testing.assert_close(
+        difference(one, "random_resized_crop"), difference(other, "random_resized_crop")
+    )
 
 
 def test_a_crop_that_was_not_drawn_is_the_centre() -> None:
@@ -131,29 +160,37 @@ def test_every_operator_says_what_it_drew(name: str) -> None:
 
 
 def test_what_other_operators_hide_is_not_known() -> None:
-    """Hue and saturation where a view is gray; turns and shifts where one alone is mirrored."""
+    """Tones where a view is equalized, hues where one is gray, what is mirrored in one alone."""
     views = drawn()
     first, second = views.records
-    gray_B = first.applied("grayscale") | second.applied("grayscale")
-    mirrored_B = first.applied("horizontal_flip") ^ second.applied("horizontal_flip")
-    assert 0 < gray_B.sum() < B
-    assert 0 < mirrored_B.sum() < B
+    either = {
+        name: first.applied(name) | second.applied(name) for name in ("grayscale", "equalize")
+    }
+    one_mirrored_B = first.applied("horizontal_flip") ^ second.applied("horizontal_flip")
+    for hidden_B in (*either.values(), one_mirrored_B):
+        assert 0 < hidden_B.sum() < B
     hidden = {name: difference(views, name).isnan() for name in OPERATORS}
-    assert not hidden["color_jitter"][:, :2].any()
-    assert torch.equal(hidden["color_jitter"][:, 2:], gray_B[:, None].expand(-1, 3))
-    assert torch.equal(hidden["rotate"], mirrored_B[:, None].expand(-1, 2))
-    assert torch.equal(hidden["translate_x"], mirrored_B[:, None])
-    others = set(OPERATORS) - {"color_jitter", "rotate", "translate_x"}
-    assert not any(hidden[name].any() for name in others)
+    expected = {
+        "color_jitter": [either["equalize"]] * 2 + [either["grayscale"]] * 3,
+        "random_resized_crop": [one_mirrored_B, *torch.zeros(2, B, dtype=torch.bool)],
+        "rotate": [one_mirrored_B] * 2,
+        **{name: [one_mirrored_B] for name in ("shear_x", "shear_y", "translate_x")},
+    }
+    for name, columns in expected.items():
+        assert torch.equal(hidden.pop(name), torch.stack(columns, dim=1)), name
+    assert not any(hidden_BT.any() for hidden_BT in hidden.values())
 
 
 def test_every_operator_destroys_one_property() -> None:
     assert sorted(name for names in PROPERTIES.values() for name in names) == sorted(OPERATORS)
+    assert not set(PROPERTIES) & set(OPERATORS)  # a word means one or the other
     assert PROPERTIES["color"][:2] == ("color_jitter", "grayscale")
     assert "rotate" in PROPERTIES["orientation"]
 
 
 def test_a_difference_is_between_two_views() -> None:
     views = drawn()
+    with pytest.raises(UserError, match="unknown operator of these views 'hue'"):
+        difference(views, "hue")
     with pytest.raises(UserError, match="between two views, got 3"):
         difference(Views(views.images, (*views.records, views.records[0])), "rotate")

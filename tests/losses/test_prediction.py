@@ -9,13 +9,12 @@ from mast.losses import unexplained
 
 def test_by_hand() -> None:
     target_BT = torch.tensor([[1.0, 10.0], [3.0, 10.0]])
-    perfect_BT = torch.tensor([[-1.0, 0.0], [1.0, 0.0]])  # the second does not vary
+    perfect_BT = torch.tensor([[-1.0, 5.0], [1.0, 5.0]])  # the second does not vary
     assert unexplained(perfect_BT, target_BT, target_BT).item() == pytest.approx(0, abs=1e-6)
     nothing_BT = torch.zeros(2, 2)
-    assert unexplained(nothing_BT, target_BT, target_BT).item() == pytest.approx(0.5)
+    assert unexplained(nothing_BT, target_BT, target_BT).item() == pytest.approx(1.0)
     wrong_BT = torch.tensor([[1.0, 0.0], [-1.0, 2.0]])
-    # squares 4, 4 of the first number and 0, 4 of the second
-    assert unexplained(wrong_BT, target_BT, target_BT).item() == pytest.approx(3.0)
+    assert unexplained(wrong_BT, target_BT, target_BT).item() == pytest.approx(4.0)
 
 
 def test_is_one_minus_r_squared() -> None:
@@ -42,8 +41,12 @@ def test_what_nobody_can_tell_is_not_asked() -> None:
     torch.testing.assert_close(found, alone)
     found.backward()
     assert torch.equal(predicted_BT.grad[:, 0] != 0, asked_B)
-    unknown_BT = torch.full((4, 2), torch.nan)
-    assert unexplained(torch.ones(4, 2), unknown_BT, unknown_BT) == 0.0
+    for nothing_BT in (torch.full((4, 2), torch.nan), torch.ones(4, 2)):
+        predicted_BT = torch.ones(4, 2, requires_grad=True)
+        found = unexplained(predicted_BT, nothing_BT, nothing_BT)
+        assert found == 1.0  # nothing was told
+        found.backward()
+        assert not predicted_BT.grad.any()
 
 
 def test_the_mean_over_processes_is_that_of_the_global_batch() -> None:

@@ -136,7 +136,7 @@ def test_heads_that_tell_nothing_are_named_late_in_a_run() -> None:
     method = build("paper")
     assert named(method, {**HEALTHY, **told, "progress": 0.2}) == []
     (text,) = method.warnings({**HEALTHY, **told, "progress": 0.8})
-    assert text.startswith("nothing told: what was drawn for block_color_jitter is predicted")
+    assert text.startswith("nothing told: what was drawn for color jitter (from the block) is")
 
 
 def test_a_block_without_variance_is_named() -> None:

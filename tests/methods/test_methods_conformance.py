@@ -1,6 +1,7 @@
 """Every method, in every variant, keeps the contract of `Method`."""
 
 import copy
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from tiny import DIM, OPERATORS, SIZE, build_method, records
 from torch import Tensor
 from torch._dynamo import lookup_backend
 
+import mast
 from mast.augment import Views
 from mast.core.checkpoint import load_checkpoint, save_checkpoint
+from mast.core.errors import UserError
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import MaskedEnsemble, Mast, MastConfig, Method, VICReg
 from mast.methods.mast_config import MODES
@@ -173,6 +176,37 @@ def test_resolved_prefers_what_is_given() -> None:
     assert (guarded.composition, guarded.kl_weight) == ("sum", 3.0)
     assert guarded.masked_weight == MODES["guarded"].masked_weight
     assert MODES["guarded"].plain_weight == 0.0  # the table itself is left alone
+
+
+@pytest.mark.parametrize(
+    ("recipe", "objective", "message"),
+    [
+        ("mast5_small", {"prediction": {"weight": -1.0}}, "weight must be 0 or more and finite"),
+        ("mast5_small", {"prediction": {"weight": math.nan}}, "weight must be 0 or more and fin"),
+        ("vicreg5_augself_small", {"prediction": {"hidden": 0}}, "hidden must be 1 or more, got 0"),
+        ("vicreg5_small", {"told": ["colour"]}, r"property that operators destroy 'colour'\. Did"),
+        ("mast5_small", {"exempt": ["color", "color"]}, "a property is named twice: color, color"),
+        ("mast5_guarded_small", {"exempt": ["hue"]}, "unknown property that operators destroy"),
+        ("mast5_small", {"exempt_share": 1.0}, r"exempt_share must be in \(0, 1\), got 1"),
+        ("mast5_small", {"exempt_share": math.nan}, r"exempt_share must be in \(0, 1\), got nan"),
+        ("mast5_small", {"exempt_temperature": 0.0}, "exempt_temperature must be above 0"),
+        ("mast5_small", {"masks": "none"}, "predict_from block needs objective.masks exempt or"),
+        ("mast5_guarded_small", {"predict_from": "both"}, "budgeted, got learned, which has no"),
+    ],
+)
+def test_what_cannot_be_is_refused(recipe: str, objective: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        mast.configure(recipe, objective=objective)
+
+
+def test_a_run_without_a_block_says_so() -> None:
+    method = build_method("mast", {}, {"exempt": ("parts",)})
+    assert isinstance(method, Mast)
+    assert torch.equal(method.masks(), torch.ones(DIM, len(OPERATORS)))
+    output = method(make_views(0), 0.0)
+    assert not any("block" in name for name in output)
+    (text,) = method.warnings({name: value.item() for name, value in output.items()})
+    assert text.startswith("nothing is exempt: objective.exempt is (parts), and no operator of the")
 
 
 def test_vicreg_is_its_formula() -> None:

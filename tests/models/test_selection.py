@@ -39,8 +39,8 @@ def test_operators_with_the_same_mask_share_a_block() -> None:
     assert blocks["color_jitter+grayscale"].tolist() == [0, 0, 0.75, 1]
     assert blocks["rotate"].tolist() == [0, 1, 0, 0]
     assert exempt_blocks(torch.ones(4, 2), OPERATORS[:2]) == {}
-    # A mask that died is exempt everywhere.
-    assert exempt_blocks(torch.zeros(4, 1), OPERATORS[:1])["color_jitter"].tolist() == [1] * 4
+    # A mask that died has no subspace to be exempt from.
+    assert exempt_blocks(torch.zeros(4, 1), OPERATORS[:1]) == {}
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,13 @@ def test_what_cannot_be_chosen(ignore: list[str], match: list[str], message: str
 def test_a_run_that_kept_nothing_says_so() -> None:
     with pytest.raises(UserError, match="It kept some for no operator"):
         selection(torch.ones(4, 2), OPERATORS[:2], match=["grayscale"])
-    with pytest.raises(UserError, match="no dimension is left by ignore grayscale"):
+    with pytest.raises(UserError, match="the mask of grayscale died"):
         selection(torch.zeros(4, 2), OPERATORS[:2], ["grayscale"])
+    apart = torch.eye(2)
+    with pytest.raises(UserError, match="no dimension is left by ignore color_jitter grayscale"):
+        selection(apart, OPERATORS[:2], list(OPERATORS[:2]))
+    with pytest.raises(UserError, match="not finite"):
+        selection(apart * torch.nan, OPERATORS[:2])
 
 
 @given(

@@ -39,7 +39,7 @@ from mast.studies.does_it_help import COLUMNS, VARIANTS, DoesItHelp
 from mast.studies.engine import Shard, StudyRun, carry_out
 from mast.studies.findings import Findings, Inquiry
 from mast.studies.flowers import Flowers
-from mast.studies.forgetting import CONTENDERS, Forgetting, searches
+from mast.studies.forgetting import CONTENDERS, Forgetting, precision, searches
 from mast.studies.protocols import Protocols, against_sklearn
 from mast.studies.sets import drawn_positions, folds, link, with_colours
 from mast.studies.small_runs import CIFAR, SmallRun
@@ -122,6 +122,18 @@ def test_a_search_is_a_row_a_space() -> None:
     result = measured["exempt-0"]["retrieval"]["color"]
     found = result["precision_match_color_jitter+grayscale"]
     assert rows["exempt", "matching it"][4] == f"{found:.1f}"
+
+
+def test_a_space_is_of_the_operators_that_destroy() -> None:
+    values = {
+        "precision_representation": 10.0, "precision_match_random_resized_crop": 20.0,
+        "precision_match_grayscale": 30.0, "precision_match_grayscale_low": 29.0,
+        "precision_ignore_color_jitter": 40.0, "precision_ignore_grayscale": 50.0,
+    }  # fmt: skip
+    result = {"destroyed": "color", "retrieval": {"shape": values}}
+    assert precision(result, "shape", "representation") == 10.0
+    assert precision(result, "shape", "match_") == 30.0
+    assert precision(result, "shape", "ignore_") is None  # there are two, each of one operator
 
 
 def write_squares(root: Path, part: str, images: int) -> None:

@@ -43,8 +43,8 @@ OPERATORS: dict[str, type[Operator]] = {
     "motion_blur": MotionBlur,
 }
 
-# What destroys a property of an image, by the property: these operators share a subspace.
+# The operators that destroy a property of an image, by the property; none is an operator's name.
 PROPERTIES: dict[str, tuple[str, ...]] = {
-    of_them: tuple(name for name, operator in OPERATORS.items() if operator.destroys == of_them)
-    for of_them in dict.fromkeys(operator.destroys for operator in OPERATORS.values())
+    destroyed: tuple(name for name, each in OPERATORS.items() if each.destroys == destroyed)
+    for destroyed in dict.fromkeys(each.destroys for each in OPERATORS.values())
 }

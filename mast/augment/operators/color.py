@@ -20,6 +20,7 @@ from mast.augment.operator import (
     Stage,
     away,
     between,
+    hide,
     per_pixel,
     uniform,
 )
@@ -238,18 +239,21 @@ class ColorJitter(Operator):
         return torch.cat([factors_B3 - 1, parameters["hue"][:, None]], dim=1)
 
     @classmethod
-    def difference(cls, first_BT: Tensor, second_BT: Tensor) -> Tensor:
-        """Of the factors, and sine and cosine of the turn of hue between the views."""
-        factors_B3, turn_B1 = (first_BT - second_BT).split((3, 1), dim=1)
-        angle_B1 = 2 * math.pi * turn_B1
-        return torch.cat([factors_B3, angle_B1.sin(), angle_B1.cos() - 1], dim=1)
+    def difference(
+        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
+    ) -> Tensor:
+        """Of the factors, and sine and cosine of the turn of hue between the views.
 
-    @classmethod
-    def hidden(cls, first: Record, second: Record) -> Tensor:
-        """Saturation and hue, where a view is gray."""
-        gray_B = first.applied(Grayscale.name) | second.applied(Grayscale.name)
-        never_B = torch.zeros_like(gray_B)
-        return torch.stack([never_B, never_B, gray_B, gray_B, gray_B], dim=1)
+        Saturation and hue are hidden where a view is gray; brightness and contrast where one is
+        equalized, which undoes them.
+        """
+        tone_B2, saturation_B1, turn_B1 = (first_BT - second_BT).split((2, 1, 1), dim=1)
+        angle_B1 = 2 * math.pi * turn_B1
+        hue_B3 = torch.cat([saturation_B1, angle_B1.sin(), angle_B1.cos() - 1], dim=1)
+        gray_B, equal_B = (
+            first.applied(name) | second.applied(name) for name in (Grayscale.name, Equalize.name)
+        )
+        return torch.cat([hide(tone_B2, equal_B), hide(hue_B3, gray_B)], dim=1)
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:

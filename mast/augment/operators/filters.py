@@ -179,7 +179,7 @@ class GaussianBlur(Operator):
 
     name: ClassVar[str] = "gaussian_blur"
     label: ClassVar[str] = "blur"
-    destroys: ClassVar[str] = "sharpness"
+    destroys: ClassVar[str] = "focus"
     stage: ClassVar[Stage] = Stage.BLUR
     graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "gaussian_blur"
@@ -235,7 +235,7 @@ class Sharpness(Operator):
 
     name: ClassVar[str] = "sharpness"
     label: ClassVar[str] = "sharpness"
-    destroys: ClassVar[str] = "sharpness"
+    destroys: ClassVar[str] = "focus"
     stage: ClassVar[Stage] = Stage.BLUR
     graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "sharpen"
@@ -353,7 +353,7 @@ class MotionBlur(Operator):
 
     name: ClassVar[str] = "motion_blur"
     label: ClassVar[str] = "motion blur"
-    destroys: ClassVar[str] = "sharpness"
+    destroys: ClassVar[str] = "focus"
     stage: ClassVar[Stage] = Stage.BLUR
     graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "motion_blur"

@@ -19,7 +19,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator, Parameters, Stage, away, between, uniform
+from mast.augment.operator import (
+    Operator,
+    Parameters,
+    Stage,
+    away,
+    between,
+    hide,
+    uniform,
+)
 from mast.augment.record import Record
 from mast.augment.warp import (
     Warp,
@@ -123,6 +131,21 @@ class RandomResizedCrop(GeometricOperator):
         return torch.stack([*center, area_B.log() / 2], dim=1)
 
     @classmethod
+    def difference(
+        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
+    ) -> Tensor:
+        """Of the centre and half the log of the area, as the views show them.
+
+        Two mirrored views show x the other way round; beside a view that is not mirrored, nobody
+        knows which of the two is.
+        """
+        x_B1, rest_B2 = (first_BT - second_BT).split((1, 2), dim=1)
+        mirrored_B, also_B = mirrored(first), mirrored(second)
+        both_B1 = (mirrored_B & also_B).to(x_B1.device, non_blocking=True)[:, None]
+        x_B1 = hide(torch.where(both_B1, -x_B1, x_B1), mirrored_B ^ also_B)
+        return torch.cat([x_B1, rest_B2], dim=1)
+
+    @classmethod
     def caption(cls, parameters: Parameters) -> str:
         box_14 = crop_boxes(parameters, torch.ones(1), cls.ratio)
         return f"{cls.label} {float(box_14[0, 2] * box_14[0, 3]):.2f}"
@@ -142,7 +165,9 @@ class HorizontalFlip(GeometricOperator):
         return affine(aspect_B, xx=-1.0, x=1.0)
 
     @classmethod
-    def difference(cls, first_BT: Tensor, second_BT: Tensor) -> Tensor:
+    def difference(
+        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
+    ) -> Tensor:
         """Whether the views differ; which of them is the mirrored one no view shows."""
         return (first_BT - second_BT).abs()
 
@@ -173,6 +198,13 @@ class Shear(GeometricOperator):
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
         return parameters["shear"][:, None]
+
+    @classmethod
+    def difference(
+        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
+    ) -> Tensor:
+        """The difference; a view and a mirrored one show the sum."""
+        return hide(first_BT - second_BT, mirrored(first) ^ mirrored(second))
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
@@ -247,9 +279,11 @@ class TranslateX(Translate):
         return affine(aspect_B, x=-parameters["shift"])
 
     @classmethod
-    def hidden(cls, first: Record, second: Record) -> Tensor:
-        """Between a view and a mirrored one, which show the sum of the shifts."""
-        return _one_mirrored(first, second)
+    def difference(
+        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
+    ) -> Tensor:
+        """The difference; a view and a mirrored one show the sum."""
+        return hide(first_BT - second_BT, mirrored(first) ^ mirrored(second))
 
 
 @dataclass(frozen=True)
@@ -308,25 +342,22 @@ class Rotate(GeometricOperator):
         return torch.deg2rad(parameters["angle"])[:, None]
 
     @classmethod
-    def difference(cls, first_BT: Tensor, second_BT: Tensor) -> Tensor:
-        """Sine and cosine of the turn between the views."""
+    def difference(
+        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
+    ) -> Tensor:
+        """Sine and cosine of the turn; a view and a mirrored one show the sum of the angles."""
         turn_B1 = first_BT - second_BT
-        return torch.cat([turn_B1.sin(), turn_B1.cos() - 1], dim=1)
-
-    @classmethod
-    def hidden(cls, first: Record, second: Record) -> Tensor:
-        """Between a view and a mirrored one, which show the sum of the angles."""
-        return _one_mirrored(first, second).expand(-1, 2)
+        told_B2 = torch.cat([turn_B1.sin(), turn_B1.cos() - 1], dim=1)
+        return hide(told_B2, mirrored(first) ^ mirrored(second))
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
         return f"{cls.label} {parameters['angle'].item():+.0f}°"
 
 
-def _one_mirrored(first: Record, second: Record) -> Tensor:
-    """bool (B, 1): of the views of a sample, one alone is mirrored."""
-    mirrored_B, also_B = (record.applied(HorizontalFlip.name) for record in (first, second))
-    return (mirrored_B ^ also_B)[:, None]
+def mirrored(record: Record) -> Tensor:
+    """bool (B,): which views were flipped; a flip acts after the crop and before all else."""
+    return record.applied(HorizontalFlip.name)
 
 
 def crop_boxes(parameters: Parameters, aspect_B: Tensor, ratio: tuple[float, float]) -> Tensor:
