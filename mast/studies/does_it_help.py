@@ -182,6 +182,9 @@ VARIANTS: dict[str, Variant] = {
     "exempt_silent": Variant(M, masked(), EXEMPT | {"predict_from": "none"}, UNSTAGED, weights=TEN),
     "exempt_all": Variant(M, masked(), EXEMPT | {"exempt": PROPERTIES}, UNSTAGED, weights=TEN),
     "exempt_wide": Variant(M, masked(), EXEMPT | {"exempt_share": 0.1}, UNSTAGED, weights=TEN),
+    "exempt_half": Variant(
+        M, masked(), EXEMPT | {"prediction": {"weight": 0.5}}, UNSTAGED, weights=TEN
+    ),
     "budgeted": Variant(M, masked(), EXEMPT | {"masks": "budgeted"}, UNSTAGED, 1e-2, TEN),
     # The same where colours are destroyed.
     "strong_vicreg5": Variant(V, invariance, {}, UNSTAGED, weights=TEN, views=STRONG),
