@@ -61,11 +61,13 @@ def targets() -> str:
     for what, area, case, numerator, denominator, sense, target in TARGETS:
         cases = read(area)["cases"]
         entries = cases[case] if case else next(iter(cases.values()))
+        wanted = "–" if target is None else f"{'≥' if sense == '>=' else '≤'} {target:g}×"
+        if not {numerator, denominator} <= entries.keys():
+            lines.append(f"| {what} | {wanted} | not measured yet |")
+            continue
         ratio = entries[numerator]["median"] / entries[denominator]["median"]
         measured = f"{ratio:.2f}×" if ratio < 10 else f"{ratio:.1f}×"
-        wanted = "–"
         if target is not None:
-            wanted = f"{'≥' if sense == '>=' else '≤'} {target:g}×"
             missed = ratio < target if sense == ">=" else ratio > target
             measured += " (missed)" if missed else ""
         lines.append(f"| {what} | {wanted} | {measured} |")
