@@ -160,7 +160,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         f"steps on {processes} x {fabric.device}, into {run.path}"
         + (f", from step {training.step}" if training.step else "")
     )
-    warned: set[str] = set()
+    # What was said before a run was killed is not said again.
+    warned = {line["warning"].split(":")[0] for line in run.read_metrics() if "warning" in line}
     logged_step, logged_at = training.step, time.monotonic()
     with display.running():
         for result in training.run(fabric, loader.epoch, loss):

@@ -220,8 +220,8 @@ class DoesItHelp(Experiment):
     epochs: int = 12
     batch_size: int = 64
     encoder: Mapping[str, Any] = field(default_factory=lambda: {**NARROW, "stem_stride": 2})
-    precision: Precision = "32-true"  # bf16 is slow on a CPU without instructions for it
     settings: EvaluationSettings | None = None
+    precision: Precision = "32-true"  # bf16 is slow on a CPU without instructions for it
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """See `Experiment.plan`."""

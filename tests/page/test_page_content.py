@@ -92,7 +92,7 @@ def test_real_runs_beside_each_other(ours: RunFolder, theirs: RunFolder, photos:
     assert "1 epoch at 32 pixels, with 5 augmentations." in page.text
     assert f"{top1[1] - top1[0]:+.1f}" in page.text
     assert re.search(r"effective rank at the end is \d+ of 16", page.text)
-    assert "take the most similar dimensions" in page.text
+    assert "of the dimensions are exempt from color jitter and grayscale" in page.text
 
 
 def test_the_whole_page(run: RunFolder, tmp_path: Path) -> None:
