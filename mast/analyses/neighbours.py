@@ -99,7 +99,7 @@ class Neighbours(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: a row a query and space, the query first."""
+        """See `Analysis.draw`: one row per query and space, the query first."""
         spaces, queries = arrays["spaces"], arrays["queries"]
         columns = 1 + arrays["nearest"].shape[2]
         drawn, axes = figure.panels(len(queries) * len(spaces) * columns, columns, 1.25)

@@ -66,7 +66,7 @@ def demo(
     seed: int = 0,
     device: Device = "auto",
 ) -> DemoResult:
-    """Pretrain VICReg and MAST on generated images whose colours the views destroy.
+    """Pretrain VICReg, VICReg with prediction, and MAST where the views destroy the colour.
 
     Every image has six factors (shape, colour, orientation, position, texture, sharpness), each a
     task of its own. The views turn the hue anywhere, so that an encoder that has to be invariant to

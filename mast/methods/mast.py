@@ -1,4 +1,4 @@
-"""MAST: one masked subspace an augmentation, distances divided by a predicted uncertainty.
+"""MAST: one embedding with a mask per operator: exempt blocks that tell what it did, or Eq. 7.
 
 Shapes: B batch (B_global over processes), D embedding dimensions, K operators.
 """
@@ -251,7 +251,7 @@ class Mast(Method):
         }
 
     def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
-        """The four traps of Eq. 7 (docs/method.md), and masks that concentrate."""
+        """The traps of Eq. 7 (docs/method.md), and exempt blocks that hold or tell nothing."""
         remedy = "use objective.mode guarded"
         learned = self.mode.masks == "learned"
         if learned and metrics.get("stat/mask_mean", 1.0) < 0.02:

@@ -15,7 +15,7 @@ Source = Literal["none", "block", "representation", "both"]
 
 @dataclass(frozen=True)
 class Mode:
-    """The switches that decide whether Eq. 7 collapses; `MastConfig` documents each.
+    """The switches in which the modes differ; `MastConfig` documents each.
 
     A field of `MastConfig` that is None takes its value from the mode.
     """
@@ -36,9 +36,9 @@ class Mode:
     standardize: bool
 
 
-# docs/method.md has all three. "exempt": what keeps most where operators destroy something
-# (docs/results.md). "guarded": Eq. 7 with what keeps its learned masks from collapsing. "paper":
-# Eq. 7 as printed, which collapses.
+# docs/method.md has all three. "exempt": fixed blocks that must tell what the operators did, and by
+# which the invariance is chosen when images are compared. "guarded": Eq. 7 with what keeps its
+# learned masks from collapsing. "paper": Eq. 7 as printed, which collapses.
 MODES: dict[str, Mode] = {
     "exempt": Mode(
         masked_weight=10.0,
@@ -93,7 +93,7 @@ MODES: dict[str, Mode] = {
 
 @dataclass
 class MastConfig(MethodConfig):
-    """The objective of Eq. 7 and every switch around it. None: as the mode says.
+    """MAST's objective: exempt blocks, or Eq. 7, and every switch. None: as the mode says.
 
     Attributes:
         mode: "exempt", "guarded", or "paper" for Eq. 7 as printed.

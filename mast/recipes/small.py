@@ -12,10 +12,10 @@ from mast.models import EncoderConfig, GaussianProjectorConfig, MLPProjectorConf
 def small(config: PretrainConfig) -> PretrainConfig:
     """The small variant: ResNet-18 at 64 pixels, projector 1024-1024, d 512, AdamW, 100 epochs.
 
-    Each method is the combination that did best at small budgets (docs/results.md). MAST: all
-    operators act from the start, guarded masks have one left out of half of the pairs and do
-    without the uncertainty, and the projector does without GeM. VICReg with all operators: a
-    weight of 10.
+    Schedule, weight and pooling are what did best at small budgets for VICReg and the guarded
+    masks (docs/results.md): all operators act from the start, guarded masks have one left out of
+    half of the pairs and do without the uncertainty, the projector does without GeM, and
+    invariance weighs 10.
     """
     objective, schedule = config.objective, config.schedule
     if isinstance(objective, MastConfig):

@@ -152,7 +152,7 @@ class Forgetting(Experiment):
         )
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
-        """See `Experiment.table`: linear accuracy, a row a factor destroyed and a method."""
+        """See `Experiment.table`: linear accuracy, one row per factor destroyed and method."""
         rows = tuple(
             (
                 factor, method, str(len(results)),
@@ -165,7 +165,7 @@ class Forgetting(Experiment):
 
 
 def searches(measured: Mapping[str, Measured]) -> Grid:
-    """Precision at 10 of every task: a row a factor destroyed, a method and a space of it."""
+    """Precision at 10 of every task: one row per factor destroyed, method and space of it."""
     rows = []
     for (factor, method), results in _grouped(measured).items():
         for prefix, title in SPACES.items():
