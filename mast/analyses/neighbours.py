@@ -22,7 +22,7 @@ from mast.models import exempt_blocks
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
 
-QUERIES, SHOWN, COUNTED = 2, 6, 10
+QUERIES, SHOWN, COUNTED = 1, 6, 10
 FEWEST = 3  # images, so that there is a choice
 
 
@@ -36,7 +36,7 @@ class Neighbours(Analysis):
 
     Arrays:
         pictures: (N, P, P, 3) thumbnails, uint8.
-        queries: (Q,) positions of the queries that are shown: the first images of the set.
+        queries: (Q,) positions of the queries that are shown: the first of the images.
         spaces: (S,) names.
         nearest: (Q, S, J) positions of the nearest images, nearest first.
         tasks: (T,) names of what the images are labelled with.
