@@ -28,8 +28,6 @@ SPACES = {  # as results name them, by prefix, and as tables do
     "match_": "matching it",
 }
 
-Fields = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Contender:

@@ -7,25 +7,17 @@ from mast.data import CanvasSet
 from mast.studies.experiment import Workplace
 from mast.studies.sets import drawn_positions, link
 
-NARROW: dict[str, Any] = {  # a narrow ResNet-10
-    "name": "timm:resnet18",
-    "options": {
-        "layers": [1, 1, 1, 1],
-        "channels": [32, 64, 128, 256],
-        "stem_type": "deep",
-        "stem_width": 16,
-    },
-}
-NARROWER: dict[str, Any] = {  # narrower again: two pretrainings in minutes on two cores
-    "name": "timm:resnet18",
-    "options": {
-        "layers": [1, 1, 1, 1],
-        "channels": [16, 32, 64, 256],
-        "stem_type": "deep",
-        "stem_width": 16,
-    },
-    "stem_stride": 2,
-}
+
+def _narrow(*channels: int) -> dict[str, Any]:
+    """A ResNet-10 of these channels."""
+    options = {"layers": [1, 1, 1, 1], "channels": list(channels)}
+    stem = {"stem_type": "deep", "stem_width": 16}
+    return {"name": "timm:resnet18", "options": {**options, **stem}}
+
+
+NARROW = _narrow(32, 64, 128, 256)
+# Narrower again: two pretrainings in minutes on two cores.
+NARROWER = {**_narrow(16, 32, 64, 256), "stem_stride": 2}
 CIFAR = "cifar10-10k"  # images of CIFAR-10 without labels
 IMAGES = 10_000
 SIZE = 32
