@@ -18,9 +18,10 @@ from mast.core.checkpoint import write_atomically, write_text
 from mast.studies import OF_A_RUN
 from mast.studies.advice_check import AdviceCheck
 from mast.studies.detectors import AVERAGED, Detectors
-from mast.studies.does_it_help import COLUMNS, DoesItHelp, mean_of_tasks, spread
+from mast.studies.does_it_help import COLUMNS, DoesItHelp, mean_of_tasks
 from mast.studies.flowers import Flowers
 from mast.studies.forgetting import Forgetting, precision, searches
+from mast.studies.seeds import spread
 from mast.studies.uncertainty_check import UncertaintyCheck
 
 ROOT = Path(__file__).parent.parent

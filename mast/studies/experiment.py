@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 
@@ -23,11 +23,13 @@ from mast.core.launch import Device, find_device
 from mast.core.registry import Entry
 from mast.core.run import RunFolder, provenance
 from mast.data import CanvasSet, open_canvas
+from mast.measure.bench import Bench
+from mast.measure.compute import Compute
+from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result
-from mast.measure.sets import EvaluationData
 from mast.models import Encoder, load_encoder
-from mast.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.recipes import configure
+from mast.runs.load import Representation, load
 from mast.studies.engine import ALL, BEGUN, FINISHED, TO_DO, Shard, StudyRun, carry_out, matching
 
 Measured = dict[str, Any]  # a result file
@@ -81,6 +83,16 @@ class Workplace:
         """The run `name` of a recipe, with changes as `mast.configure` takes them."""
         own = {"out": str(self.out / "runs" / name), "device": self.device, "threads": self.threads}
         return configure(recipe, str(data), **changes, **own)
+
+    def frozen(self, run: StudyRun) -> FrozenEncoder:
+        """The encoder of a run as protocols receive it, with the embedding of one that learned."""
+
+        def representation(name: str) -> FrozenEncoder:
+            return FrozenEncoder(load(run.folder.path, cast(Representation, name)).module, compute)
+
+        compute = Compute(find_device(self.device))
+        bench = Bench(compute, representations=representation if run.trained else None)
+        return FrozenEncoder(self.encoder(run), bench=bench)
 
     def encoder(self, run: StudyRun) -> Encoder:
         """The encoder of a run: what it learned, or as it starts for one that is not trained."""
@@ -210,33 +222,6 @@ def _conclude(experiment: Experiment, plan: Sequence[StudyRun], workplace: Workp
             write_json(
                 experiment.conclusion(workplace.out), {**conclusion, "provenance": provenance()}
             )
-
-
-def probe(
-    encoder: torch.nn.Module,
-    sets: Mapping[str, Sequence[EvaluationData]],
-    protocols: Mapping[str, Sequence[str]],
-    settings: EvaluationSettings | None = None,
-) -> dict[str, float]:
-    """Top-1 of an encoder by protocols on several sets.
-
-    Args:
-        encoder: From images_BCHW in [0, 1] to representation_BD.
-        sets: By name; of several parts, such as folds, the scores are averaged.
-        protocols: By name of the set.
-        settings: Of the protocols; None for the defaults.
-
-    Returns:
-        In percent, by `<set>/<target>/<protocol>`.
-    """
-    scores: dict[str, list[float]] = {}
-    for name, parts in sets.items():
-        for data in parts:
-            for result in evaluate_encoder(encoder, data, protocols[name], settings):
-                for target, measured in result.targets.items():
-                    key = f"{name}/{target}/{result.protocol}"
-                    scores.setdefault(key, []).append(measured.values["top1"])
-    return {key: sum(values) / len(values) for key, values in scores.items()}
 
 
 def last_metrics(folder: RunFolder) -> dict[str, Any]:

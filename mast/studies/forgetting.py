@@ -14,6 +14,7 @@ from mast.measure.sets import EvaluationData
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics
+from mast.studies.seeds import cell
 from mast.studies.small_runs import NARROWER
 
 PROTOCOLS = ("linear", "retrieval")
@@ -202,12 +203,3 @@ def precision(result: Measured, task: str, space: str) -> float | None:
         and set(name.removeprefix(f"{PRECISION}{space}").split("+")) & set(operators)
     ]
     return found[0] if len(found) == 1 else None
-
-
-def cell(values: Sequence[float | None]) -> str:
-    """Mean and standard deviation over seeds."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return ""
-    mean = statistics.fmean(known)
-    return f"{mean:.1f}" if len(known) == 1 else f"{mean:.1f} ± {statistics.stdev(known):.1f}"

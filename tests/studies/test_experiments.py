@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny
+import torch
 from PIL import Image
 from tiny import ENCODER
 from tiny_evaluation import Colors, tiny_set
@@ -35,19 +37,22 @@ from mast.studies import (
 )
 from mast.studies.advice_check import AdviceCheck
 from mast.studies.detectors import Detectors
-from mast.studies.does_it_help import COLUMNS, VARIANTS, DoesItHelp
+from mast.studies.does_it_help import COLUMNS, DoesItHelp
 from mast.studies.engine import Shard, StudyRun, carry_out
 from mast.studies.findings import Findings, Inquiry
 from mast.studies.flowers import Flowers
 from mast.studies.forgetting import CONTENDERS, Forgetting, precision, searches
 from mast.studies.protocols import Protocols, against_sklearn
+from mast.studies.seeds import cell, difference, pack, unpack
 from mast.studies.sets import drawn_positions, folds, link, with_colours
 from mast.studies.small_runs import CIFAR, SmallRun
 from mast.studies.uncertainty_check import DAMAGE, UncertaintyCheck
+from mast.studies.variants import VARIANTS
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 PROJECTOR = {"projector": {"hidden": 32, "dim": 24, "pool": "before"}}
 TWO = ["horizontal_flip", "color_jitter"]
+QUICK_PROBE = {"penalties": [0.01], "resamples": 20}
 QUICK: dict[str, Any] = {
     "iterations": 3, "batch_size": 2, "min_sizes": (64,), "test_min_size": 64, "max_size": 96,
     "pyramid": 16, "regions": 16, "anchors": (8, 12, 16, 24, 32),
@@ -71,12 +76,16 @@ UNSURE = {"objective": {"uncertainty": True}}
 TINY: dict[str, Experiment] = {
     "does_it_help": DoesItHelp(
         variants(), 24, 1, 8, asdict(ENCODER),
-        EvaluationSettings(protocols={"linear": {"penalties": [0.01]}}),
+        EvaluationSettings(protocols={
+            "linear": QUICK_PROBE, "rotation": QUICK_PROBE,
+            "knn": {"resamples": 20}, "retrieval": {"resamples": 20},
+            "fewshot": {"shots": [1], "repeats": 2, "penalties": [0.01], "episodes": 0},
+        }),
     ),
     "forgetting": Forgetting(
         {name: CONTENDERS[name] for name in ("untrained", "vicreg", "exempt")}, ("color",), 128, 1,
         asdict(ENCODER), EvaluationSettings(protocols={
-            "linear": {"penalties": [0.01], "resamples": 20}, "retrieval": {"resamples": 20},
+            "linear": QUICK_PROBE, "retrieval": {"resamples": 20},
         }),
     ),
     "flowers": Flowers(changes={"size": 32, "epochs": 1, "batch_size": 8, "objective": PROJECTOR,
@@ -269,6 +278,10 @@ def test_shards_share_the_runs_and_one_that_fails_stops_no_other(
         for score in ("validation", "test")
         for name in ("untrained-0-0", "learned_plain-5-0")
     }
+    tested = json.loads((tmp_path / "does_it_help/test/learned_plain-5-0.json").read_text())
+    for key in ("cifar10/rotation/rotation", "flowers17/class/retrieval/precision_embedding"):
+        mean = float(unpack(tested["each"][key]).mean())
+        assert tested["scores"][key] == pytest.approx(100 * mean, abs=0.3), key
     # What failed is tried again, and alone; by pattern.
     monkeypatch.undo()
     monkeypatch.setitem(STUDIES, "does_it_help", Entry("", lambda: TINY["does_it_help"]))
@@ -348,6 +361,33 @@ def test_variants_have_the_configurations_that_were_measured(tmp_path: Path) -> 
     assert [getattr(half.objective, name) for name in weights] == [5.0, 5.0, 0.0, 0.5]
     assert half.schedule.staged
     assert half.optimizer.gate_lr == 1e-3
+
+
+def test_seeds_and_images_of_a_difference() -> None:
+    """Two seeds of a hundred images: most are right in one or both where the other's are not."""
+
+    def result(seed: int, right_N: Sequence[float]) -> dict[str, Any]:
+        credit_N = torch.tensor(right_N)
+        score = 100 * float(credit_N.mean())
+        return {"seed": seed, "scores": {"a": score}, "each": {"a": pack(credit_N)}}
+
+    ours = [result(seed, ([0.0] + [1.0] * 9) * 10) for seed in (0, 1, 2)]
+    theirs = [result(0, [0.0] * 100), result(1, ([0.0] + [0.0, 1.0, 1.0] * 3) * 10)]
+    found = difference(ours, theirs, "a")
+    assert (found.mean, found.spread) == pytest.approx((60.0, 30 * 2**0.5))  # 90 and 30
+    assert found.low is not None
+    assert found.high is not None
+    # The mean gains of images are 0, 1, 0.5, 0.5, ...
+    gains_N = np.array([0.0] + [1.0, 0.5, 0.5] * 3)
+    error = 100 * gains_N.std() / 100**0.5
+    assert found.low == pytest.approx(60 - 1.96 * error, abs=0.6)
+    assert found.high == pytest.approx(60 + 1.96 * error, abs=0.6)
+    assert str(difference(ours[:1], [{"seed": 0, "scores": {"a": 80.0}}], "a")) == "+10.0 ± 0.0"
+    with pytest.raises(ValueError, match="no seed has both"):
+        difference(ours, [], "a")
+    credit_N = torch.randint(0, 201, (500,)) / 200
+    torch.testing.assert_close(unpack(pack(credit_N)), credit_N.double(), rtol=0, atol=1e-7)
+    assert [cell([1.0, None]), cell([None]), cell([1.0, 3.0])] == ["1.0", "", "2.0 ± 1.4"]
 
 
 def test_sets_that_are_made_of_others(sets: Path, tmp_path: Path) -> None:

@@ -1,0 +1,94 @@
+"""Several seeds of a method: their mean and spread, and how far it is ahead of another.
+
+N test images.
+"""
+
+import base64
+import statistics
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from mast.measure.bootstrap import percentiles, resampled_means
+from mast.studies.experiment import Measured
+
+
+def spread(values: Sequence[float]) -> float:
+    """Standard deviation over seeds; 0 for a single one."""
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def cell(values: Sequence[float | None]) -> str:
+    """Mean of what is known, and the standard deviation over seeds where there are several."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    mean = statistics.fmean(known)
+    return f"{mean:.1f}" if len(known) == 1 else f"{mean:.1f} ± {spread(known):.1f}"
+
+
+def pack(credit_N: Tensor) -> str:
+    """Credits in [0, 1] as text of a few bits each; they are rounded to half a percent."""
+    percent_N = (200 * credit_N.double()).round().to(torch.uint8).numpy()
+    return base64.b64encode(zlib.compress(percent_N.tobytes(), 9)).decode()
+
+
+def unpack(text: str) -> Tensor:
+    """What `pack` was given, float64."""
+    percent_N = bytearray(zlib.decompress(base64.b64decode(text)))
+    return torch.frombuffer(percent_N, dtype=torch.uint8).double() / 200
+
+
+class Difference(NamedTuple):
+    """By how many points one method is ahead of another.
+
+    Attributes:
+        mean: Over seeds.
+        spread: Standard deviation over seeds.
+        low: Lower end of the 95 % interval of the mean over test sets of this size, drawn from the
+            images, with these seeds; None where the units of the measure are not known.
+        high: Its upper end.
+    """
+
+    mean: float
+    spread: float
+    low: float | None
+    high: float | None
+
+    def __str__(self) -> str:
+        text = f"{self.mean:+.1f} ± {self.spread:.1f}"
+        return text if self.low is None else f"{text} [{self.low:+.1f}, {self.high:+.1f}]"
+
+
+def difference(
+    results: Sequence[Measured], others: Sequence[Measured], key: str, other_key: str | None = None
+) -> Difference:
+    """How far the scores of one method are above those of another, with the same seeds.
+
+    Args:
+        results: Of one method, a seed each.
+        others: Of the other.
+        key: Of the score.
+        other_key: Of the other's score, of the same images; the same if None.
+
+    Raises:
+        ValueError: They have no seed in common.
+    """
+    other_key = other_key or key
+    by_seed = {result["seed"]: result for result in others}
+    pairs = [(result, by_seed[result["seed"]]) for result in results if result["seed"] in by_seed]
+    if not pairs:
+        raise ValueError(f"no seed has both results of {key}")
+    gains = [result["scores"][key] - other["scores"][other_key] for result, other in pairs]
+    credits = [
+        unpack(result["each"][key]) - unpack(other["each"][other_key])
+        for result, other in pairs
+        if key in result.get("each", {}) and other_key in other.get("each", {})
+    ]
+    low = high = None
+    if len(credits) == len(pairs):
+        low, high = percentiles(100 * resampled_means(torch.stack(credits).mean(dim=0), seed=0))
+    return Difference(statistics.fmean(gains), spread(gains), low, high)
