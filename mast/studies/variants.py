@@ -105,6 +105,7 @@ EXEMPT: Fields = {
     "mask_gradient": "distance",
     "standardize": False,
 }
+HALVED: Fields = {"prediction": {"weight": 0.5}}
 PROPERTIES = ("color", "position", "orientation", "focus")  # five operators destroy them
 TEN = (10.0,)
 STRONG = "mast5_strong"
@@ -146,9 +147,7 @@ VARIANTS: dict[str, Variant] = {
     # Exempt blocks whose dimensions tell what the operators did, and what is left of that without
     # the block (VICReg that has to tell, from its representation) or without the telling.
     "augself": Variant(V, invariance, {"told": ("color",)}, UNSTAGED),
-    "augself_half": Variant(
-        V, invariance, {"told": ("color",), "prediction": {"weight": 0.5}}, UNSTAGED, weights=TEN
-    ),
+    "augself_half": Variant(V, invariance, {"told": ("color",), **HALVED}, UNSTAGED, weights=TEN),
     "augself_all": Variant(V, invariance, {"told": PROPERTIES}, UNSTAGED, weights=TEN),
     "exempt": Variant(M, masked(), EXEMPT, UNSTAGED),
     "exempt_both": Variant(M, masked(), EXEMPT | {"predict_from": "both"}, UNSTAGED),
@@ -158,17 +157,12 @@ VARIANTS: dict[str, Variant] = {
     "exempt_silent": Variant(M, masked(), EXEMPT | {"predict_from": "none"}, UNSTAGED, weights=TEN),
     "exempt_all": Variant(M, masked(), EXEMPT | {"exempt": PROPERTIES}, UNSTAGED, weights=TEN),
     "exempt_wide": Variant(M, masked(), EXEMPT | {"exempt_share": 0.1}, UNSTAGED, weights=TEN),
-    "exempt_half": Variant(
-        M, masked(), EXEMPT | {"prediction": {"weight": 0.5}}, UNSTAGED, weights=TEN
-    ),
+    "exempt_half": Variant(M, masked(), EXEMPT | HALVED, UNSTAGED, weights=TEN),
     "budgeted": Variant(M, masked(), EXEMPT | {"masks": "budgeted"}, UNSTAGED, 1e-2, TEN),
-    # The same where colours are destroyed.
+    # Where colours are destroyed, at the weight of the prediction that validation chose elsewhere.
     "strong_vicreg5": Variant(V, invariance, {}, UNSTAGED, weights=TEN, views=STRONG),
     "strong_augself": Variant(
-        V, invariance, {"told": ("color",)}, UNSTAGED, weights=TEN, views=STRONG
+        V, invariance, {"told": ("color",), **HALVED}, UNSTAGED, weights=TEN, views=STRONG
     ),
-    "strong_exempt": Variant(M, masked(), EXEMPT, UNSTAGED, weights=TEN, views=STRONG),
-    "strong_exempt_both": Variant(
-        M, masked(), EXEMPT | {"predict_from": "both"}, UNSTAGED, weights=TEN, views=STRONG
-    ),
+    "strong_exempt": Variant(M, masked(), EXEMPT | HALVED, UNSTAGED, weights=TEN, views=STRONG),
 }
