@@ -10,6 +10,7 @@ from mast.analyses.analysis import (
     Grid,
     Images,
     Map,
+    Pairs,
     Score,
     Subject,
     Trial,
@@ -20,6 +21,7 @@ from mast.analyses.masks import Masks
 from mast.analyses.neighbours import Neighbours
 from mast.analyses.predictions import Predictions
 from mast.analyses.subspaces import Subspaces
+from mast.analyses.told import Told
 from mast.analyses.uncertainty import Uncertainty
 from mast.core.registry import Entry
 
@@ -28,6 +30,7 @@ ANALYSES: dict[str, Entry[Analysis]] = {
     "masks": Entry("Which dimensions each operator takes", Masks),
     "subspaces": Entry("What lies together in each subspace", Subspaces),
     "neighbours": Entry("What a search finds by the invariances it chooses", Neighbours),
+    "told": Entry("What each space tells of what the operators did", Told),
     "invariance": Entry("What each subspace forgets", Invariance),
     "advice": Entry("Which augmentations each task can afford", Advice),
     "predictions": Entry("Which subspaces each task uses", Predictions),
@@ -45,6 +48,7 @@ __all__ = [
     "Grid",
     "Images",
     "Map",
+    "Pairs",
     "Score",
     "Subject",
     "Trial",

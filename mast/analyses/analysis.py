@@ -43,6 +43,24 @@ class Images:
 
 
 @dataclass(frozen=True)
+class Pairs:
+    """Views of the images as pretraining draws them, P pairs.
+
+    Args:
+        image_P: Position of the image that both views of a pair are of.
+        representation: Of the first and of the second views, (P, C) each.
+        embedding: Likewise, (P, D) each.
+        differences: By operator what was drawn for a pair, (P, T), NaN where nobody who sees both
+            views could tell; see `mast.augment.difference`.
+    """
+
+    image_P: np.ndarray
+    representation: tuple[Tensor, Tensor]
+    embedding: tuple[Tensor, Tensor]
+    differences: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
 class Score:
     """One measure of a test set, in percent, with the ends of its 95 % interval if it has one."""
 
@@ -88,6 +106,7 @@ class Subject:
         images: What it is analysed with; None where none were named.
         embed: Embeddings (N, D) of the images, all changed by an operator, or as they are (None);
             None where there are no images.
+        pairs: Augmented views of the images; None where there are no images or no two views.
         uncertainty: The trace of the predicted covariance (N,) of the images, changed likewise;
             None where there are no images or the method predicts none.
         scores: What was measured of it.
@@ -107,6 +126,7 @@ class Subject:
     log: Sequence[Mapping[str, Any]] = ()
     images: Images | None = None
     embed: Callable[[ChangeBy | None], Tensor] | None = None
+    pairs: Callable[[], Pairs] | None = None
     uncertainty: Callable[[ChangeBy | None], Tensor] | None = None
     scores: tuple[Score, ...] = ()
     coefficients: Mapping[str, float] = field(default_factory=dict)

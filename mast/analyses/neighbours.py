@@ -16,8 +16,8 @@ from torch import Tensor
 from mast.analyses import figure
 from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject
 from mast.analyses.interval import mean_and_margin
+from mast.analyses.spaces import spaces_of
 from mast.measure.agreement import chance, retrieve
-from mast.models import exempt_blocks
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
@@ -57,7 +57,7 @@ class Neighbours(Analysis):
             return f"It needs {FEWEST} images or more, here are {len(subject.images.names)}."
         if not bool(subject.embed(None).isfinite().all()):
             return "The embedding is not finite: the run diverged."
-        if not _blocks(subject):
+        if len(spaces_of(subject, 1)) == 1:
             return "This run's masks leave nothing to choose: no dimension is exempt from anything."
         return None
 
@@ -71,11 +71,8 @@ class Neighbours(Analysis):
             for other in subject.beside
             if other.embed is not None
         }
-        spaces["whole embedding"] = whole_ND
-        for name, exempt_D in _blocks(subject).items():
-            of_them = " and ".join(map(figure.words, name.split("+")))
-            spaces[f"ignoring {of_them}"] = whole_ND * (1 - exempt_D)
-            spaces[f"matching {of_them}"] = whole_ND * exempt_D
+        for space in spaces_of(subject, whole_ND.shape[1]):
+            spaces[space.name] = whole_ND * space.weight_D
         query_Q = np.arange(min(QUERIES, len(images.names)))
         tasks = [task for task, label_N in images.labels.items() if len(set(label_N.tolist())) > 1]
         label_TN = torch.tensor(np.array([images.labels[task] for task in tasks]), dtype=torch.long)
@@ -152,13 +149,6 @@ class Neighbours(Analysis):
         nearest = min(COUNTED, len(arrays["pictures"]) - 1)
         columns = (f"of the {nearest} nearest, share of the same (%)", *tasks)
         return Details(Grid(columns, (("by chance", *arrays["expected"].tolist()), *rows)))
-
-
-def _blocks(subject: Subject) -> dict[str, Tensor]:
-    """The exempt part of each distinct mask, on the CPU."""
-    if subject.mask_DK is None:
-        return {}
-    return exempt_blocks(subject.mask_DK.detach().cpu().float(), subject.operators)
 
 
 def _nearest(space_ND: Tensor, query_Q: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """A run as the analyses see it."""
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -8,20 +9,22 @@ import torch
 import yaml
 from torch import Tensor
 
-from mast.analyses import ChangeBy, Images, Subject, Trial
-from mast.augment import center_views
-from mast.config import read
+from mast.analyses import ChangeBy, Images, Pairs, Subject, Trial
+from mast.augment import Pipeline, center_views, difference
+from mast.config import PretrainConfig, read
 from mast.core.run import RunFolder
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.changes import changed_by
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import image_identity
-from mast.methods import Embedding, PredictedUncertainty, predicts_uncertainty
+from mast.methods import Embedding, Method, PredictedUncertainty, predicts_uncertainty
 from mast.runs.load import load_method
 from mast.runs.scores import results_of, scores_of
 
 THUMBNAIL = 64  # pixels
+DRAWS = 2  # pairs of views of an image
+BATCH = 256  # pairs that are drawn at a time
 
 
 def subject_of(
@@ -73,6 +76,9 @@ def subject_of(
         images=_images(folder, canvases, chosen, index_N),
         embed=outputs(FrozenEncoder(embedding, Compute(device)), chosen, size, seed),
     )
+    if len(config.preset.views) == 2:
+        pairs = functools.cache(lambda: pairs_of(method, config, chosen, device, seed))
+        subject = replace(subject, pairs=pairs)
     if not predicts_uncertainty(method):
         return subject
     unsure = outputs(
@@ -92,6 +98,44 @@ def outputs(
         return encoder.extract(canvases, size, changed_by(*change, size, len(canvases), seed))
 
     return after
+
+
+def pairs_of(
+    method: Method, config: PretrainConfig, canvases: CanvasSet, device: torch.device, seed: int
+) -> Pairs:
+    """`DRAWS` pairs of views of every image, as pretraining draws them once all operators act.
+
+    Args:
+        method: Of the run, in evaluation mode.
+        config: Of the run, with two views.
+        canvases: The images.
+        device: Where they are embedded.
+        seed: Of what is drawn.
+    """
+    pipeline = Pipeline(config.preset, config.size)
+    generator = torch.Generator().manual_seed(seed)
+    method = method.to(device)
+    position_P = np.tile(np.arange(len(canvases)), DRAWS)
+    seen: list[list[Tensor]] = []  # representations, and embeddings, of both views
+    differences: dict[str, list[Tensor]] = {name: [] for name in pipeline.names}
+    for start in range(0, len(position_P), BATCH):
+        canvas_BHWC, aspect_B = canvases.batch(position_P[start : start + BATCH])
+        records = pipeline.draw(len(canvas_BHWC), generator)
+        views = pipeline.views(canvas_BHWC.to(device), aspect_B.to(device), records)
+        with torch.inference_mode():
+            of_batch = [
+                of(images) for of in (method.encoder, method.embed) for images in views.images
+            ]
+        seen.append([output_BD.float().cpu() for output_BD in of_batch])
+        for name, parts in differences.items():
+            parts.append(difference(views, name).cpu())
+    first_PC, second_PC, first_PD, second_PD = map(torch.cat, zip(*seen, strict=True))
+    return Pairs(
+        position_P,
+        (first_PC, second_PC),
+        (first_PD, second_PD),
+        {name: torch.cat(parts).double().numpy() for name, parts in differences.items()},
+    )
 
 
 def _images(

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from mast.analyses import ANALYSES, Analysis, ChangeBy, Images, Score, Subject
+from mast.analyses import ANALYSES, Analysis, ChangeBy, Images, Pairs, Score, Subject
 from mast.analyses.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, UNMEASURED, Advice, verdict
 from mast.analyses.curves import Curves
 from mast.analyses.figure import save
@@ -21,6 +21,7 @@ from mast.analyses.masks import Masks
 from mast.analyses.neighbours import Neighbours
 from mast.analyses.predictions import Predictions
 from mast.analyses.subspaces import Subspaces
+from mast.analyses.told import Told
 from mast.analyses.uncertainty import Uncertainty
 
 NAMES = ("rotate", "shear_x", "invert")
@@ -65,8 +66,31 @@ def whole(operators: tuple[str, ...] = NAMES, masks: Tensor | None = None) -> Su
         log=log,
         images=images,
         embed=embed,
+        pairs=lambda: told_pairs(10, operators),
         uncertainty=lambda change: torch.arange(10.0) + strength(change),
         scores=tuple(scores(operators)),
+    )
+
+
+def told_pairs(images: int, operators: tuple[str, ...]) -> Pairs:
+    """Two pairs an image: the first dimension shows by how much it was turned, the other nothing.
+
+    Its first view is at 0 there. What the second operator did is told by nobody for half of the
+    images; the last one did nothing.
+    """
+    draw = torch.Generator().manual_seed(0)
+    image_P = np.tile(np.arange(images), 2)
+    drawn_P, noise_P = torch.randn(2, len(image_P), generator=draw)
+    second_PD = torch.stack([drawn_P, noise_P], dim=1)
+    differences = [drawn_P.double().numpy()[:, None]] * len(operators)
+    if len(operators) > 1:
+        unknown = np.where(image_P % 4 < 2, np.nan, 1.0)[:, None]
+        differences[1:] = [unknown * differences[0], 0 * differences[0]][: len(operators) - 1]
+    return Pairs(
+        image_P,
+        (torch.zeros(len(image_P), 1), noise_P[:, None]),
+        (torch.zeros_like(second_PD), second_PD),
+        dict(zip(operators, differences, strict=True)),
     )
 
 
@@ -169,6 +193,31 @@ def test_neighbours_are_found_in_the_dimensions_that_are_chosen() -> None:
     np.testing.assert_allclose(arrays["expected"], 100 / 3)
     assert "within its interval" in Neighbours().caption(arrays)
     assert "leave nothing to choose" in str(Neighbours().lacking(whole()))
+
+
+def test_what_is_told_by_the_block_that_shows_it_and_by_nothing_else() -> None:
+    exempt = torch.tensor([[0.0, 1.0, 1.0], [1.0, 1.0, 1.0]])  # the first dimension from the first
+    subject = replace(whole(masks=exempt), pairs=lambda: told_pairs(400, NAMES))
+    arrays = Told().compute(subject)
+    names = ["representation", "whole embedding", "ignoring rotate", "matching rotate"]
+    assert arrays["spaces"].tolist() == names
+    assert arrays["widths"].tolist() == [1, 2, 1, 1]
+    assert arrays["block"].tolist() == [3, -1, -1]
+    told = arrays["told"]
+    # A standard score's error is that of a ridge of .03 to 3 images' worth: (p / (1 + p))^2.
+    assert told[:2, [1, 3]] == pytest.approx(np.full((2, 2), 100), abs=0.5)
+    assert told[:2, [0, 2]] == pytest.approx(np.zeros((2, 2)), abs=4)
+    assert np.isnan(told[2]).all()  # nothing varies
+    assert arrays["by_change"][0, 3] == pytest.approx([100, 100, 100], abs=1)
+    assert (arrays["margin"][:2, [0, 2]] > 5).all()
+    text = Told().caption(arrays)
+    assert text.startswith(
+        "What its exempt dimensions tell: rotate 100 % from 1 of 2 dimensions (the "
+    )
+    assert "the representation and the whole embedding tell: shear x 0 % and 100 %." in text
+    assert text.endswith("Nothing varies in what was drawn for invert.")
+    without = Told().caption(Told().compute(replace(subject, mask_DK=None)))
+    assert without.startswith("The representation and the whole embedding tell: rotate 0 % and 100")
 
 
 def test_masks_that_are_exempt_blocks_are_told_by_their_operators() -> None:
@@ -473,6 +522,13 @@ def test_sets_that_were_asked_about_other_operators() -> None:
             "uncertainty",
             replace(whole(), uncertainty=lambda _: torch.tensor([math.nan])),
             "not finite",
+        ),
+        ("told", Subject("run"), "no images to look at"),
+        ("told", replace(whole(), pairs=None), "no images to look at"),
+        (
+            "told",
+            replace(whole(), embed=lambda _: torch.full((10, 2), math.nan)),
+            "not finite: the run diverged",
         ),
         ("curves", Subject("run"), "Nothing was logged"),
         ("masks", Subject("run"), "no masks: its method"),
