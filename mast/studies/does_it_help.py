@@ -134,6 +134,7 @@ class DoesItHelp(Experiment):
             "epochs": self.epochs,
             "images": self.images,
             "size": SIZE,
+            "precision": self.precision,
             "encoder_sha256": _digest(frozen.module),
         }
 
