@@ -9,31 +9,44 @@ docs/results.md is written whole; in the others the results stand between `<!-- 
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from mast.analyses import Grid
-from mast.core.checkpoint import write_atomically, write_text
+from mast.core.checkpoint import write_text
+from mast.measure.result import PRECISION
 from mast.studies import OF_A_RUN
 from mast.studies.advice_check import AdviceCheck
 from mast.studies.detectors import AVERAGED, Detectors
-from mast.studies.does_it_help import COLUMNS, DoesItHelp, mean_of_tasks
+from mast.studies.does_it_help import COLUMNS, OTHERS, DoesItHelp, mean_of_tasks
 from mast.studies.flowers import Flowers
 from mast.studies.forgetting import Forgetting, precision, searches
-from mast.studies.seeds import spread
+from mast.studies.seeds import cell, difference, spread
 from mast.studies.uncertainty_check import UncertaintyCheck
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "experiments" / "results"
-VICREG = ("vicreg5_staged", "vicreg5", "vicreg5_all_but_one")
 SHOWN = {  # by the demo, as the study `forgetting` calls them
     "untrained": "untrained",
     "vicreg": "VICReg",
     "augself_double": "VICReg + prediction",
     "exempt_double": "MAST",
 }
-REFERENCES = ("untrained", *VICREG, "mast5_literal")
+OURS = "MAST"
+COMPARED = {  # on photos, as the study `does_it_help` calls them
+    "untrained": "untrained",
+    "vicreg5": "VICReg",
+    "augself_half": "VICReg + prediction",
+    "learned_slow": "MAST, guarded",
+    "exempt_half": OURS,
+}
+CONTROLS = ("VICReg", "VICReg + prediction")
+SEARCHED = {  # spaces, as `retrieval` names them
+    "representation": "representation",
+    "embedding": "whole embedding",
+    "ignore_color_jitter+grayscale": "ignoring colour",
+    "match_color_jitter+grayscale": "matching colour",
+}
 
 Groups = dict[tuple[str, float], list[dict[str, Any]]]
 
@@ -62,86 +75,86 @@ def comparison(groups: Groups) -> str:
     return markdown(DoesItHelp().table({str(at): each for at, each in enumerate(results)}))
 
 
-def best(groups: Groups, variants: Collection[str]) -> tuple[str, float]:
-    """The variant and weight that did best on validation; only what has every seed is eligible."""
-    seeds = max(len(results) for results in groups.values())
-    eligible = {
+def best(groups: Groups, variant: str) -> tuple[str, float]:
+    """A variant at the weight of invariance that did best on validation."""
+    means = {
         key: statistics.fmean(map(mean_of_tasks, results))
         for key, results in groups.items()
-        if len(results) == seeds and key[0] in variants
+        if key[0] == variant
     }
-    return max(eligible, key=lambda key: eligible[key])
+    return max(means, key=lambda key: means[key])
 
 
-def candidates(groups: Groups) -> set[str]:
-    """The variants that are not references."""
-    return {variant for variant, _ in groups} - set(REFERENCES)
-
-
-def verdict(validation: Groups, test: Groups) -> str:
-    """The variant chosen on validation against VICReg on every schedule, on the test sets."""
-    chosen = best(validation, candidates(validation))
-    measures = [*((lambda r, task=task: r["scores"][task]) for task in COLUMNS), mean_of_tasks]
-    rows = []
-    for reference in VICREG:
-        beside = best(validation, (reference,))
-        by_seed = [{r["seed"]: r for r in test[key]} for key in (chosen, beside)]
-        gains = [
-            [measure(by_seed[0][seed]) - measure(by_seed[1][seed]) for seed in by_seed[0]]
-            for measure in measures
-        ]
-        cells = [f"{statistics.fmean(g):+.1f} ± {spread(g):.1f}" for g in gains]
-        rows.append(f"| {reference} at {beside[1]:g} | {' | '.join(cells)} |")
-    return (
-        f"Best on validation, of the variants with all seeds: `{chosen[0]}` at weight "
-        f"{chosen[1]:g}. Its difference on the test "
-        "sets from VICReg on each schedule, at VICReg's best weight (mean and standard deviation "
-        f"of the {len(test[chosen])} seeds' differences):\n\n"
-        f"| {chosen[0]} minus | {' | '.join(COLUMNS.values())} | mean of four tasks |\n"
-        f"|---|{'---|' * len(measures)}\n" + "\n".join(rows)
-    )
-
-
-def draw_fronts(validation: Groups, test: Groups, path: Path) -> None:
-    """Objects against colour, and against the mean of all tasks, over the weights."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    chosen = best(validation, candidates(validation))[0]
-    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
-    panels = (
-        ("colour", lambda result: result["scores"]["cifar10/colour/linear"]),
-        ("mean of four tasks", mean_of_tasks),
-    )
-    for axis, (label, value_of) in zip(figure.subplots(1, 2), panels, strict=True):
-        for variant in (*VICREG, chosen):
-            points = sorted((key[1], results) for key, results in test.items() if key[0] == variant)
-            x, y, x_spread, y_spread = [], [], [], []
-            for weight, results in points:
-                objects = [result["scores"]["cifar10/class/linear"] for result in results]
-                other = [value_of(result) for result in results]
-                x.append(statistics.fmean(objects))
-                y.append(statistics.fmean(other))
-                x_spread.append(spread(objects))
-                y_spread.append(spread(other))
-                axis.annotate(f"{weight:g}", (x[-1], y[-1]), (4, 4), textcoords="offset points")
-            axis.errorbar(x, y, y_spread, x_spread, marker="o", capsize=2, label=variant)
-        axis.set_xlabel("objects (linear, %)")
-        axis.set_ylabel(f"{label} (%)")
-        axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False)
-    with rc_context({"svg.hashsalt": "fronts"}):  # the same numbers give the same file
-        write_atomically(
-            path, lambda partial: figure.savefig(partial, format="svg", metadata={"Date": None})
-        )
+def compared(validation: Groups, test: Groups) -> dict[str, list[dict[str, Any]]]:
+    """The results of every method that was compared, by its name for readers, a seed each."""
+    found = {}
+    for variant, name in COMPARED.items():
+        results = test.get(best(validation, variant), [])
+        results = [result for result in results if result.get("each")]
+        if results:
+            found[name] = results
+    return found
 
 
 def summary() -> str:
-    """The verdict, for the README; empty until there are test scores."""
-    validation, test = scored()
-    if not test:
-        return ""
-    return f"### Does it help? CIFAR-10, 10,000 images, 12 epochs\n\n{verdict(validation, test)}"
+    """The comparison on photos: scores, differences from the controls, and what a search finds."""
+    methods = compared(*scored())
+    ours = methods[OURS]
+    tasks = {task: ("linear", name) for task, name in COLUMNS.items()}
+    tasks |= {"cifar10/class/knn": ("kNN", "objects")}
+    tasks |= {task: ("5 labels a class", name) for task, name in OTHERS.items()}
+    tasks |= {"cifar10/rotation/rotation": ("linear", "rotation")}
+    rows = [
+        (
+            name, how, *(cell([result["scores"][task] for result in results])
+                         for results in methods.values()),
+            *(str(difference(ours, methods[control], task)) for control in CONTROLS),
+        )
+        for task, (how, name) in sorted(tasks.items(), key=lambda item: item[1][0] != "linear")
+    ]  # fmt: skip
+    by_seed = {
+        name: {result["seed"]: mean_of_tasks(result) for result in results}
+        for name, results in methods.items()
+    }
+    gains = [
+        [by_seed[OURS][seed] - value for seed, value in by_seed[control].items()]
+        for control in CONTROLS
+    ]
+    rows.append(
+        ("mean of objects, colour, flowers, textures", "linear",
+         *(cell(list(values.values())) for values in by_seed.values()),
+         *(f"{statistics.fmean(gain):+.1f} ± {spread(gain):.1f}" for gain in gains))
+    )  # fmt: skip
+    columns = ("task", "by", *methods, *(f"{OURS} minus {control}" for control in CONTROLS))
+    first = ours[0]
+    return (
+        f"### Photos: CIFAR-10, {first['images']:,} images, {first['epochs']} epochs\n\n"
+        f"Test sets, in percent; mean and standard deviation of {len(ours)} seeds; in brackets the "
+        "95 % interval of a difference over test images, paired. The weights of invariance and of "
+        "prediction were chosen on validation sets ([all that was tried](docs/results.md)).\n\n"
+        f"{markdown(Grid(columns, tuple(rows)))}\n\n{found_on_photos(methods)}"
+    )
+
+
+def found_on_photos(methods: dict[str, list[dict[str, Any]]]) -> str:
+    """Precision at 10 in every space of the methods."""
+    tasks = {
+        "flowers17/class": "flowers, kind", "textures/class": "textures, kind",
+        "cifar10/class": "objects, kind", "cifar10/colour": "colour bin",
+    }  # fmt: skip
+    names = {f"{PRECISION}{space}": title for space, title in SEARCHED.items()}
+    rows = [
+        (name, title, *(cell([result["scores"][f"{task}/retrieval/{key}"] for result in results])
+                        for task in tasks))
+        for name, results in methods.items()
+        for key, title in names.items()
+        if f"{next(iter(tasks))}/retrieval/{key}" in results[0]["scores"]
+    ]  # fmt: skip
+    scores = next(iter(methods.values()))[0]["scores"]
+    chance = (f"{scores[f'{task}/retrieval/chance']:.1f}" for task in tasks)
+    rows.insert(0, ("by chance", "", *chance))
+    grid = Grid(("method", "space", *tasks.values()), tuple(rows))
+    return f"Of the ten nearest test images, the share with the query's label:\n\n{markdown(grid)}"
 
 
 def scored() -> tuple[Groups, Groups]:
@@ -157,16 +170,10 @@ def does_it_help() -> str:
         "`mast study does_it_help --data SETS --out FOLDER --seeds 0 1 2 --only 'validation/*'` "
         "(then `--only 'test/*'`). "
         "Linear accuracy in percent (L-BFGS probe, penalty chosen on a tenth of its training "
-        "set), `objects kNN` by weighted kNN; `weight` is the weight of invariance. `augself` and "
-        "`exempt` were trained in float32, the others under bfloat16 autocast.",
+        "set), `objects kNN` by weighted kNN; `weight` is the weight of invariance. What is in the "
+        "comparison above was trained in float32, the rest under bfloat16 autocast.",
     ]
     validation, test = scored()
-    if test:
-        text += [
-            verdict(validation, test),
-            "Over the weights of invariance 5, 10 and 25 (mean and standard deviation of seeds, "
-            "test sets):\n\n![Objects against colour and the mean](images/fronts.svg)",
-        ]
     for groups, title in (
         (test, "### Test"),
         (validation, "### Validation, by which variants are chosen"),
@@ -393,9 +400,6 @@ def between(document: Path, parts: dict[str, str]) -> str:
 
 
 def main() -> None:
-    validation, test = scored()
-    if test:
-        draw_fronts(validation, test, ROOT / "docs" / "images" / "fronts.svg")
     for document, text in documents().items():
         write_text(document, text)
 

@@ -3,21 +3,29 @@
 import csv
 import io
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
+import torch
+from torch import nn
 
 from mast.analyses.uncertainty import rescaled
 from mast.config import read
 from mast.core.checkpoint import write_text
-from mast.core.errors import UserError
+from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
-from mast.data import DataConfig, open_canvas
+from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.result import readable
-from mast.methods import PredictedUncertainty
+from mast.measure.unlike import distances
+from mast.methods import EncoderAndEmbedding, PredictedUncertainty
 from mast.runs.load import load_method
+
+By = Literal["neighbours", "prediction"]
+COLUMN = {"neighbours": "distance", "prediction": "trace"}
+KNOWN = 10_000  # images at most among which neighbours are looked for
 
 
 def uncertain(
@@ -26,39 +34,80 @@ def uncertain(
     out: str | Path | None = None,
     size: int | None = None,
     device: Device = "auto",
+    by: By = "neighbours",
+    known: str | None = None,
 ) -> Path:
     """Rank images by how unsure the run is of them, the least certain first.
 
     Args:
-        run: A run folder of a method that predicts an uncertainty.
+        run: A run folder.
         data: The images; labels are not needed.
         out: The table; `<set>-uncertainty.csv` in the current folder if not given.
         size: Side of the views in pixels; that of pretraining if not given.
         device: auto, cpu or cuda.
+        by: "neighbours": how far from the known images an image lies, in the representation and
+            the embedding, for a run of any method; or the paper's "prediction": the covariance that
+            a method predicts which was trained with `objective.uncertainty`.
+        known: The images among which neighbours are looked for; those that the run was trained
+            on if not given. Of more than 10,000 as many are drawn.
 
     Returns:
         A CSV file with the columns `path` (as in the set), `score` (from 0 to 1 over these
-        images) and `trace` (of the predicted covariance, comparable between calls).
+        images) and, comparable between calls, `distance` (one less the mean cosine to the fifth
+        nearest known image) or `trace` (of the predicted covariance).
 
     Raises:
         UserError: No such run or images, or the run predicts no uncertainty, or the same for every
             image.
     """
+    if by not in get_args(By):
+        raise unknown("way to tell the uncertainty", by, get_args(By))
+    if known is not None and by != "neighbours":
+        raise UserError("known images are for neighbours: leave known out, or by")
     folder = RunFolder(run).require()
-    module = PredictedUncertainty(load_method(folder.path)).eval()
-    size = read(folder.config).size if size is None else size
+    config = read(folder.config)
+    method = load_method(folder.path)
+    size = config.size if size is None else size
+    kind = EncoderAndEmbedding if by == "neighbours" else PredictedUncertainty
+    compute = Compute(find_device(device))
     canvases = open_canvas(DataConfig(data), size)
-    trace_N = extract(module, canvases, size, Compute(find_device(device))).squeeze(1).numpy()
-    if not np.isfinite(trace_N).all():
-        raise UserError(f"the uncertainty that {folder.path} predicts is not finite: it diverged")
-    if len(trace_N) > 1 and np.ptp(trace_N) == 0:
-        raise UserError(f"{folder.path} predicts the same uncertainty for every image: no ranking")
-    score_N = rescaled(trace_N, trace_N)
+    module = kind(method).eval()
+    output_ND = extract(module, canvases, size, compute)
+    if by == "neighbours":
+        try:
+            bank = open_canvas(config.data if known is None else DataConfig(known), size)
+        except UserError as error:
+            hint = " Name other known images by known." if known is None else ""
+            raise UserError(f"the images that are known: {error}{hint}") from error
+        output_ND = _distances(module, bank, canvases, output_ND, size, compute)[:, None]
+    value_N = output_ND.squeeze(1).numpy()
+    if not np.isfinite(value_N).all():
+        raise UserError(f"what {folder.path} says of these images is not finite: it diverged")
+    if len(value_N) > 1 and np.ptp(value_N) == 0:
+        raise UserError(f"{folder.path} says the same of every image: no ranking")
+    score_N = rescaled(value_N, value_N)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(("path", "score", "trace"))
-    for at in (-trace_N).argsort(kind="stable"):
-        table.writerow((canvases.identifiers[at], f"{score_N[at]:.6f}", f"{trace_N[at]:.6g}"))
+    table.writerow(("path", "score", COLUMN[by]))
+    for at in (-value_N).argsort(kind="stable"):
+        table.writerow((canvases.identifiers[at], f"{score_N[at]:.6f}", f"{value_N[at]:.6g}"))
     target = Path(f"{readable(data)}-uncertainty.csv" if out is None else out)
     write_text(target, text.getvalue())
     return target
+
+
+def _distances(
+    module: nn.Module,
+    bank: CanvasSet,
+    canvases: CanvasSet,
+    output_ND: torch.Tensor,
+    size: int,
+    compute: Compute,
+) -> torch.Tensor:
+    """Of every image from its neighbours among those known, itself apart."""
+    order_N = np.random.default_rng(0).permutation(len(bank))
+    drawn_N = np.sort(order_N[:KNOWN])
+    same = bank.fingerprint == canvases.fingerprint
+    inside_N = np.isin(np.arange(len(canvases)), drawn_N) & same
+    bank_ND = extract(module, bank.subset(drawn_N), size, compute)
+    return distances(bank_ND, output_ND, inside_N)

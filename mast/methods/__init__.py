@@ -9,6 +9,7 @@ from mast.methods.mast_config import MODES, MastConfig
 from mast.methods.representations import (
     ENCODER,
     Embedding,
+    EncoderAndEmbedding,
     MaskedEnsemble,
     PredictedUncertainty,
     predicts_uncertainty,
@@ -49,6 +50,7 @@ __all__ = [
     "METHODS",
     "MODES",
     "Embedding",
+    "EncoderAndEmbedding",
     "Entry",
     "MaskedEnsemble",
     "Mast",

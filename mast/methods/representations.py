@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.augment import PROPERTIES
@@ -105,6 +106,25 @@ class Embedding(nn.Module):
         """The masks as the distance uses them, mask_DK; None for a method without masks."""
         subspaces = self.method.subspaces()
         return None if subspaces is None else subspaces.mask_DK
+
+
+class EncoderAndEmbedding(nn.Module):
+    """Representation and embedding of an image side by side: (B, 3, H, W) to (B, C + D).
+
+    Each has the length 1, so that a cosine is the mean of both.
+
+    Args:
+        method: A trained method.
+    """
+
+    def __init__(self, method: Method) -> None:
+        super().__init__()
+        self.method = method
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """Both in float32."""
+        outputs = (self.method.encoder(images_BCHW), self.method.embed(images_BCHW))
+        return torch.cat([F.normalize(output_BD.float(), dim=1) for output_BD in outputs], dim=1)
 
 
 class PredictedUncertainty(nn.Module):

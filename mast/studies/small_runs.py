@@ -52,6 +52,7 @@ RUNS = {
     "cifar_mast5": SmallRun(GUARDED, CIFAR, _changes(32, 10, uncertainty=True)),
     "cifar_mast15": SmallRun(GUARDED, CIFAR, FIFTEEN | _changes(32, 10, uncertainty=True)),
     "cifar_mast5_paper": SmallRun(GUARDED, CIFAR, _changes(32, 10, uncertainty=True, mode="paper")),
+    "cifar_exempt": SmallRun("mast5_small", CIFAR, _changes(32, 10)),
     "cifar_vicreg5": SmallRun("vicreg5_small", CIFAR, _changes(32, 10)),
 }
 

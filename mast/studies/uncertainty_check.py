@@ -1,4 +1,4 @@
-"""Does the uncertainty find damage? `mast uncertain` beside copies that were damaged."""
+"""Does it find damage? `mast uncertain` beside copies that were damaged."""
 
 import csv
 import tempfile
@@ -69,25 +69,34 @@ class UncertaintyCheck(Experiment):
 
     results: ClassVar[str] = "insight"
 
-    runs: Mapping[str, SmallRun] = field(
+    runs: Mapping[str, tuple[SmallRun, str]] = field(
         default_factory=lambda: {
-            name: RUNS[name] for name in ("cifar_mast15", "cifar_mast5", "cifar_mast5_paper")
+            name: (RUNS[name], by)
+            for name, by in (
+                ("cifar_exempt", "neighbours"), ("cifar_vicreg5", "neighbours"),
+                ("cifar_mast15", "prediction"), ("cifar_mast5", "prediction"),
+                ("cifar_mast5_paper", "prediction"),
+            )
         }
-    )
+    )  # fmt: skip
     trained_on: int = 10_000
     images: int = 2000
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """See `Experiment.plan`."""
         return [
-            StudyRun(f"uncertain-{name}", {"recipe": run.recipe}, run.configure(name, workplace))
-            for name, run in self.runs.items()
+            StudyRun(
+                f"uncertain-{name}",
+                {"recipe": run.recipe, "by": by},
+                run.configure(name, workplace),
+            )
+            for name, (run, by) in self.runs.items()
         ]
 
     def prepare(self, workplace: Workplace) -> None:
         """See `Experiment.prepare`."""
         link_cifar(workplace, self.trained_on)
-        for run in self.runs.values():
+        for run, _ in self.runs.values():
             workplace.open(DATA, run.changes["size"])
 
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
@@ -105,21 +114,23 @@ class UncertaintyCheck(Experiment):
             for kind, damage in DAMAGE.items():
                 _write([damage(image, random) for image in originals], Path(folder, kind))
             table = workplace.verbs.uncertain(
-                run.folder.path, folder, out=Path(folder) / "ranked.csv", device=workplace.device
-            )
+                run.folder.path, folder, out=Path(folder) / "ranked.csv", device=workplace.device,
+                by=run.changes["by"],
+            )  # fmt: skip
             with table.open() as file:
-                trace = {row["path"]: float(row["trace"]) for row in csv.DictReader(file)}
+                score = {row["path"]: float(row["score"]) for row in csv.DictReader(file)}
         names = [f"{at:05d}.png" for at in range(len(originals))]
-        before_B = np.array([trace[f"original/{name}"] for name in names])
+        before_B = np.array([score[f"original/{name}"] for name in names])
         percent = {}
         for kind in DAMAGE:
-            after_B = np.array([trace[f"{kind}/{name}"] for name in names])
+            after_B = np.array([score[f"{kind}/{name}"] for name in names])
             credit_B = torch.from_numpy((after_B > before_B) + 0.5 * (after_B == before_B))
             low, high = percentiles(resampled_means(credit_B, seed=0))
             above = 100 * float(credit_B.mean())
             percent[kind] = {"above": above, "interval": [100 * low, 100 * high]}
         return {
             "run": run_facts(run.folder.path.name, run.config),
+            "by": run.changes["by"],
             "set": DATA,
             "images": len(originals),
             "percent": percent,
@@ -128,7 +139,11 @@ class UncertaintyCheck(Experiment):
     def table(self, measured: Mapping[str, Measured]) -> Grid:
         """See `Experiment.table`: a row a kind of damage, a column a run."""
         results = list(measured.values())
-        runs = [result["run"] for result in results]
+        columns = (
+            f"{result.get('by', 'prediction')}: {result['run']['views']}, "
+            f"{result['run']['mode'] or result['run']['method']}"
+            for result in results
+        )
         rows = tuple(
             (
                 kind,
@@ -141,7 +156,7 @@ class UncertaintyCheck(Experiment):
             )
             for kind in results[0]["percent"]
         )
-        return Grid(("copies", *(f"{run['views']}, {run['mode']}" for run in runs)), rows)
+        return Grid(("copies", *columns), rows)
 
 
 def _write(images: Sequence[Image.Image], folder: Path) -> None:

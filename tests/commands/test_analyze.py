@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from PIL import Image
 from torch import Tensor, nn
 
 import mast
@@ -171,26 +172,61 @@ def test_uncertain(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     out = tmp_path / "ranked.csv"
-    command = ["uncertain", str(ours.path), "--data", str(photos / "test"), "--out", str(out)]
-    assert main(command) == 0
-    assert capsys.readouterr().out.strip().endswith("ranked.csv")
-    with out.open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 24
-    scores = [float(row["score"]) for row in rows]
-    traces = [float(row["trace"]) for row in rows]
-    assert scores == sorted(scores, reverse=True)
-    assert (scores[0], scores[-1]) == (1, 0)
-    assert traces == sorted(traces, reverse=True)
-    assert all((photos / "test" / row["path"]).is_file() for row in rows)
+    for by, column in (("neighbours", "distance"), ("prediction", "trace")):
+        command = ["uncertain", str(ours.path), "--data", str(photos / "test"), "--out", str(out)]
+        assert main([*command, "--by", by]) == 0
+        assert capsys.readouterr().out.strip().endswith("ranked.csv")
+        with out.open() as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == 24
+        scores = [float(row["score"]) for row in rows]
+        values = [float(row[column]) for row in rows]
+        assert scores == sorted(scores, reverse=True)
+        assert (scores[0], scores[-1]) == (1, 0)
+        assert values == sorted(values, reverse=True)
+        assert all((photos / "test" / row["path"]).is_file() for row in rows)
     one = next((photos / "test").rglob("*.*"))
     (tmp_path / "same").mkdir()
     for at in range(2):
         shutil.copy(one, tmp_path / "same" / f"{at}{one.suffix}")
-    with pytest.raises(UserError, match="the same uncertainty for every image: no ranking"):
+    with pytest.raises(UserError, match="says the same of every image: no ranking"):
         mast.uncertain(ours.path, str(tmp_path / "same"))
     with pytest.raises(UserError, match="predicts no uncertainty"):
-        mast.uncertain(theirs.path, str(photos / "test"))
+        mast.uncertain(theirs.path, str(photos / "test"), by="prediction")
+    with pytest.raises(UserError, match=r"uncertainty 'neighbors'\. Did you mean"):
+        mast.uncertain(theirs.path, str(photos / "test"), by="neighbors")  # type: ignore
+    with pytest.raises(UserError, match="known images are for neighbours"):
+        mast.uncertain(ours.path, str(photos / "test"), by="prediction", known=str(photos))
+
+
+def test_uncertain_of_what_a_run_has_not_seen(
+    theirs: RunFolder, photos: Path, tmp_path: Path
+) -> None:
+    """A noisy image among copies of known ones; any method, and images that have moved."""
+    odd = tmp_path / "odd"
+    odd.mkdir()
+    for at, photo in enumerate(sorted((photos / "train").rglob("*.*"))[:12]):
+        shutil.copy(photo, odd / f"{at}{photo.suffix}")
+    noise = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
+    Image.fromarray(noise).save(odd / "noise.png")
+
+    def ranked(**options: str) -> list[dict[str, str]]:
+        table: Path = mast.uncertain(theirs.path, str(odd), out=tmp_path / "odd.csv", **options)
+        with table.open() as file:
+            return list(csv.DictReader(file))
+
+    assert ranked()[0]["path"] == "noise.png"
+    assert ranked(known=str(photos / "train"))[0]["path"] == "noise.png"
+    of_itself = ranked(known=str(odd))
+    assert float(of_itself[-1]["distance"]) > 1e-3  # nothing is its own neighbour
+    config = theirs.config.read_text()
+    theirs.config.write_text(config.replace(str(photos), str(tmp_path / "moved")))
+    try:
+        with pytest.raises(UserError, match=r"are known: .*moved.* Name other known images"):
+            ranked()
+        assert ranked(known=str(odd)) == of_itself
+    finally:
+        theirs.config.write_text(config)
 
 
 def test_a_run_that_diverged_is_looked_into(

@@ -99,7 +99,10 @@ TINY: dict[str, Experiment] = {
     "advice_check": AdviceCheck(
         {"run": small("mast5_small", "factors@train:64", operators=TWO, **UNSURE)}
     ),
-    "uncertainty_check": UncertaintyCheck({"run": small("mast5_small", CIFAR, **UNSURE)}, 24, 6),
+    "uncertainty_check": UncertaintyCheck({
+        "run": (small("mast5_small", CIFAR, **UNSURE), "prediction"),
+        "other": (small("vicreg5_small", CIFAR), "neighbours"),
+    }, 24, 6),
     "findings": Findings(
         {"run": Inquiry("cifar10", ("curves", "masks"), {"leave_one_out": {"epochs": 1}}, "other")},
         {name: small(recipe, CIFAR, operators=TWO)
