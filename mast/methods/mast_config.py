@@ -142,7 +142,7 @@ class MastConfig(MethodConfig):
     uncertainty: bool | None = None
     masks: Literal[BlockKind, MaskKind] | None = None
     exempt: tuple[str, ...] = ("color",)
-    exempt_share: float = 0.05
+    exempt_share: float = 0.03
     exempt_temperature: float = 0.25
     predict_from: Source | None = None
     prediction: PredictionConfig = field(default_factory=PredictionConfig)

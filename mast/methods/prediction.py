@@ -31,7 +31,7 @@ class PredictionConfig:
         hidden: Width of a head's hidden layer.
     """
 
-    weight: float = 1.0
+    weight: float = 0.5
     hidden: int = 128
 
     def check(self) -> None:

@@ -50,6 +50,7 @@ class Contender:
 
 
 V, M = "vicreg5_small", "mast5_small"
+SHARE, WEIGHT = 0.05, 1.0  # of the dimensions that are exempt, and of a prediction
 CONTENDERS: dict[str, Contender] = {
     "untrained": Contender(V, trained=False),
     "vicreg": Contender(V),
@@ -64,6 +65,12 @@ CONTENDERS: dict[str, Contender] = {
     "exempt_10": Contender(M, {"exempt_share": 0.10}, "exempt"),
     "exempt_half": Contender(M, {"prediction": {"weight": 0.5}}, "exempt"),
     "exempt_double": Contender(M, {"prediction": {"weight": 2.0}}, "exempt"),
+    "exempt_double_3": Contender(
+        M, {"exempt_share": 0.03, "prediction": {"weight": 2.0}}, "exempt"
+    ),
+    "exempt_double_2": Contender(
+        M, {"exempt_share": 0.02, "prediction": {"weight": 2.0}}, "exempt"
+    ),
     "budgeted": Contender(M, {"masks": "budgeted"}, "exempt", gate_lr=1e-2),
     "guarded": Contender("mast5_guarded_small"),
 }
@@ -101,7 +108,11 @@ class Forgetting(Experiment):
         contender = self.contenders[name]
         trial = f"{factor}-{name}-{seed}"
         told = {} if contender.of is None else {contender.of: [PROPERTY[factor]]}
-        sizes = {"projector": {"hidden": HIDDEN, "dim": DIM}}
+        common: dict[str, Any] = {"projector": {"hidden": HIDDEN, "dim": DIM}}
+        if contender.of is not None:
+            common["prediction"] = {"weight": WEIGHT}
+        if contender.of == "exempt":
+            common["exempt_share"] = SHARE
         config = workplace.configure(
             trial,
             contender.recipe,
@@ -109,7 +120,7 @@ class Forgetting(Experiment):
             recipe=trial,
             size=32,
             views=f"forget_{factor}",
-            objective={**sizes, **told, **contender.objective},
+            objective={**common, **told, **contender.objective},
             encoder=dict(self.encoder),
             optimizer={"gate_lr": contender.gate_lr},
             epochs=self.epochs,

@@ -98,6 +98,7 @@ EXEMPT: Fields = {
     "exempt": ("color",),
     "exempt_share": 0.03,
     "predict_from": "block",
+    "prediction": {"weight": 1.0},
     "kl_weight": 0.0,
     "composition": "product",
     "count": "active",
@@ -105,7 +106,8 @@ EXEMPT: Fields = {
     "mask_gradient": "distance",
     "standardize": False,
 }
-HALVED: Fields = {"prediction": {"weight": 0.5}}
+ONE: Fields = {"prediction": {"weight": 1.0}}  # of the prediction of each operator
+LESS: Fields = {"prediction": {"weight": 0.5}}
 PROPERTIES = ("color", "position", "orientation", "focus")  # five operators destroy them
 TEN = (10.0,)
 STRONG = "mast5_strong"
@@ -146,9 +148,9 @@ VARIANTS: dict[str, Variant] = {
     "learned_sigma": Variant(M, WIDE, LEAVE_ONE_OUT | SIGMA, ALL_BUT_ONE),
     # Exempt blocks whose dimensions tell what the operators did, and what is left of that without
     # the block (VICReg that has to tell, from its representation) or without the telling.
-    "augself": Variant(V, invariance, {"told": ("color",)}, UNSTAGED),
-    "augself_half": Variant(V, invariance, {"told": ("color",), **HALVED}, UNSTAGED, weights=TEN),
-    "augself_all": Variant(V, invariance, {"told": PROPERTIES}, UNSTAGED, weights=TEN),
+    "augself": Variant(V, invariance, {"told": ("color",), **ONE}, UNSTAGED),
+    "augself_half": Variant(V, invariance, {"told": ("color",), **LESS}, UNSTAGED, weights=TEN),
+    "augself_all": Variant(V, invariance, {"told": PROPERTIES, **ONE}, UNSTAGED, weights=TEN),
     "exempt": Variant(M, masked(), EXEMPT, UNSTAGED),
     "exempt_both": Variant(M, masked(), EXEMPT | {"predict_from": "both"}, UNSTAGED),
     "exempt_representation": Variant(
@@ -157,12 +159,12 @@ VARIANTS: dict[str, Variant] = {
     "exempt_silent": Variant(M, masked(), EXEMPT | {"predict_from": "none"}, UNSTAGED, weights=TEN),
     "exempt_all": Variant(M, masked(), EXEMPT | {"exempt": PROPERTIES}, UNSTAGED, weights=TEN),
     "exempt_wide": Variant(M, masked(), EXEMPT | {"exempt_share": 0.1}, UNSTAGED, weights=TEN),
-    "exempt_half": Variant(M, masked(), EXEMPT | HALVED, UNSTAGED, weights=TEN),
+    "exempt_half": Variant(M, masked(), EXEMPT | LESS, UNSTAGED, weights=TEN),
     "budgeted": Variant(M, masked(), EXEMPT | {"masks": "budgeted"}, UNSTAGED, 1e-2, TEN),
     # Where colours are destroyed, at the weight of the prediction that validation chose elsewhere.
     "strong_vicreg5": Variant(V, invariance, {}, UNSTAGED, weights=TEN, views=STRONG),
     "strong_augself": Variant(
-        V, invariance, {"told": ("color",), **HALVED}, UNSTAGED, weights=TEN, views=STRONG
+        V, invariance, {"told": ("color",), **LESS}, UNSTAGED, weights=TEN, views=STRONG
     ),
-    "strong_exempt": Variant(M, masked(), EXEMPT | HALVED, UNSTAGED, weights=TEN, views=STRONG),
+    "strong_exempt": Variant(M, masked(), EXEMPT | LESS, UNSTAGED, weights=TEN, views=STRONG),
 }
