@@ -22,7 +22,7 @@ from mast.studies.small_runs import NARROWER
 SIZE = 32
 VIEWS = "forget_color"
 PROJECTOR = {"hidden": 512, "dim": 160}
-PREDICTION = {"weight": 2.0}  # twice the usual: the runs are short
+PREDICTION = {"weight": 2.0}  # four times the usual: the runs are short
 BLOCK = "color_jitter+grayscale"  # as `retrieval` names the operators that share a mask
 ANALYSED = 192  # images of the analyses
 ANALYSES = ("curves", "neighbours", "masks", "subspaces", "invariance")  # what takes seconds

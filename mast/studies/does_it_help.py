@@ -41,14 +41,13 @@ PROTOCOLS = {
         "textures": ("linear", "fewshot", "retrieval"),
     },
 }
-FEW = "fewshot/5_a_class"
-OTHERS = {  # columns of the test sets, beside those above
-    "cifar10/rotation/rotation": "rotation",
-    f"cifar10/class/{FEW}": "objects",
-    f"cifar10/colour/{FEW}": "colour",
-    f"flowers17/class/{FEW}": "flowers",
-    f"textures/class/{FEW}": "textures",
-}
+FEW = {  # of the test sets, beside the columns
+    f"{task}/fewshot/5_a_class": name
+    for task, name in (
+        ("cifar10/class", "objects"), ("cifar10/colour", "colour"),
+        ("flowers17/class", "flowers"), ("textures/class", "textures"),
+    )
+}  # fmt: skip
 SETTINGS = EvaluationSettings(protocols={"fewshot": {"shots": (5,), "episodes": 0}})
 
 
