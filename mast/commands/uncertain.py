@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
-import torch
-from torch import nn
 
 from mast.analyses.uncertainty import rescaled
-from mast.config import read
+from mast.config import PretrainConfig, read
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
@@ -49,12 +47,13 @@ def uncertain(
             the embedding, for a run of any method; or the paper's "prediction": the covariance that
             a method predicts which was trained with `objective.uncertainty`.
         known: The images among which neighbours are looked for; those that the run was trained
-            on if not given. Of more than 10,000 as many are drawn.
+            on if not given. If there are more than 10,000, as many are drawn at random.
 
     Returns:
         A CSV file with the columns `path` (as in the set), `score` (from 0 to 1 over these
-        images) and, comparable between calls, `distance` (one less the mean cosine to the fifth
-        nearest known image) or `trace` (of the predicted covariance).
+        images) and, comparable between calls, `distance` (one minus the cosine to the fifth nearest
+        known image, itself apart; the cosine is the mean of the representation's and the
+        embedding's) or `trace` (of the predicted covariance).
 
     Raises:
         UserError: No such run or images, or the run predicts no uncertainty, or the same for every
@@ -69,17 +68,12 @@ def uncertain(
     method = load_method(folder.path)
     size = config.size if size is None else size
     kind = EncoderAndEmbedding if by == "neighbours" else PredictedUncertainty
-    compute = Compute(find_device(device))
+    module, compute = kind(method).eval(), Compute(find_device(device))
+    bank = _known_images(config, known, size) if by == "neighbours" else None
     canvases = open_canvas(DataConfig(data), size)
-    module = kind(method).eval()
     output_ND = extract(module, canvases, size, compute)
-    if by == "neighbours":
-        try:
-            bank = open_canvas(config.data if known is None else DataConfig(known), size)
-        except UserError as error:
-            hint = " Name other known images by known." if known is None else ""
-            raise UserError(f"the images that are known: {error}{hint}") from error
-        output_ND = _distances(module, bank, canvases, output_ND, size, compute)[:, None]
+    if bank is not None:
+        output_ND = distances(extract(module, bank, size, compute), output_ND)[:, None]
     value_N = output_ND.squeeze(1).numpy()
     if not np.isfinite(value_N).all():
         raise UserError(f"what {folder.path} says of these images is not finite: it diverged")
@@ -96,18 +90,13 @@ def uncertain(
     return target
 
 
-def _distances(
-    module: nn.Module,
-    bank: CanvasSet,
-    canvases: CanvasSet,
-    output_ND: torch.Tensor,
-    size: int,
-    compute: Compute,
-) -> torch.Tensor:
-    """Of every image from its neighbours among those known, itself apart."""
-    order_N = np.random.default_rng(0).permutation(len(bank))
-    drawn_N = np.sort(order_N[:KNOWN])
-    same = bank.fingerprint == canvases.fingerprint
-    inside_N = np.isin(np.arange(len(canvases)), drawn_N) & same
-    bank_ND = extract(module, bank.subset(drawn_N), size, compute)
-    return distances(bank_ND, output_ND, inside_N)
+def _known_images(config: PretrainConfig, known: str | None, size: int) -> CanvasSet:
+    """Those that are named, or that a run was trained on; some of very many."""
+    try:
+        bank = open_canvas(config.data if known is None else DataConfig(known), size)
+    except UserError as error:
+        hint = " Name other known images by known." if known is None else ""
+        raise UserError(f"the images that are known: {error}{hint}") from error
+    if len(bank) <= KNOWN:
+        return bank
+    return bank.subset(np.sort(np.random.default_rng(0).permutation(len(bank))[:KNOWN]))

@@ -5,22 +5,24 @@ N images in the bank, M images that are asked about, D dimensions.
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from mast.core.errors import UserError
 from mast.measure.neighbours import nearest
 
 NEIGHBOUR = 5  # of the bank, by rank
+SAME = 1 - 1e-5  # cosine above which two images are the same one
 
 
-def distances(bank_ND: Tensor, queries_MD: Tensor, inside_M: np.ndarray) -> Tensor:
-    """One less the cosine to the fifth nearest bank image, or to the last of a smaller bank.
+def distances(bank_ND: Tensor, queries_MD: Tensor) -> Tensor:
+    """One minus the cosine to the fifth nearest bank image, or to the last of a smaller bank.
+
+    An image that is in the bank itself, or has a copy there, is not its own neighbour.
 
     Args:
         bank_ND: Features of the images that are known.
         queries_MD: Features of those that are asked about.
-        inside_M: Which of them are in the bank themselves: they are not their own neighbours.
 
     Returns:
         distance_M in [0, 2].
@@ -31,9 +33,11 @@ def distances(bank_ND: Tensor, queries_MD: Tensor, inside_M: np.ndarray) -> Tens
     Reference:
         Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022.
     """
-    selves = int(inside_M.any())
-    k = max(1, min(NEIGHBOUR, len(bank_ND) - selves))
     labels_N = torch.zeros(len(bank_ND), dtype=torch.long)
-    similarity_MK, _ = nearest(bank_ND, labels_N, queries_MD, k + selves)
-    at_M = k - 1 + torch.from_numpy(inside_M).long()
-    return 1 - similarity_MK.gather(1, at_M[:, None]).squeeze(1)
+    k = min(NEIGHBOUR + 1, len(bank_ND))
+    similarity_MK, _ = nearest(bank_ND, labels_N, queries_MD, k)
+    inside_M = (similarity_MK[:, 0] > SAME).long()
+    if k == 1 and inside_M.any():
+        raise UserError("there is no other known image: name a set of several")
+    at_M = (NEIGHBOUR - 1 + inside_M).clamp(max=k - 1)
+    return (1 - similarity_MK.gather(1, at_M[:, None]).squeeze(1)).clamp(min=0)

@@ -13,10 +13,8 @@ from mast.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.studies.seeds import pack
 
 TOP1 = "top1"
-OTHERS = (
-    "_a_class",
-    PRECISION,
-)  # what the measures of protocols without a top-1 have in their name
+# What the measures of protocols without a top-1 have in their names.
+OTHERS = ("_a_class", PRECISION, "chance")
 
 
 class Probed(NamedTuple):
@@ -24,7 +22,7 @@ class Probed(NamedTuple):
 
     Attributes:
         scores: In percent, by `<set>/<target>/<protocol>`, and for protocols that measure something
-            else than top-1 `…/<measure>`.
+            other than top-1 `…/<measure>`.
         each: What every test image contributed, packed, where a set has one part and the score is a
             mean over its images.
     """

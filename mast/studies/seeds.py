@@ -31,7 +31,13 @@ def cell(values: Sequence[float | None]) -> str:
 
 
 def pack(credit_N: Tensor) -> str:
-    """Credits in [0, 1] as text of a few bits each; they are rounded to half a percent."""
+    """Credits in [0, 1] as compressed text; they are rounded to half a percent.
+
+    Raises:
+        ValueError: A credit is not in [0, 1].
+    """
+    if not bool(((credit_N >= 0) & (credit_N <= 1)).all()):
+        raise ValueError("credits are in [0, 1]")
     percent_N = (200 * credit_N.double()).round().to(torch.uint8).numpy()
     return base64.b64encode(zlib.compress(percent_N.tobytes(), 9)).decode()
 
@@ -47,19 +53,21 @@ class Difference(NamedTuple):
 
     Attributes:
         mean: Over seeds.
-        spread: Standard deviation over seeds.
+        spread: Standard deviation over seeds; None of a single one.
         low: Lower end of the 95 % interval of the mean over test sets of this size, drawn from the
             images, with these seeds; None where the units of the measure are not known.
         high: Its upper end.
     """
 
     mean: float
-    spread: float
+    spread: float | None
     low: float | None
     high: float | None
 
     def __str__(self) -> str:
-        text = f"{self.mean:+.1f} ± {self.spread:.1f}"
+        text = f"{self.mean:+.1f}"
+        if self.spread is not None:
+            text += f" ± {self.spread:.1f}"
         return text if self.low is None else f"{text} [{self.low:+.1f}, {self.high:+.1f}]"
 
 
@@ -75,7 +83,7 @@ def difference(
         other_key: Of the other's score, of the same images; the same if None.
 
     Raises:
-        ValueError: They have no seed in common.
+        ValueError: They have no seed in common, or were tested on other images.
     """
     other_key = other_key or key
     by_seed = {result["seed"]: result for result in others}
@@ -84,11 +92,20 @@ def difference(
         raise ValueError(f"no seed has both results of {key}")
     gains = [result["scores"][key] - other["scores"][other_key] for result, other in pairs]
     credits = [
-        unpack(result["each"][key]) - unpack(other["each"][other_key])
+        _gain(unpack(result["each"][key]), unpack(other["each"][other_key]))
         for result, other in pairs
         if key in result.get("each", {}) and other_key in other.get("each", {})
     ]
     low = high = None
+    if len({len(credit_N) for credit_N in credits}) > 1:
+        raise ValueError(f"the results of {key} are of different images")
     if len(credits) == len(pairs):
         low, high = percentiles(100 * resampled_means(torch.stack(credits).mean(dim=0), seed=0))
-    return Difference(statistics.fmean(gains), spread(gains), low, high)
+    over_seeds = spread(gains) if len(gains) > 1 else None
+    return Difference(statistics.fmean(gains), over_seeds, low, high)
+
+
+def _gain(credit_N: Tensor, other_N: Tensor) -> Tensor:
+    if len(credit_N) != len(other_N):
+        raise ValueError(f"{len(credit_N)} and {len(other_N)} images were tested")
+    return credit_N - other_N

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
-from PIL import Image
 from torch import Tensor, nn
 
 import mast
 from mast.analyses import ANALYSES
+from mast.augment import center_views
 from mast.augment.operators.color import gray
 from mast.cli import main
 from mast.core.errors import UserError
@@ -22,6 +22,7 @@ from mast.core.run import RunFolder
 from mast.data import open_canvas
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result
+from mast.runs.load import load_method
 from mast.runs.subject import outputs
 
 
@@ -199,32 +200,39 @@ def test_uncertain(
         mast.uncertain(ours.path, str(photos / "test"), by="prediction", known=str(photos))
 
 
-def test_uncertain_of_what_a_run_has_not_seen(
-    theirs: RunFolder, photos: Path, tmp_path: Path
-) -> None:
-    """A noisy image among copies of known ones; any method, and images that have moved."""
-    odd = tmp_path / "odd"
-    odd.mkdir()
-    for at, photo in enumerate(sorted((photos / "train").rglob("*.*"))[:12]):
-        shutil.copy(photo, odd / f"{at}{photo.suffix}")
-    noise = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
-    Image.fromarray(noise).save(odd / "noise.png")
+def test_uncertain_by_neighbours(theirs: RunFolder, photos: Path, tmp_path: Path) -> None:
+    """Of any method: distances from what it was trained on, or from other images; by hand."""
+    method = load_method(theirs.path)
 
-    def ranked(**options: str) -> list[dict[str, str]]:
-        table: Path = mast.uncertain(theirs.path, str(odd), out=tmp_path / "odd.csv", **options)
+    def features(folder: Path) -> dict[str, Tensor]:
+        canvases = open_canvas(str(folder), method.encoder.size)
+        images = center_views(*canvases.batch(np.arange(len(canvases))), method.encoder.size)
+        with torch.no_grad():
+            both = (F.normalize(of(images)) for of in (method.encoder, method.embed))
+            return dict(zip(canvases.identifiers, torch.cat(list(both), dim=1), strict=True))
+
+    def ranked(data: Path, **options: str) -> dict[str, float]:
+        table: Path = mast.uncertain(theirs.path, str(data), out=tmp_path / "o.csv", **options)
         with table.open() as file:
-            return list(csv.DictReader(file))
+            return {row["path"]: float(row["distance"]) for row in csv.DictReader(file)}
 
-    assert ranked()[0]["path"] == "noise.png"
-    assert ranked(known=str(photos / "train"))[0]["path"] == "noise.png"
-    of_itself = ranked(known=str(odd))
-    assert float(of_itself[-1]["distance"]) > 1e-3  # nothing is its own neighbour
+    known = torch.stack(list(features(photos / "train").values()))
+    other = ranked(photos / "test")
+    for path, feature_D in features(photos / "test").items():
+        similarity_N = (known @ feature_D / 2).sort(descending=True).values
+        assert other[path] == pytest.approx(1 - float(similarity_N[4]), abs=1e-5)
+    assert ranked(photos / "test", known=str(photos / "train")) == other
+    shutil.copytree(photos / "train", tmp_path / "copy")
+    own = ranked(tmp_path / "copy")  # copies of what is known are not their own neighbours
+    path, feature_D = next(iter(features(photos / "train").items()))
+    similarity_N = (known @ feature_D / 2).sort(descending=True).values
+    assert own[path] == pytest.approx(1 - float(similarity_N[5]), abs=1e-5)
     config = theirs.config.read_text()
     theirs.config.write_text(config.replace(str(photos), str(tmp_path / "moved")))
     try:
         with pytest.raises(UserError, match=r"are known: .*moved.* Name other known images"):
-            ranked()
-        assert ranked(known=str(odd)) == of_itself
+            ranked(photos / "test")
+        assert ranked(photos / "test", known=str(photos / "train")) == other
     finally:
         theirs.config.write_text(config)
 

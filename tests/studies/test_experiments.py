@@ -385,9 +385,13 @@ def test_seeds_and_images_of_a_difference() -> None:
     error = 100 * gains_N.std() / 100**0.5
     assert found.low == pytest.approx(60 - 1.96 * error, abs=0.6)
     assert found.high == pytest.approx(60 + 1.96 * error, abs=0.6)
-    assert str(difference(ours[:1], [{"seed": 0, "scores": {"a": 80.0}}], "a")) == "+10.0 ± 0.0"
+    assert str(difference(ours[:1], [{"seed": 0, "scores": {"a": 80.0}}], "a")) == "+10.0"
     with pytest.raises(ValueError, match="no seed has both"):
         difference(ours, [], "a")
+    with pytest.raises(ValueError, match="100 and 1 images were tested"):
+        difference(ours, [result(0, [1.0])], "a")
+    with pytest.raises(ValueError, match="credits are in"):
+        pack(torch.tensor([0.0, float("nan")]))
     credit_N = torch.randint(0, 201, (500,)) / 200
     torch.testing.assert_close(unpack(pack(credit_N)), credit_N.double(), rtol=0, atol=1e-7)
     assert [cell([1.0, None]), cell([None]), cell([1.0, 3.0])] == ["1.0", "", "2.0 ± 1.4"]
