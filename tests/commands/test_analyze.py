@@ -216,17 +216,20 @@ def test_uncertain_by_neighbours(theirs: RunFolder, photos: Path, tmp_path: Path
         with table.open() as file:
             return {row["path"]: float(row["distance"]) for row in csv.DictReader(file)}
 
-    known = torch.stack(list(features(photos / "train").values()))
-    other = ranked(photos / "test")
-    for path, feature_D in features(photos / "test").items():
-        similarity_N = (known @ feature_D / 2).sort(descending=True).values
-        assert other[path] == pytest.approx(1 - float(similarity_N[4]), abs=1e-5)
-    assert ranked(photos / "test", known=str(photos / "train")) == other
-    shutil.copytree(photos / "train", tmp_path / "copy")
-    own = ranked(tmp_path / "copy")  # copies of what is known are not their own neighbours
-    path, feature_D = next(iter(features(photos / "train").items()))
-    similarity_N = (known @ feature_D / 2).sort(descending=True).values
-    assert own[path] == pytest.approx(1 - float(similarity_N[5]), abs=1e-5)
+    def expected(known: Path, at: int) -> list[float]:
+        known_ND = torch.stack(list(features(known).values()))
+        query_MD = torch.stack(list(features(photos / "test").values()))
+        similarity_MN = (query_MD @ known_ND.T / 2).sort(dim=1, descending=True).values
+        return (1 - similarity_MN[:, at]).tolist()
+
+    own = ranked(photos / "test")  # trained on all photos: each is apart from itself
+    assert [own[path] for path in features(photos / "test")] == pytest.approx(
+        expected(photos, 5), abs=1e-5
+    )
+    other = ranked(photos / "test", known=str(photos / "train"))
+    assert [other[path] for path in features(photos / "test")] == pytest.approx(
+        expected(photos / "train", 4), abs=1e-5
+    )
     config = theirs.config.read_text()
     theirs.config.write_text(config.replace(str(photos), str(tmp_path / "moved")))
     try:
