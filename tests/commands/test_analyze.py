@@ -200,7 +200,9 @@ def test_uncertain(
         mast.uncertain(ours.path, str(photos / "test"), by="prediction", known=str(photos))
 
 
-def test_uncertain_by_neighbours(theirs: RunFolder, photos: Path, tmp_path: Path) -> None:
+def test_uncertain_by_neighbours(
+    theirs: RunFolder, photos: Path, tmp_path: Path, write_images: Callable[..., Path]
+) -> None:
     """Of any method: distances from what it was trained on, or from other images; by hand."""
     method = load_method(theirs.path)
 
@@ -222,20 +224,20 @@ def test_uncertain_by_neighbours(theirs: RunFolder, photos: Path, tmp_path: Path
         similarity_MN = (query_MD @ known_ND.T / 2).sort(dim=1, descending=True).values
         return (1 - similarity_MN[:, at]).tolist()
 
-    own = ranked(photos / "test")  # trained on all photos: each is apart from itself
-    assert [own[path] for path in features(photos / "test")] == pytest.approx(
-        expected(photos, 5), abs=1e-5
+    tested = list(features(photos / "test"))
+    found = ranked(photos / "test")  # the test images are among those that it was trained on
+    assert [found[path] for path in tested] == pytest.approx(
+        expected(photos / "train", 5), abs=1e-5
     )
-    other = ranked(photos / "test", known=str(photos / "train"))
-    assert [other[path] for path in features(photos / "test")] == pytest.approx(
-        expected(photos / "train", 4), abs=1e-5
-    )
+    elsewhere = write_images(tmp_path / "elsewhere", 12, side=48)
+    other = ranked(photos / "test", known=str(elsewhere))
+    assert [other[path] for path in tested] == pytest.approx(expected(elsewhere, 4), abs=1e-5)
     config = theirs.config.read_text()
     theirs.config.write_text(config.replace(str(photos), str(tmp_path / "moved")))
     try:
         with pytest.raises(UserError, match=r"are known: .*moved.* Name other known images"):
             ranked(photos / "test")
-        assert ranked(photos / "test", known=str(photos / "train")) == other
+        assert ranked(photos / "test", known=str(elsewhere)) == other
     finally:
         theirs.config.write_text(config)
 
