@@ -1,12 +1,12 @@
 """How much of what an operator did can be told from two views, in each space that a run has.
 
-P pairs of views, D dimensions of a space, F features, T numbers of an operator, O operators,
-S spaces, M thirds, N images.
+P pairs of views, Q of them fitted, N images, D dimensions of a space, F features, T numbers of an
+operator, U patterns of what is asked, O operators, S spaces, M thirds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -14,28 +14,34 @@ from torch import Tensor
 
 from mast.analyses import figure
 from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject
-from mast.analyses.interval import mean_and_margin
+from mast.analyses.interval import mean_and_margin, with_margin
 from mast.analyses.spaces import spaces_of
+from mast.core.errors import UserError
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
 
 THIRDS = ("small", "middle", "large")
-PENALTIES = (0.03, 0.3, 3.0)  # times the number of images, for features of variance 1
-FEWEST = 8  # images, so that a regression has something to learn from
+GRADES = 5  # distinct values that a number needs, to be small, middle or large
+PENALTIES = (0.03, 0.3, 3.0, 30.0)  # times the pairs fitted, for features of variance 1
+AXES, PRODUCTS = 64, 12  # principal axes that are read, and those of which products are
+FEWEST = 64  # images, so that a regression has something to learn from
 STILL = 1e-6  # variance below which a number does not vary
-NOTHING = 1e-6  # weight of a dimension that does not count
+OF_SPACE = 0.5  # weight above which a dimension belongs to a space
 
 
 @final
 class Told(Analysis):
     """What the views of a pair say of how they were made, read by a ridge regression.
 
-    Every image is drawn several times as two views, as pretraining draws them. From how the two
-    differ in a space (each dimension's difference, and its absolute value) a regression learns on
-    half of the images what their records say, in standard scores, and is tested on the other half;
-    then the halves change places. What nobody could tell, such as the hue of a gray view, is asked
-    of no space. What is told of an operator has not been forgotten.
+    Every image is drawn several times as two views, as pretraining draws them. A regression is
+    fitted on half of the images to predict the recorded differences, standardised, and tested on
+    the other half; then the halves change places. It sees, along at most 64 principal axes of a
+    space, how the views differ, with and without the sign, and along the first 12 also the products
+    of both views, by which a turn of hue can be read. What nobody could tell, such as the hue of a
+    gray view, is left out for all spaces. What is told has not been forgotten; what is not told may
+    be there all the same, the more so in wide spaces. The scale of a space does not matter, so that
+    something may be told that is hardly seen in distances.
 
     Arrays:
         operators: (O,) names.
@@ -44,10 +50,11 @@ class Told(Analysis):
         widths: (S,) their dimensions.
         block: (O,) position in `spaces` of what is exempt from the operator; -1 where nothing is.
         told: (O, S) percent of the variance that is explained (R^2), on images that were not
-            learned from; NaN where nothing varies.
-        margin: (O, S) half of its 95 % interval over images.
-        by_change: (O, S, M) likewise, in thirds of the pairs by how far they are from the mean of
-            what was drawn; NaN where a third is empty.
+            fitted; NaN where nothing varies, or could be told.
+        margin: (O, S) half of its 95 % interval over images, the regressions held fixed.
+        direction: (O, S, M) percent of the recorded differences whose prediction is on the right
+            side of the mean, in thirds of the pairs by how large the difference is; 50 by chance;
+            NaN for an operator that is done or not.
 
     Reference:
         Ours; the question that the exempt blocks of `mast` are trained to answer.
@@ -55,11 +62,13 @@ class Told(Analysis):
 
     def lacking(self, subject: Subject) -> str | None:
         """See `Analysis.lacking`."""
-        if subject.images is None or subject.pairs is None:
+        if subject.images is None or subject.embed is None:
             return "There are no images to look at: give data."
+        if subject.pairs is None:
+            return "It compares two views of an image: this run has another number of views."
         if len(subject.images.names) < FEWEST:
             return f"It needs {FEWEST} images or more, here are {len(subject.images.names)}."
-        if subject.embed is not None and not bool(subject.embed(None).isfinite().all()):
+        if not bool(subject.embed(None).isfinite().all()):
             return "The embedding is not finite: the run diverged."
         return None
 
@@ -67,90 +76,114 @@ class Told(Analysis):
         """See `Analysis.compute`."""
         assert subject.pairs is not None
         pairs = subject.pairs()
-        spaces = spaces_of(subject, pairs.embedding[0].shape[1])
-        views = [pairs.representation] + [
-            (first_PD[:, space.weight_D > NOTHING], second_PD[:, space.weight_D > NOTHING])
-            for space in spaces
-            for first_PD, second_PD in [pairs.embedding]
-        ]
-        features = [_features(first_PD, second_PD) for first_PD, second_PD in views]
-        told_OSX = np.array(
-            [
-                [_explained(feature_PF, target_PT, pairs.image_P) for feature_PF in features]
-                for target_PT in pairs.differences.values()
-            ]
-        )
-        exempt_from = [(), *(space.exempt_from for space in spaces)]
-        block_O = [
-            next((at for at, names in enumerate(exempt_from) if operator in names), -1)
-            for operator in pairs.differences
-        ]
+        if not all(view.isfinite().all() for view in (*pairs.representation, *pairs.embedding)):
+            raise UserError("the views' embeddings are not finite: the run diverged")
+        first_PD, second_PD = pairs.embedding
+        names, views = ["representation"], [pairs.representation]
+        block_of: dict[str, int] = {}
+        for space in spaces_of(subject, first_PD.shape[1]):
+            chosen_D = space.weight_D > OF_SPACE
+            if not chosen_D.any():
+                continue  # of wide masks nothing is exempt
+            block_of |= dict.fromkeys(space.exempt_from, len(names))
+            names.append(space.name)
+            views.append((first_PD[:, chosen_D], second_PD[:, chosen_D]))
+        # Space by space: there are twice as many as distinct masks.
+        told_SOX = []
+        for view, other in views:
+            features = [_features(view, other, pairs.image_P % 2 == half) for half in (0, 1)]
+            told_SOX.append(
+                [
+                    _explained(features, target_PT, pairs.image_P)
+                    for target_PT in pairs.differences.values()
+                ]
+            )
+        told_OSX = np.array(told_SOX).swapaxes(0, 1)
         return {
             "operators": np.array(list(pairs.differences)),
-            "spaces": np.array(["representation", *(space.name for space in spaces)]),
-            "widths": np.array([first_PD.shape[1] for first_PD, _ in views]),
-            "block": np.array(block_O),
+            "spaces": np.array(names),
+            "widths": np.array([view_PD.shape[1] for view_PD, _ in views]),
+            "block": np.array([block_of.get(name, -1) for name in pairs.differences]),
             "told": told_OSX[:, :, 0],
             "margin": told_OSX[:, :, 1],
-            "by_change": told_OSX[:, :, 2:],
+            "direction": told_OSX[:, :, 2:],
         }
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: a panel an operator, a line a space; its block is thick."""
-        operators, spaces = arrays["operators"], arrays["spaces"]
-        drawn, axes = figure.panels(len(operators), 3, 2.4, sharey=True)
-        at_M = np.arange(len(THIRDS))
-        for row, axis in enumerate(axes):
-            for column, space in enumerate(spaces):
-                style = figure.STYLES[column // len(figure.COLORS) % len(figure.STYLES)]
-                figure.curve(
-                    axis, at_M, np.clip(arrays["by_change"][row, column], 0, None), str(space),
-                    figure.color(column), style, 2.5 if column == arrays["block"][row] else 1.2,
-                    legend_label=str(space),
-                )  # fmt: skip
-            axis.set_title(figure.words(str(operators[row])))
-            axis.set_xticks(at_M, THIRDS)
-            axis.set_xlim(-0.2, len(THIRDS) - 0.8)
-            axis.set_ylim(-3, 103)
-        for axis in axes[::3]:
-            axis.set_ylabel("told (%)")
-        figure.legend(drawn, axes, ncols=2)
+        """See `Analysis.draw`: what is told; below, by the size of the change."""
+        operators = [figure.words(str(name)) for name in arrays["operators"]]
+        graded = [
+            row for row in range(len(operators)) if np.isfinite(arrays["direction"][row]).any()
+        ]
+        height, rows = 0.9 + 0.32 * len(operators), -(-len(graded) // 3)
+        drawn = figure.empty(height + 2.2 * rows + 0.6)
+        # One grid: above a row of the whole width, below three panels a row.
+        grid = drawn.add_gridspec(1 + rows, 3, height_ratios=[height] + [2.2] * rows)
+        above = drawn.add_subplot(grid[0, :])
+        at_O = np.arange(len(operators))
+        shift_S = np.linspace(-0.25, 0.25, len(arrays["spaces"]))
+        for column, (space, shift) in enumerate(zip(arrays["spaces"], shift_S, strict=True)):
+            told_O, margin_O = arrays["told"][:, column], arrays["margin"][:, column]
+            above.errorbar(
+                told_O, at_O + shift, xerr=margin_O, fmt="o", markersize=4, elinewidth=1,
+                color=figure.color(column), label=str(space),
+            )  # fmt: skip
+            for row in np.flatnonzero(np.isfinite(told_O)):
+                (point,) = above.plot([told_O[row]], [at_O[row] + shift], "o", markersize=4,
+                                      color=figure.color(column))  # fmt: skip
+                figure.tip(point, f"{operators[row]}, {space}: {told_O[row]:.0f} %")
+        above.set_yticks(at_O, operators)
+        above.invert_yaxis()
+        above.set_xlim(-5, 103)
+        above.set_xlabel("told (% of the variance)")
+        panels = [drawn.add_subplot(grid[1 + at // 3, at % 3]) for at in range(len(graded))]
+        for at, (operator, axis) in enumerate(zip(graded, panels, strict=True)):
+            for column, percent_M in enumerate(arrays["direction"][operator]):
+                width = 2.5 if column == arrays["block"][operator] else 1.2
+                axis.plot(THIRDS, percent_M, "o-", color=figure.color(column), linewidth=width,
+                          markersize=3)  # fmt: skip
+            axis.axhline(50, color=figure.GRAY, linewidth=0.8, linestyle=":")
+            axis.set_ylim(40, 102)
+            axis.set_title(operators[operator])
+            axis.set_xlabel("change")
+            if at % 3 == 0:
+                axis.set_ylabel("right direction (%)")
+        figure.legend(drawn, [above], ncols=2)
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
         """See `Analysis.caption`: of each block its own operators, then the others."""
         told_OS, block_O = arrays["told"], arrays["block"]
         names = [figure.words(str(name)) for name in arrays["operators"]]
-        varies_O: np.ndarray = np.isfinite(told_OS[:, 0])
-        sentences = []
-        if (varies_O & (block_O >= 0)).any():
-            of_blocks = [
-                f"{names[row]} {_percent(told_OS[row, block])} from "
-                f"{arrays['widths'][block]} of {arrays['widths'][1]} dimensions (the others "
-                f"{_percent(told_OS[row, block - 1])}, the representation "
-                f"{_percent(told_OS[row, 0])})"
-                for row, block in enumerate(block_O)
-                if block >= 0 and varies_O[row]
-            ]
-            sentences.append(f"What its exempt dimensions tell: {'; '.join(of_blocks)}.")
-        others = [
-            f"{names[row]} {_percent(told_OS[row, 0])} and {_percent(told_OS[row, 1])}"
-            for row in range(len(names))
-            if block_O[row] < 0 and varies_O[row]
+        asked_O: np.ndarray = np.isfinite(told_OS[:, 0])
+        width, widths = arrays["widths"][1], arrays["widths"]
+        of_blocks = [
+            f"of {names[row]} {_percent(arrays, row, block)} by {widths[block]} of {width} "
+            f"dimensions, {_percent(arrays, row, block - 1)} by the others, "
+            f"{_percent(arrays, row, 0)} by the representation"
+            for row, block in enumerate(block_O)
+            if block >= 0 and asked_O[row]
         ]
+        others = [
+            f"of {names[row]} {_percent(arrays, row, 0)} and {_percent(arrays, row, 1)}"
+            for row in range(len(names))
+            if block_O[row] < 0 and asked_O[row]
+        ]
+        sentences = []
+        if of_blocks:
+            sentences.append(f"What exempt dimensions tell: {'; '.join(of_blocks)}.")
         if others:
-            start = "Of the other operators the" if sentences else "The"
             sentences.append(
-                f"{start} representation and the whole embedding tell: {'; '.join(others)}."
+                f"What the representation and the whole embedding tell: {'; '.join(others)}."
             )
-        still = [name for name, varies in zip(names, varies_O, strict=True) if not varies]
-        if still:
-            sentences.append(f"Nothing varies in what was drawn for {', '.join(still)}.")
+        silent = [name for name, asked in zip(names, asked_O, strict=True) if not asked]
+        if silent:
+            sentences.append(f"Nothing varies, or can be told, of {', '.join(silent)}.")
         return " ".join(sentences)
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: what each space tells of each operator, with the interval."""
+        """See `Analysis.details`: what each space tells of each operator."""
         titles = [
             f"{space} ({width})"
             for space, width in zip(arrays["spaces"], arrays["widths"], strict=True)
@@ -162,76 +195,99 @@ class Told(Analysis):
         return Details(Grid(("told of (% of the variance)", *titles), rows))
 
 
-def _percent(told: float) -> str:
-    return f"{max(told, 0):.0f} %"
+def _percent(arrays: Arrays, row: int, column: int) -> str:
+    """What is told with its interval; what is below zero is nothing."""
+    told, margin = arrays["told"][row, column], arrays["margin"][row, column]
+    return f"{with_margin(max(told, 0), margin, places=0)} %"
 
 
-def _features(first_PD: Tensor, second_PD: Tensor) -> np.ndarray:
-    """How two views differ, whichever comes first and in which direction, (P, 2 D)."""
-    difference_PD = (first_PD - second_PD).double().cpu().numpy()
-    return np.concatenate([difference_PD, np.abs(difference_PD)], axis=1)
+def _features(first_PD: Tensor, second_PD: Tensor, fitted_P: np.ndarray) -> np.ndarray:
+    """What a regression sees of pairs, (P, F), by axes of those that it is fitted on."""
+    from sklearn.decomposition import PCA
+
+    first, second = (view_PD.double().cpu().numpy() for view_PD in (first_PD, second_PD))
+    views = np.concatenate([first[fitted_P], second[fitted_P]])
+    axes = PCA(min(AXES, *views.shape), svd_solver="full").fit(views)
+    first, second = axes.transform(first), axes.transform(second)
+    difference = first - second
+    products = first[:, :PRODUCTS, None] * second[:, None, :PRODUCTS]
+    upper, strict = np.triu_indices(products.shape[1]), np.triu_indices(products.shape[1], 1)
+    turned = products.swapaxes(1, 2)
+    return np.concatenate(
+        [
+            difference, np.abs(difference),
+            (products + turned)[:, *upper], (products - turned)[:, *strict],
+        ],
+        axis=1,
+    )  # fmt: skip
 
 
-def _explained(feature_PF: np.ndarray, target_PT: np.ndarray, image_P: np.ndarray) -> np.ndarray:
-    """R^2 in percent, half of its interval, and R^2 in every third; (2 + M,)."""
+def _explained(
+    features: Sequence[np.ndarray], target_PT: np.ndarray, image_P: np.ndarray
+) -> np.ndarray:
+    """R^2 in percent, half of its interval, and the right directions in every third; (2 + M,).
+
+    Args:
+        features: By the half of the images that is fitted, (P, F) each.
+        target_PT: The recorded differences, NaN where they cannot be told.
+        image_P: The image of each pair.
+    """
     score_PT = _standard(target_PT)
     if score_PT.shape[1] == 0:
         return np.full(2 + len(THIRDS), np.nan)
-    squared_PT = np.square(score_PT - _predicted(feature_PF, score_PT, image_P))
-    error_N1 = np.array(
-        [_mean(squared_PT[image_P == image]) for image in range(int(image_P.max()) + 1)]
+    predicted_PT = _predicted(features, score_PT, image_P)
+    error_N, total_N = (
+        np.bincount(image_P, weights=np.nansum(np.square(value_PT), axis=1))
+        for value_PT in (score_PT - predicted_PT, score_PT)
     )
-    mean, margin = mean_and_margin(error_N1)
-    distance_P = np.array([_mean(np.square(score_T)) for score_T in score_PT])
-    edges = np.nanquantile(distance_P, (1 / 3, 2 / 3))
-    third_P = np.searchsorted(edges, distance_P, side="right")  # ties go up; NaN after all
-    thirds = []
-    for third in range(len(THIRDS)):
-        chosen_P = (third_P == third) & ~np.isnan(distance_P)
-        total = _mean(distance_P[chosen_P])
-        thirds.append(100 * (1 - _mean(squared_PT[chosen_P]) / total) if total else np.nan)
-    return np.array([100 * (1 - mean), 100 * margin, *thirds])
+    share = error_N.sum() / total_N.sum()
+    _, margin = mean_and_margin((error_N - share * total_N) / total_N.mean())  # delta method
+    return np.array([100 * (1 - share), 100 * margin, *_directions(score_PT, predicted_PT)])
 
 
-def _mean(value_X: np.ndarray) -> float:
-    """The mean of what is not NaN; NaN of nothing."""
-    there_X = value_X[~np.isnan(value_X)]
-    return float(there_X.mean()) if there_X.size else float("nan")
+def _directions(score_PT: np.ndarray, predicted_PT: np.ndarray) -> list[float]:
+    """Percent of the numbers on the right side of the mean, by thirds of their distance from it."""
+    counts = [len(np.unique(column_P[~np.isnan(column_P)])) for column_P in score_PT.T]
+    graded_T = np.array(counts) >= GRADES
+    asked = ~np.isnan(score_PT) & graded_T
+    if not asked.any():
+        return [float("nan")] * len(THIRDS)
+    score, right = score_PT[asked], (predicted_PT * score_PT > 0)[asked]
+    order = np.abs(score).argsort(kind="stable")
+    return [100 * float(part.mean()) for part in np.array_split(right[order], len(THIRDS))]
 
 
 def _standard(target_PT: np.ndarray) -> np.ndarray:
     """Standard scores of the numbers that vary, NaN where they are NaN."""
-    asked_T = (~np.isnan(target_PT)).any(axis=0)
-    target_PT = target_PT[:, asked_T]
+    target_PT = target_PT[:, (~np.isnan(target_PT)).sum(axis=0) > 1]
     variance_T = np.nanvar(target_PT, axis=0)
-    varies_T = variance_T > STILL
-    target_PT, variance_T = target_PT[:, varies_T], variance_T[varies_T]
+    target_PT, variance_T = target_PT[:, variance_T > STILL], variance_T[variance_T > STILL]
     return (target_PT - np.nanmean(target_PT, axis=0)) / np.sqrt(variance_T)
 
 
-def _predicted(feature_PF: np.ndarray, score_PT: np.ndarray, image_P: np.ndarray) -> np.ndarray:
+def _predicted(
+    features: Sequence[np.ndarray], score_PT: np.ndarray, image_P: np.ndarray
+) -> np.ndarray:
     """Of every pair by a regression of the other half of the images; the mean where none fits."""
     predicted_PT = np.zeros_like(score_PT)
-    half_P = image_P % 2
-    asked_PT = ~np.isnan(score_PT)
     # Numbers that are asked of the same pairs are learned together.
-    patterns_PU, pattern_T = np.unique(asked_PT, axis=1, return_inverse=True)
+    patterns_PU, pattern_U = np.unique(~np.isnan(score_PT), axis=1, return_inverse=True)
     for pattern, asked_P in enumerate(patterns_PU.T):
-        of_T = np.flatnonzero(pattern_T == pattern)
-        for half in (0, 1):
-            fit_P = asked_P & (half_P == half)
+        of_T = np.flatnonzero(pattern_U.ravel() == pattern)
+        for half, feature_PF in enumerate(features):
+            fit_P, rest_P = asked_P & (image_P % 2 == half), image_P % 2 != half
             if fit_P.sum() > 1:
                 predict = _regression(feature_PF[fit_P], score_PT[np.ix_(fit_P, of_T)])
-                predicted_PT[np.ix_(half_P != half, of_T)] = predict(feature_PF[half_P != half])
+                predicted_PT[np.ix_(rest_P, of_T)] = predict(feature_PF[rest_P])
     return predicted_PT
 
 
-def _regression(feature_NF: np.ndarray, score_NT: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def _regression(feature_QF: np.ndarray, score_QT: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """A ridge regression over standardised features, its penalty by leave-one-out validation."""
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    penalties = [share * len(feature_NF) for share in PENALTIES]
-    fitted = make_pipeline(StandardScaler(), RidgeCV(penalties)).fit(feature_NF, score_NT)
+    penalties = [share * len(feature_QF) for share in PENALTIES]
+    fitted = make_pipeline(StandardScaler(), RidgeCV(penalties)).fit(feature_QF, score_QT)
     return lambda feature_PF: fitted.predict(feature_PF).reshape(len(feature_PF), -1)

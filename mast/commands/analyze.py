@@ -60,8 +60,9 @@ def analyze(
         data: A labelled set with `train` and `test`, of which the test images are looked at and
             probes learn from the others; or images alone, such as `flowers17/test`.
             Without any, the analyses that need none are made.
-        analyses: Which: curves, masks, subspaces, invariance, advice, predictions, uncertainty;
-            and the studies of which runs are finished: leave_one_out, growth, sensitivity, epochs.
+        analyses: Which: curves, masks, subspaces, neighbours, told, invariance, advice,
+            predictions, uncertainty; and the studies of which runs are finished: leave_one_out,
+            growth, sensitivity, epochs.
         beside: Other run folders to show beside this one on the same images, such as VICReg's.
         images: How many images are looked at, drawn at random.
         measure: Whether to probe the labelled set, as `mast evaluate` does by the protocols linear,

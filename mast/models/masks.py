@@ -152,7 +152,7 @@ class ExemptBlocks(nn.Module):
             self.register_buffer("logits_DG", block_DG)
 
     def forward(self) -> Tensor:
-        """The masks as the loss uses them, one less the exempt part: shape (D, K), in [0, 1]."""
+        """The masks as the loss uses them, one minus the exempt part: shape (D, K), in [0, 1]."""
         part_DG = self.logits_DG
         if self.kind == "budgeted":
             part_DG = budgeted(part_DG, self.share, self.temperature)

@@ -57,7 +57,7 @@ def selection(
     """The weight of each dimension where some operators are to be ignored and others to be matched.
 
     With r_dk = m_dk / max_d m_dk, dimension d weighs the product of r_dk over the operators to
-    ignore, times one less the product of r_dk over those to match: a dimension counts if it is
+    ignore, times one minus the product of r_dk over those to match: a dimension counts if it is
     invariant to all that is ignored and exempt from any that is matched, so that neighbours agree
     in everything that is matched.
 

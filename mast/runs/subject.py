@@ -23,7 +23,7 @@ from mast.runs.load import load_method
 from mast.runs.scores import results_of, scores_of
 
 THUMBNAIL = 64  # pixels
-DRAWS = 2  # pairs of views of an image
+DRAWS = 4  # pairs of views of an image
 BATCH = 256  # pairs that are drawn at a time
 
 
@@ -103,7 +103,7 @@ def outputs(
 def pairs_of(
     method: Method, config: PretrainConfig, canvases: CanvasSet, device: torch.device, seed: int
 ) -> Pairs:
-    """`DRAWS` pairs of views of every image, as pretraining draws them once all operators act.
+    """`DRAWS` pairs of views of every image, as pretraining draws them with no operator left out.
 
     Args:
         method: Of the run, in evaluation mode.

@@ -23,6 +23,7 @@ from mast.analyses.predictions import Predictions
 from mast.analyses.subspaces import Subspaces
 from mast.analyses.told import Told
 from mast.analyses.uncertainty import Uncertainty
+from mast.core.errors import UserError
 
 NAMES = ("rotate", "shear_x", "invert")
 
@@ -72,6 +73,14 @@ def whole(operators: tuple[str, ...] = NAMES, masks: Tensor | None = None) -> Su
     )
 
 
+def many(subject: Subject) -> Subject:
+    """With enough images for a regression."""
+    assert subject.images is not None
+    images = replace(subject.images, names=tuple(f"{at}.png" for at in range(70)))
+    pairs = told_pairs(70, subject.operators)
+    return replace(subject, images=images, pairs=lambda: pairs)
+
+
 def told_pairs(images: int, operators: tuple[str, ...]) -> Pairs:
     """Two pairs an image: the first dimension shows by how much it was turned, the other nothing.
 
@@ -117,6 +126,7 @@ def test_conformance(name: str, count: int, tmp_path: Path) -> None:
     exempt = torch.tensor([[1.0], [0.0]]).expand(-1, count)
     subject = whole(NAMES[:count], masks=exempt if name == "neighbours" else None)
     assert isinstance(analysis, Analysis)
+    subject = many(subject) if name == "told" else subject
     assert analysis.lacking(subject) is None
     arrays = analysis.compute(subject)
     assert ANALYSES[name].title
@@ -204,20 +214,53 @@ def test_what_is_told_by_the_block_that_shows_it_and_by_nothing_else() -> None:
     assert arrays["widths"].tolist() == [1, 2, 1, 1]
     assert arrays["block"].tolist() == [3, -1, -1]
     told = arrays["told"]
-    # A standard score's error is that of a ridge of .03 to 3 images' worth: (p / (1 + p))^2.
     assert told[:2, [1, 3]] == pytest.approx(np.full((2, 2), 100), abs=0.5)
     assert told[:2, [0, 2]] == pytest.approx(np.zeros((2, 2)), abs=4)
     assert np.isnan(told[2]).all()  # nothing varies
-    assert arrays["by_change"][0, 3] == pytest.approx([100, 100, 100], abs=1)
-    assert (arrays["margin"][:2, [0, 2]] > 5).all()
+    assert arrays["direction"][0, 3] == pytest.approx([97, 100, 100], abs=3)
+    assert arrays["direction"][0, 0] == pytest.approx([50, 50, 50], abs=10)
     text = Told().caption(arrays)
     assert text.startswith(
-        "What its exempt dimensions tell: rotate 100 % from 1 of 2 dimensions (the "
+        "What exempt dimensions tell: of rotate 100 ± 0 % by 1 of 2 dimensions, "
     )
-    assert "the representation and the whole embedding tell: shear x 0 % and 100 %." in text
-    assert text.endswith("Nothing varies in what was drawn for invert.")
+    assert "What the representation and the whole embedding tell: of shear x 0 ±" in text
+    assert text.endswith("Nothing varies, or can be told, of invert.")
     without = Told().caption(Told().compute(replace(subject, mask_DK=None)))
-    assert without.startswith("The representation and the whole embedding tell: rotate 0 % and 100")
+    assert without.startswith("What the representation and the whole embedding tell: of rotate 0 ±")
+    # Soft masks that are wide everywhere leave nothing out, so there is no block to speak of.
+    soft = Told().compute(replace(subject, mask_DK=torch.tensor([[0.9, 1.0, 1.0]] * 2)))
+    assert soft["block"].tolist() == [-1, -1, -1]
+
+
+def test_a_turn_of_hue_is_told_and_so_is_half_of_what_has_as_much_noise() -> None:
+    draw = np.random.default_rng(0)
+    image_P = np.tile(np.arange(500), 4)
+    hue_P, turn_P = draw.uniform(0, 2 * np.pi, (2, len(image_P)))
+    circle = [np.stack([np.cos(at), np.sin(at)], 1) for at in (hue_P, hue_P + turn_P)]
+    drawn_P1 = draw.standard_normal((len(image_P), 1))
+    noisy_P1 = drawn_P1 + draw.standard_normal(drawn_P1.shape)
+    hidden_PT = np.concatenate([drawn_P1, np.roll(drawn_P1, 1, axis=0)], axis=1)
+    hidden_PT[np.abs(drawn_P1[:, 0]) > 1, 1] = np.nan  # asked where the first is small
+    pairs = Pairs(
+        image_P,
+        (torch.zeros(len(image_P), 1), torch.from_numpy(noisy_P1)),
+        (torch.from_numpy(circle[0]), torch.from_numpy(circle[1])),
+        {
+            "rotate": np.stack([np.sin(turn_P), np.cos(turn_P)], 1), "shear_x": drawn_P1,
+            "invert": hidden_PT,
+        },
+    )  # fmt: skip
+    arrays = Told().compute(replace(whole(), mask_DK=None, pairs=lambda: pairs))
+    assert arrays["told"][0, 1] == pytest.approx(100, abs=0.5)
+    assert arrays["told"][1, 0] == pytest.approx(50, abs=4)
+    assert arrays["margin"][1, 0] == pytest.approx(100 * 1.96 * 0.5**0.5 / 2000**0.5, abs=1.2)
+    assert arrays["told"][[1, 2], 1] == pytest.approx([0, 0], abs=2)
+    with pytest.raises(UserError, match="not finite: the run diverged"):
+        Told().compute(
+            replace(
+                whole(), pairs=lambda: replace(pairs, embedding=(torch.full((2, 2), math.nan),) * 2)
+            )
+        )
 
 
 def test_masks_that_are_exempt_blocks_are_told_by_their_operators() -> None:
@@ -524,10 +567,11 @@ def test_sets_that_were_asked_about_other_operators() -> None:
             "not finite",
         ),
         ("told", Subject("run"), "no images to look at"),
-        ("told", replace(whole(), pairs=None), "no images to look at"),
+        ("told", replace(whole(), pairs=None), "another number of views"),
+        ("told", whole(), "It needs 64 images or more, here are 10."),
         (
             "told",
-            replace(whole(), embed=lambda _: torch.full((10, 2), math.nan)),
+            replace(many(whole()), embed=lambda _: torch.full((70, 2), math.nan)),
             "not finite: the run diverged",
         ),
         ("curves", Subject("run"), "Nothing was logged"),
