@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -149,9 +150,17 @@ class Classifier:
         return self.axes.coordinates(features_MD.to(self.weight_CP.device)) @ self.weight_CP.T
 
 
+class Split(NamedTuple):
+    """Features and labels to fit, and those by which a penalty is chosen; on one device."""
+
+    fit_FD: Tensor
+    fit_labels_F: Tensor
+    choose_VD: Tensor
+    choose_labels_V: Tensor
+
+
 def choose_penalty(
-    fit_on: tuple[Tensor, Tensor],
-    choose_by: tuple[Tensor, Tensor],
+    splits: Sequence[Split],
     classes: int,
     penalties: Sequence[float],
     *,
@@ -159,7 +168,7 @@ def choose_penalty(
     patience: int = 8,
     max_iterations: int = 500,
 ) -> tuple[float, float]:
-    """The penalty that does best on validation.
+    """The penalty that does best on validation, the mean over the images of all splits.
 
     The penalties are walked from the strongest to the weakest, each started at the solution of the
     one before. The walk ends early once `patience` penalties in a row did worse than the best one
@@ -167,8 +176,7 @@ def choose_penalty(
     accuracy still wanders there. Of equals the strongest is chosen.
 
     Args:
-        fit_on: Features (N, D) and labels (N,) to fit.
-        choose_by: Features (V, D) and labels (V,) of validation.
+        splits: One, or those of a cross-validation.
         classes: C.
         penalties: Values of λ, strongest first.
         metric: See `accuracy`.
@@ -178,18 +186,23 @@ def choose_penalty(
     Returns:
         The penalty, and the accuracy that it reaches on validation in percent.
     """
-    (x_ND, labels_N), (val_VD, val_labels_V) = fit_on, choose_by
-    axes = Axes.fitted(x_ND)
-    x_NP, val_VP = axes.coordinates(x_ND), axes.coordinates(val_VD)
-    weight_CP = x_NP.new_zeros(classes, x_NP.shape[1])
+    axes = [Axes.fitted(split.fit_FD) for split in splits]
+    fit_on = [of.coordinates(split.fit_FD) for of, split in zip(axes, splits, strict=True)]
+    choose_by = [of.coordinates(split.choose_VD) for of, split in zip(axes, splits, strict=True)]
+    weights = [x_FP.new_zeros(classes, x_FP.shape[1]) for x_FP in fit_on]
+    curvature = max(of.curvature(classes) for of in axes)
+    total = sum(len(split.choose_VD) for split in splits)
     best, best_accuracy, worse = penalties[0], -1.0, 0
     for penalty in penalties:
-        weight_CP = fit(
-            x_NP, labels_N, axes.variance_P, penalty, weight_CP, max_iterations=max_iterations
-        )
-        reached = accuracy(val_VP @ weight_CP.T, val_labels_V, metric)
-        counts = penalty < axes.curvature(classes) and reached < best_accuracy
-        worse = worse + 1 if counts else 0
+        reached = 0.0
+        for at, split in enumerate(splits):
+            weights[at] = fit(
+                fit_on[at], split.fit_labels_F, axes[at].variance_P, penalty, weights[at],
+                max_iterations=max_iterations,
+            )  # fmt: skip
+            right = accuracy(choose_by[at] @ weights[at].T, split.choose_labels_V, metric)
+            reached += right * len(split.choose_VD) / total
+        worse = worse + 1 if penalty < curvature and reached < best_accuracy else 0
         if reached > best_accuracy:
             best, best_accuracy = penalty, reached
         if worse == patience:

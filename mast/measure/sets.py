@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mast.data.annotated import Annotated
     from mast.data.canvas import CanvasSet
 
+# Without a validation set, that of fewer training images is a cross-validation.
+FEW, FOLDS = 5000, 5
 HELD_OUT = 0.1  # share of each class of the training set, where there is no validation set
 
 
@@ -121,6 +123,8 @@ class Task:
         pool_labels_N: Labels of the pool.
         fit_F: Positions in the pool to fit on while tuning.
         choose_V: Positions in the pool to choose hyper-parameters by; disjoint from `fit_F`.
+        folds: Splits of a cross-validation, for what can afford to fit several times; empty where
+            there are images enough, or a validation set.
         test_labels_M: Labels of the test set.
         metric: What hyper-parameters are chosen by.
     """
@@ -132,6 +136,12 @@ class Task:
     choose_V: Tensor
     test_labels_M: Tensor
     metric: str = "top1"
+    folds: tuple[tuple[Tensor, Tensor], ...] = ()
+
+    @property
+    def splits(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """The folds, or the one split: positions to fit on, and to choose by."""
+        return self.folds or ((self.fit_F, self.choose_V),)
 
 
 def tasks(data: EvaluationData, seed: int, tuned: bool = True) -> list[Task]:
@@ -174,6 +184,7 @@ def _task(data: EvaluationData, target: str, seed: int, tuned: bool) -> Task:
         _check_labels(target, classes, part, labels[part])
     _check_coverage(target, classes, labels)
     count = len(labels["train"])
+    folds: list[tuple[np.ndarray, np.ndarray]] = []
     if "val" in labels:
         fit_F, choose_V = np.arange(count), count + np.arange(len(labels["val"]))
     else:
@@ -183,6 +194,8 @@ def _task(data: EvaluationData, target: str, seed: int, tuned: bool) -> Task:
                 f"no class of {target!r} has two training images, so none can be held out to "
                 "choose hyper-parameters. Give a validation set."
             )
+        if tuned and count < FEW:
+            folds = cross_validation(labels["train"], seed)
     pool = np.concatenate([labels[part] for part in ("train", "val") if part in labels])
     return Task(
         target=target,
@@ -192,6 +205,7 @@ def _task(data: EvaluationData, target: str, seed: int, tuned: bool) -> Task:
         choose_V=torch.from_numpy(choose_V),
         test_labels_M=torch.from_numpy(labels["test"]),
         metric=data.metric,
+        folds=tuple((torch.from_numpy(fit), torch.from_numpy(choose)) for fit, choose in folds),
     )
 
 
@@ -261,6 +275,35 @@ def hold_out(
         if len(members) > 1:
             held[generator.permutation(members)[: max(1, round(share * len(members)))]] = True
     return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def cross_validation(
+    labels_N: np.ndarray, seed: int, count: int = FOLDS
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Splits of positions in which every image is held out once, each class spread over all.
+
+    A class with a single image keeps it for fitting.
+
+    Args:
+        labels_N: Classes.
+        seed: Of the draw.
+        count: Of splits; those without an image to hold out are left out.
+
+    Returns:
+        Of each split the positions to fit on and those held out, ascending.
+    """
+    generator = np.random.default_rng(seed)
+    fold_N = np.full(len(labels_N), -1)
+    for label in np.unique(labels_N):
+        members = np.flatnonzero(labels_N == label)
+        if len(members) > 1:
+            first = generator.integers(count)  # so that small classes do not all meet in the first
+            fold_N[generator.permutation(members)] = (first + np.arange(len(members))) % count
+    return [
+        (np.flatnonzero(fold_N != fold), np.flatnonzero(fold_N == fold))
+        for fold in range(count)
+        if (fold_N == fold).any()
+    ]
 
 
 def _check_names(target: str, expected: Sequence[str], part: str, received: Sequence[str]) -> None:

@@ -86,7 +86,7 @@ class FewShot(Probe):
             drawn = draw_a_class(labels_N[task.fit_F].numpy(), shots, generator, task)
             few_F = task.fit_F[torch.from_numpy(drawn)]
             if not accuracies:
-                penalty, validation = self.choose(pool_ND, task, few_F)
+                penalty, validation = self.choose(pool_ND, task, [(few_F, task.choose_V)])
             few_FD = pool_ND[few_F.to(pool_ND.device)]
             classifier = self.fit(few_FD, labels_N[few_F], penalty, task)
             accuracies.append(accuracy(classifier.scores(test_MD), test_labels_M, task.metric))

@@ -2,13 +2,15 @@
 
 import functools
 
+import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from mast.measure.accuracy import accuracy
-from mast.measure.logistic import Classifier, choose_penalty
+from mast.measure.logistic import Classifier, Split, choose_penalty
+from mast.measure.sets import cross_validation
 from mast.protocols import Linear
 
 
@@ -67,7 +69,7 @@ def test_a_collapsed_encoder_scores_the_prior() -> None:
 
 def test_the_walk_ends_early_with_the_same_choice() -> None:
     x, labels = relu_features(600, 60, 4)
-    split = ((x[:200], labels[:200]), (x[200:], labels[200:]), 4, Linear().penalties)
+    split = ([Split(x[:200], labels[:200], x[200:], labels[200:])], 4, Linear().penalties)
     patient = choose_penalty(*split, patience=100)
     assert choose_penalty(*split) == patient
     assert patient[1] > 50
@@ -78,10 +80,25 @@ def test_the_walk_goes_on_while_the_penalty_crushes_every_axis() -> None:
     labels = torch.arange(400) % 2
     x = torch.randn(400, 6) * torch.tensor([1e-2, 1, 1, 1, 1, 1])
     x[:, 0] += 3e-2 * labels
-    split = ((x[:200], labels[:200]), (x[200:], labels[200:]), 2, Linear().penalties)
+    split = ([Split(x[:200], labels[:200], x[200:], labels[200:])], 2, Linear().penalties)
     chosen = choose_penalty(*split)
     assert chosen == choose_penalty(*split, patience=100)
     assert chosen[1] > 85
+
+
+def test_the_choice_of_several_splits_is_the_best_of_their_mean() -> None:
+    x, labels = relu_features(90, 30, 3)
+    splits = [
+        Split(x[fit_F], labels[fit_F], x[choose_V], labels[choose_V])
+        for fit_F, choose_V in cross_validation(labels.numpy(), seed=0)
+    ]
+    penalties = (1.0, 0.1, 0.01, 1e-6)
+    each = [[choose_penalty([split], 3, [penalty])[1] for split in splits] for penalty in penalties]
+    images = [len(split.choose_VD) for split in splits]
+    means = [np.average(of_penalty, weights=images) for of_penalty in each]
+    chosen, reached = choose_penalty(splits, 3, penalties)
+    assert reached == pytest.approx(max(means), abs=2)  # they start elsewhere
+    assert means[penalties.index(chosen)] == pytest.approx(max(means), abs=2)
 
 
 def test_penalties_are_those_of_the_reference() -> None:

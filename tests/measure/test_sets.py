@@ -5,12 +5,41 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tiny_evaluation import tiny_set
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.measure.sets import EvaluationData, hold_out, tasks
+from mast.measure.sets import EvaluationData, cross_validation, hold_out, tasks
 
 MakeSet = Callable[..., CanvasSet]
+
+
+def test_a_cross_validation_holds_each_image_out_once() -> None:
+    labels = np.array([0] * 20 + [1] * 7 + [2])
+    splits = cross_validation(labels, seed=0)
+    assert len(splits) == 5
+    held = np.concatenate([held for _, held in splits])
+    assert sorted(held) == list(range(27))  # the only one of its class is always fitted
+    for fitted, held in splits:
+        assert sorted([*fitted, *held]) == list(range(28))
+        assert (labels[held] == 0).sum() == 4
+        assert 1 <= (labels[held] == 1).sum() <= 2
+    again = cross_validation(labels, seed=0)
+    assert all(np.array_equal(one[1], other[1]) for one, other in zip(splits, again, strict=True))
+    assert len(cross_validation(np.array([0, 0, 1, 1]), seed=0)) <= 4  # none without an image
+
+
+def test_small_sets_without_validation_are_cross_validated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    train, test = tiny_set(40), tiny_set(20, seed=1)
+    (task,) = tasks(EvaluationData(train, None, test, 16), seed=0)
+    assert len(task.splits) == 5
+    (given,) = tasks(EvaluationData(train, tiny_set(20, seed=2), test, 16), seed=0)
+    assert [len(part) for part in given.splits[0]] == [40, 20]
+    monkeypatch.setattr("mast.measure.sets.FEW", 40)
+    (large,) = tasks(EvaluationData(train, None, test, 16), seed=0)
+    assert large.splits == ((large.fit_F, large.choose_V),)
 
 
 def test_hold_out_is_stratified_and_seeded() -> None:
