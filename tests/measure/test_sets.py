@@ -33,12 +33,12 @@ def test_small_sets_without_validation_are_cross_validated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     train, test = tiny_set(40), tiny_set(20, seed=1)
-    (task,) = tasks(EvaluationData(train, None, test, 16), seed=0)
+    task, *_ = tasks(EvaluationData(train, None, test, 16), seed=0)
     assert len(task.splits) == 5
-    (given,) = tasks(EvaluationData(train, tiny_set(20, seed=2), test, 16), seed=0)
+    given, *_ = tasks(EvaluationData(train, tiny_set(20, seed=2), test, 16), seed=0)
     assert [len(part) for part in given.splits[0]] == [40, 20]
     monkeypatch.setattr("mast.measure.sets.FEW", 40)
-    (large,) = tasks(EvaluationData(train, None, test, 16), seed=0)
+    large, *_ = tasks(EvaluationData(train, None, test, 16), seed=0)
     assert large.splits == ((large.fit_F, large.choose_V),)
 
 
