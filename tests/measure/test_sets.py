@@ -35,9 +35,10 @@ def test_small_sets_without_validation_are_cross_validated(
     train, test = tiny_set(40), tiny_set(20, seed=1)
     task, *_ = tasks(EvaluationData(train, None, test, 16), seed=0)
     assert len(task.splits) == 5
-    given, *_ = tasks(EvaluationData(train, tiny_set(20, seed=2), test, 16), seed=0)
-    assert [len(part) for part in given.splits[0]] == [40, 20]
-    monkeypatch.setattr("mast.measure.sets.FEW", 40)
+    val = tiny_set(20, seed=2)
+    given, *_ = tasks(EvaluationData(train, val, test, 16), seed=0)
+    assert [len(part) for part in given.splits[0]] == [len(train), len(val)]
+    monkeypatch.setattr("mast.measure.sets.FEW", len(train))
     large, *_ = tasks(EvaluationData(train, None, test, 16), seed=0)
     assert large.splits == ((large.fit_F, large.choose_V),)
 
