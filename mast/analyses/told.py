@@ -25,7 +25,7 @@ THIRDS = ("small", "middle", "large")
 GRADES = 5  # distinct values that a number needs, to be small, middle or large
 PENALTIES = (0.03, 0.3, 3.0, 30.0)  # times the pairs fitted, for features of variance 1
 AXES, PRODUCTS = 64, 12  # principal axes that are read, and those of which products are
-FEWEST = 64  # images, so that a regression has something to learn from
+FEWEST = 24  # images, so that a regression has something to learn from
 STILL = 1e-6  # variance below which a number does not vary
 OF_SPACE = 0.5  # weight above which a dimension belongs to a space
 

@@ -568,7 +568,7 @@ def test_sets_that_were_asked_about_other_operators() -> None:
         ),
         ("told", Subject("run"), "no images to look at"),
         ("told", replace(whole(), pairs=None), "another number of views"),
-        ("told", whole(), "It needs 64 images or more, here are 10."),
+        ("told", whole(), "It needs 24 images or more, here are 10."),
         (
             "told",
             replace(many(whole()), embed=lambda _: torch.full((70, 2), math.nan)),
