@@ -1,4 +1,4 @@
-"""Images ranked by how unsure a run is of them, for people who clean data."""
+"""Images ranked by how unsure a run is of them, for people who look through data."""
 
 import csv
 import io
