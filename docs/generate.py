@@ -76,24 +76,25 @@ def comparison(groups: Groups) -> str:
     return markdown(DoesItHelp().table({str(at): each for at, each in enumerate(results)}))
 
 
-def best(groups: Groups, variant: str) -> tuple[str, float]:
-    """A variant at the weight of invariance that did best on validation."""
-    means = {
-        key: statistics.fmean(map(mean_of_tasks, results))
-        for key, results in groups.items()
-        if key[0] == variant
-    }
-    return max(means, key=lambda key: means[key])
-
-
 def compared(validation: Groups, test: Groups) -> dict[str, list[dict[str, Any]]]:
-    """The results of every method that was compared, by its name for readers, a seed each."""
+    """The results of every method that was compared, by its name for readers, a seed each.
+
+    Of several weights of invariance that were tested in all ways, validation chose one.
+    """
     found = {}
     for variant, name in COMPARED.items():
-        results = test.get(best(validation, variant), [])
-        results = [result for result in results if result.get("each")]
-        if results:
-            found[name] = results
+        tested = {
+            key: [result for result in results if result.get("each")]
+            for key, results in test.items()
+            if key[0] == variant
+        }
+        weighed = {
+            statistics.fmean(map(mean_of_tasks, validation[key])): results
+            for key, results in tested.items()
+            if results
+        }
+        if weighed:
+            found[name] = weighed[max(weighed)]
     return found
 
 
@@ -123,7 +124,11 @@ def compared_on_photos() -> str:
     ahead = [f"{statistics.fmean(gain):+.1f} ± {spread(gain):.1f}" for gain in gains.values()]
     cells = (cell(list(by_seed.values())) for by_seed in means.values())
     rows.insert(len(TASKS), ("mean of these four", "linear", *cells, *ahead))
-    columns = ("task", "by", *methods, *(f"{OURS} minus {control}" for control in CONTROLS))
+    titles = (
+        name if len(results) == len(ours) else f"{name} ({len(results)} seeds)"
+        for name, results in methods.items()
+    )
+    columns = ("task", "by", *titles, *(f"{OURS} minus {control}" for control in CONTROLS))
     differences = {
         what: " and ".join(str(difference(ours, methods[control], task)) for control in CONTROLS)
         for task, what in (("cifar10/class/linear", "objects"), ("cifar10/colour/linear", "colour"))
