@@ -1,6 +1,6 @@
 """What training costs beside its encoder.
 
-    python benchmarks/train.py [--steps 1] [--batch 256] [--size 64] [--rounds 3] [--device cpu]
+    python benchmarks/train.py [--steps 1] [--batch 64] [--size 64] [--rounds 3] [--device cpu]
 
 Seconds of a step, with two views of every image: the encoder's forward and backward alone, on views
 that are there already; whole steps of a recipe (views, encoder, projector, objective,
@@ -111,7 +111,7 @@ class Training:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=1)
-    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--encoder", default="resnet18")
     parser.add_argument("--recipe", default="mast5_small")
