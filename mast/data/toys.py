@@ -54,7 +54,7 @@ class Toys(Generated):
 
     word: ClassVar[str] = "toys"
     tasks: ClassVar[Mapping[str, tuple[str, ...]]] = CLASSES
-    drawing: ClassVar[int] = 1
+    drawing: ClassVar[int] = 2
 
     @staticmethod
     def draw(labels: Mapping[str, int], side: int, random: np.random.Generator) -> np.ndarray:
