@@ -108,9 +108,10 @@ class Forgetting(Experiment):
         contender = self.contenders[name]
         trial = f"{factor}-{name}-{seed}"
         told = {} if contender.of is None else {contender.of: [PROPERTY[factor]]}
-        common: dict[str, Any] = {"projector": {"hidden": HIDDEN, "dim": DIM}}
-        if contender.of is not None:
-            common["prediction"] = {"weight": WEIGHT}
+        common: dict[str, Any] = {
+            "projector": {"hidden": HIDDEN, "dim": DIM},
+            "prediction": {"weight": WEIGHT},
+        }
         if contender.of == "exempt":
             common["exempt_share"] = SHARE
         config = workplace.configure(
