@@ -90,7 +90,7 @@ class DoesItHelp(Experiment):
         config = workplace.configure(
             trial,
             variant.recipe,
-            workplace.derived(CIFAR),
+            workplace.derived(_set(variant.images)),
             recipe=trial,
             size=SIZE,
             objective={**variant.objective, **variant.weigh(weight)},
@@ -109,7 +109,8 @@ class DoesItHelp(Experiment):
 
     def prepare(self, workplace: Workplace) -> None:
         """See `Experiment.prepare`."""
-        link_cifar(workplace, self.images)
+        for images in {variant.images for variant in self.variants.values()}:
+            link_cifar(workplace, images or self.images, _set(images))
         for name in ("cifar10/test", "flowers17/train", "flowers17/val", "flowers17/test",
                      "dtd10/train", "dtd10/test"):  # fmt: skip
             workplace.open(name, SIZE)
@@ -131,7 +132,7 @@ class DoesItHelp(Experiment):
                 "probes": (time.monotonic() - started) / 60,
             },
             "epochs": self.epochs,
-            "images": self.images,
+            "images": self.variants[run.changes["variant"]].images or self.images,
             "size": SIZE,
             "precision": self.precision,
             "encoder_sha256": _digest(frozen.module),
@@ -193,6 +194,11 @@ class DoesItHelp(Experiment):
 def mean_of_tasks(result: Measured) -> float:
     """The mean over the four tasks, by which variants are compared."""
     return statistics.fmean(result["scores"][task] for task in TASKS)
+
+
+def _set(images: int | None) -> str:
+    """The set that a variant is pretrained on."""
+    return CIFAR if images is None else f"cifar10-{images}"
 
 
 def _digest(encoder: torch.nn.Module) -> str:

@@ -57,15 +57,15 @@ RUNS = {
 }
 
 
-def link_cifar(workplace: Workplace, images: int = IMAGES) -> CanvasSet:
-    """Make the set of CIFAR-10's training images without labels; all of them are returned."""
+def link_cifar(workplace: Workplace, images: int = IMAGES, name: str = CIFAR) -> CanvasSet:
+    """Make a set of CIFAR-10's training images without labels; all of them are returned."""
     everything = workplace.open("cifar10/train", SIZE)
     index_N = drawn_positions(len(everything), images)
     link(
         everything,
         workplace.sets / "cifar10" / "train",
         index_N,
-        workplace.derived(CIFAR),
+        workplace.derived(name),
         flat=True,
     )
     return everything

@@ -1,7 +1,7 @@
 """The rows of the study `does_it_help`: what is trained, and how its terms are weighed."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mast.augment import ScheduleConfig
@@ -56,6 +56,7 @@ class Variant:
         weights: Weights of invariance to sweep.
         trained: Whether it is trained at all.
         views: Preset of its views.
+        images: To pretrain on, of CIFAR-10; as many as the study has if None.
     """
 
     recipe: str
@@ -66,6 +67,7 @@ class Variant:
     weights: tuple[float, ...] = WEIGHTS
     trained: bool = True
     views: str = "mast5"
+    images: int | None = None
 
 
 # All variants use VICReg's average pooling, so that they differ in the objective alone. Every
@@ -110,7 +112,6 @@ ONE: Fields = {"prediction": {"weight": 1.0}}  # of the prediction of each opera
 LESS: Fields = {"prediction": {"weight": 0.5}}
 PROPERTIES = ("color", "position", "orientation", "focus")  # five operators destroy them
 TEN = (10.0,)
-STRONG = "mast5_strong"
 V, M = "vicreg5_small", "mast5_small"
 WIDE = masked(width=0.2)
 
@@ -161,10 +162,21 @@ VARIANTS: dict[str, Variant] = {
     "exempt_wide": Variant(M, masked(), EXEMPT | {"exempt_share": 0.1}, UNSTAGED, weights=TEN),
     "exempt_half": Variant(M, masked(), EXEMPT | LESS, UNSTAGED, weights=TEN),
     "budgeted": Variant(M, masked(), EXEMPT | {"masks": "budgeted"}, UNSTAGED, 1e-2, TEN),
-    # Where colours are destroyed, at the weight of the prediction that validation chose elsewhere.
-    "strong_vicreg5": Variant(V, invariance, {}, UNSTAGED, weights=TEN, views=STRONG),
-    "strong_augself": Variant(
-        V, invariance, {"told": ("color",), **LESS}, UNSTAGED, weights=TEN, views=STRONG
-    ),
-    "strong_exempt": Variant(M, masked(), EXEMPT | LESS, UNSTAGED, weights=TEN, views=STRONG),
+}
+# The three of the comparison on photos, as `mast study does_it_help` chose them at the usual
+# operators and budget, where something else is.
+CHOSEN = {
+    "vicreg5": Variant(V, invariance, {}, UNSTAGED, weights=TEN),
+    "augself": Variant(V, invariance, {"told": ("color",), **LESS}, UNSTAGED, weights=TEN),
+    "exempt": Variant(M, masked(), EXEMPT | LESS, UNSTAGED, weights=TEN),
+}
+REGIMES: dict[str, Fields] = {
+    "strong": {"views": "mast5_strong"},  # colours are destroyed
+    "fifteen": {"views": "mast15"},
+    "long": {"images": 50_000},  # for as many epochs, hence five times the steps
+}
+VARIANTS |= {
+    f"{regime}_{name}": replace(variant, **differs)
+    for regime, differs in REGIMES.items()
+    for name, variant in CHOSEN.items()
 }
