@@ -20,7 +20,7 @@ from mast.studies.advice_check import AdviceCheck
 from mast.studies.detectors import AVERAGED, Detectors
 from mast.studies.does_it_help import COLUMNS, FEW, TASKS, DoesItHelp, mean_of_tasks
 from mast.studies.flowers import Flowers
-from mast.studies.forgetting import Forgetting, precision, searches
+from mast.studies.forgetting import Forgetting, leads, led, precision, searches
 from mast.studies.seeds import cell, difference, spread
 from mast.studies.uncertainty_check import UncertaintyCheck
 
@@ -227,6 +227,10 @@ def forgetting() -> str:
         markdown(Forgetting().table(measured)),
         "Of the ten nearest test images by cosine, the share with the query's label:",
         markdown(searches(measured)),
+        "Seed by seed, the block's lead over the best representation or embedding of the same "
+        "method without a block and of VICReg; and on which other task ignoring the factor is "
+        "furthest behind the best of all representations and embeddings:",
+        markdown(led(measured)),
     ]
     return "\n\n".join(parts)
 
@@ -269,7 +273,7 @@ def demonstration() -> str:
         f"{found['exempt_double', 'match_']:.0f} % of the ten nearest have the query's colour, "
         f"ignoring it {found['exempt_double', 'ignore_']:.0f} %; the one representation of VICReg "
         f"with prediction gives {found['augself_double', 'representation']:.0f} %, VICReg's "
-        f"{found['vicreg', 'representation']:.0f} % (by chance 12 %)."
+        f"{found['vicreg', 'representation']:.0f} % (by chance 12 %). {ahead(shown)}"
     )
     return (
         f"{verdict}\n\n"
@@ -277,6 +281,20 @@ def demonstration() -> str:
         f"standard deviation of seeds:\n\n{tables[0]}\n\n"
         "Of the ten nearest images, the share with the query's label (%); “it” is the colour:\n\n"
         f"{tables[1]}"
+    )
+
+
+def ahead(shown: dict[str, dict[str, Any]]) -> str:
+    """By how much the block leads the search for colour, over all seeds."""
+    found = leads(shown)
+    behind = [lead.furthest[1] for lead in found]
+    points = sorted(lead.lead for lead in found)
+    return (
+        "Seed by seed the block is "
+        f"{points[0]:.0f} to {points[-1]:.0f} points ahead of the best other space, by 30 or more "
+        f"in {sum(point >= 30 for point in points)} of {len(points)}; ignoring the colour is "
+        "within 5 points of the best on every other task in "
+        f"{sum(each <= 5 for each in behind)} of {len(points)}."
     )
 
 

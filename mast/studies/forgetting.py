@@ -74,6 +74,8 @@ CONTENDERS: dict[str, Contender] = {
     "budgeted": Contender(M, {"masks": "budgeted"}, "exempt", gate_lr=1e-2),
     "guarded": Contender("mast5_guarded_small"),
 }
+# What a block has to beat: no block, without a prediction and with one that weighs the same.
+RIVALS = {"exempt": ("vicreg", "augself"), "exempt_double": ("vicreg", "augself_double")}
 
 
 @final
@@ -184,6 +186,82 @@ def searches(measured: Mapping[str, Measured]) -> Grid:
             if found[0][0] is not None:
                 rows.append((factor, method, title, str(len(results)), *map(cell, found)))
     return Grid(("destroyed", "method", "space", "seeds", *TASKS), tuple(rows))
+
+
+@dataclass(frozen=True)
+class Lead:
+    """How the two spaces that a block divides an embedding into search, in one run.
+
+    Attributes:
+        factor: What the views destroy.
+        method: The run's, of `RIVALS`.
+        seed: The run's.
+        block: Precision at 10 on that factor, matching it.
+        best: The best of the rivals' representations and embeddings on that factor.
+        behind: By task of the others, how far ignoring it is behind the best of all
+            representations and embeddings, the run's own among them.
+    """
+
+    factor: str
+    method: str
+    seed: int
+    block: float
+    best: float
+    behind: Mapping[str, float]
+
+    @property
+    def lead(self) -> float:
+        """Of the block over the best of the rivals, in points."""
+        return self.block - self.best
+
+    @property
+    def furthest(self) -> tuple[str, float]:
+        """The task on which ignoring it is furthest behind, and by how much."""
+        return max(self.behind.items(), key=lambda item: item[1])
+
+
+def leads(measured: Mapping[str, Measured]) -> list[Lead]:
+    """The lead of each run with a block over the rivals of its seed; see `RIVALS`."""
+    runs = {(run["destroyed"], run["method"], run["seed"]): run for run in measured.values()}
+    found = []
+    for (factor, method, seed), run in runs.items():
+        names = [(factor, rival, seed) for rival in RIVALS.get(method, ())]
+        block = precision(run, factor, "match_")
+        if not names or block is None or not runs.keys() >= set(names):
+            continue
+        rivals = [runs[name] for name in names]
+        behind = {
+            task: _best([*rivals, run], task) - (precision(run, task, "ignore_") or 0.0)
+            for task in TASKS
+            if task != factor
+        }
+        found.append(Lead(factor, method, seed, block, _best(rivals, factor), behind))
+    return sorted(found, key=lambda lead: (DESTROYED.index(lead.factor), lead.method, lead.seed))
+
+
+def _best(runs: Sequence[Measured], task: str) -> float:
+    """The best precision of whole spaces on a task."""
+    return max(
+        precision(run, task, space) or 0.0
+        for run in runs
+        for space in ("representation", "embedding")
+    )
+
+
+def led(measured: Mapping[str, Measured]) -> Grid:
+    """The leads as a table."""
+    rows = tuple(
+        (
+            lead.factor, lead.method, str(lead.seed), f"{lead.block:.1f}", f"{lead.best:.1f}",
+            f"{lead.lead:+.1f}", f"{lead.furthest[1]:.1f} ({lead.furthest[0]})",
+        )
+        for lead in leads(measured)
+    )  # fmt: skip
+    return Grid(
+        ("destroyed", "method", "seed", "matching it", "best other", "lead",
+         "ignoring it, furthest behind"),
+        rows,
+    )  # fmt: skip
 
 
 def _grouped(measured: Mapping[str, Measured]) -> dict[tuple[str, str], list[Measured]]:
