@@ -36,7 +36,9 @@ class AdviceCheck(Experiment):
     results: ClassVar[str] = "insight"
 
     runs: Mapping[str, SmallRun] = field(
-        default_factory=lambda: {name: RUNS[name] for name in ("factors64_mast15", "factors_mast5")}
+        default_factory=lambda: {
+            name: RUNS[name] for name in ("factors64_mast15", "factors_exempt", "factors_mast5")
+        }
     )
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:

@@ -47,6 +47,7 @@ INQUIRIES = {
         },
         "cifar_vicreg5",
     ),
+    "cifar_exempt": Inquiry(LABELLED, tuple(ANALYSES), {}, "cifar_vicreg5"),
     "factors_mast5": Inquiry("factors", tuple(ANALYSES), {"leave_one_out": {"epochs": 6}}),
     "factors_small": Inquiry("factors", (), {"growth": {}, "sensitivity": {}, "epochs": {}}),
 }

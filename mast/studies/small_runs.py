@@ -45,6 +45,7 @@ GUARDED = "mast5_guarded_small"
 FIFTEEN = {"views": "mast15"}
 RUNS = {
     "factors_mast5": SmallRun(GUARDED, "factors@train", _changes(32, 12, uncertainty=True)),
+    "factors_exempt": SmallRun("mast5_small", "factors@train", _changes(32, 12)),
     "factors64_mast15": SmallRun(
         GUARDED, "factors@train", FIFTEEN | _changes(64, 12, uncertainty=True)
     ),
