@@ -51,27 +51,21 @@ class Contender:
 
 V, M = "vicreg5_small", "mast5_small"
 SHARE, WEIGHT = 0.05, 1.0  # of the dimensions that are exempt, and of a prediction
+DOUBLE = {"prediction": {"weight": 2.0}}
 CONTENDERS: dict[str, Contender] = {
     "untrained": Contender(V, trained=False),
     "vicreg": Contender(V),
     "augself": Contender(V, of="told"),
-    "augself_double": Contender(V, {"prediction": {"weight": 2.0}}, "told"),
+    "augself_double": Contender(V, DOUBLE, "told"),
     "exempt": Contender(M, of="exempt"),
-    "exempt_silent": Contender(M, {"predict_from": "none"}, "exempt"),
-    "exempt_representation": Contender(M, {"predict_from": "representation"}, "exempt"),
-    "exempt_both": Contender(M, {"predict_from": "both"}, "exempt"),
-    "exempt_1": Contender(M, {"exempt_share": 0.01}, "exempt"),
-    "exempt_3": Contender(M, {"exempt_share": 0.03}, "exempt"),
-    "exempt_10": Contender(M, {"exempt_share": 0.10}, "exempt"),
-    "exempt_half": Contender(M, {"prediction": {"weight": 0.5}}, "exempt"),
-    "exempt_double": Contender(M, {"prediction": {"weight": 2.0}}, "exempt"),
-    "exempt_double_3": Contender(
-        M, {"exempt_share": 0.03, "prediction": {"weight": 2.0}}, "exempt"
-    ),
-    "exempt_double_2": Contender(
-        M, {"exempt_share": 0.02, "prediction": {"weight": 2.0}}, "exempt"
-    ),
-    "budgeted": Contender(M, {"masks": "budgeted"}, "exempt", gate_lr=1e-2),
+    "exempt_double": Contender(M, DOUBLE, "exempt"),
+    "exempt_double_2": Contender(M, DOUBLE | {"exempt_share": 0.02}, "exempt"),
+    "exempt_double_3": Contender(M, DOUBLE | {"exempt_share": 0.03}, "exempt"),
+    "exempt_double_10": Contender(M, DOUBLE | {"exempt_share": 0.10}, "exempt"),
+    "representation_double": Contender(M, DOUBLE | {"predict_from": "representation"}, "exempt"),
+    "both_double": Contender(M, DOUBLE | {"predict_from": "both"}, "exempt"),
+    "silent": Contender(M, {"predict_from": "none"}, "exempt"),
+    "budgeted_double": Contender(M, DOUBLE | {"masks": "budgeted"}, "exempt", gate_lr=1e-2),
     "guarded": Contender("mast5_guarded_small"),
 }
 # What a block has to beat: no block, without a prediction and with one that weighs the same.
