@@ -20,7 +20,7 @@ from mast.studies.advice_check import AdviceCheck
 from mast.studies.detectors import AVERAGED, Detectors
 from mast.studies.does_it_help import COLUMNS, FEW, TASKS, DoesItHelp, mean_of_tasks
 from mast.studies.flowers import Flowers
-from mast.studies.forgetting import Forgetting, leads, led, precision, searches
+from mast.studies.forgetting import SHARE, WEIGHT, Forgetting, leads, led, precision, searches
 from mast.studies.seeds import cell, difference, spread
 from mast.studies.uncertainty_check import UncertaintyCheck
 
@@ -223,7 +223,12 @@ def forgetting() -> str:
         "anywhere, and so on. Percent; mean and standard deviation of seeds. "
         f"{first['images']:,} images of 32 pixels, {first['epochs']} epochs, "
         f"{first['provenance']['processor']}. What has a single seed has no spread and is not "
-        "ranked; what is not listed has not been run yet. Linear accuracy of the representation:",
+        "ranked; what is not listed has not been run yet. `augself` is VICReg that predicts what "
+        "the operators did from its representation, `exempt` MAST that does so from its block of "
+        f"{100 * SHARE:g} % of the dimensions; their prediction weighs {WEIGHT:g}, or twice that "
+        "(`double`). A number at the end is another share in percent. `silent` does not predict, "
+        "`both` predicts from block and representation, `budgeted` learns which dimensions are "
+        "exempt, `guarded` is the former default. Linear accuracy of the representation:",
         markdown(Forgetting().table(measured)),
         "Of the ten nearest test images by cosine, the share with the query's label:",
         markdown(searches(measured)),
