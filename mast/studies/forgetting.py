@@ -21,6 +21,7 @@ PROTOCOLS = ("linear", "retrieval")
 TASKS = ("color", "orientation", "position", "shape", "texture", "sharpness")
 DESTROYED = ("color", "orientation", "position", "sharpness")  # by `forget_<factor>`
 PROPERTY = {factor: factor for factor in DESTROYED} | {"sharpness": "focus"}
+LONGER = {"orientation": 2}  # times as many epochs: an angle is told late
 HIDDEN, DIM = 512, 160
 SPACES = {  # as results name them, by prefix, and as tables do
     "representation": "representation",
@@ -103,6 +104,7 @@ class Forgetting(Experiment):
     def _run(self, workplace: Workplace, factor: str, name: str, seed: int) -> StudyRun:
         contender = self.contenders[name]
         trial = f"{factor}-{name}-{seed}"
+        epochs = self._epochs(factor)
         told = {} if contender.of is None else {contender.of: [PROPERTY[factor]]}
         common: dict[str, Any] = {
             "projector": {"hidden": HIDDEN, "dim": DIM},
@@ -120,9 +122,9 @@ class Forgetting(Experiment):
             objective={**common, **told, **contender.objective},
             encoder=dict(self.encoder),
             optimizer={"gate_lr": contender.gate_lr},
-            epochs=self.epochs,
+            epochs=epochs,
             seed=seed,
-            score_every=self.epochs,
+            score_every=epochs,
         )
         changes = {"destroyed": factor, "method": name}
         return StudyRun(f"{factor}/{name}-{seed}", changes, config, seed, contender.trained)
@@ -148,8 +150,11 @@ class Forgetting(Experiment):
             "retrieval": {task: retrieval[task].values for task in TASKS},
             "last_metrics": last_metrics(run.folder) if run.trained else {},
             "images": self.images,
-            "epochs": self.epochs,
+            "epochs": self._epochs(run.changes["destroyed"]),
         }
+
+    def _epochs(self, factor: str) -> int:
+        return self.epochs * LONGER.get(factor, 1)
 
     def _sets(self) -> NamedSets:
         """Half of the training images are enough for probes."""
