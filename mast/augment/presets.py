@@ -85,8 +85,8 @@ MAST19 = (*MAST15, "solarize", "equalize", "posterize", "motion_blur")
 STRONG = View({"color_jitter": {"saturation": 0.4, "hue": 0.5}, "grayscale": {"probability": 0.4}})
 
 # For generated images such as `toys`: two views of an image differ in one factor above all, and in
-# colour, without which small encoders look for nothing else. The crop is mild where position is to
-# be kept; magnitudes in pixels are of a view of 224.
+# colour: where they share it, a small encoder learns little else. The crop is mild where position
+# is to be kept; magnitudes in pixels are of a view of 224.
 CROP: Overrides = {"random_resized_crop": {"scale": (0.6, 1.0)}}
 COLOR: Overrides = {
     "color_jitter": {"probability": 0.9, "saturation": 0.4, "hue": 0.5},
@@ -103,7 +103,7 @@ SHARPNESS: Overrides = {"gaussian_blur": {"probability": 0.9, "sigma": (0.1, 16.
 
 
 def _forgetting(*parts: Overrides) -> Preset:
-    """Two views alike of a mild crop, colours destroyed, and these operators; the later counts."""
+    """Twice one view: a mild crop, colour destroyed, and these; of two values the later counts."""
     overrides = {name: value for part in (CROP, COLOR, *parts) for name, value in part.items()}
     view = View({name: overrides[name] for name in MAST19 if name in overrides})
     return Preset(tuple(view.overrides), (view, view))

@@ -14,23 +14,20 @@ from mast.core.display import console
 from mast.core.launch import Device
 from mast.core.run import RunFolder
 from mast.data.toys import CLASSES
-from mast.measure.named_sets import NamedSets
 from mast.measure.result import PRECISION
 from mast.recipes import configure
+from mast.studies.forgetting import DOUBLE, PROJECTOR, SHARE, probed
 from mast.studies.small_runs import NARROWER
 
 SIZE = 32
 VIEWS = "forget_color"
-PROJECTOR = {"hidden": 512, "dim": 160}
-PREDICTION = {"weight": 2.0}  # four times the usual: the runs are short
 BLOCK = "color_jitter+grayscale"  # as `retrieval` names the operators that share a mask
 ANALYSED = 192  # images of the analyses
 ANALYSES = ("curves", "neighbours", "masks", "subspaces", "invariance")  # what takes seconds
-SHARE = {"exempt_share": 0.05}  # eight dimensions of few, more than the usual share
 RUNS: dict[str, tuple[str, str, dict[str, float]]] = {  # by column: recipe, folder, objective
     "VICReg": ("vicreg5_small", "vicreg", {}),
     "VICReg + prediction": ("vicreg5_augself_small", "augself", {}),
-    "MAST": ("mast5_small", "mast", SHARE),
+    "MAST": ("mast5_small", "mast", {"exempt_share": SHARE}),
 }
 
 Scores = dict[str, dict[str, float]]  # in percent, by task and column
@@ -94,7 +91,7 @@ def demo(
                 views=VIEWS,
                 size=SIZE,
                 encoder=NARROWER,
-                objective={"projector": PROJECTOR, "prediction": PREDICTION, **own},
+                objective={"projector": PROJECTOR, **DOUBLE, **own},
                 epochs=epochs,
                 seed=seed,
                 device=device,
@@ -103,9 +100,7 @@ def demo(
         )
         for column, (recipe, folder, own) in RUNS.items()
     }
-    # The first half of the training images is enough for the probes.
-    few = images // 4
-    sets = NamedSets(train=f"toys@train:{2 * few}", val=f"toys@val:{few}", test=f"toys@test:{few}")
+    sets = probed(images)
     accuracy: Scores = {}
     precision: Scores = {}
     for column, run in ({"untrained": runs["MAST"]} | runs).items():

@@ -41,8 +41,9 @@ from mast.studies.does_it_help import COLUMNS, DoesItHelp
 from mast.studies.engine import Shard, StudyRun, carry_out
 from mast.studies.findings import Findings, Inquiry
 from mast.studies.flowers import Flowers
-from mast.studies.forgetting import CONTENDERS, Forgetting, precision, searches
+from mast.studies.forgetting import CONTENDERS, TASKS, Forgetting
 from mast.studies.protocols import Protocols, against_sklearn
+from mast.studies.searches import leads, led, searches, spaces
 from mast.studies.seeds import cell, difference, pack, unpack
 from mast.studies.sets import drawn_positions, folds, link, with_colours
 from mast.studies.small_runs import CIFAR, SmallRun
@@ -137,15 +138,41 @@ def test_a_search_is_a_row_a_space() -> None:
 
 
 def test_a_space_is_of_the_operators_that_destroy() -> None:
-    values = {
-        "precision_representation": 10.0, "precision_match_random_resized_crop": 20.0,
-        "precision_match_grayscale": 30.0, "precision_match_grayscale_low": 29.0,
-        "precision_ignore_color_jitter": 40.0, "precision_ignore_grayscale": 50.0,
-    }  # fmt: skip
-    result = {"destroyed": "color", "retrieval": {"shape": values}}
-    assert precision(result, "shape", "representation") == 10.0
-    assert precision(result, "shape", "match_") == 30.0
-    assert precision(result, "shape", "ignore_") is None  # there are two, each of one operator
+    scores = (
+        "precision_match_grayscale", "precision_match_grayscale_low", "chance",
+        "precision_ignore_color_jitter", "precision_ignore_grayscale", "precision_representation",
+        "precision_match_random_resized_crop", "mAP_representation",
+    )  # fmt: skip
+    assert spaces(scores, ("color_jitter", "grayscale"), "the colour") == {
+        "representation": "representation",
+        "ignore_color_jitter": "ignoring color jitter",
+        "ignore_grayscale": "ignoring grayscale",
+        "match_grayscale": "matching the colour",
+    }
+
+
+def test_a_lead_is_over_every_whole_space() -> None:
+    def run(method: str, color: dict[str, float], shape: dict[str, float]) -> dict[str, Any]:
+        scores = dict.fromkeys(TASKS, shape) | {"color": color}
+        retrieval = {
+            task: {f"precision_{space}": value for space, value in values.items()}
+            for task, values in scores.items()
+        }
+        return {"destroyed": "color", "method": method, "seed": 1, "retrieval": retrieval}
+
+    block = {"ignore_color_jitter+grayscale": 7.0, "match_color_jitter+grayscale": 90.0}
+    ours = {"representation": 40.0, "embedding": 20.0, **block}
+    runs = {
+        "a": run("exempt", ours, ours),
+        "b": run("augself", {"representation": 35.0}, {"representation": 9.0}),
+    }
+    assert leads(runs) == []  # a rival is missing
+    runs["c"] = run("vicreg", {"representation": 30.0}, {"representation": 50.0})
+    (lead,) = leads(runs)
+    assert (lead.block, lead.best, lead.lead) == (90.0, 40.0, 50.0)
+    assert lead.behind == dict.fromkeys(set(TASKS) - {"color"}, 43.0)
+    assert "color" not in lead.behind
+    assert led(runs).rows[0][5:] == ("+50.0", "43.0 (orientation)")
 
 
 def write_squares(root: Path, part: str, images: int) -> None:
