@@ -8,8 +8,8 @@ from rich.table import Table
 
 from mast.commands.analyze import analyze
 from mast.commands.evaluate import evaluate
-from mast.commands.pretrain import pretrain
 from mast.commands.report import report
+from mast.commands.together import pretrain_together
 from mast.core.display import console
 from mast.core.launch import Device
 from mast.core.run import RunFolder
@@ -82,24 +82,22 @@ def demo(
     Returns:
         Accuracies, precisions, the run folder of MAST and its page.
     """
-    runs = {
-        column: pretrain(
-            configure(
-                recipe,
-                out=str(Path(out) / folder),
-                data=f"toys@train:{images}",
-                views=VIEWS,
-                size=SIZE,
-                encoder=NARROWER,
-                objective={"projector": PROJECTOR, **DOUBLE, **own},
-                epochs=epochs,
-                seed=seed,
-                device=device,
-                score_every=epochs,
-            )
+    runs = pretrain_together({
+        column: configure(
+            recipe,
+            out=str(Path(out) / folder),
+            data=f"toys@train:{images}",
+            views=VIEWS,
+            size=SIZE,
+            encoder=NARROWER,
+            objective={"projector": PROJECTOR, **DOUBLE, **own},
+            epochs=epochs,
+            seed=seed,
+            device=device,
+            score_every=epochs,
         )
         for column, (recipe, folder, own) in RUNS.items()
-    }
+    })  # fmt: skip
     sets = probed(images)
     accuracy: Scores = {}
     precision: Scores = {}
