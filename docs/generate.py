@@ -230,9 +230,8 @@ def forgetting() -> str:
         "ranked; what is not listed has not been run yet. `augself` is VICReg that predicts what "
         "the operators did from its representation, `exempt` MAST that does so from its block of "
         f"{100 * SHARE:g} % of the dimensions; their prediction weighs {WEIGHT:g}, or twice that "
-        "(`double`). A number at the end is another share in percent. `silent` does not predict, "
-        "`both` predicts from block and representation, `budgeted` learns which dimensions are "
-        "exempt, `guarded` is the former default. Linear accuracy of the representation:",
+        "(`double`). A number at the end is another share in percent. "
+        f"{legend(measured)}Linear accuracy of the representation:",
         markdown(Forgetting().table(measured)),
         "Of the ten nearest test images by cosine, the share with the query's label:",
         markdown(searches(measured)),
@@ -242,6 +241,20 @@ def forgetting() -> str:
         markdown(led(measured)),
     ]
     return "\n\n".join(parts)
+
+
+def legend(measured: dict[str, dict[str, Any]]) -> str:
+    """What the methods are that need a word, of those that have been run."""
+    methods = {result["method"] for result in measured.values()}
+    meant = {
+        "silent": "does not predict",
+        "both_double": "predicts from block and representation",
+        "representation_double": "predicts from the representation",
+        "budgeted_double": "learns which dimensions are exempt",
+        "guarded": "is the former default",
+    }
+    said = [f"`{name}` {what}" for name, what in meant.items() if name in methods]
+    return f"{', '.join(said)}. " if said else ""
 
 
 def of_method(measured: dict[str, dict[str, Any]], method: str) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Several small pretrainings side by side, each in a process of its own."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -7,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import yaml
@@ -20,61 +22,74 @@ from mast.core.launch import cores, find_device
 from mast.core.run import RunFolder
 from mast.data import open_canvas
 
-CHILD = """
-import sys
+REFUSED = 2  # exit code of a child whose configuration or images cannot be used
+# The first thread ends a child whose parent is gone: its standard input is closed then.
+CHILD = f"""
+import os, sys, threading
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
 from mast.commands.pretrain import pretrain
 from mast.config import read
 from mast.core.errors import UserError
 try:
     pretrain(read(sys.argv[1]))
 except UserError as error:
-    sys.exit(str(error))
+    print(error, file=sys.stderr)
+    sys.exit({REFUSED})
 """
 POLL_S = 0.5
+
+
+class Child(NamedTuple):
+    """A process that pretrains, and where it does so."""
+
+    name: str
+    run: RunFolder
+    process: "subprocess.Popen[bytes]"
+    log: Path
 
 
 def pretrain_together(configs: Mapping[str, PretrainConfig]) -> dict[str, RunFolder]:
     """Pretrain encoders so small that a step does not fill the cores.
 
     On a CPU each run has a process and its share of the cores: on two cores, three runs of the
-    demo take two thirds of the time that they take one after the other. On a GPU, or a single
-    core, they follow one another in this process. The weights are those of `pretrain` with as many
-    threads.
+    demo take two thirds of the time that they take one after the other. On a GPU, on a single
+    core and under torchrun they follow one another in this process. The weights are those of
+    `pretrain` with as many threads.
 
     Args:
-        configs: The runs by name; they differ in their folders.
+        configs: The runs by name; each has a folder of its own, and one process.
 
     Returns:
         Their folders, by name.
 
     Raises:
-        UserError: A run failed; the others are stopped, and continue when this is called again.
+        UserError: A configuration or images that cannot be used, or a run was killed. The others
+            are stopped, and continue when this is called again.
+        RuntimeError: A run failed otherwise, with what it said.
     """
-    config = next(iter(configs.values()))
-    if cores() == 1 or find_device(config.device).type == "cuda":
+    runs = {name: RunFolder(config.folder()) for name, config in configs.items()}
+    assert len({run.path for run in runs.values()}) == len(runs), "runs share a folder"
+    on_gpu = any(find_device(config.device).type == "cuda" for config in configs.values())
+    if cores() == 1 or on_gpu or "WORLD_SIZE" in os.environ:
         return {name: pretrain(config) for name, config in configs.items()}
-    threads = max(1, cores() // len(configs))
-    shared = {
-        name: replace(config, device="cpu", threads=threads) for name, config in configs.items()
-    }
-    steps = sum(map(_prepared, shared.values()))
-    runs = {name: RunFolder(config.folder()) for name, config in shared.items()}
+    share = max(1, cores() // len(configs))
+    steps = sum(map(_prepared, configs.values()))
+    children: list[Child] = []
     with tempfile.TemporaryDirectory() as folder:
-        processes = {
-            name: _started(config, Path(folder) / str(at))
-            for at, (name, config) in enumerate(shared.items())
-        }
         try:
-            _watch(processes, list(runs.values()), steps)
-            failed = [name for name, process in processes.items() if process.poll()]
+            for name, config in configs.items():
+                place = Path(folder) / str(len(children))
+                own = replace(config, threads=config.threads or share)
+                children.append(Child(name, runs[name], _started(own, place), _log(place)))
+            _watch(children, steps)
+            failed = [child for child in children if child.process.poll()]
         finally:
-            for process in processes.values():
-                process.terminate()
-                process.wait()
-        for name in failed:
-            log = Path(folder) / f"{list(processes).index(name)}.log"
-            said = log.read_text().strip().splitlines() or ["it did not say why"]
-            raise UserError(f"{name}, {runs[name].path}: {said[-1]}")
+            for child in children:
+                child.process.terminate()
+            for child in children:
+                child.process.communicate()  # waits, and closes its standard input
+        for child in failed:
+            raise _error(child)
     return runs
 
 
@@ -83,31 +98,63 @@ def _prepared(config: PretrainConfig) -> int:
     config.check()
     canvases = open_canvas(config.data, config.size)
     pipeline = Pipeline(config.preset, config.size)
-    pipeline.views(*canvases.batch([0]), pipeline.draw(1, torch.Generator()))
+    some = range(min(64, len(canvases)))  # so many that every operator acts on one
+    pipeline.views(*canvases.batch(some), pipeline.draw(len(some), torch.Generator()))
     return config.epochs * (len(canvases) // config.batch_size)
 
 
+def _log(place: Path) -> Path:
+    return place.with_suffix(".log")
+
+
 def _started(config: PretrainConfig, place: Path) -> "subprocess.Popen[bytes]":
-    """A process that pretrains; what it says goes to `<place>.log`."""
+    """A process that pretrains and imports what this one would."""
     file = place.with_suffix(".yaml")
     file.write_text(yaml.safe_dump(record(config), sort_keys=False))
-    with place.with_suffix(".log").open("wb") as log:
-        return subprocess.Popen([sys.executable, "-c", CHILD, str(file)], stdout=log, stderr=log)
+    paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
+    with _log(place).open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", CHILD, str(file)],
+            stdin=subprocess.PIPE, stdout=log, stderr=log, env=os.environ | {"PYTHONPATH": paths},
+        )  # fmt: skip
 
 
-def _watch(
-    processes: Mapping[str, "subprocess.Popen[bytes]"], runs: Sequence[RunFolder], steps: int
-) -> None:
-    """Show how far all are together, until all have ended or one has failed."""
-    display = TrainingDisplay("pretrain", steps, 0, enabled=True)
-    display.say(f"{', '.join(processes)}: {steps} steps, side by side")
+def _watch(children: Sequence[Child], steps: int) -> None:
+    """Show how far all are together and what they warn of, until all ended or one failed."""
+    display = TrainingDisplay("pretrain", steps, sum(map(_step, children)), enabled=True)
+    display.say(f"{', '.join(child.name for child in children)}: {steps} steps, side by side")
+    warned: set[tuple[str, str]] = set()
     with display.running():
-        while any(process.poll() is None for process in processes.values()):
-            if any(process.poll() for process in processes.values()):
+        while True:
+            codes = [child.process.poll() for child in children]
+            speed = 0.0
+            for child, code in zip(children, codes, strict=True):
+                lines = child.run.read_metrics()
+                speeds = [line["images_per_second"] for line in lines if "loss" in line]
+                speed += speeds[-1] if speeds and code is None else 0.0
+                said = {(child.name, line["warning"]) for line in lines if "warning" in line}
+                for name, warning in sorted(said - warned):
+                    display.say(f"warning: {name}: {warning}", style="yellow")
+                warned |= said
+            each = {child.name: _step(child) for child in children}
+            text = "  ".join(f"{name} {step}" for name, step in each.items())
+            display.update(sum(each.values()), text, f"{speed:.0f} images/s")
+            if any(codes) or None not in codes:
                 return
-            last = [(run.read_metrics() or [{"step": 0}])[-1] for run in runs]
-            speed = sum(line.get("images_per_second", 0.0) for line in last)
-            at = [line["step"] for line in last]
-            each = "  ".join(f"{name} {step}" for name, step in zip(processes, at, strict=True))
-            display.update(sum(at), each, f"{speed:.0f} images/s")
             time.sleep(POLL_S)
+
+
+def _step(child: Child) -> int:
+    lines = child.run.read_metrics()
+    return int(lines[-1]["step"]) if lines else 0
+
+
+def _error(child: Child) -> Exception:
+    """What to raise for a child that failed."""
+    place, code = f"{child.name}, {child.run.path}", child.process.returncode
+    said = child.log.read_text(errors="replace").strip()
+    if code < 0:
+        return UserError(f"{place}: killed by signal {-code}; the same command continues it")
+    if code == REFUSED:
+        return UserError(f"{place}: {said.splitlines()[-1]}")
+    return RuntimeError(f"{place}: exit code {code}\n{said}")

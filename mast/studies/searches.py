@@ -109,7 +109,8 @@ class Lead:
 def block_of(result: Measured) -> tuple[str, str] | None:
     """The spaces that ignore and that match what the views destroy, if there is one of each."""
     found = [space for space in _spaces(result) if space not in WHOLE]
-    return (found[0], found[1]) if len(found) == len(CHOSEN) else None
+    kinds = [f"{space.partition('_')[0]}_" for space in found]
+    return (found[0], found[1]) if kinds == list(CHOSEN) else None
 
 
 def leads(measured: Mapping[str, Measured]) -> list[Lead]:
@@ -161,5 +162,8 @@ def _spaces(result: Measured) -> dict[str, str]:
 def _best(runs: Iterable[Measured], task: str) -> float:
     """The best precision of whole spaces on a task."""
     return max(
-        precision(run, task, space) for run in runs for space in WHOLE if space in _spaces(run)
+        precision(run, task, space)
+        for run in runs
+        for space in WHOLE
+        if f"{PRECISION}{space}" in run["retrieval"][task]
     )
