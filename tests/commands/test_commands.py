@@ -506,7 +506,10 @@ def test_show(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 # ---------------------------------------------------------------------------------- demo
 
 
-def test_demo_measures_every_task_of_every_encoder(tmp_path: Path) -> None:
+def test_demo_measures_every_task_of_every_encoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mast.commands.together.cores", lambda: 1)  # two have a test of their own
     result = mast.demo(tmp_path / "demo", epochs=1, images=256)
     tasks = ["shape", "color", "orientation", "position", "texture", "sharpness"]
     encoders = ["chance", "untrained", "VICReg", "VICReg + prediction", "MAST"]
