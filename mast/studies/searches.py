@@ -13,13 +13,13 @@ from mast.studies.seeds import cell
 WHOLE = {"representation": "representation", "embedding": "whole embedding"}
 CHOSEN = {"ignore_": "ignoring", "match_": "matching"}
 # What a block has to beat: no block, without a prediction and with one that weighs the same.
-SINGLE, DOUBLE = ("vicreg", "augself"), ("vicreg", "augself_double")
-RIVALS = {"exempt": SINGLE, "silent": SINGLE} | dict.fromkeys(
+ONCE, TWICE = ("vicreg", "augself"), ("vicreg", "augself_double")
+RIVALS = {"exempt": ONCE, "silent": ONCE} | dict.fromkeys(
     (
         "exempt_double", "exempt_double_2", "exempt_double_3", "exempt_double_10",
         "representation_double", "both_double", "budgeted_double",
     ),
-    DOUBLE,
+    TWICE,
 )  # fmt: skip
 
 
