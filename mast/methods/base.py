@@ -3,7 +3,8 @@
 All state is parameters or buffers, so that resuming is `load_state_dict`: a frozen teacher is
 parameters that require no gradient, a queue is a buffer.
 
-Shapes: B images, D embedding dimensions, K operators.
+Shapes: B images, C dimensions of the representation, D of the embedding, K operators, H hidden
+units of a head.
 """
 
 import math
@@ -171,6 +172,14 @@ class Method(nn.Module, ABC):
     def subspaces(self) -> Subspaces | None:
         """The masked subspaces of the embedding; None without masks."""
         return None
+
+    def readings(self) -> dict[str, Tensor]:
+        """What heads that tell the operators from the representation read of it, by operator.
+
+        Returns:
+            reading_HC, the weights by which a head's first layer sees the first view.
+        """
+        return {}
 
     def uncertainty(self, images_BCHW: Tensor) -> Tensor | None:
         """How unsure it is of each image, (B,): the trace of the covariance that it predicts.

@@ -226,6 +226,12 @@ class Mast(Method):
         """One mask an operator, whether learned or fixed."""
         return Subspaces(self.operators, self.masks())
 
+    def readings(self) -> dict[str, Tensor]:
+        """See `Method.readings`; heads that see the block alone read the embedding."""
+        if "representation" not in self.predictions:
+            return {}
+        return cast(OperatorPrediction, self.predictions["representation"]).readings()
+
     def uncertainty(self, images_BCHW: Tensor) -> Tensor | None:
         """The trace of the Gaussian's covariance."""
         if not self.mode.uncertainty:

@@ -3,7 +3,8 @@
 A part that any method of two views can take. What must be told cannot be forgotten: to tell by how
 much the hue was turned between two views, both must show the hue.
 
-Shapes: B batch of this process, D dimensions of what is predicted from, T numbers of an operator.
+Shapes: B batch of this process, D dimensions of what is predicted from, T numbers of an operator,
+H hidden units of a head.
 """
 
 import math
@@ -109,6 +110,14 @@ class OperatorPrediction(nn.Module):
             f"term/prediction_by_{source}": term.detach(),
             **{f"{TOLD}{source}_{name}": 1 - share.detach() for name, share in unexplained.items()},
         }
+
+    def readings(self) -> dict[str, Tensor]:
+        """By operator what its head reads of the first view, reading_HD."""
+        readings = {}
+        for name, head in self.heads.items():
+            weight_HE: Tensor = next(head.parameters())  # E: D of each view
+            readings[name] = weight_HE.detach()[:, : weight_HE.shape[1] // 2]
+        return readings
 
 
 def destroyers(operators: Sequence[str], properties: Sequence[str]) -> tuple[str, ...]:

@@ -102,6 +102,10 @@ class Embedding(nn.Module):
             names += destroying
         return list(dict.fromkeys(names))
 
+    def readings(self) -> dict[str, Tensor]:
+        """What heads read of the representation, by operator; see `Method.readings`."""
+        return self.method.readings()
+
     def masks(self) -> Tensor | None:
         """The masks as the distance uses them, mask_DK; None for a method without masks."""
         subspaces = self.method.subspaces()

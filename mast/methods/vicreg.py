@@ -115,6 +115,10 @@ class VICReg(Method):
         embedding_BD: Tensor = self.projector(self.encoder.encode(images_BCHW))
         return embedding_BD
 
+    def readings(self) -> dict[str, Tensor]:
+        """See `Method.readings`."""
+        return {} if self.prediction is None else self.prediction.readings()
+
     def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
         """Variance collapse, and heads that say nothing."""
         yield from silent_heads(metrics)

@@ -1,15 +1,18 @@
 """What the nearest images share, in spaces that are chosen by operator.
 
-M test images, D dimensions of the embedding, T targets, K operators.
+M test images, C dimensions of the representation, D of the embedding, T targets, K operators, H
+hidden units of a head.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, final
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.augment import OPERATORS
@@ -24,6 +27,18 @@ from mast.models import exempt_blocks
 from mast.protocols.evaluator import Evaluator
 
 
+class Space(NamedTuple):
+    """What is compared.
+
+    Attributes:
+        of: "representation" or "embedding".
+        seen: From its features_MD to those of the space.
+    """
+
+    of: str
+    seen: Callable[[Tensor], Tensor]
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Retrieval(Evaluator[EvaluationData]):
@@ -31,8 +46,9 @@ class Retrieval(Evaluator[EvaluationData]):
 
     The spaces are `representation`, the encoder's; `embedding`, where it is that of a run; and for
     each distinct mask of the run, named by its operators, `match_<operators>`, the dimensions that
-    are exempt from them, and `ignore_<operators>`, those that are invariant to them. Queries to
-    which no other image has the same label are left out.
+    are exempt from them, and `ignore_<operators>`, those that are invariant to them; and where a
+    head tells an operator from the representation, `told_<operator>`, what its first layer reads.
+    Queries to which no other image has the same label are left out.
 
     Args:
         k: Nearest images that count for the precision, clipped to the others that there are.
@@ -106,17 +122,17 @@ class Retrieval(Evaluator[EvaluationData]):
     def _compare(
         self,
         answers: Sequence[Task],
-        spaces: Mapping[str, tuple[str, Tensor]],
+        spaces: Mapping[str, Space],
         queries: Mapping[str, Tensor],
         gallery: Mapping[str, Tensor],
         after: str = "",
     ) -> Iterator[Measured]:
         """Both measures of every target in every space."""
         labels_TM = torch.stack([task.test_labels_M for task in answers])
-        for space, (name, weight_D) in spaces.items():
+        for space, (name, seen) in spaces.items():
             retrieved = retrieve(
-                queries[name] * weight_D,
-                gallery[name] * weight_D,
+                seen(queries[name]),
+                seen(gallery[name]),
                 labels_TM.to(gallery[name].device),
                 self.k,
             )
@@ -137,9 +153,9 @@ def _modules(encoder: FrozenEncoder) -> dict[str, FrozenEncoder]:
     return modules
 
 
-def _spaces(modules: Mapping[str, FrozenEncoder]) -> dict[str, tuple[str, Tensor]]:
-    """By name of each space, the module that it is of and the weight_D of its dimensions."""
-    spaces = {name: (name, torch.ones(1, device=of.device)) for name, of in modules.items()}
+def _spaces(modules: Mapping[str, FrozenEncoder]) -> dict[str, Space]:
+    """The spaces that a run has, by name."""
+    spaces = {name: Space(name, lambda features_MD: features_MD) for name in modules}
     if "embedding" not in modules:
         return spaces
     embedding: Any = modules["embedding"].module
@@ -147,6 +163,8 @@ def _spaces(modules: Mapping[str, FrozenEncoder]) -> dict[str, tuple[str, Tensor
         mask_DK = embedding.masks()
     blocks = {} if mask_DK is None else exempt_blocks(mask_DK, embedding.operators)
     for name, exempt_D in blocks.items():
-        spaces[f"match_{name}"] = ("embedding", exempt_D)
-        spaces[f"ignore_{name}"] = ("embedding", 1 - exempt_D)
+        spaces[f"match_{name}"] = Space("embedding", exempt_D.mul)
+        spaces[f"ignore_{name}"] = Space("embedding", (1 - exempt_D).mul)
+    for name, reading_HC in embedding.readings().items():
+        spaces[f"told_{name}"] = Space("representation", partial(F.linear, weight=reading_HC))
     return spaces

@@ -12,6 +12,7 @@ from mast.studies.seeds import cell
 
 WHOLE = {"representation": "representation", "embedding": "whole embedding"}
 CHOSEN = {"ignore_": "ignoring", "match_": "matching"}
+READ = "told_"  # what the head of an operator reads of the representation
 # What a block has to beat: no block, without a prediction and with one that weighs the same.
 ONCE, TWICE = ("vicreg", "augself"), ("vicreg", "augself_double")
 RIVALS = {"exempt": ONCE, "silent": ONCE} | dict.fromkeys(
@@ -33,8 +34,8 @@ def spaces(scores: Iterable[str], operators: Sequence[str], what: str) -> dict[s
 
     Returns:
         By name, such as "match_grayscale", what it is called: whole spaces first, then those that
-        ignore the operators and those that match them. Where masks tell operators apart there are
-        several of either, which are called after theirs.
+        ignore the operators and those that match them, then what heads that tell them read. Where
+        masks tell operators apart there are several of either, which are called after theirs.
     """
     names = [
         score.removeprefix(PRECISION)
@@ -52,6 +53,9 @@ def spaces(scores: Iterable[str], operators: Sequence[str], what: str) -> dict[s
         for name in chosen:
             own = name.removeprefix(prefix).replace("_", " ").replace("+", ", ")
             found[name] = f"{verb} {what if len(chosen) == 1 else own}"
+    for operator in operators:
+        if READ + operator in names:
+            found[READ + operator] = f"head of {operator.replace('_', ' ')}"
     return found
 
 
@@ -85,6 +89,8 @@ class Lead:
         block: Precision at 10 on that factor, matching it.
         best: The best on that factor of the representations and embeddings of the run and its
             rivals.
+        read: The best on that factor of what heads read of these representations; None where no
+            head reads one, or none was measured.
         behind: By each other task, how far ignoring the factor is behind the best of them.
     """
 
@@ -93,6 +99,7 @@ class Lead:
     seed: int
     block: float
     best: float
+    read: float | None
     behind: Mapping[str, float]
 
     @property
@@ -108,7 +115,7 @@ class Lead:
 
 def block_of(result: Measured) -> tuple[str, str] | None:
     """The spaces that ignore and that match what the views destroy, if there is one of each."""
-    found = [space for space in _spaces(result) if space not in WHOLE]
+    found = [space for space in _spaces(result) if space.startswith(tuple(CHOSEN))]
     kinds = [f"{space.partition('_')[0]}_" for space in found]
     return (found[0], found[1]) if kinds == list(CHOSEN) else None
 
@@ -125,12 +132,15 @@ def leads(measured: Mapping[str, Measured]) -> list[Lead]:
         ignoring, matching = block
         compared = [run, *(runs[name] for name in names)]
         behind = {
-            task: _best(compared, task) - precision(run, task, ignoring)
+            task: max(_measured(compared, task, WHOLE)) - precision(run, task, ignoring)
             for task in TASKS
             if task != factor
         }
         reached = precision(run, factor, matching)
-        found.append(Lead(factor, method, seed, reached, _best(compared, factor), behind))
+        whole = max(_measured(compared, factor, WHOLE))
+        reads = [READ + operator for operator in PROPERTIES[PROPERTY[factor]]]
+        read = max(_measured(compared, factor, reads), default=None)
+        found.append(Lead(factor, method, seed, reached, whole, read, behind))
     methods = list(RIVALS)
     return sorted(
         found,
@@ -143,12 +153,13 @@ def led(measured: Mapping[str, Measured]) -> Grid:
     rows = tuple(
         (
             lead.factor, lead.method, str(lead.seed), f"{lead.block:.1f}", f"{lead.best:.1f}",
-            f"{lead.lead:+.1f}", f"{lead.furthest[1]:.1f} ({lead.furthest[0]})",
+            f"{lead.lead:+.1f}", "" if lead.read is None else f"{lead.read:.1f}",
+            f"{lead.furthest[1]:.1f} ({lead.furthest[0]})",
         )
         for lead in leads(measured)
     )  # fmt: skip
     return Grid(
-        ("destroyed", "method", "seed", "matching it", "best whole space", "lead",
+        ("destroyed", "method", "seed", "matching it", "best whole space", "lead", "best head",
          "ignoring it, furthest behind"),
         rows,
     )  # fmt: skip
@@ -159,11 +170,11 @@ def _spaces(result: Measured) -> dict[str, str]:
     return spaces(result["retrieval"][TASKS[0]], operators, "it")
 
 
-def _best(runs: Iterable[Measured], task: str) -> float:
-    """The best precision of whole spaces on a task."""
-    return max(
-        precision(run, task, space)
+def _measured(runs: Iterable[Measured], task: str, names: Iterable[str]) -> list[float]:
+    """The precision on a task of every run in those of some spaces that it has."""
+    return [
+        precision(run, task, name)
         for run in runs
-        for space in WHOLE
-        if f"{PRECISION}{space}" in run["retrieval"][task]
-    )
+        for name in names
+        if f"{PRECISION}{name}" in run["retrieval"][task]
+    ]

@@ -50,6 +50,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "vicreg": ("vicreg", {}, {}),
     "augself": ("vicreg", {}, {"told": PROPERTIES}),
 }
+HEADS = {  # over the representation, by variant
+    "augself": "prediction",
+    "exempt, both": "predictions.representation",
+    "exempt, representation": "predictions.representation",
+}
 OPTIMIZERS = {
     "lars": OptimizerConfig("lars", lr=0.3, weight_decay=1e-4, trust=0.02),
     "adamw": OptimizerConfig("adamw", lr=0.01, weight_decay=1e-2),
@@ -244,6 +249,18 @@ def test_masked_ensemble(variant: str) -> None:
     for k in range(len(OPERATORS)):
         part_BD = ensemble[:, k * DIM : (k + 1) * DIM]
         torch.testing.assert_close(part_BD, mean_BD * mask_DK[:, k])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_readings_are_what_heads_see_of_the_representation(variant: str) -> None:
+    method = build(variant)
+    readings = method.readings()
+    assert bool(readings) == (variant in HEADS)
+    for name, reading_HC in readings.items():
+        hidden = method.get_submodule(f"{HEADS[variant]}.heads.{name}.0")
+        first_BC = method.encoder(make_views(0).images[0])
+        seen_BH = hidden(torch.cat([first_BC, torch.zeros_like(first_BC)], dim=1)) - hidden.bias
+        assert torch.allclose(first_BC @ reading_HC.T, seen_BH, atol=1e-5)
 
 
 def test_statistics_are_numbers_for_the_log() -> None:

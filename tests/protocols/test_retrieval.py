@@ -34,6 +34,7 @@ class Factors(nn.Module):
         labels = [torch.as_tensor(data.test.targets[name]) for name in BLOCKS]
         known_ND = torch.cat([nn.functional.one_hot(label_N) for label_N in labels], dim=1).float()
         self.register_buffer("known_ND", known_ND)
+        self.read: dict[str, Tensor] = {}
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         # All images of the set are one batch; inverted ones, which are light, lose their class.
@@ -41,6 +42,9 @@ class Factors(nn.Module):
         if images_BCHW.mean() > 0.5:
             known_ND[:, :3] = 1
         return known_ND
+
+    def readings(self) -> dict[str, Tensor]:
+        return self.read
 
     def masks(self) -> Tensor:
         is_class_D = torch.tensor([1.0, 1, 1, 0, 0])
@@ -54,8 +58,11 @@ def factors(data: EvaluationData) -> EvaluationData:
     return replace(data, test=dark)
 
 
-def measure(data: EvaluationData, **settings: object) -> dict[str, TargetResult]:
+def measure(
+    data: EvaluationData, read: dict[str, Tensor] | None = None, **settings: object
+) -> dict[str, TargetResult]:
     embedding = Factors(data)
+    embedding.read = read or {}
     bench = Bench(representations=lambda _: FrozenEncoder(embedding))
     common = EvaluationSettings(protocols={"retrieval": {"k": 3, **settings}})
     encoder = FrozenEncoder(nn.Flatten(), bench=bench)
@@ -80,6 +87,18 @@ def test_the_right_block_finds_all_and_the_other_chance(factors: EvaluationData)
             assert values[f"mAP_{right}_{block}"] == pytest.approx(100)
             # Factors are nearly independent: one says next to nothing of the other.
             assert values[f"precision_{wrong}_{block}"] == pytest.approx(values["chance"], abs=6)
+
+
+def test_what_a_head_reads_is_a_space(factors: EvaluationData) -> None:
+    reading = nn.Linear(3 * factors.size**2, 4, bias=False)
+    found = measure(factors, {"rotate": reading.weight.detach()})
+    read = FrozenEncoder(nn.Sequential(nn.Flatten(), reading))
+    settings = EvaluationSettings(protocols={"retrieval": {"k": 3}})
+    (expected,) = evaluate_encoder(read, factors, "retrieval", settings)
+    for target, measured in expected.targets.items():
+        for measure_of in ("precision_", "mAP_"):
+            representation = measured.values[f"{measure_of}representation"]
+            assert found[target].values[f"{measure_of}told_rotate"] == representation
 
 
 @pytest.mark.parametrize("operators", [None, ["invert"]])

@@ -141,13 +141,14 @@ def test_a_space_is_of_the_operators_that_destroy() -> None:
     scores = (
         "precision_match_grayscale", "precision_match_grayscale_low", "chance",
         "precision_ignore_color_jitter", "precision_ignore_grayscale", "precision_representation",
-        "precision_match_random_resized_crop", "mAP_representation",
+        "precision_match_random_resized_crop", "mAP_representation", "precision_told_grayscale",
     )  # fmt: skip
     assert spaces(scores, ("color_jitter", "grayscale"), "the colour") == {
         "representation": "representation",
         "ignore_color_jitter": "ignoring color jitter",
         "ignore_grayscale": "ignoring grayscale",
         "match_grayscale": "matching the colour",
+        "told_grayscale": "head of grayscale",
     }
 
 
@@ -172,7 +173,10 @@ def test_a_lead_is_over_every_whole_space() -> None:
     assert (lead.block, lead.best, lead.lead) == (90.0, 40.0, 50.0)
     assert lead.behind == dict.fromkeys(set(TASKS) - {"color"}, 43.0)
     assert "color" not in lead.behind
-    assert led(runs).rows[0][5:] == ("+50.0", "43.0 (orientation)")
+    assert led(runs).rows[0][5:] == ("+50.0", "", "43.0 (orientation)")
+    told = {"representation": 35.0, "told_color_jitter": 85.0, "told_grayscale": 60.0}
+    runs["b"] = run("augself", told, {"representation": 9.0})
+    assert led(runs).rows[0][5:] == ("+50.0", "85.0", "43.0 (orientation)")
 
 
 def write_squares(root: Path, part: str, images: int) -> None:

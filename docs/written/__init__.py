@@ -1,0 +1,1 @@
+"""What the documents say of results, a module for each group of studies."""

@@ -1,0 +1,26 @@
+"""The study `detectors`."""
+
+import json
+
+from mast.studies.detectors import AVERAGED, Detectors
+from written.result_files import RESULTS, markdown
+
+
+def detection() -> str:
+    """What the detectors learn."""
+    result = json.loads((RESULTS / f"{Detectors.results}.json").read_text())
+    fitted, networks = result["overfit"], list(result["losses"]["networks"].values())
+    names = {"AP": "objects/ap", "AP50": "objects/ap50", "AP75": "objects/ap75"}
+    precision = ", ".join(f"{name} {fitted['measures'][key]:.1f}" for name, key in names.items())
+    truth = "; ".join(
+        f"{split}: boxes {row['objects/ap']:.1f}, masks {row['masks/ap']:.1f}"
+        for split, row in result["truth"]["sets"].items()
+    )
+    return (
+        f"Learned by heart, {fitted['images']['train']} photos with {fitted['objects']} objects in "
+        f"{fitted['settings']['iterations']} steps and {fitted['minutes']:.0f} minutes, boxes: "
+        f"{precision}.\n\n"
+        f"Mean of each loss over the first and the last {AVERAGED} steps on "
+        f"{networks[0]['images']['train']} photos:\n\n"
+        f"{markdown(Detectors().table(result))}\n\nAP of the annotations themselves: {truth}."
+    )

@@ -1,0 +1,134 @@
+"""The study `forgetting`: its section of the results, and what the README says of the demo."""
+
+import json
+import statistics
+from typing import Any
+
+from mast.analyses import Grid
+from mast.studies.forgetting import SHARE, WEIGHT, Forgetting
+from mast.studies.searches import WHOLE, block_of, leads, led, precision, searches
+from written.result_files import RESULTS, markdown
+
+SHOWN = {  # by the demo, as the study calls them
+    "untrained": "untrained",
+    "vicreg": "VICReg",
+    "augself_double": "VICReg + prediction",
+    "exempt_double": "MAST",
+}
+
+
+def forgotten() -> dict[str, dict[str, Any]]:
+    """Results of the study `forgetting`, by factor destroyed, method and seed."""
+    folder = RESULTS / Forgetting.results
+    return {
+        f"{file.parent.name}/{file.stem}": json.loads(file.read_text())
+        for file in sorted(folder.glob("*/*.json"))
+    }
+
+
+def forgetting() -> str:
+    """The section of the study of this name: linear accuracy, and what a search finds."""
+    measured = forgotten()
+    first = next(iter(measured.values()))
+    parts = [
+        "## What is kept where the views destroy it: generated images",
+        "`mast study forgetting --data SETS --out FOLDER --seeds 0 1 2 3 4`. The set is `toys`, "
+        "made so that operators destroy a factor ([how](data.md)): `forget_color` turns the hue "
+        "anywhere, and so on. Percent; mean and standard deviation of seeds. "
+        f"{first['images']:,} images of 32 pixels, {first['epochs']} epochs, "
+        f"{first['provenance']['processor']}. What has a single seed has no spread and is not "
+        "ranked; what is not listed has not been run yet. `augself` is VICReg that predicts what "
+        "the operators did from its representation, `exempt` MAST that does so from its block of "
+        f"{100 * SHARE:g} % of the dimensions; their prediction weighs {WEIGHT:g}, or twice that "
+        "(`double`). A number at the end is another share in percent. "
+        f"{legend(measured)}Linear accuracy of the representation:",
+        markdown(Forgetting().table(measured)),
+        "Of the ten nearest test images by cosine, the share with the query's label:",
+        markdown(searches(measured)),
+        "Seed by seed, the block's lead over the best representation or embedding: the run's own, "
+        "VICReg's, and that of VICReg with a prediction of the same weight; and on which other "
+        "task ignoring the factor is furthest behind the best of these:",
+        markdown(led(measured)),
+    ]
+    return "\n\n".join(parts)
+
+
+def legend(measured: dict[str, dict[str, Any]]) -> str:
+    """What the methods are that need a word, of those that have been run."""
+    methods = {result["method"] for result in measured.values()}
+    meant = {
+        "silent": "does not predict",
+        "both_double": "predicts from block and representation",
+        "representation_double": "predicts from the representation",
+        "budgeted_double": "learns which dimensions are exempt",
+        "guarded": "is the former default",
+    }
+    said = [f"`{name}` {what}" for name, what in meant.items() if name in methods]
+    return f"{', '.join(said)}. " if said else ""
+
+
+def of_method(measured: dict[str, dict[str, Any]], method: str) -> list[dict[str, Any]]:
+    """The results of a method, a seed each."""
+    return [result for result in measured.values() if result["method"] == method]
+
+
+def demonstration() -> str:
+    """What the demo shows, over all seeds, for the README."""
+    shown = {
+        name: result
+        for name, result in forgotten().items()
+        if result["destroyed"] == "color" and result["method"] in SHOWN
+    }
+    tables = [
+        markdown(Grid(grid.columns[1:], tuple((SHOWN[row[1]], *row[2:]) for row in grid.rows)))
+        for grid in (Forgetting().table(shown), searches(shown))
+    ]
+    level = {
+        method: statistics.fmean(
+            statistics.fmean(result["linear"].values()) for result in of_method(shown, method)
+        )
+        for method in SHOWN
+    }
+    found = {
+        (method, space): statistics.fmean(
+            precision(result, "color", space) for result in of_method(shown, method)
+        )
+        for method in ("vicreg", "augself_double")
+        for space in WHOLE
+    }
+    ours = of_method(shown, "exempt_double")
+    spaces_of_ours = block_of(ours[0])
+    assert spaces_of_ours is not None
+    ignoring, matching = (
+        statistics.fmean(precision(result, "color", space) for result in ours)
+        for space in spaces_of_ours
+    )
+    verdict = (
+        f"On the mean of six linear tasks MAST has {level['exempt_double']:.1f}, VICReg with "
+        f"prediction {level['augself_double']:.1f} and VICReg {level['vicreg']:.1f}. What the "
+        f"block adds is a search: matching the colour, {matching:.0f} % of the ten nearest have "
+        "the query's colour. VICReg with prediction finds "
+        f"{found['augself_double', 'representation']:.0f} % by its representation, VICReg "
+        f"{found['vicreg', 'representation']:.0f} % (by chance 12 %). Ignoring the colour it is "
+        f"{ignoring:.0f} %, as in the whole embedding of VICReg with prediction "
+        f"({found['augself_double', 'embedding']:.0f} %). {ahead(shown)}"
+    )
+    return (
+        f"{verdict}\n\n"
+        "Linear accuracy of the representation (%), where the views destroy the colour; mean and "
+        f"standard deviation of seeds:\n\n{tables[0]}\n\n"
+        "Of the ten nearest images, the share with the query's label (%); “it” is the colour:\n\n"
+        f"{tables[1]}"
+    )
+
+
+def ahead(shown: dict[str, dict[str, Any]]) -> str:
+    """By how much the block leads the search for colour, over all seeds."""
+    found = leads(shown)
+    behind = [lead.furthest[1] for lead in found]
+    points = [lead.lead for lead in found]
+    return (
+        f"Seed by seed the block is {min(points):.0f} to {max(points):.0f} points ahead of the "
+        "best representation or embedding; ignoring the colour is at most "
+        f"{min(behind):.0f} to {max(behind):.0f} points behind the best of them on any other task."
+    )

@@ -1,0 +1,64 @@
+"""The studies of whether the analyses say the truth, and what these said."""
+
+import json
+from typing import Any
+
+from mast.studies import OF_A_RUN
+from mast.studies.advice_check import AdviceCheck
+from mast.studies.uncertainty_check import UncertaintyCheck
+from written.result_files import RESULTS, markdown
+
+
+def advice() -> str:
+    """For each run the operators of each task by what they cost it, those that destroy it bold."""
+    parts = [
+        f"{described(result['run'])}:\n\n{markdown(AdviceCheck().table({'': result}))}"
+        for result in insights("advice")
+    ]
+    return (
+        "\n\n".join(parts) + "\n\n"
+        "`!`: the interval is below a loss of 2 points; `?`: it is not clear. *Right order*: "
+        "percent of the pairs of a destroying and another operator in which the destroying one "
+        "costs more (50 by chance); *by subspaces*: likewise, by what the subspaces keep of the "
+        "true class."
+    )
+
+
+def uncertain() -> str:
+    """How often a damaged copy is ranked above its original, a column a run."""
+    results = {str(at): result for at, result in enumerate(insights("uncertain"))}
+    return markdown(UncertaintyCheck().table(results))
+
+
+def studies() -> str:
+    """What the studies of each run said, in words; the numbers are in the result files."""
+    return "\n\n".join(
+        f"**{answer['title']}** (of a run of {described(result['run'])}). {answer['caption']}"
+        for result in insights("findings")
+        for name, answer in result["analyses"].items()
+        if name in OF_A_RUN
+    )
+
+
+def findings(run: str) -> str:
+    """What the analyses of one run said, in words."""
+    (result,) = (result for result in insights("findings") if result["run"]["name"] == run)
+    return "\n".join(
+        f"- **{answer['title']}**: {answer['caption']}"
+        for name, answer in result["analyses"].items()
+        if name not in OF_A_RUN
+    )
+
+
+def insights(question: str) -> list[dict[str, Any]]:
+    """What was measured of each run."""
+    files = sorted((RESULTS / "insight").glob(f"{question}-*.json"))
+    return [json.loads(file.read_text()) for file in files]
+
+
+def described(run: dict[str, Any]) -> str:
+    """What a run was, in a few words."""
+    return (
+        f"{run['method']} on {run['data']}, views {run['views']}, {run['size']} pixels, "
+        f"{run['epochs']} epochs"
+    )

@@ -1,0 +1,17 @@
+"""The files that studies wrote, and tables of them in Markdown."""
+
+from pathlib import Path
+
+from mast.analyses import Grid
+
+ROOT = Path(__file__).parent.parent.parent
+RESULTS = ROOT / "experiments" / "results"
+
+
+def markdown(grid: Grid) -> str:
+    """A table in Markdown."""
+    rows = [grid.columns, ("---",) * len(grid.columns), *grid.rows]
+    return "\n".join(
+        f"|{'|'.join(row)}|" if at == 1 else f"| {' | '.join(map(str, row))} |"
+        for at, row in enumerate(rows)
+    )
