@@ -22,6 +22,7 @@ from mast.studies.small_runs import NARROWER
 SIZE = 32
 VIEWS = "forget_color"
 BLOCK = "color_jitter+grayscale"  # as `retrieval` names the operators that share a mask
+TOLD = "color_jitter"  # whose head reads the colour
 ANALYSED = 192  # images of the analyses
 ANALYSES = ("curves", "neighbours", "masks", "subspaces", "invariance")  # what takes seconds
 RUNS: dict[str, tuple[str, str, dict[str, float]]] = {  # by column: recipe, folder, objective
@@ -122,13 +123,18 @@ def demo(
 
 
 def _precisions(column: str, values: Mapping[str, float]) -> dict[str, float]:
-    """Precision of an encoder by column: of its representation, and of the spaces of its block."""
-    found = {column: values[f"{PRECISION}representation"]}
-    for choice, verb in (("ignore_", "ignoring"), ("match_", "matching")):
-        name = f"{PRECISION}{choice}{BLOCK}"
-        if name in values:
-            found[f"{column}, {verb} colour"] = values[name]
-    return found
+    """Precision of an encoder by column: of its representation, and of what chooses a factor."""
+    titles = {
+        "representation": column,
+        f"told_{TOLD}": f"{column}, its head",
+        f"ignore_{BLOCK}": f"{column}, ignoring colour",
+        f"match_{BLOCK}": f"{column}, matching colour",
+    }
+    return {
+        title: values[f"{PRECISION}{space}"]
+        for space, title in titles.items()
+        if f"{PRECISION}{space}" in values
+    }
 
 
 def _table(title: str, scores: Scores, *, mean: bool) -> Table:

@@ -46,7 +46,7 @@ def embed(
         ignore: Operators of a run to which its embedding is to be invariant, or properties such as
             color, which stand for the operators that destroy them.
         match: Likewise, from which it is to be exempt, so that neighbours agree in what they
-            change.
+            change; of a run without masks, what its heads read of the representation.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; they are random if not given.
         seed: Of the random weights of a name.
@@ -76,16 +76,20 @@ def embed(
         )
     kind = representation or ("embedding" if chosen else "encoder")
     loaded = load(encoder, kind, size, seed, weights)
-    weight_D = torch.ones(1)
+    space = None
     if chosen:
         assert isinstance(loaded.module, Embedding)
         with torch.no_grad():
-            weight_D = loaded.module.weight(ignore, match)
+            space = loaded.module.space(ignore, match)
         chosen = {kind: loaded.module.named(names) for kind, names in chosen.items()}
+        if space.of == "representation":
+            loaded = load(encoder, "encoder", size, seed, weights)
     size = loaded.size
     canvases = open_canvas(DataConfig(str(data)), size)
     features_ND = extract(loaded.module, canvases, size, Compute(find_device(device)))
-    writers[file.suffix](file, (features_ND * weight_D).numpy(), canvases, chosen)
+    if space is not None:
+        features_ND = space.seen(features_ND)
+    writers[file.suffix](file, features_ND.numpy(), canvases, chosen)
     return file
 
 

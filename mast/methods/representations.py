@@ -1,6 +1,7 @@
 """What a whole method says of an image, beside its encoder's representation.
 
-Shapes: B images, D dimensions of the embedding, K operators.
+Shapes: B images, C dimensions of the representation, D of the embedding, K operators, H hidden
+units of heads.
 """
 
 from collections.abc import Sequence
@@ -13,9 +14,9 @@ from torch import Tensor, nn
 from mast.augment import PROPERTIES
 from mast.core.arguments import as_list
 from mast.core.checkpoint import write_atomically
-from mast.core.errors import UserError
+from mast.core.errors import UserError, unknown
 from mast.methods.base import Method
-from mast.models import selection
+from mast.models import Space, read, selection
 
 ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
 
@@ -48,36 +49,55 @@ class Embedding(nn.Module):
         ignore: str | Sequence[str] = (),
         match: str | Sequence[str] = (),
     ) -> Tensor:
-        """Embeddings in float32, weighted by what is ignored and matched.
+        """Features in float32 in the `space` that is chosen; the whole embedding by default.
 
         Args:
             images_BCHW: RGB in [0, 1], best of side `size`.
-            ignore: Operators to which the dimensions must be invariant, as `operators` names them,
-                or a property such as "color": all operators that destroy it.
+            ignore: Operators to which the features must be invariant, by name, or a property such
+                as "color": all operators that destroy it.
             match: Likewise, those from which they must be exempt, so that neighbours agree in what
                 these change.
 
-        Returns:
-            embedding_BD times the `weight`; all of it where nothing is chosen.
+        Raises:
+            UserError: As `space`.
+        """
+        space = self.space(ignore, match)
+        whole = space.of == "embedding"
+        features_BD = (self.method.embed if whole else self.method.encoder)(images_BCHW)
+        return space.seen(features_BD)
+
+    def space(self, ignore: str | Sequence[str] = (), match: str | Sequence[str] = ()) -> Space:
+        """Where neighbours agree whatever some operators change, or agree in what others change.
+
+        By masks it is the embedding, each dimension times its weight (`selection`). Without masks
+        the whole embedding is invariant to all operators of the views, and what is matched is what
+        heads that tell the operator read of the representation (`Method.readings`), if there are
+        any.
+
+        Args:
+            ignore: As `forward`.
+            match: As `forward`.
 
         Raises:
-            UserError: As `weight`.
+            UserError: As `selection`; without masks, an operator that is not of the views or, to
+                be matched, has no head, or a choice of both.
         """
-        embedding_BD = self.method.embed(images_BCHW)
-        if not (ignore or match):
-            return embedding_BD
-        return embedding_BD * self.weight(ignore, match)
-
-    def weight(self, ignore: str | Sequence[str] = (), match: str | Sequence[str] = ()) -> Tensor:
-        """The weight of each dimension, weight_D in [0, 1]; see `selection`.
-
-        Raises:
-            UserError: A method without masks, or as `selection`.
-        """
+        ignored, matched = self.named(ignore), self.named(match)
+        if not (ignored or matched):
+            return Space("embedding")
         mask_DK = self.masks()
-        if mask_DK is None:
-            raise UserError("this run has no masks, so there is no invariance to choose")
-        return selection(mask_DK, self.operators, self.named(ignore), self.named(match))
+        if mask_DK is not None:
+            weight_D = selection(mask_DK, self.operators, ignored, matched)
+            return Space("embedding", weight_D.mul)
+        for name in (*ignored, *matched):
+            if name not in self.trained_with:
+                raise unknown("operator", name, self.trained_with)
+        if ignored and matched:
+            raise UserError(
+                "this run has no masks: what it matches is read of the representation, which "
+                "ignores nothing. Give either ignore or match."
+            )
+        return read(self.readings(), matched) if matched else Space("embedding")
 
     def named(self, chosen: str | Sequence[str]) -> list[str]:
         """The operators that are meant, each once.
@@ -88,16 +108,17 @@ class Embedding(nn.Module):
         Raises:
             UserError: A property that no operator of the run destroys.
         """
+        operators = self.operators or self.trained_with
         names: list[str] = []
         for word in as_list(chosen):
-            if word in self.operators or word not in PROPERTIES:
+            if word in operators or word not in PROPERTIES:
                 names.append(word)
                 continue
-            destroying = [name for name in self.operators if name in PROPERTIES[word]]
+            destroying = [name for name in operators if name in PROPERTIES[word]]
             if not destroying:
                 raise UserError(
                     f"no operator of this run destroys {word}; it was trained with "
-                    f"{', '.join(self.operators)}"
+                    f"{', '.join(operators)}"
                 )
             names += destroying
         return list(dict.fromkeys(names))

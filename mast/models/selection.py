@@ -1,18 +1,38 @@
-"""Dimensions of an embedding by operator: those invariant to it, and those exempt from it.
+"""What images are compared in: dimensions by operator, invariant to it or exempt from it.
 
 Which invariance is wanted is chosen when an embedding is used, not when it is trained.
 
-Shapes: D embedding dimensions, K operators.
+Shapes: B images, C dimensions of the representation, D of the embedding, K operators, H hidden
+units of heads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.core.errors import UserError, unknown
 
 NOTHING = 1e-6  # a weight of which no more than rounding is left
+
+
+def _as_they_are(features_BD: Tensor) -> Tensor:
+    return features_BD
+
+
+class Space(NamedTuple):
+    """What images are compared in.
+
+    Attributes:
+        of: "representation" or "embedding".
+        seen: From its features_BD to those that are compared.
+    """
+
+    of: str
+    seen: Callable[[Tensor], Tensor] = _as_they_are
 
 
 def relative(mask_DK: Tensor) -> Tensor:
@@ -106,3 +126,23 @@ def selection(
             "have none in common. Choose fewer operators."
         )
     return weight_D
+
+
+def read(readings: Mapping[str, Tensor], operators: Sequence[str]) -> Space:
+    """What the heads that tell some operators see of the representation, side by side.
+
+    Args:
+        readings: By operator reading_HC, what its head sees of the representation.
+        operators: Whose heads.
+
+    Raises:
+        UserError: One has no head over the representation.
+    """
+    for name in operators:
+        if name not in readings:
+            raise UserError(
+                f"{name} cannot be matched: this run has neither masks nor a head that tells it "
+                f"from the representation. Heads tell {', '.join(readings) or 'no operator'}."
+            )
+    reading_HC = torch.cat([readings[name] for name in operators])
+    return Space("representation", partial(F.linear, weight=reading_HC))

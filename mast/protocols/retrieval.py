@@ -6,13 +6,11 @@ hidden units of a head.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, ClassVar, final
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.augment import OPERATORS
@@ -23,20 +21,8 @@ from mast.measure.changes import changed_by
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import PRECISION
 from mast.measure.sets import EvaluationData, Task, tasks
-from mast.models import exempt_blocks
+from mast.models import Space, exempt_blocks, read
 from mast.protocols.evaluator import Evaluator
-
-
-class Space(NamedTuple):
-    """What is compared.
-
-    Attributes:
-        of: "representation" or "embedding".
-        seen: From its features_MD to those of the space.
-    """
-
-    of: str
-    seen: Callable[[Tensor], Tensor]
 
 
 @final
@@ -155,7 +141,7 @@ def _modules(encoder: FrozenEncoder) -> dict[str, FrozenEncoder]:
 
 def _spaces(modules: Mapping[str, FrozenEncoder]) -> dict[str, Space]:
     """The spaces that a run has, by name."""
-    spaces = {name: Space(name, lambda features_MD: features_MD) for name in modules}
+    spaces = {name: Space(name) for name in modules}
     if "embedding" not in modules:
         return spaces
     embedding: Any = modules["embedding"].module
@@ -165,6 +151,7 @@ def _spaces(modules: Mapping[str, FrozenEncoder]) -> dict[str, Space]:
     for name, exempt_D in blocks.items():
         spaces[f"match_{name}"] = Space("embedding", exempt_D.mul)
         spaces[f"ignore_{name}"] = Space("embedding", (1 - exempt_D).mul)
-    for name, reading_HC in embedding.readings().items():
-        spaces[f"told_{name}"] = Space("representation", partial(F.linear, weight=reading_HC))
+    readings = embedding.readings()
+    for name in readings:
+        spaces[f"told_{name}"] = read(readings, [name])
     return spaces

@@ -411,15 +411,33 @@ def test_embed_what_is_ignored_and_matched(run: Path, photos: Path, tmp_path: Pa
         assert main([*words, "--out", str(tmp_path / name)]) == 0
     whole = mast.embed(run, data, tmp_path / "whole.npz", representation="embedding")
     with torch.no_grad():
-        weight_D = mast.load_embedding(run).weight(first, second).numpy()
+        space = mast.load_embedding(run).space(first, second)
     with np.load(whole) as before, np.load(tmp_path / "chosen.npz") as after:
         assert "ignored" not in before
         assert (after["ignored"].tolist(), after["matched"].tolist()) == ([first], [second])
-        np.testing.assert_allclose(after["features"], before["features"] * weight_D)
+        seen_ND = space.seen(torch.from_numpy(before["features"]))
+        np.testing.assert_allclose(after["features"], seen_ND.numpy())
     metadata = pyarrow.parquet.read_table(tmp_path / "chosen.parquet").schema.metadata
     assert metadata == {
         b"ignored": json.dumps([first]).encode(), b"matched": json.dumps([second]).encode()
     }  # fmt: skip
+
+
+def test_embed_what_heads_read(
+    tiny: Callable[..., mast.PretrainConfig], photos: Path, tmp_path: Path
+) -> None:
+    run, data = (
+        mast.pretrain(tiny(recipe="vicreg5_augself_small", epochs=1)).path,
+        str(photos / "test"),
+    )
+    for options, name in (({}, "whole.npz"), ({"match": "color"}, "read.npz")):
+        mast.embed(run, data, tmp_path / name, **options)
+    with np.load(tmp_path / "whole.npz") as whole, np.load(tmp_path / "read.npz") as read:
+        assert read["matched"].tolist() == ["color_jitter", "grayscale"]
+        readings = torch.cat(list(mast.load_method(run).readings().values()))
+        np.testing.assert_allclose(
+            read["features"], whole["features"] @ readings.numpy().T, rtol=1e-3, atol=1e-4
+        )
 
 
 def test_embed_refuses_a_choice_that_an_encoder_does_not_have(
@@ -514,6 +532,7 @@ def test_demo_measures_every_task_of_every_encoder(
     tasks = ["shape", "color", "orientation", "position", "texture", "sharpness"]
     encoders = ["chance", "untrained", "VICReg", "VICReg + prediction", "MAST"]
     spaces = [*encoders, "MAST, ignoring colour", "MAST, matching colour"]
+    spaces.insert(4, "VICReg + prediction, its head")
     for scores, columns in ((result.accuracy, encoders), (result.precision, spaces)):
         assert list(scores) == tasks
         for row in scores.values():

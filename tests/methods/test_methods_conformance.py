@@ -17,7 +17,7 @@ from mast.augment import Views
 from mast.core.checkpoint import load_checkpoint, save_checkpoint
 from mast.core.errors import UserError
 from mast.core.optim import OptimizerConfig, make_optimizer
-from mast.methods import MaskedEnsemble, Mast, MastConfig, Method, VICReg
+from mast.methods import Embedding, MaskedEnsemble, Mast, MastConfig, Method, VICReg
 from mast.methods.mast_config import MODES
 
 BATCH = 8
@@ -261,6 +261,29 @@ def test_readings_are_what_heads_see_of_the_representation(variant: str) -> None
         first_BC = method.encoder(make_views(0).images[0])
         seen_BH = hidden(torch.cat([first_BC, torch.zeros_like(first_BC)], dim=1)) - hidden.bias
         assert torch.allclose(first_BC @ reading_HC.T, seen_BH, atol=1e-5)
+
+
+@torch.no_grad()
+def test_without_masks_what_heads_read_is_matched() -> None:
+    method = build("augself").eval()
+    embedding, readings = Embedding(method), method.readings()
+    images_BCHW = make_views(0).images[0]
+    first, second = list(readings)[:2]
+    representation_BC = method.encoder(images_BCHW)
+    torch.testing.assert_close(
+        embedding(images_BCHW, match=[first, second]),
+        torch.cat([representation_BC @ readings[name].T for name in (first, second)], dim=1),
+    )
+    whole_BD = embedding(images_BCHW)
+    assert torch.equal(embedding(images_BCHW, ignore=first), whole_BD)
+    assert torch.equal(whole_BD, method.embed(images_BCHW))
+    with pytest.raises(UserError, match="Give either ignore or match"):
+        embedding.space(ignore=second, match=first)
+    with pytest.raises(UserError, match="unknown operator 'invert'"):
+        embedding.space(ignore="invert")
+    silent = Embedding(build("vicreg"))
+    with pytest.raises(UserError, match=r"neither masks nor a head that tells it .* no operator\."):
+        silent.space(match=first)
 
 
 def test_statistics_are_numbers_for_the_log() -> None:

@@ -104,7 +104,8 @@ def test_the_invariance_is_chosen_at_the_call(ours: RunFolder, theirs: RunFolder
     plain = mast.load_embedding(theirs.path)
     assert plain(IMAGES).shape == (2, 24)
     assert plain.trained_with
-    with pytest.raises(UserError, match="this run has no masks, so there is no invariance"):
-        plain(IMAGES, ignore=first)
+    assert torch.equal(plain(IMAGES, ignore=first), plain(IMAGES))
+    with pytest.raises(UserError, match=r"neither masks nor a head that tells .* no operator\."):
+        plain(IMAGES, match=first)
     with pytest.raises(UserError, match="is not a run folder"):
         mast.load_embedding(ours.encoder)
