@@ -32,7 +32,6 @@ REGIME_TITLES = {  # by how names of `variants.REGIMES` begin
     "fifteen_": ("15 operators", "under fifteen"),
     "long_": ("more images", "with five times the images"),
 }
-WEIGHT_OF_REGIMES = 10.0  # of invariance
 
 Groups = dict[tuple[str, float], list[dict[str, Any]]]
 
@@ -87,25 +86,29 @@ def gain(ours: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
     return mean if len(gains) == 1 else f"{mean} ± {spread(gains):.1f}"
 
 
-def compared(validation: Groups, test: Groups) -> dict[str, list[dict[str, Any]]]:
+def compared(validation: Groups, test: Groups, regime: str = "") -> dict[str, list[dict[str, Any]]]:
     """The results of every method that was compared, by its name for readers, a seed each.
 
     Of several weights of invariance that were tested in all ways, validation chose one.
+
+    Args:
+        validation: Of all variants.
+        test: Of all variants.
+        regime: How the names of its variants begin.
     """
     found = {}
     for variant, name in COMPARED.items():
         tested = {
-            key: [result for result in results if result.get("each")]
+            key: each
             for key, results in test.items()
-            if key[0] == variant
+            if key[0] == regime + variant
+            and (each := [result for result in results if result.get("each")])
         }
-        weighed = {
-            statistics.fmean(map(mean_of_tasks, validation[key])): results
-            for key, results in tested.items()
-            if results
-        }
-        if weighed:
-            found[name] = weighed[max(weighed)]
+        if len(tested) == 1:
+            (found[name],) = tested.values()
+        elif tested:
+            means = {statistics.fmean(map(mean_of_tasks, validation[key])): key for key in tested}
+            found[name] = tested[means[max(means)]]
     return found
 
 
@@ -133,21 +136,14 @@ def found_on_photos(methods: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def regimes() -> str:
-    """The chosen methods where something else differs: the operators, or how many images.
-
-    Nothing was chosen there: weights are those that validation chose under the usual operators.
-    """
-    _, test = scored()
+    """The chosen methods where something else differs: the operators, or how many images."""
     rows, verdicts = [], []
     for regime, (title, where) in REGIME_TITLES.items():
-        methods = {
-            name: test.get((regime + variant, WEIGHT_OF_REGIMES), [])
-            for variant, name in COMPARED.items()
-            if name in (*CONTROLS, OURS)
-        }
-        if not all(methods.values()):
+        methods = compared(*scored(), regime)
+        if not methods.keys() >= {OURS, *CONTROLS}:
             continue
-        for name, results in methods.items():
+        for name in (*CONTROLS, OURS):
+            results = methods[name]
             tasks = (cell([result["scores"][task] for result in results]) for task in COLUMNS)
             mean = cell(list(map(mean_of_tasks, results)))
             ahead = "" if name == OURS else gain(methods[OURS], results)
@@ -168,7 +164,8 @@ def regimes() -> str:
         f"by {'; '.join(verdicts)}. *Strong operators* turn the hue anywhere, change the "
         "saturation more and take the colour from two of five views (`mast5_strong`); *15 "
         "operators* are those of `mast15`; *more images* are all 50,000 of CIFAR-10 for as many "
-        "epochs, hence five times the steps. Weights are those chosen under the usual operators."
+        "epochs, hence five times the steps. Weights are those that validation chose under the "
+        "usual operators; under strong ones VICReg had its own choice of weights once more."
         f"\n\n{markdown(Grid(columns, tuple(rows)))}"
     )
 

@@ -176,3 +176,5 @@ VARIANTS |= {
     for regime, differs in REGIMES.items()
     for name in CHOSEN
 }
+# What is beaten there by most may choose its weight anew.
+VARIANTS["strong_vicreg5"] = replace(VARIANTS["strong_vicreg5"], weights=WEIGHTS)
