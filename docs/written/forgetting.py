@@ -8,7 +8,7 @@ from mast.analyses import Grid
 from mast.methods.prediction import PredictionConfig
 from mast.studies.forgetting import PROJECTOR, SHARE, WEIGHT, Forgetting
 from mast.studies.searches import READ, WHOLE, block_of, leads, led, precision, searches
-from written.result_files import RESULTS, markdown
+from written.result_files import RESULTS, markdown, processors
 
 SHOWN = {  # by the demo, as the study calls them
     "untrained": "untrained",
@@ -38,7 +38,7 @@ def forgetting() -> str:
         "made so that operators destroy a factor ([how](data.md)): `forget_color` turns the hue "
         "anywhere, and so on. Percent; mean and standard deviation of seeds. "
         f"{first['images']:,} images of 32 pixels, {first['epochs']} epochs, "
-        f"{first['provenance']['processor']}. What has a single seed has no spread and is not "
+        f"{processors(measured.values())}. What has a single seed has no spread and is not "
         "ranked; what is not listed has not been run yet. `augself` is VICReg that predicts what "
         "the operators did from its representation, `exempt` MAST that does so from its block of "
         f"{100 * SHARE:g} % of the dimensions; their prediction weighs {WEIGHT:g}, or twice that "

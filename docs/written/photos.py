@@ -13,7 +13,7 @@ from mast.studies.does_it_help import COLUMNS, FEW, TASKS, DoesItHelp, mean_of_t
 from mast.studies.flowers import Flowers
 from mast.studies.searches import spaces
 from mast.studies.seeds import cell, difference, spread
-from written.result_files import RESULTS, markdown
+from written.result_files import RESULTS, markdown, processors
 
 OURS = "MAST"
 COMPARED = {  # as the study `does_it_help` calls them
@@ -201,7 +201,7 @@ def does_it_help() -> str:
         text += [
             title,
             f"{first['images']:,} training images of {first['size']} pixels, {first['epochs']} "
-            f"epochs, {first['provenance']['processor']}.",
+            f"epochs, {processors(result for results in groups.values() for result in results)}.",
             comparison(groups),
         ]
     return "\n\n".join(text)

@@ -1,6 +1,8 @@
 """The files that studies wrote, and tables of them in Markdown."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from mast.analyses import Grid
 
@@ -15,3 +17,8 @@ def markdown(grid: Grid) -> str:
         f"|{'|'.join(row)}|" if at == 1 else f"| {' | '.join(map(str, row))} |"
         for at, row in enumerate(rows)
     )
+
+
+def processors(results: Iterable[dict[str, Any]]) -> str:
+    """On what they were measured; runs of one seed differ a little between processors."""
+    return " or ".join(sorted({result["provenance"]["processor"] for result in results}))
