@@ -11,7 +11,7 @@ from pathlib import Path
 from written.detection import detection
 from written.forgetting import demonstration, forgetting
 from written.insight import advice, findings, studies, uncertain
-from written.photos import compared_on_photos, does_it_help, photos, regimes
+from written.photos import compared_on_photos, does_it_help, found_on_photos, photos, regimes
 from written.result_files import ROOT
 
 from mast.core.checkpoint import write_text
@@ -19,7 +19,7 @@ from mast.core.checkpoint import write_text
 
 def documents() -> dict[Path, str]:
     """Every document with the results that the files hold."""
-    head = "# Results\n\nWritten by `docs/generate.py` from result files.\n\n"
+    head = "# Results\n\nWritten by `docs/generate.py` from result files."
     readme, insight, studied, detected = (
         ROOT / name
         for name in ("README.md", "docs/insight.md", "docs/studies.md", "docs/detection.md")
@@ -29,17 +29,18 @@ def documents() -> dict[Path, str]:
         "uncertain": uncertain(),
         "findings": findings("cifar_exempt"),
     }
-    on_generated = forgetting()
-    on_photos = "\n\n".join(
-        ["## Photos", compared_on_photos(), regimes(), does_it_help(), photos()]
-    )
+    on_photos = [compared_on_photos(), regimes()]
+    in_full = "\n\n".join(
+        [head, forgetting(), "## Photos", on_photos[0], found_on_photos(), on_photos[1],
+         does_it_help(), photos()]
+    )  # fmt: skip
     return {
-        ROOT / "docs" / "results.md": f"{head}{on_generated}\n\n{on_photos}\n",
+        ROOT / "docs" / "results.md": f"{in_full}\n",
         readme: between(
             readme,
             {
                 "demo": demonstration(),
-                "results": f"{compared_on_photos()}\n\n{photos()}",
+                "results": "\n\n".join([*on_photos, photos()]),
             },
         ),
         insight: between(insight, parts),

@@ -5,9 +5,11 @@ import statistics
 from typing import Any
 
 from mast.analyses import Grid
+from mast.commands.demo import BLOCK
+from mast.measure.result import TOLD
 from mast.methods.prediction import PredictionConfig
-from mast.studies.forgetting import PROJECTOR, SHARE, WEIGHT, Forgetting
-from mast.studies.searches import READ, WHOLE, block_of, leads, led, precision, searches
+from mast.studies.forgetting import LONGER, PROJECTOR, SHARE, WEIGHT, Forgetting
+from mast.studies.searches import WHOLE, block_of, leads, led, precision, searches
 from written.result_files import RESULTS, markdown, processors
 
 SHOWN = {  # by the demo, as the study calls them
@@ -16,7 +18,6 @@ SHOWN = {  # by the demo, as the study calls them
     "augself_double": "VICReg + prediction",
     "exempt_double": "MAST",
 }
-HEAD = "color_jitter"  # whose head reads the colour best
 
 
 def forgotten() -> dict[str, dict[str, Any]]:
@@ -37,7 +38,8 @@ def forgetting() -> str:
         "`mast study forgetting --data SETS --out FOLDER --seeds 0 1 2 3 4`. The set is `toys`, "
         "made so that operators destroy a factor ([how](data.md)): `forget_color` turns the hue "
         "anywhere, and so on. Percent; mean and standard deviation of seeds. "
-        f"{first['images']:,} images of 32 pixels, {first['epochs']} epochs, "
+        f"{first['images']:,} images of 32 pixels, {Forgetting().epochs} epochs "
+        f"({' and '.join(f'{name} {times} times as many' for name, times in LONGER.items())}), "
         f"{processors(measured.values())}. What has a single seed has no spread and is not "
         "ranked; what is not listed has not been run yet. `augself` is VICReg that predicts what "
         "the operators did from its representation, `exempt` MAST that does so from its block of "
@@ -48,8 +50,9 @@ def forgetting() -> str:
         "Of the ten nearest test images by cosine, the share with the query's label:",
         markdown(searches(measured)),
         "Seed by seed, the block's lead over the best representation or embedding: the run's own, "
-        "VICReg's, and that of VICReg with a prediction of the same weight; and on which other "
-        "task ignoring the factor is furthest behind the best of these:",
+        "VICReg's, and that of VICReg with a prediction of the same weight; what the heads that "
+        "predict the factor's operators from one of these representations find, the best of them; "
+        "and on which other task ignoring the factor is furthest behind the best of these spaces:",
         markdown(led(measured)),
     ]
     return "\n\n".join(parts)
@@ -98,8 +101,10 @@ def demonstration() -> str:
         for method in ("vicreg", "augself_double")
         for space in WHOLE
     }
-    read = of_method(shown, "augself_double")
-    heads = statistics.fmean(precision(result, "color", f"{READ}{HEAD}") for result in read)
+    heads = statistics.fmean(
+        precision(result, "color", f"{TOLD}{BLOCK}")
+        for result in of_method(shown, "augself_double")
+    )
     dims = round(SHARE * PROJECTOR["dim"])
     ours = of_method(shown, "exempt_double")
     spaces_of_ours = block_of(ours[0])
@@ -115,8 +120,8 @@ def demonstration() -> str:
         f"{matching:.0f} % of the ten nearest have the query's colour. VICReg with prediction "
         f"finds {found['augself_double', 'representation']:.0f} % by its representation, VICReg "
         f"{found['vicreg', 'representation']:.0f} % (by chance 12 %). But the prediction can be "
-        "read too: by what the first layer of its head makes of the representation "
-        f"({PredictionConfig().hidden} numbers) VICReg with prediction finds {heads:.0f} %. "
+        "read too: by what the first layers of its two heads make of the representation "
+        f"({2 * PredictionConfig().hidden} numbers) VICReg with prediction finds {heads:.0f} %. "
         f"Ignoring the colour it is {ignoring:.0f} %, as in the whole embedding of VICReg with "
         f"prediction ({found['augself_double', 'embedding']:.0f} %). {ahead(shown)}"
     )
@@ -134,10 +139,10 @@ def ahead(shown: dict[str, dict[str, Any]]) -> str:
     found = leads(shown)
     behind = [lead.furthest[1] for lead in found]
     points = [lead.lead for lead in found]
-    beside = [lead.block - lead.read for lead in found if lead.read is not None]
+    beside = [lead.block - lead.heads for lead in found if lead.heads is not None]
     return (
         f"Seed by seed the block is {min(points):.0f} to {max(points):.0f} points ahead of the "
         f"best representation or embedding and {min(beside):+.0f} to {max(beside):+.0f} points "
-        "from the best head; ignoring the colour is at most "
+        "from the best heads; ignoring the colour is at most "
         f"{min(behind):.0f} to {max(behind):.0f} points behind the best of them on any other task."
     )

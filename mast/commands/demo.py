@@ -14,15 +14,14 @@ from mast.core.display import console
 from mast.core.launch import Device
 from mast.core.run import RunFolder
 from mast.data.toys import CLASSES
-from mast.measure.result import PRECISION
+from mast.measure.result import PRECISION, TOLD
 from mast.recipes import configure
 from mast.studies.forgetting import DOUBLE, PROJECTOR, SHARE, probed
 from mast.studies.small_runs import NARROWER
 
 SIZE = 32
 VIEWS = "forget_color"
-BLOCK = "color_jitter+grayscale"  # as `retrieval` names the operators that share a mask
-TOLD = "color_jitter"  # whose head reads the colour
+BLOCK = "color_jitter+grayscale"  # as `retrieval` names the operators that destroy the colour
 ANALYSED = 192  # images of the analyses
 ANALYSES = ("curves", "neighbours", "masks", "subspaces", "invariance")  # what takes seconds
 RUNS: dict[str, tuple[str, str, dict[str, float]]] = {  # by column: recipe, folder, objective
@@ -126,7 +125,7 @@ def _precisions(column: str, values: Mapping[str, float]) -> dict[str, float]:
     """Precision of an encoder by column: of its representation, and of what chooses a factor."""
     titles = {
         "representation": column,
-        f"told_{TOLD}": f"{column}, its head",
+        f"{TOLD}{BLOCK}": f"{column}, its heads",
         f"ignore_{BLOCK}": f"{column}, ignoring colour",
         f"match_{BLOCK}": f"{column}, matching colour",
     }

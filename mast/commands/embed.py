@@ -41,12 +41,13 @@ def embed(
         out: A file ending in .npz or .parquet (which needs the extra of that name); `<set>.npz`
             in the current folder if not given.
         size: Side of the views in pixels; that of pretraining if not given.
-        representation: "encoder", "ensemble" or "embedding"; the encoder if not given, or the
-            embedding where operators are ignored or matched.
+        representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
+            operators are ignored or matched.
         ignore: Operators of a run to which its embedding is to be invariant, or properties such as
-            color, which stand for the operators that destroy them.
+            color, which stand for the operators that destroy them; where nothing is exempt, the
+            whole embedding.
         match: Likewise, from which it is to be exempt, so that neighbours agree in what they
-            change; of a run without masks, what its heads read of the representation.
+            change; where nothing is exempt, what heads that tell them read of the representation.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; they are random if not given.
         seed: Of the random weights of a name.
@@ -68,25 +69,26 @@ def embed(
         raise UserError(f"out must end in .npz or .parquet, got {file}")
     if file.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
-    chosen = {"ignored": as_list(ignore), "matched": as_list(match)}
+    chosen = {"ignored": as_list(ignore or ()), "matched": as_list(match or ())}
     chosen = {kind: names for kind, names in chosen.items() if names}
-    if chosen and representation not in (None, "embedding"):
+    if chosen and representation is not None:
         raise UserError(
-            f"operators are ignored and matched in the embedding; the {representation} has all"
+            "what is ignored and matched says in what images are compared: leave out "
+            f"representation, got {representation}"
         )
     kind = representation or ("embedding" if chosen else "encoder")
     loaded = load(encoder, kind, size, seed, weights)
+    module, size = loaded.module, loaded.size
     space = None
     if chosen:
-        assert isinstance(loaded.module, Embedding)
+        assert isinstance(module, Embedding)
+        chosen = {kind: module.named(names) for kind, names in chosen.items()}
         with torch.no_grad():
-            space = loaded.module.space(ignore, match)
-        chosen = {kind: loaded.module.named(names) for kind, names in chosen.items()}
+            space = module.space(chosen.get("ignored", ()), chosen.get("matched", ()))
         if space.of == "representation":
-            loaded = load(encoder, "encoder", size, seed, weights)
-    size = loaded.size
+            module = module.method.encoder
     canvases = open_canvas(DataConfig(str(data)), size)
-    features_ND = extract(loaded.module, canvases, size, Compute(find_device(device)))
+    features_ND = extract(module, canvases, size, Compute(find_device(device)))
     if space is not None:
         features_ND = space.seen(features_ND)
     writers[file.suffix](file, features_ND.numpy(), canvases, chosen)

@@ -27,6 +27,7 @@ NUMBERS = ("chosen", "counts")  # likewise
 ACCURACIES = ("top1", "top5", "mean_per_class")
 ENDS = ("_low", "_high")  # of an interval
 PRECISION = "precision_"  # of the nearest images; what follows names a space
+TOLD = "told_"  # of a space that heads read; what follows names the operators that they tell
 
 
 @dataclass(frozen=True)

@@ -174,10 +174,10 @@ class Method(nn.Module, ABC):
         return None
 
     def readings(self) -> dict[str, Tensor]:
-        """What heads that tell the operators from the representation read of it, by operator.
+        """By operator that a head tells from the representation, what this head reads of it.
 
         Returns:
-            reading_HC, the weights by which a head's first layer sees the first view.
+            reading_HC, the weights of its first layer for the first view; empty without such heads.
         """
         return {}
 

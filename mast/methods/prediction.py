@@ -112,11 +112,12 @@ class OperatorPrediction(nn.Module):
         }
 
     def readings(self) -> dict[str, Tensor]:
-        """By operator what its head reads of the first view, reading_HD."""
+        """By operator what its head reads of the first view: its first layer's reading_HD."""
         readings = {}
         for name, head in self.heads.items():
-            weight_HE: Tensor = next(head.parameters())  # E: D of each view
-            readings[name] = weight_HE.detach()[:, : weight_HE.shape[1] // 2]
+            layer, *_ = head.children()
+            assert isinstance(layer, nn.Linear)
+            readings[name] = layer.weight.detach()[:, : layer.in_features // 2]
         return readings
 
 

@@ -1,7 +1,6 @@
 """What a whole method says of an image, beside its encoder's representation.
 
-Shapes: B images, C dimensions of the representation, D of the embedding, K operators, H hidden
-units of heads.
+Shapes: B images, D dimensions of the embedding, K operators.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from mast.core.arguments import as_list
 from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError, unknown
 from mast.methods.base import Method
-from mast.models import Space, read, selection
+from mast.models import SearchSpace, relative, selection, space_of_heads
 
 ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
 
@@ -31,7 +30,7 @@ class Embedding(nn.Module):
 
     Attributes:
         operators: Names of the K operators that have a mask; empty for a method without masks.
-        trained_with: Names of the operators of its views.
+        trained_with: Names of the operators of its views, of which some can be chosen.
         size: Side of its views in pixels.
     """
 
@@ -62,42 +61,45 @@ class Embedding(nn.Module):
             UserError: As `space`.
         """
         space = self.space(ignore, match)
-        whole = space.of == "embedding"
-        features_BD = (self.method.embed if whole else self.method.encoder)(images_BCHW)
-        return space.seen(features_BD)
+        see = self.method.encoder if space.of == "representation" else self.method.embed
+        features_BD = see(images_BCHW).float()
+        with torch.autocast(features_BD.device.type, enabled=False):
+            return space.seen(features_BD)
 
-    def space(self, ignore: str | Sequence[str] = (), match: str | Sequence[str] = ()) -> Space:
-        """Where neighbours agree whatever some operators change, or agree in what others change.
+    def space(
+        self, ignore: str | Sequence[str] = (), match: str | Sequence[str] = ()
+    ) -> SearchSpace:
+        """The space in which to compare images, for what is to be ignored and matched.
 
-        By masks it is the embedding, each dimension times its weight (`selection`). Without masks
-        the whole embedding is invariant to all operators of the views, and what is matched is what
-        heads that tell the operator read of the representation (`Method.readings`), if there are
-        any.
+        Where dimensions are exempt from an operator it is the embedding, each dimension times its
+        weight (`selection`). Elsewhere the whole embedding is trained to be invariant to all
+        operators of the views, which is what ignoring gives; and what is matched is what the heads
+        that tell it read of the representation (`Method.readings`), if there are any.
 
         Args:
             ignore: As `forward`.
             match: As `forward`.
 
         Raises:
-            UserError: As `selection`; without masks, an operator that is not of the views or, to
-                be matched, has no head, or a choice of both.
+            UserError: As `named` and `selection`; where nothing is exempt, an operator that is not
+                of the views or, to be matched, has no head, or a choice of both.
         """
         ignored, matched = self.named(ignore), self.named(match)
         if not (ignored or matched):
-            return Space("embedding")
+            return SearchSpace("embedding")
         mask_DK = self.masks()
-        if mask_DK is not None:
+        if mask_DK is not None and not bool((relative(mask_DK) == 1).all()):
             weight_D = selection(mask_DK, self.operators, ignored, matched)
-            return Space("embedding", weight_D.mul)
+            return SearchSpace("embedding", weight_D.mul)
         for name in (*ignored, *matched):
             if name not in self.trained_with:
-                raise unknown("operator", name, self.trained_with)
+                raise unknown("operator or property", name, (*self.trained_with, *PROPERTIES))
         if ignored and matched:
             raise UserError(
-                "this run has no masks: what it matches is read of the representation, which "
-                "ignores nothing. Give either ignore or match."
+                "nothing is exempt in this run: what it matches is read of the representation, "
+                "which ignores nothing. Give either ignore or match."
             )
-        return read(self.readings(), matched) if matched else Space("embedding")
+        return space_of_heads(self.readings(), matched) if matched else SearchSpace("embedding")
 
     def named(self, chosen: str | Sequence[str]) -> list[str]:
         """The operators that are meant, each once.
@@ -110,7 +112,7 @@ class Embedding(nn.Module):
         """
         operators = self.operators or self.trained_with
         names: list[str] = []
-        for word in as_list(chosen):
+        for word in as_list(chosen or ()):
             if word in operators or word not in PROPERTIES:
                 names.append(word)
                 continue

@@ -12,7 +12,7 @@ from mast.models.heads import (
     pair_head,
 )
 from mast.models.masks import ExemptBlocks, Masks
-from mast.models.selection import Space, exempt_blocks, read, relative, selection
+from mast.models.selection import SearchSpace, exempt_blocks, relative, selection, space_of_heads
 from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
 
 __all__ = [
@@ -28,16 +28,16 @@ __all__ = [
     "MLPProjector",
     "MLPProjectorConfig",
     "Masks",
-    "Space",
+    "SearchSpace",
     "SyncBatchNorm",
     "exempt_blocks",
     "is_foreign",
     "load_encoder",
     "load_foreign",
     "pair_head",
-    "read",
     "relative",
     "save_encoder",
     "selection",
+    "space_of_heads",
     "synchronise_batchnorm",
 ]

@@ -2,8 +2,8 @@
 
 Which invariance is wanted is chosen when an embedding is used, not when it is trained.
 
-Shapes: B images, C dimensions of the representation, D of the embedding, K operators, H hidden
-units of heads.
+Shapes: B images, C dimensions of the representation, D of the embedding, K operators, U distinct
+masks, H hidden units of heads.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,12 +23,12 @@ def _as_they_are(features_BD: Tensor) -> Tensor:
     return features_BD
 
 
-class Space(NamedTuple):
+class SearchSpace(NamedTuple):
     """What images are compared in.
 
     Attributes:
         of: "representation" or "embedding".
-        seen: From its features_BD to those that are compared.
+        seen: Maps the features_BD of either to those that are compared.
     """
 
     of: str
@@ -77,9 +77,9 @@ def selection(
     """The weight of each dimension where some operators are to be ignored and others to be matched.
 
     With r_dk = m_dk / max_d m_dk, dimension d weighs the product of r_dk over the operators to
-    ignore, times one minus the product of r_dk over those to match: a dimension counts if it is
-    invariant to all that is ignored and exempt from any that is matched, so that neighbours agree
-    in everything that is matched.
+    ignore, times one minus the product of r_dk over those to match; operators that share a mask
+    count once. A dimension counts if it is invariant to all that is ignored and exempt from any
+    that is matched, so that neighbours agree in everything that is matched.
 
     Args:
         mask_DK: Masks as the distance uses them, non-negative.
@@ -114,10 +114,13 @@ def selection(
                 f"{name} cannot be matched: this run kept no dimensions for it, all are invariant "
                 f"to it. It kept some for {', '.join(exempt) or 'no operator'}."
             )
-    weight_D = invariant_DK[:, [operators.index(name) for name in ignore]].prod(dim=1)
+    ignored_DU, matched_DU = (
+        invariant_DK[:, [operators.index(name) for name in names]].unique(dim=1)
+        for names in (ignore, match)
+    )
+    weight_D = ignored_DU.prod(dim=1)
     if match:
-        matched_DK = invariant_DK[:, [operators.index(name) for name in match]]
-        weight_D = weight_D * (1 - matched_DK.prod(dim=1))
+        weight_D = weight_D * (1 - matched_DU.prod(dim=1))
     if weight_D.max() <= NOTHING:
         chosen = [f"ignore {' '.join(ignore)}"] if ignore else []
         chosen += [f"match {' '.join(match)}"] if match else []
@@ -128,11 +131,11 @@ def selection(
     return weight_D
 
 
-def read(readings: Mapping[str, Tensor], operators: Sequence[str]) -> Space:
-    """What the heads that tell some operators see of the representation, side by side.
+def space_of_heads(readings: Mapping[str, Tensor], operators: Sequence[str]) -> SearchSpace:
+    """What the heads that tell some operators read of the representation, side by side.
 
     Args:
-        readings: By operator reading_HC, what its head sees of the representation.
+        readings: By operator, reading_HC, the weights with which its head reads.
         operators: Whose heads.
 
     Raises:
@@ -141,8 +144,8 @@ def read(readings: Mapping[str, Tensor], operators: Sequence[str]) -> Space:
     for name in operators:
         if name not in readings:
             raise UserError(
-                f"{name} cannot be matched: this run has neither masks nor a head that tells it "
-                f"from the representation. Heads tell {', '.join(readings) or 'no operator'}."
+                f"{name} cannot be matched: in this run nothing is exempt from it, and no head "
+                f"tells it from the representation. Heads tell {', '.join(readings) or 'nothing'}."
             )
     reading_HC = torch.cat([readings[name] for name in operators])
-    return Space("representation", partial(F.linear, weight=reading_HC))
+    return SearchSpace("representation", partial(F.linear, weight=reading_HC))

@@ -1,7 +1,6 @@
 """What the nearest images share, in spaces that are chosen by operator.
 
-M test images, C dimensions of the representation, D of the embedding, T targets, K operators, H
-hidden units of a head.
+M test images, D dimensions of the embedding, T targets, K operators.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
-from mast.augment import OPERATORS
+from mast.augment import OPERATORS, PROPERTIES
 from mast.core.errors import UserError, unknown
 from mast.measure.agreement import chance, retrieve
 from mast.measure.bootstrap import Measured, measured
 from mast.measure.changes import changed_by
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.result import PRECISION
+from mast.measure.result import PRECISION, TOLD
 from mast.measure.sets import EvaluationData, Task, tasks
-from mast.models import Space, exempt_blocks, read
+from mast.models import SearchSpace, exempt_blocks, space_of_heads
 from mast.protocols.evaluator import Evaluator
 
 
@@ -32,8 +31,9 @@ class Retrieval(Evaluator[EvaluationData]):
 
     The spaces are `representation`, the encoder's; `embedding`, where it is that of a run; and for
     each distinct mask of the run, named by its operators, `match_<operators>`, the dimensions that
-    are exempt from them, and `ignore_<operators>`, those that are invariant to them; and where a
-    head tells an operator from the representation, `told_<operator>`, what its first layer reads.
+    are exempt from them, and `ignore_<operators>`, those that are invariant to them; and where
+    heads tell operators from the representation, `told_<operators>`, what the first layer of each
+    reads, and of those that destroy the same property together.
     Queries to which no other image has the same label are left out.
 
     Args:
@@ -108,7 +108,7 @@ class Retrieval(Evaluator[EvaluationData]):
     def _compare(
         self,
         answers: Sequence[Task],
-        spaces: Mapping[str, Space],
+        spaces: Mapping[str, SearchSpace],
         queries: Mapping[str, Tensor],
         gallery: Mapping[str, Tensor],
         after: str = "",
@@ -139,9 +139,9 @@ def _modules(encoder: FrozenEncoder) -> dict[str, FrozenEncoder]:
     return modules
 
 
-def _spaces(modules: Mapping[str, FrozenEncoder]) -> dict[str, Space]:
+def _spaces(modules: Mapping[str, FrozenEncoder]) -> dict[str, SearchSpace]:
     """The spaces that a run has, by name."""
-    spaces = {name: Space(name) for name in modules}
+    spaces = {name: SearchSpace(name) for name in modules}
     if "embedding" not in modules:
         return spaces
     embedding: Any = modules["embedding"].module
@@ -149,9 +149,11 @@ def _spaces(modules: Mapping[str, FrozenEncoder]) -> dict[str, Space]:
         mask_DK = embedding.masks()
     blocks = {} if mask_DK is None else exempt_blocks(mask_DK, embedding.operators)
     for name, exempt_D in blocks.items():
-        spaces[f"match_{name}"] = Space("embedding", exempt_D.mul)
-        spaces[f"ignore_{name}"] = Space("embedding", (1 - exempt_D).mul)
+        spaces[f"match_{name}"] = SearchSpace("embedding", exempt_D.mul)
+        spaces[f"ignore_{name}"] = SearchSpace("embedding", (1 - exempt_D).mul)
     readings = embedding.readings()
-    for name in readings:
-        spaces[f"told_{name}"] = read(readings, [name])
+    groups = [[name] for name in readings]
+    groups += [[name for name in readings if name in of] for of in PROPERTIES.values()]
+    for names in filter(None, groups):
+        spaces[TOLD + "+".join(names)] = space_of_heads(readings, names)
     return spaces

@@ -54,15 +54,15 @@ def load_embedding(run: str | Path) -> Embedding:
 
     `embedding(images, ignore="color")` gives what is invariant to the operators that destroy
     colour, `embedding(images, match="color")` what is exempt from them, so that neighbours agree in
-    colour.
+    colour; `Embedding.space` says what this is in a run without masks.
 
     Args:
         run: A run folder.
 
     Returns:
         The embedding in evaluation mode, on the CPU: from images (B, 3, H, W) in [0, 1], best of
-        side `size`, to (B, D). `operators` names what can be chosen, as do the properties of
-        images that they destroy.
+        side `size`, to (B, D), or what heads read of them. `trained_with` names the operators
+        that can be chosen, as do the properties of images that they destroy.
 
     Raises:
         UserError: As `load_method`.

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 from mast.analyses import Grid
 from mast.augment import PROPERTIES
-from mast.measure.result import ENDS, PRECISION
+from mast.measure.result import ENDS, PRECISION, TOLD
 from mast.studies.experiment import Measured
 from mast.studies.forgetting import DESTROYED, PROPERTY, TASKS, grouped
 from mast.studies.seeds import cell
 
 WHOLE = {"representation": "representation", "embedding": "whole embedding"}
 CHOSEN = {"ignore_": "ignoring", "match_": "matching"}
-READ = "told_"  # what the head of an operator reads of the representation
 # What a block has to beat: no block, without a prediction and with one that weighs the same.
 ONCE, TWICE = ("vicreg", "augself"), ("vicreg", "augself_double")
 RIVALS = {"exempt": ONCE, "silent": ONCE} | dict.fromkeys(
@@ -53,9 +52,11 @@ def spaces(scores: Iterable[str], operators: Sequence[str], what: str) -> dict[s
         for name in chosen:
             own = name.removeprefix(prefix).replace("_", " ").replace("+", ", ")
             found[name] = f"{verb} {what if len(chosen) == 1 else own}"
-    for operator in operators:
-        if READ + operator in names:
-            found[READ + operator] = f"head of {operator.replace('_', ' ')}"
+    for name in names:
+        told = name.removeprefix(TOLD).split("+")
+        if name.startswith(TOLD) and set(told) <= set(operators):
+            heads = " and ".join(told).replace("_", " ")
+            found[name] = f"head of {heads}" if len(told) == 1 else f"heads of {heads}"
     return found
 
 
@@ -67,14 +68,13 @@ def precision(result: Measured, task: str, space: str) -> float:
 
 def searches(measured: Mapping[str, Measured]) -> Grid:
     """Precision at 10 of every task: one row per factor destroyed, method and space of it."""
-    rows = [
-        (
-            factor, method, title, str(len(results)),
-            *(cell([precision(result, task, space) for result in results]) for task in TASKS),
-        )
-        for (factor, method), results in grouped(measured).items()
-        for space, title in _spaces(results[0]).items()
-    ]  # fmt: skip
+    rows = []
+    for (factor, method), results in grouped(measured).items():
+        titles = {space: title for result in results for space, title in _spaces(result).items()}
+        for space, title in titles.items():
+            having = [result for result in results if space in _spaces(result)]
+            cells = (cell([precision(result, task, space) for result in having]) for task in TASKS)
+            rows.append((factor, method, title, str(len(having)), *cells))
     return Grid(("destroyed", "method", "space", "seeds", *TASKS), tuple(rows))
 
 
@@ -89,7 +89,7 @@ class Lead:
         block: Precision at 10 on that factor, matching it.
         best: The best on that factor of the representations and embeddings of the run and its
             rivals.
-        read: The best on that factor of what heads read of these representations; None where no
+        heads: The best on that factor of what heads read of these representations; None where no
             head reads one, or none was measured.
         behind: By each other task, how far ignoring the factor is behind the best of them.
     """
@@ -99,7 +99,7 @@ class Lead:
     seed: int
     block: float
     best: float
-    read: float | None
+    heads: float | None
     behind: Mapping[str, float]
 
     @property
@@ -138,9 +138,11 @@ def leads(measured: Mapping[str, Measured]) -> list[Lead]:
         }
         reached = precision(run, factor, matching)
         whole = max(_measured(compared, factor, WHOLE))
-        reads = [READ + operator for operator in PROPERTIES[PROPERTY[factor]]]
-        read = max(_measured(compared, factor, reads), default=None)
-        found.append(Lead(factor, method, seed, reached, whole, read, behind))
+        reading = [
+            space for other in compared for space in _spaces(other) if space.startswith(TOLD)
+        ]
+        heads = max(_measured(compared, factor, reading), default=None)
+        found.append(Lead(factor, method, seed, reached, whole, heads, behind))
     methods = list(RIVALS)
     return sorted(
         found,
@@ -153,13 +155,13 @@ def led(measured: Mapping[str, Measured]) -> Grid:
     rows = tuple(
         (
             lead.factor, lead.method, str(lead.seed), f"{lead.block:.1f}", f"{lead.best:.1f}",
-            f"{lead.lead:+.1f}", "" if lead.read is None else f"{lead.read:.1f}",
+            f"{lead.lead:+.1f}", "" if lead.heads is None else f"{lead.heads:.1f}",
             f"{lead.furthest[1]:.1f} ({lead.furthest[0]})",
         )
         for lead in leads(measured)
     )  # fmt: skip
     return Grid(
-        ("destroyed", "method", "seed", "matching it", "best whole space", "lead", "best head",
+        ("destroyed", "method", "seed", "matching it", "best whole space", "lead", "best heads",
          "ignoring it, furthest behind"),
         rows,
     )  # fmt: skip

@@ -445,7 +445,7 @@ def test_embed_refuses_a_choice_that_an_encoder_does_not_have(
 ) -> None:
     for encoder, options, message in (
         (run, "--ignore rotat", "unknown operator 'rotat'"),
-        (run, "--match color_jitter --representation ensemble", "the ensemble has all"),
+        (run, "--match color_jitter --representation ensemble", "leave out representation"),
         ("resnet18", "--ignore rotate", "resnet18 has no embedding"),
         (run / "encoder.safetensors", "--ignore rotate", "is not a run folder"),
     ):
@@ -532,7 +532,7 @@ def test_demo_measures_every_task_of_every_encoder(
     tasks = ["shape", "color", "orientation", "position", "texture", "sharpness"]
     encoders = ["chance", "untrained", "VICReg", "VICReg + prediction", "MAST"]
     spaces = [*encoders, "MAST, ignoring colour", "MAST, matching colour"]
-    spaces.insert(4, "VICReg + prediction, its head")
+    spaces.insert(4, "VICReg + prediction, its heads")
     for scores, columns in ((result.accuracy, encoders), (result.precision, spaces)):
         assert list(scores) == tasks
         for row in scores.values():

@@ -41,6 +41,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "uncertainty, sum": ("mast", {}, GUARDED | {"uncertainty": True, "composition": "sum"}),
     "handcrafted": ("mast", {}, GUARDED | {"masks": "handcrafted"}),
     "no masks": ("mast", {}, GUARDED | {"masks": "none"}),
+    "no masks, told": (
+        "mast",
+        {},
+        {"masks": "none", "exempt": PROPERTIES, "predict_from": "representation"},
+    ),
     "sum": ("mast", {}, GUARDED | {"composition": "sum"}),
     "product": ("mast", {}, {"mode": "paper", "composition": "product"}),
     "standardize": ("mast", {}, GUARDED | {"standardize": True}),
@@ -54,6 +59,7 @@ HEADS = {  # over the representation, by variant
     "augself": "prediction",
     "exempt, both": "predictions.representation",
     "exempt, representation": "predictions.representation",
+    "no masks, told": "predictions.representation",
 }
 OPTIMIZERS = {
     "lars": OptimizerConfig("lars", lr=0.3, weight_decay=1e-4, trust=0.02),
@@ -133,7 +139,7 @@ def test_gradient_reaches_what_the_loss_depends_on(variant: str) -> None:
         for name, parameter in method.named_parameters()
         if parameter.grad is not None and parameter.grad.abs().max() > 0
     }
-    told = ("exempt" in variant and "silent" not in variant) or variant in ("budgeted", "augself")
+    told = ("exempt" in variant and "silent" not in variant) or variant in ("budgeted", *HEADS)
     assert any("heads" in name for name in moved) == told
     wanted = {"encoder.model.conv1.weight", "projector.trunk.0.weight"}
     if not isinstance(method, Mast):
@@ -264,8 +270,9 @@ def test_readings_are_what_heads_see_of_the_representation(variant: str) -> None
 
 
 @torch.no_grad()
-def test_without_masks_what_heads_read_is_matched() -> None:
-    method = build("augself").eval()
+@pytest.mark.parametrize("variant", ["augself", "no masks, told"])
+def test_where_nothing_is_exempt_what_heads_read_is_matched(variant: str) -> None:
+    method = build(variant).eval()
     embedding, readings = Embedding(method), method.readings()
     images_BCHW = make_views(0).images[0]
     first, second = list(readings)[:2]
@@ -279,11 +286,12 @@ def test_without_masks_what_heads_read_is_matched() -> None:
     assert torch.equal(whole_BD, method.embed(images_BCHW))
     with pytest.raises(UserError, match="Give either ignore or match"):
         embedding.space(ignore=second, match=first)
-    with pytest.raises(UserError, match="unknown operator 'invert'"):
+    with pytest.raises(UserError, match="unknown operator or property 'invert'"):
         embedding.space(ignore="invert")
-    silent = Embedding(build("vicreg"))
-    with pytest.raises(UserError, match=r"neither masks nor a head that tells it .* no operator\."):
-        silent.space(match=first)
+    with pytest.raises(UserError, match=r"nothing is exempt from it.* Heads tell nothing\."):
+        Embedding(build("vicreg")).space(match=first)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert embedding(images_BCHW, match=first).dtype == torch.float32
 
 
 def test_statistics_are_numbers_for_the_log() -> None:

@@ -27,7 +27,7 @@ def test_weights_by_hand() -> None:
     both = ["color_jitter", "grayscale"]
     assert selection(MASKS, OPERATORS, both, ["rotate"]).tolist() == [0, 1, 0, 0]
     # What must agree in several things needs the dimensions of each.
-    assert selection(MASKS, OPERATORS, match=both).tolist() == [0, 0, 1 - 0.25**2, 1]
+    assert selection(MASKS, OPERATORS, match=both).tolist() == [0, 0, 0.75, 1]  # one mask
     assert selection(MASKS, OPERATORS, match=["rotate", "grayscale"]).tolist() == [0, 1, 0.75, 1]
     assert selection(MASKS, OPERATORS, ["grayscale"], ["rotate"]).tolist() == [0, 1, 0, 0]
     assert selection(MASKS, OPERATORS, ["gaussian_blur"]).tolist() == [1, 1, 1, 1]

@@ -142,6 +142,7 @@ def test_a_space_is_of_the_operators_that_destroy() -> None:
         "precision_match_grayscale", "precision_match_grayscale_low", "chance",
         "precision_ignore_color_jitter", "precision_ignore_grayscale", "precision_representation",
         "precision_match_random_resized_crop", "mAP_representation", "precision_told_grayscale",
+        "precision_told_color_jitter+grayscale", "precision_told_rotate",
     )  # fmt: skip
     assert spaces(scores, ("color_jitter", "grayscale"), "the colour") == {
         "representation": "representation",
@@ -149,6 +150,7 @@ def test_a_space_is_of_the_operators_that_destroy() -> None:
         "ignore_grayscale": "ignoring grayscale",
         "match_grayscale": "matching the colour",
         "told_grayscale": "head of grayscale",
+        "told_color_jitter+grayscale": "heads of color jitter and grayscale",
     }
 
 
