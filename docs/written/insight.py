@@ -58,7 +58,8 @@ def insights(question: str) -> list[dict[str, Any]]:
 
 def described(run: dict[str, Any]) -> str:
     """What a run was, in a few words."""
+    mode = f" ({run['mode']})" if run["mode"] else ""
     return (
-        f"{run['method']} on {run['data']}, views {run['views']}, {run['size']} pixels, "
+        f"{run['method']}{mode} on {run['data']}, views {run['views']}, {run['size']} pixels, "
         f"{run['epochs']} epochs"
     )
