@@ -1,9 +1,11 @@
 """The demonstration: what methods keep of images of which the views destroy the colour."""
 
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.box import SIMPLE
 from rich.table import Table
 
 from mast.commands.analyze import analyze
@@ -50,7 +52,7 @@ class DemoResult:
     precision: Scores
 
     def tables(self) -> list[Table]:
-        """Both, for a rich console: one row a task, one column an encoder or a space."""
+        """Both, for a rich console."""
         return [
             _table("Linear accuracy (%)", self.accuracy, mean=True),
             _table("The ten nearest images that share it (%)", self.precision, mean=False),
@@ -137,14 +139,14 @@ def _precisions(column: str, values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _table(title: str, scores: Scores, *, mean: bool) -> Table:
-    table = Table(title=title)
-    table.add_column("task")
-    columns = list(next(iter(scores.values())))
-    for column in columns:
-        table.add_column(column, justify="right")
-    for task, row in scores.items():
-        table.add_row(task, *(f"{row[column]:.1f}" for column in columns))
-    if mean:
-        means = (sum(row[column] for row in scores.values()) / len(scores) for column in columns)
-        table.add_row("mean", *(f"{value:.1f}" for value in means), style="bold")
+    """A row an encoder or a space, a column a task, so that it fits into 80 characters."""
+    table = Table(title=title, box=SIMPLE, padding=0)
+    table.add_column("", min_width=20)
+    for name in (*scores, "mean") if mean else scores:
+        table.add_column(name, justify="right", no_wrap=True)
+    for column in next(iter(scores.values())):
+        values = [row[column] for row in scores.values()]
+        if mean:
+            values.append(statistics.fmean(values))
+        table.add_row(column, *(f"{value:.1f}" for value in values))
     return table

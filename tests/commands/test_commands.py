@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +18,7 @@ import torch
 import torchvision
 import yaml
 from layouts import write_coco, write_pets
+from rich.console import Console
 from safetensors.torch import load_file
 from torch import nn
 
@@ -539,7 +541,11 @@ def test_demo_measures_every_task_of_every_encoder(
             assert list(row) == columns
             assert all(0.0 < value <= 100.0 for value in row.values())
     assert result.accuracy["color"]["chance"] == pytest.approx(100 / 8)
-    assert [table.row_count for table in result.tables()] == [7, 6]
+    assert [table.row_count for table in result.tables()] == [len(encoders), len(spaces)]
+    narrow = Console(width=80, file=io.StringIO())
+    narrow.print(*result.tables())
+    shown = narrow.file.getvalue()
+    assert all(shown.count(task) == 2 for task in tasks)  # none is cut short
     assert result.run.encoder.is_file()
     assert list((result.run.path / "evaluations").glob("linear-*.json"))
     page = result.page.read_text()
