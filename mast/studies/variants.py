@@ -155,6 +155,9 @@ VARIANTS: dict[str, Variant] = {
     "augself_all": Variant(V, invariance, {"told": PROPERTIES, **ONE}, UNSTAGED, weights=TEN),
     "exempt": Variant(M, masked(), EXEMPT, UNSTAGED),
     "exempt_both": Variant(M, masked(), EXEMPT | {"predict_from": "both"}, UNSTAGED),
+    "exempt_both_half": Variant(
+        M, masked(), EXEMPT | LESS | {"predict_from": "both"}, UNSTAGED, weights=TEN
+    ),
     "exempt_representation": Variant(
         M, masked(), EXEMPT | {"predict_from": "representation"}, UNSTAGED, weights=TEN
     ),
