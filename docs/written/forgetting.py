@@ -47,12 +47,15 @@ def forgetting() -> str:
         "(`double`). A number at the end is another share in percent. "
         f"{legend(measured)}Linear accuracy of the representation:",
         markdown(Forgetting().table(measured)),
-        "Of the ten nearest test images by cosine, the share with the query's label:",
+        "Of the ten nearest test images by cosine, the share with the query's label. *Head of …* "
+        "is what the first layer of a head reads of the representation; the first runs were not "
+        "measured there, so that some rows have fewer seeds:",
         markdown(searches(measured)),
-        "Seed by seed, the block's lead over the best representation or embedding: the run's own, "
-        "VICReg's, and that of VICReg with a prediction of the same weight; what the heads that "
-        "predict the factor's operators from one of these representations find, the best of them; "
-        "and on which other task ignoring the factor is furthest behind the best of these spaces:",
+        "Seed by seed: *lead* is *matching it* minus *best whole space*, the best representation "
+        "or embedding of three runs: the block's own, VICReg's, and that of VICReg with a "
+        "prediction of the same weight. *Best heads* is the most that heads which predict the "
+        "factor's operators find in these runs; empty where it was not measured. *Furthest "
+        "behind* is the other task on which *ignoring it* loses most against the best whole space:",
         markdown(led(measured)),
     ]
     return "\n\n".join(parts)
@@ -62,13 +65,13 @@ def legend(measured: dict[str, dict[str, Any]]) -> str:
     """What the methods are that need a word, of those that have been run."""
     methods = {result["method"] for result in measured.values()}
     meant = {
-        "silent": "does not predict",
-        "both_double": "predicts from block and representation",
-        "representation_double": "predicts from the representation",
-        "budgeted_double": "learns which dimensions are exempt",
-        "guarded": "is the former default",
+        "silent": "MAST without the prediction",
+        "both_double": "MAST that predicts from block and representation",
+        "representation_double": "MAST that predicts from the representation alone",
+        "budgeted_double": "MAST that learns which dimensions are exempt",
+        "guarded": "the former default",
     }
-    said = [f"`{name}` {what}" for name, what in meant.items() if name in methods]
+    said = [f"`{name}` is {what}" for name, what in meant.items() if name in methods]
     return f"{', '.join(said)}. " if said else ""
 
 
@@ -116,14 +119,15 @@ def demonstration() -> str:
     verdict = (
         f"On the mean of six linear tasks MAST has {level['exempt_double']:.1f}, VICReg with "
         f"prediction {level['augself_double']:.1f} and VICReg {level['vicreg']:.1f}. In a search "
-        f"that matches the colour, by its block of {dims} of {PROJECTOR['dim']} dimensions, "
-        f"{matching:.0f} % of the ten nearest have the query's colour. VICReg with prediction "
-        f"finds {found['augself_double', 'representation']:.0f} % by its representation, VICReg "
-        f"{found['vicreg', 'representation']:.0f} % (by chance 12 %). But the prediction can be "
-        "read too: by what the first layers of its two heads make of the representation "
-        f"({2 * PredictionConfig().hidden} numbers) VICReg with prediction finds {heads:.0f} %. "
-        f"Ignoring the colour it is {ignoring:.0f} %, as in the whole embedding of VICReg with "
-        f"prediction ({found['augself_double', 'embedding']:.0f} %). {ahead(shown)}"
+        f"that matches the colour, by MAST's block of {dims} of {PROJECTOR['dim']} dimensions, "
+        f"{matching:.0f} % of the ten nearest have the query's colour (by chance 12 %). VICReg "
+        f"with prediction finds {found['augself_double', 'representation']:.0f} % by its "
+        f"representation and VICReg {found['vicreg', 'representation']:.0f} %; but by what its "
+        f"heads read of the representation ({2 * PredictionConfig().hidden} numbers) VICReg with "
+        f"prediction finds {heads:.0f} %. With the block left out, {ignoring:.0f} % of the ten "
+        "nearest share the colour, nearly as few as by the whole embedding of VICReg with "
+        "prediction "
+        f"({found['augself_double', 'embedding']:.0f} %). {ahead(shown)}"
     )
     return (
         f"{verdict}\n\n"
@@ -142,7 +146,8 @@ def ahead(shown: dict[str, dict[str, Any]]) -> str:
     beside = [lead.block - lead.heads for lead in found if lead.heads is not None]
     return (
         f"Seed by seed the block is {min(points):.0f} to {max(points):.0f} points ahead of the "
-        f"best representation or embedding and {min(beside):+.0f} to {max(beside):+.0f} points "
-        "from the best heads; ignoring the colour is at most "
-        f"{min(behind):.0f} to {max(behind):.0f} points behind the best of them on any other task."
+        f"best representation or embedding, and {min(beside):+.0f} to {max(beside):+.0f} points "
+        "from the best heads. Leaving it out costs "
+        f"{min(behind):.0f} to {max(behind):.0f} points on the task that suffers most, against "
+        "the best whole space."
     )

@@ -8,6 +8,8 @@ from mast.studies.advice_check import AdviceCheck
 from mast.studies.uncertainty_check import UncertaintyCheck
 from written.result_files import RESULTS, markdown
 
+NEEDS = "needs what it destroys"  # a verdict of `mast advise`
+
 
 def advice() -> str:
     """For each run the operators of each task by what they cost it, those that destroy it bold."""
@@ -16,11 +18,29 @@ def advice() -> str:
         for result in insights("advice")
     ]
     return (
-        "\n\n".join(parts) + "\n\n"
+        "\n\n".join(parts) + f"\n\n{warned()} "
         "`!`: the interval is below a loss of 2 points; `?`: it is not clear. *Right order*: "
         "percent of the pairs of a destroying and another operator in which the destroying one "
         "costs more (50 by chance); *by subspaces*: likewise, by what the subspaces keep of the "
         "true class."
+    )
+
+
+def warned() -> str:
+    """How many of the warnings are right, by how the images are drawn."""
+    right: dict[str, list[bool]] = {}
+    for result in insights("advice"):
+        for task, found in result["tasks"].items():
+            right.setdefault(task, []).extend(
+                row["operator"] in found["destroyed_by"]
+                for row in found["ranking"]
+                if row["verdict"] == NEEDS
+            )
+    said = ", ".join(f"{task} {sum(each)} of {len(each)}" for task, each in right.items() if each)
+    total = [each for of_task in right.values() for each in of_task]
+    return (
+        f"Of {len(total)} warnings that a task needs what an operator destroys, {sum(total)} are "
+        f"of an operator that does destroy it: {said}."
     )
 
 

@@ -26,11 +26,33 @@ COMPARED = {  # as the study `does_it_help` calls them
 KNN = "cifar10/class/knn"
 CONTROLS = ("VICReg", "VICReg + prediction")
 
-REGIME_TITLES = {  # by how names of `variants.REGIMES` begin
-    "": ("usual operators", "under the usual operators"),
-    "strong_": ("strong operators", "under strong ones"),
-    "fifteen_": ("15 operators", "under fifteen"),
-    "long_": ("more images", "with five times the images"),
+REGIME_TITLES = {  # by how names of `variants.REGIMES` begin: what it is called, and is
+    "": ("usual operators", "those of `mast5`"),
+    "strong_": (
+        "strong operators",
+        "turn the hue anywhere, change the saturation more and take the colour from two of five "
+        "views (`mast5_strong`)",
+    ),
+    "fifteen_": ("15 operators", "those of `mast15`"),
+    "long_": ("more images", "all 50,000 of CIFAR-10 for as many epochs, five times the steps"),
+}
+
+NAMES = {  # of variants
+    "`untrained`": "the encoder as it starts; it has no weight",
+    "`vicreg5`": "VICReg, five operators from the start; `_staged`: in the paper's two stages; "
+    "`_all_but_one`, `_some`: half of the pairs without one operator, or without one to four",
+    "`mast5_literal`": "the paper's Eq. 7 as printed",
+    "`half`, `wide`": "learned masks; half, or three quarters, of the dimensions start in every "
+    "subspace, the others in all but one; in two stages, or `_unstaged`; `wide` and `half_wide`: "
+    "wide masks are rewarded; `half_plain`: beside the plain distance",
+    "`fixed`, `learned`": "masks that leave out one operator each, as half of the pairs do, and "
+    "stay, or move (`_slow`: at a third of the rate); `_some`, `_plain`: as above",
+    "`_sigma`": "distances are divided by the predicted uncertainty",
+    "`augself`": "VICReg that predicts from its representation how the colours of the views differ",
+    "`exempt`": "MAST as it is by default, but for the weight of the prediction; `_both`: "
+    "predicted from block and representation",
+    "`_half` at the end of these": "the prediction weighs 0.5, the default, in place of 1",
+    "`strong_`, `fifteen_` in front": "other operators, as above",
 }
 
 Groups = dict[tuple[str, float], list[dict[str, Any]]]
@@ -66,11 +88,12 @@ def compared_on_photos() -> str:
     first = ours[0]
     return (
         f"### CIFAR-10 and its transfer sets: {first['images']:,} images, {first['epochs']} epochs"
-        f"\n\nOver four linear tasks {OURS} is {ahead[0]} points from {CONTROLS[0]} and "
-        f"{ahead[1]} from {CONTROLS[1]}; on objects {differences['objects']}, on colour "
+        f"\n\nOver four linear tasks {OURS} minus {CONTROLS[0]} is {ahead[0]} points and minus "
+        f"{CONTROLS[1]} {ahead[1]}; on objects {differences['objects']}, on colour "
         f"{differences['colour']}. Test sets, in percent; mean and standard deviation of "
         f"{len(ours)} seeds; in brackets the 95 % interval of a difference over test images, "
-        f"paired.\n\n{markdown(Grid(columns, tuple(rows)))}"
+        "paired, for these seeds: it says nothing of others.\n\n"
+        f"{markdown(Grid(columns, tuple(rows)))}"
     )
 
 
@@ -113,8 +136,12 @@ def compared(validation: Groups, test: Groups, regime: str = "") -> dict[str, li
 
 
 def found_on_photos() -> str:
-    """Precision at 10 in every space of the methods."""
-    methods = compared(*scored())
+    """Precision at 10 in every space of the methods, under the usual operators and strong ones."""
+    methods = {
+        name + (f" ({REGIME_TITLES[regime][0]})" if regime else ""): results
+        for regime in ("", "strong_")
+        for name, results in compared(*scored(), regime).items()
+    }
     tasks = {
         "flowers17/class": "flowers, kind", "textures/class": "textures, kind",
         "cifar10/class": "objects, kind", "cifar10/colour": "colour bin",
@@ -122,24 +149,38 @@ def found_on_photos() -> str:
     rows = []
     for name, results in methods.items():
         first = f"{next(iter(tasks))}/retrieval/"
-        scores = [key.removeprefix(first) for key in results[0]["scores"] if key.startswith(first)]
-        rows += [
-            (name, title, *(
-                cell([result["scores"][f"{task}/retrieval/{PRECISION}{space}"]
-                      for result in results])
-                for task in tasks))
-            for space, title in spaces(scores, PROPERTIES["color"], "colour").items()
-        ]  # fmt: skip
+        for space, title in of_colour(results, first).items():
+            having = [
+                result for result in results if f"{first}{PRECISION}{space}" in result["scores"]
+            ]
+            cells = (
+                cell(
+                    [result["scores"][f"{task}/retrieval/{PRECISION}{space}"] for result in having]
+                )
+                for task in tasks
+            )
+            rows.append((name, title, str(len(having)), *cells))
     chance = [found_in_any_order(methods, f"{task}/retrieval/chance") for task in tasks]
-    rows.insert(0, ("by chance", "", *chance))
-    grid = Grid(("method", "space", *tasks.values()), tuple(rows))
-    return f"Of the ten nearest test images, the share with the query's label:\n\n{markdown(grid)}"
+    rows.insert(0, ("by chance", "", "", *chance))
+    grid = Grid(("method", "space", "seeds", *tasks.values()), tuple(rows))
+    return (
+        "Of the ten nearest test images, the share with the query's label. *Head of …* is what the "
+        "first layer of a head reads of the representation, where it was measured:\n\n"
+        f"{markdown(grid)}"
+    )
+
+
+def of_colour(results: list[dict[str, Any]], first: str) -> dict[str, str]:
+    """The spaces that concern colour of any seed of a method, and what they are called."""
+    scores = {key.removeprefix(first) for result in results for key in result["scores"]
+              if key.startswith(first)}  # fmt: skip
+    return spaces(sorted(scores), PROPERTIES["color"], "colour")
 
 
 def regimes() -> str:
     """The chosen methods where something else differs: the operators, or how many images."""
-    rows, verdicts = [], []
-    for regime, (title, where) in REGIME_TITLES.items():
+    rows, verdicts, meant = [], [], []
+    for regime, (title, meaning) in REGIME_TITLES.items():
         methods = compared(*scored(), regime)
         if not methods.keys() >= {OURS, *CONTROLS}:
             continue
@@ -150,7 +191,8 @@ def regimes() -> str:
             ahead = "" if name == OURS else gain(methods[OURS], results)
             rows.append((title, name, str(len(results)), *tasks, mean, ahead))
         gains = " and ".join(gain(methods[OURS], methods[control]) for control in CONTROLS)
-        verdicts.append(f"{gains} {where}")
+        verdicts.append(f"{gains} ({title})")
+        meant.append(f"*{title}*: {meaning}")
     columns = (
         "regime",
         "method",
@@ -159,15 +201,17 @@ def regimes() -> str:
         "mean of four tasks",
         "MAST minus it",
     )
+    first = [
+        results[0] for regime in REGIME_TITLES for results in compared(*scored(), regime).values()
+    ]
     return (
         "### Other operators, more images\n\n"
-        f"On the mean of four linear tasks {OURS} is ahead of {' and '.join(CONTROLS)}, in points, "
-        f"by {'; '.join(verdicts)}. *Strong operators* turn the hue anywhere, change the "
-        "saturation more and take the colour from two of five views (`mast5_strong`); *15 "
-        "operators* are those of `mast15`; *more images* are all 50,000 of CIFAR-10 for as many "
-        "epochs, hence five times the steps. Weights are those that validation chose under the "
-        "usual operators; under strong ones VICReg had its own choice of weights once more."
-        f"\n\n{markdown(Grid(columns, tuple(rows)))}"
+        f"Mean of four linear tasks, {OURS} minus {CONTROLS[0]} and minus {CONTROLS[1]}, in "
+        f"points: {'; '.join(verdicts)}. Regimes are {'; '.join(meant)}. Weights are those that "
+        "validation chose under the usual operators; VICReg's was chosen again under strong ones "
+        "(of 5, 10 and 25, one seed), and is the same. A single seed is no more than a hint. "
+        "Methods of one regime were trained on the same processor, regimes on different ones "
+        f"({processors(first)}).\n\n{markdown(Grid(columns, tuple(rows)))}"
     )
 
 
@@ -188,8 +232,8 @@ def does_it_help() -> str:
         "score of Flowers-17 on its validation set, and for that of the textures, in the runs of "
         "the comparison above, by cross-validation. Those runs, `augself`, `exempt` and "
         "`exempt_both` were trained in float32, the rest under bfloat16 autocast; of "
-        "`learned_slow` at 25 seeds 0 and 1 are in float32. `half` in front is a start of learned "
-        "masks, behind it a prediction that weighs 0.5 in place of 1.",
+        "`learned_slow` at 25 seeds 0 and 1 are in float32. What the names mean:\n\n"
+        + "\n".join(f"- {names}: {meaning}" for names, meaning in NAMES.items()),
     ]
     validation, test = scored()
     for groups, title in (
