@@ -428,10 +428,8 @@ def test_embed_what_is_ignored_and_matched(run: Path, photos: Path, tmp_path: Pa
 def test_embed_what_heads_read(
     tiny: Callable[..., mast.PretrainConfig], photos: Path, tmp_path: Path
 ) -> None:
-    run, data = (
-        mast.pretrain(tiny(recipe="vicreg5_augself_small", epochs=1)).path,
-        str(photos / "test"),
-    )
+    run = mast.pretrain(tiny(recipe="vicreg5_augself_small", epochs=1)).path
+    data = str(photos / "test")
     for options, name in (({}, "whole.npz"), ({"match": "color"}, "read.npz")):
         mast.embed(run, data, tmp_path / name, **options)
     with np.load(tmp_path / "whole.npz") as whole, np.load(tmp_path / "read.npz") as read:

@@ -177,8 +177,13 @@ def test_a_lead_is_over_every_whole_space() -> None:
     assert "color" not in lead.behind
     assert led(runs).rows[0][5:] == ("+50.0", "", "43.0 (orientation)")
     told = {"representation": 35.0, "told_color_jitter": 85.0, "told_grayscale": 60.0}
-    runs["b"] = run("augself", told, {"representation": 9.0})
+    runs["b"] = run("augself", told, dict.fromkeys(told, 9.0))
     assert led(runs).rows[0][5:] == ("+50.0", "85.0", "43.0 (orientation)")
+    # A seed that was not measured in a space is not counted there.
+    runs["d"] = run("augself", {"representation": 33.0}, {"representation": 9.0}) | {"seed": 0}
+    seeds = {row[2]: (row[3], row[4]) for row in searches(runs).rows if row[1] == "augself"}
+    assert seeds["representation"] == ("2", "34.0 ± 1.4")
+    assert seeds["head of grayscale"] == ("1", "60.0")
 
 
 def write_squares(root: Path, part: str, images: int) -> None:
