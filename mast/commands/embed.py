@@ -16,7 +16,7 @@ from mast.core.launch import Device, find_device
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.features import extract
-from mast.methods import Embedding
+from mast.methods import Embedding, MatchBy
 from mast.runs.load import Representation, load
 
 
@@ -28,6 +28,7 @@ def embed(
     representation: Representation | None = None,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
+    match_by: MatchBy | None = None,
     device: Device = "auto",
     weights: str | Path | None = None,
     seed: int = 0,
@@ -48,6 +49,8 @@ def embed(
             whole embedding.
         match: Likewise, from which it is to be exempt, so that neighbours agree in what they
             change; where nothing is exempt, what heads that tell them read of the representation.
+        match_by: "block" or "heads", to choose what matches where a run has both; the block if not
+            given.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; they are random if not given.
         seed: Of the random weights of a name.
@@ -71,6 +74,8 @@ def embed(
         raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
     chosen = {"ignored": as_list(ignore or ()), "matched": as_list(match or ())}
     chosen = {kind: names for kind, names in chosen.items() if names}
+    if match_by is not None and "matched" not in chosen:
+        raise UserError(f"match_by {match_by} says how to match: give match, too")
     if chosen and representation is not None:
         raise UserError(
             "what is ignored and matched says in what images are compared: leave out "
@@ -84,7 +89,7 @@ def embed(
         assert isinstance(module, Embedding)
         chosen = {kind: module.named(names) for kind, names in chosen.items()}
         with torch.no_grad():
-            space = module.space(chosen.get("ignored", ()), chosen.get("matched", ()))
+            space = module.space(chosen.get("ignored", ()), chosen.get("matched", ()), match_by)
         if space.of == "representation":
             module = module.method.encoder
     canvases = open_canvas(DataConfig(str(data)), size)

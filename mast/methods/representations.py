@@ -5,6 +5,7 @@ Shapes: B images, D dimensions of the embedding, K operators.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -18,6 +19,8 @@ from mast.methods.base import Method
 from mast.models import SearchSpace, relative, selection, space_of_heads
 
 ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
+
+MatchBy = Literal["block", "heads"]
 
 
 class Embedding(nn.Module):
@@ -47,6 +50,7 @@ class Embedding(nn.Module):
         images_BCHW: Tensor,
         ignore: str | Sequence[str] = (),
         match: str | Sequence[str] = (),
+        match_by: MatchBy | None = None,
     ) -> Tensor:
         """Features in float32 in the `space` that is chosen; the whole embedding by default.
 
@@ -56,18 +60,22 @@ class Embedding(nn.Module):
                 as "color": all operators that destroy it.
             match: Likewise, those from which they must be exempt, so that neighbours agree in what
                 these change.
+            match_by: As `space`.
 
         Raises:
             UserError: As `space`.
         """
-        space = self.space(ignore, match)
+        space = self.space(ignore, match, match_by)
         see = self.method.encoder if space.of == "representation" else self.method.embed
         features_BD = see(images_BCHW).float()
         with torch.autocast(features_BD.device.type, enabled=False):
             return space.seen(features_BD)
 
     def space(
-        self, ignore: str | Sequence[str] = (), match: str | Sequence[str] = ()
+        self,
+        ignore: str | Sequence[str] = (),
+        match: str | Sequence[str] = (),
+        match_by: MatchBy | None = None,
     ) -> SearchSpace:
         """The space in which to compare images, for what is to be ignored and matched.
 
@@ -79,16 +87,26 @@ class Embedding(nn.Module):
         Args:
             ignore: As `forward`.
             match: As `forward`.
+            match_by: What matches: the exempt dimensions ("block"), or what heads read ("heads").
+                Those if any dimension is exempt, else these, if not given.
 
         Raises:
-            UserError: As `named` and `selection`; where nothing is exempt, an operator that is not
-                of the views or, to be matched, has no head, or a choice of both.
+            UserError: As `named` and `selection`; an operator that is not of the views or, to be
+                matched by heads, has none; a choice of both to ignore and to match by heads; a
+                block where nothing is exempt.
         """
+        if match_by not in (None, *get_args(MatchBy)):
+            raise unknown("match_by", str(match_by), get_args(MatchBy))
         ignored, matched = self.named(ignore), self.named(match)
+        if match_by is not None and not matched:
+            raise UserError(f"match_by {match_by} says how to match: name the operators to match")
         if not (ignored or matched):
             return SearchSpace("embedding")
         mask_DK = self.masks()
-        if mask_DK is not None and not bool((relative(mask_DK) == 1).all()):
+        exempt = mask_DK is not None and not bool((relative(mask_DK) == 1).all())
+        if match_by == "block" and not exempt:
+            raise UserError("nothing is exempt in this run, so that no block can match")
+        if mask_DK is not None and exempt and match_by != "heads":
             weight_D = selection(mask_DK, self.operators, ignored, matched)
             return SearchSpace("embedding", weight_D.mul)
         for name in (*ignored, *matched):
@@ -96,8 +114,8 @@ class Embedding(nn.Module):
                 raise unknown("operator or property", name, (*self.trained_with, *PROPERTIES))
         if ignored and matched:
             raise UserError(
-                "nothing is exempt in this run: what it matches is read of the representation, "
-                "which ignores nothing. Give either ignore or match."
+                "heads read the representation, which ignores nothing: with them, give either "
+                "ignore or match"
             )
         return space_of_heads(self.readings(), matched) if matched else SearchSpace("embedding")
 

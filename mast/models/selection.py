@@ -144,8 +144,8 @@ def space_of_heads(readings: Mapping[str, Tensor], operators: Sequence[str]) -> 
     for name in operators:
         if name not in readings:
             raise UserError(
-                f"{name} cannot be matched: in this run nothing is exempt from it, and no head "
-                f"tells it from the representation. Heads tell {', '.join(readings) or 'nothing'}."
+                f"{name} cannot be matched: no head tells it from the representation. "
+                f"Heads tell {', '.join(readings) or 'nothing'}."
             )
     reading_HC = torch.cat([readings[name] for name in operators])
     return SearchSpace("representation", partial(F.linear, weight=reading_HC))

@@ -47,20 +47,21 @@ V, M = "vicreg5_small", "mast5_small"
 # both, and are longer.
 SHARE, WEIGHT = 0.05, 1.0
 DOUBLE = {"prediction": {"weight": 2 * WEIGHT}}
+BLOCK = {"predict_from": "block"}
 CONTENDERS: dict[str, Contender] = {
     "untrained": Contender(V, trained=False),
     "vicreg": Contender(V),
     "augself": Contender(V, of="told"),
     "augself_double": Contender(V, DOUBLE, "told"),
-    "exempt": Contender(M, of="exempt"),
-    "exempt_double": Contender(M, DOUBLE, "exempt"),
-    "exempt_double_2": Contender(M, DOUBLE | {"exempt_share": 0.02}, "exempt"),
-    "exempt_double_3": Contender(M, DOUBLE | {"exempt_share": 0.03}, "exempt"),
-    "exempt_double_10": Contender(M, DOUBLE | {"exempt_share": 0.10}, "exempt"),
+    "exempt": Contender(M, BLOCK, "exempt"),
+    "exempt_double": Contender(M, DOUBLE | BLOCK, "exempt"),
+    "exempt_double_2": Contender(M, DOUBLE | BLOCK | {"exempt_share": 0.02}, "exempt"),
+    "exempt_double_3": Contender(M, DOUBLE | BLOCK | {"exempt_share": 0.03}, "exempt"),
+    "exempt_double_10": Contender(M, DOUBLE | BLOCK | {"exempt_share": 0.10}, "exempt"),
     "representation_double": Contender(M, DOUBLE | {"predict_from": "representation"}, "exempt"),
     "both_double": Contender(M, DOUBLE | {"predict_from": "both"}, "exempt"),
     "silent": Contender(M, {"predict_from": "none"}, "exempt"),
-    "budgeted_double": Contender(M, DOUBLE | {"masks": "budgeted"}, "exempt", gate_lr=1e-2),
+    "budgeted_double": Contender(M, DOUBLE | BLOCK | {"masks": "budgeted"}, "exempt", gate_lr=1e-2),
     "guarded": Contender("mast5_guarded_small"),
 }
 

@@ -432,6 +432,8 @@ def test_embed_what_heads_read(
     data = str(photos / "test")
     for options, name in (({}, "whole.npz"), ({"match": "color"}, "read.npz")):
         mast.embed(run, data, tmp_path / name, **options)
+    with pytest.raises(UserError, match="give match, too"):
+        mast.embed(run, data, tmp_path / "by.npz", match_by="heads")
     with np.load(tmp_path / "whole.npz") as whole, np.load(tmp_path / "read.npz") as read:
         assert read["matched"].tolist() == ["color_jitter", "grayscale"]
         readings = torch.cat(list(mast.load_method(run).readings().values()))
@@ -531,7 +533,7 @@ def test_demo_measures_every_task_of_every_encoder(
     result = mast.demo(tmp_path / "demo", epochs=1, images=256)
     tasks = ["shape", "color", "orientation", "position", "texture", "sharpness"]
     encoders = ["chance", "untrained", "VICReg", "VICReg + prediction", "MAST"]
-    spaces = [*encoders, "MAST, ignoring colour", "MAST, matching colour"]
+    spaces = [*encoders, "MAST, its heads", "MAST, ignoring colour", "MAST, matching colour"]
     spaces.insert(4, "VICReg + prediction, its heads")
     for scores, columns in ((result.accuracy, encoders), (result.precision, spaces)):
         assert list(scores) == tasks

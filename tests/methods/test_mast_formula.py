@@ -113,7 +113,7 @@ def test_guarded_mode_is_its_formula(options: dict[str, bool]) -> None:
 
 @torch.no_grad()
 def test_exempt_mode_is_its_formula() -> None:
-    """Weighted distance outside the blocks of what acted, and what the blocks leave untold."""
+    """Weighted distance outside the blocks of what acted; what block and encoder leave untold."""
     method = build(exempt=("color", "orientation"), exempt_share=0.25, prediction=Heads(weight=3.0))
     batch = views()
     first_BD, second_BD = (
@@ -129,18 +129,23 @@ def test_exempt_mode_is_its_formula() -> None:
         if active_K.any():
             kept_D = (1 - exempt_DK)[:, active_K].prod(dim=1)
             masked += (kept_D * squared_BD[i]).sum().item() / kept_D.sum().item() / B
-    untold = 0.0
-    heads = method.predictions["block"].heads
-    assert list(heads) == ["horizontal_flip", "color_jitter"]
-    for name, block_D in (("horizontal_flip", orientation_D), ("color_jitter", color_D)):
-        told_BT = heads[name](torch.cat([first_BD * block_D, second_BD * block_D], dim=1)).double()
-        target_BT = difference(batch, name).double()
-        spread_T = (target_BT.var(dim=0, correction=0) + 1e-6).sqrt()
-        error_BT = told_BT - (target_BT - target_BT.mean(dim=0)) / spread_T
-        untold += error_BT.square().mean().item()
     expected = vicreg_terms(first_BD.double(), second_BD.double())
-    expected |= {"masked": 10 * masked, "prediction_by_block": 3 * untold}
-    expected |= {"plain": 0.0, "sparsity": 0.0}
+    expected |= {"masked": 10 * masked, "plain": 0.0, "sparsity": 0.0}
+    representations = [method.encoder(images) for images in batch.images]
+    blocks = {"horizontal_flip": orientation_D, "color_jitter": color_D}
+    for source, prediction in method.predictions.items():
+        assert list(prediction.heads) == list(blocks)
+        untold = 0.0
+        for name, block_D in blocks.items():
+            in_block = [first_BD * block_D, second_BD * block_D]
+            seen = in_block if source == "block" else representations
+            told_BT = prediction.heads[name](torch.cat(seen, dim=1)).double()
+            target_BT = difference(batch, name).double()
+            spread_T = (target_BT.var(dim=0, correction=0) + 1e-6).sqrt()
+            error_BT = told_BT - (target_BT - target_BT.mean(dim=0)) / spread_T
+            untold += error_BT.square().mean().item()
+        expected[f"prediction_by_{source}"] = 3 * untold
+    assert expected.keys() >= {"prediction_by_block", "prediction_by_representation"}
     output = method(batch, 0.0)
     for name, value in expected.items():
         assert output[f"term/{name}"].item() == pytest.approx(value, rel=1e-4), name

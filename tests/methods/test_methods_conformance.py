@@ -25,7 +25,7 @@ PROPERTIES = ("color", "position", "orientation")
 GUARDED = {"mode": "guarded"}
 VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "exempt": ("mast", {}, {"exempt": PROPERTIES, "exempt_share": 0.2}),
-    "exempt, both": ("mast", {}, {"predict_from": "both"}),
+    "exempt, block": ("mast", {}, {"predict_from": "block"}),
     "exempt, representation": ("mast", {}, {"predict_from": "representation"}),
     "exempt, silent": ("mast", {}, {"predict_from": "none"}),
     "exempt, sum": ("mast", {}, {"composition": "sum", "uncertainty": True}),
@@ -57,9 +57,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 HEADS = {  # over the representation, by variant
     "augself": "prediction",
-    "exempt, both": "predictions.representation",
-    "exempt, representation": "predictions.representation",
-    "no masks, told": "predictions.representation",
+    **dict.fromkeys(
+        ("exempt", "exempt, representation", "exempt, sum", "budgeted", "no masks, told"),
+        "predictions.representation",
+    ),
 }
 OPTIMIZERS = {
     "lars": OptimizerConfig("lars", lr=0.3, weight_decay=1e-4, trust=0.02),
@@ -201,7 +202,7 @@ def test_resolved_prefers_what_is_given() -> None:
         ("mast5_small", {"exempt_share": 1.0}, r"exempt_share must be in \(0, 1\), got 1"),
         ("mast5_small", {"exempt_share": math.nan}, r"exempt_share must be in \(0, 1\), got nan"),
         ("mast5_small", {"exempt_temperature": 0.0}, "exempt_temperature must be above 0"),
-        ("mast5_small", {"masks": "none"}, "predict_from block needs objective.masks exempt or"),
+        ("mast5_small", {"masks": "none"}, "predict_from both needs objective.masks exempt or"),
         ("mast5_guarded_small", {"predict_from": "both"}, "budgeted, got learned, which has no"),
     ],
 )
@@ -284,14 +285,36 @@ def test_where_nothing_is_exempt_what_heads_read_is_matched(variant: str) -> Non
     whole_BD = embedding(images_BCHW)
     assert torch.equal(embedding(images_BCHW, ignore=first), whole_BD)
     assert torch.equal(whole_BD, method.embed(images_BCHW))
-    with pytest.raises(UserError, match="Give either ignore or match"):
+    with pytest.raises(UserError, match="no block can match"):
+        embedding.space(match=first, match_by="block")
+    with pytest.raises(UserError, match="give either ignore or match"):
         embedding.space(ignore=second, match=first)
     with pytest.raises(UserError, match="unknown operator or property 'invert'"):
         embedding.space(ignore="invert")
-    with pytest.raises(UserError, match=r"nothing is exempt from it.* Heads tell nothing\."):
+    with pytest.raises(UserError, match=r"no head tells it.* Heads tell nothing\."):
         Embedding(build("vicreg")).space(match=first)
     with torch.autocast("cpu", torch.bfloat16):
         assert embedding(images_BCHW, match=first).dtype == torch.float32
+
+
+@torch.no_grad()
+def test_where_a_run_has_both_the_block_matches_or_the_heads() -> None:
+    method = build("exempt").eval()
+    embedding, readings = Embedding(method), method.readings()
+    images_BCHW = make_views(0).images[0]
+    first = next(iter(readings))
+    by_default = embedding(images_BCHW, match=first)
+    assert torch.equal(embedding(images_BCHW, match=first, match_by="block"), by_default)
+    torch.testing.assert_close(
+        embedding(images_BCHW, match=first, match_by="heads"),
+        method.encoder(images_BCHW) @ readings[first].T,
+    )
+    with pytest.raises(UserError, match="give either ignore or match"):
+        embedding.space("horizontal_flip", first, match_by="heads")
+    with pytest.raises(UserError, match="name the operators to match"):
+        embedding.space(ignore=first, match_by="heads")
+    with pytest.raises(UserError, match="unknown match_by 'head'"):
+        embedding.space(match=first, match_by="head")  # type: ignore[arg-type]
 
 
 def test_statistics_are_numbers_for_the_log() -> None:
