@@ -21,8 +21,8 @@ COMPARED = {  # as the study `does_it_help` calls them
     "vicreg5": "VICReg",
     "augself_half": "VICReg + prediction",
     "learned_slow": "MAST, guarded",
-    "exempt_half": OURS,
-    "exempt_both_half": "MAST, heads see both",
+    "exempt_half": "MAST, heads see the block",
+    "exempt_both_half": OURS,
 }
 KNN = "cifar10/class/knn"
 CONTROLS = ("VICReg", "VICReg + prediction")
@@ -50,9 +50,9 @@ NAMES = {  # of variants
     "stay, or move (`_slow`: at a third of the rate); `_some`, `_plain`: as above",
     "`_sigma`": "distances are divided by the predicted uncertainty",
     "`augself`": "VICReg that predicts from its representation how the colours of the views differ",
-    "`exempt`": "MAST as it is by default, but for the weight of the prediction; `_both`: "
-    "predicted from block and representation",
-    "`_half` at the end of these": "the prediction weighs 0.5, the default, in place of 1",
+    "`exempt`": "MAST with exempt blocks, from which it predicts; `_both`: from block and "
+    "representation, as it does by default",
+    "`_half` at the end of these": "each prediction weighs 0.5, the default, in place of 1",
     "`strong_`, `fifteen_` in front": "other operators, as above",
 }
 
@@ -93,8 +93,8 @@ def compared_on_photos() -> str:
         f"{CONTROLS[1]} {ahead[1]}; on objects {differences['objects']}, on colour "
         f"{differences['colour']}. Test sets, in percent; mean and standard deviation of "
         f"{len(ours)} seeds; in brackets the 95 % interval of a difference over test images, "
-        "paired, for these seeds: it says nothing of others. *Heads see both*: the block and the "
-        "representation, trained on another processor than the rest "
+        "paired, for these seeds: it says nothing of others. *Heads see the block*: nothing is "
+        f"predicted from the representation. {OURS} was trained on another processor than the rest "
         f"({processors(result for each in methods.values() for result in each)}).\n\n"
         f"{markdown(Grid(columns, tuple(rows)))}"
     )

@@ -59,6 +59,7 @@ CONTENDERS: dict[str, Contender] = {
     "exempt_double_3": Contender(M, DOUBLE | BLOCK | {"exempt_share": 0.03}, "exempt"),
     "exempt_double_10": Contender(M, DOUBLE | BLOCK | {"exempt_share": 0.10}, "exempt"),
     "representation_double": Contender(M, DOUBLE | {"predict_from": "representation"}, "exempt"),
+    "both": Contender(M, {"predict_from": "both"}, "exempt"),
     "both_double": Contender(M, DOUBLE | {"predict_from": "both"}, "exempt"),
     "silent": Contender(M, {"predict_from": "none"}, "exempt"),
     "budgeted_double": Contender(M, DOUBLE | BLOCK | {"masks": "budgeted"}, "exempt", gate_lr=1e-2),

@@ -12,12 +12,13 @@ from mast.studies.seeds import cell
 
 WHOLE = {"representation": "representation", "embedding": "whole embedding"}
 CHOSEN = {"ignore_": "ignoring", "match_": "matching"}
-# What a block has to beat: no block, without a prediction and with one that weighs the same.
+# What a block has to beat: no block, without a prediction and with one that weighs the same
+# (for `both` as much as its two together).
 ONCE, TWICE = ("vicreg", "augself"), ("vicreg", "augself_double")
 RIVALS = {"exempt": ONCE, "silent": ONCE} | dict.fromkeys(
     (
         "exempt_double", "exempt_double_2", "exempt_double_3", "exempt_double_10",
-        "representation_double", "both_double", "budgeted_double",
+        "representation_double", "both", "both_double", "budgeted_double",
     ),
     TWICE,
 )  # fmt: skip
