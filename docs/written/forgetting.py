@@ -16,9 +16,9 @@ SHOWN = {  # by the demo, as the study calls them
     "untrained": "untrained",
     "vicreg": "VICReg",
     "augself_double": "VICReg + prediction",
-    "both_double": "MAST",
+    "both": "MAST",
 }
-OURS = "both_double"
+OURS = "both"
 
 
 def forgotten() -> dict[str, dict[str, Any]]:
@@ -46,7 +46,7 @@ def forgetting() -> str:
         "the operators did from its representation, `exempt` MAST that does so from its block of "
         f"{100 * SHARE:g} % of the dimensions; their prediction weighs {WEIGHT:g}, or twice that "
         "(`double`). A number at the end is another share in percent. "
-        "MAST as it is by default predicts from block and representation: `both_double`. "
+        "`both` is MAST as it is by default: it predicts from block and representation. "
         f"{legend(measured)}Linear accuracy of the representation:",
         markdown(Forgetting().table(measured)),
         "Of the ten nearest test images by cosine, the share with the query's label. *Head of …* "

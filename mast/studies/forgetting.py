@@ -46,6 +46,7 @@ V, M = "vicreg5_small", "mast5_small"
 # Of the dimensions that are exempt, eight of 160, and of a prediction; runs of photos need less of
 # both, and are longer.
 SHARE, WEIGHT = 0.05, 1.0
+ONCE = {"prediction": {"weight": WEIGHT}}
 DOUBLE = {"prediction": {"weight": 2 * WEIGHT}}
 BLOCK = {"predict_from": "block"}
 CONTENDERS: dict[str, Contender] = {
@@ -108,7 +109,7 @@ class Forgetting(Experiment):
         told = {} if contender.of is None else {contender.of: [PROPERTY[factor]]}
         common: dict[str, Any] = {
             "projector": PROJECTOR,
-            "prediction": {"weight": WEIGHT},
+            **ONCE,
         }
         if contender.of == "exempt":
             common["exempt_share"] = SHARE
