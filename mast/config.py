@@ -107,6 +107,7 @@ class PretrainConfig:
         _ = self.preset
         _ = self.method
         self.objective.check()
+        self.optimizer.check()
         least = dict.fromkeys(
             ("epochs", "batch_size", "accumulate", "devices", "nodes", "log_every"), 1.0
         )

@@ -12,6 +12,7 @@ from mast.cli.verbs import VERBS as VERBS
 from mast.cli.verbs import Verb as Verb
 from mast.cli.verbs import named
 from mast.core.errors import UserError, unknown
+from mast.core.stopping import Interrupted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,8 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The words after `mast`; those of the process if None.
 
     Returns:
-        The exit code: 0; 2 for an error that the user can fix, reported in one line; 130 if
-        interrupted.
+        The exit code: 0; 2 for an error that the user can fix, reported in one line; 128 and the
+        number of the signal that stopped it, such as 130 for Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -33,9 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = f"error: {error}"
         console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
         return 2
+    except Interrupted as stopped:
+        print(stopped, file=sys.stderr)
+        return stopped.code
     except KeyboardInterrupt:
-        print("interrupted; the same command continues a run from its last checkpoint",
-              file=sys.stderr)  # fmt: skip
+        print("interrupted; the same command goes on with what was saved", file=sys.stderr)
         return 130
     return 0
 

@@ -1,8 +1,8 @@
 """Pretraining."""
 
-import json
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from mast.core.loop import Losses, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
 from mast.core.run import RunFolder
-from mast.data import Batch, CanvasSet, Loader, open_canvas
+from mast.data import Batch, Loader, open_canvas
 from mast.measure.online import online_scores
 from mast.methods import save_embedding
 from mast.models import save_encoder, synchronise_batchnorm
@@ -40,10 +40,11 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         The run folder, which holds `encoder.safetensors` and `embedding.safetensors`.
 
     Raises:
-        UserError: A configuration or images that cannot be used, a folder with another run,
-            or a loss that is no longer finite.
+        UserError: A configuration or images that cannot be used, a folder with another run or
+            one in which another process works, or a loss that is no longer finite.
+        Interrupted: A signal (Ctrl-C, SIGTERM, SIGHUP) asked to stop. The step was finished and
+            saved.
     """
-    # ------------------------------------------------------------------ processes and device
     config.check()
     run = RunFolder(config.folder())
     if config.threads is not None:
@@ -52,6 +53,13 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         config.device, config.devices, config.nodes, config.precision, _loggers(config, run)
     )
     fabric.launch()
+    with run.held() if fabric.is_global_zero else nullcontext():
+        _train(config, run, fabric)
+    return run
+
+
+def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
+    # ------------------------------------------------------------------------------ processes
     chief = fabric.is_global_zero
     processes = fabric.world_size
     part_size, remainder = divmod(config.batch_size, config.accumulate * processes)
@@ -83,24 +91,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         run.open(record(config), OPERATIONAL, lambda file: record(read(file)))
     if run.encoder.is_file():
         fabric.print(f"{run.path} is complete; nothing to do")
-        return run
+        return
     plain_method = build_method(config)
-    if chief:
-        _check_same_images(run, canvases)
-        run.write_provenance(
-            device=str(fabric.device),
-            processes=processes,
-            precision=resolve(config.precision, fabric.device),
-            seed=config.seed,
-            representation=plain_method.encoder.dim,
-            data={
-                "spec": config.data.spec,
-                "images": len(canvases),
-                "fingerprint": canvases.fingerprint,
-                "skipped": canvases.skipped,
-            },
-        )
-
     # ---------------------------------------------------------------- memory for every batch
     images = None
     if fabric.device.type == "cpu":
@@ -131,12 +123,30 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         log_every=config.log_every,
         checkpoint=run.last,
         checkpoint_minutes=config.checkpoint_minutes,
-        advice="Lower optimizer.lr or use precision 32-true.",
-        extra={"best": float("-inf")},
+        advice="Start a new run (another out) at a lower optimizer.lr or in precision 32-true.",
+        extra={"best": float("-inf"), "images": canvases.fingerprint},
     )
     training.resume(config.seed)
+    if training.extra.get("images", canvases.fingerprint) != canvases.fingerprint:
+        raise UserError(
+            f"the images of {canvases.name} changed since {run.path} was started; restore them, "
+            "or start a new run with another out"
+        )
     if chief:
         run.rewind_metrics(training.step)
+        run.write_provenance(
+            device=str(fabric.device),
+            processes=processes,
+            precision=resolve(config.precision, fabric.device),
+            seed=config.seed,
+            representation=plain_method.encoder.dim,
+            data={
+                "spec": config.data.spec,
+                "images": len(canvases),
+                "fingerprint": canvases.fingerprint,
+                "skipped": canvases.skipped,
+            },
+        )
 
     # ----------------------------------------------------------------------------- the loss
     def loss(method: Any, batch: Batch, step: int, part: int) -> Losses:
@@ -163,7 +173,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     # What was said before a run was killed is not said again.
     warned = {line["warning"].split(":")[0] for line in run.read_metrics() if "warning" in line}
     logged_step, logged_at = training.step, time.monotonic()
-    with display.running():
+    with display.running(), training.stop.listening():
         for result in training.run(fabric, loader.epoch, loss):
             plain_method.after_step(result.step / training.steps)
 
@@ -210,7 +220,6 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         save_encoder(plain_method.encoder, run.encoder)  # last: it says that the run is complete
         display.say(f"done: {run.encoder}")
     fabric.barrier()
-    return run
 
 
 def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:
@@ -222,18 +231,6 @@ def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:
 
         loggers.append(WandbLogger(config.wandb, run.path.name))
     return loggers
-
-
-def _check_same_images(run: RunFolder, canvases: CanvasSet) -> None:
-    """Refuse to continue a run on images that changed since."""
-    if not (run.provenance.is_file() and run.last.is_file()):
-        return
-    before = json.loads(run.provenance.read_text())["data"]["fingerprint"]
-    if before != canvases.fingerprint:
-        raise UserError(
-            f"the images of {canvases.name} changed since {run.path} was started; restore them, "
-            "or start a new run with another out"
-        )
 
 
 def _score_due(config: PretrainConfig, epochs: int) -> bool:

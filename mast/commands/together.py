@@ -23,18 +23,25 @@ from mast.core.run import RunFolder
 from mast.data import open_canvas
 
 REFUSED = 2  # exit code of a child whose configuration or images cannot be used
-# The first thread ends a child whose parent is gone: its standard input is closed then.
+# The thread stops a child whose parent is gone: its standard input is closed then. What a terminal
+# sends to all processes reaches the parent alone, which stops each child once.
 CHILD = f"""
-import os, sys, threading
-threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+import os, signal, sys, threading
+def ask_to_stop():
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=ask_to_stop, daemon=True).start()
 from mast.commands.pretrain import pretrain
 from mast.config import read
 from mast.core.errors import UserError
+from mast.core.stopping import Interrupted
 try:
     pretrain(read(sys.argv[1]))
 except UserError as error:
     print(error, file=sys.stderr)
     sys.exit({REFUSED})
+except Interrupted as stopped:
+    sys.exit(stopped.code)
 """
 POLL_S = 0.5
 
@@ -116,6 +123,7 @@ def _started(config: PretrainConfig, place: Path) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
             [sys.executable, "-P", "-c", CHILD, str(file)],
             stdin=subprocess.PIPE, stdout=log, stderr=log, env=os.environ | {"PYTHONPATH": paths},
+            start_new_session=True,
         )  # fmt: skip
 
 

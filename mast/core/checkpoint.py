@@ -2,6 +2,7 @@
 
 import json
 import os
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,22 +13,33 @@ import torch
 from mast.core.errors import UserError
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], None], keep: Path | None = None) -> None:
     """Let `write` fill a file beside `path`, flush it to disk, then rename it.
 
     Args:
-        path: The target; it is replaced only by a complete file.
+        path: The target; it is replaced only by a complete file. Where it is a symbolic link, the
+            file that it points to is.
         write: Called with the path to fill.
+        keep: Where the file that is replaced is kept; None: nowhere.
 
     Raises:
-        UserError: The disk is full or the folder cannot be written.
+        UserError: The disk is full, the folder cannot be written, or the target is there and is no
+            regular file.
     """
+    path = Path(os.path.realpath(path))
     partial = path.with_name(path.name + ".partial")
     try:
+        if path.exists() and not path.is_file():
+            raise UserError(f"cannot write {path}: it is there and is not a regular file")
         path.parent.mkdir(parents=True, exist_ok=True)
+        partial.touch()
+        mode = partial.stat().st_mode  # what the umask leaves; some libraries set one of their own
         write(partial)
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
+        partial.chmod(mode)
+        if keep is not None and path.is_file():
+            path.replace(keep)
         partial.replace(path)
     except BaseException as error:
         with suppress(OSError):
@@ -47,33 +59,51 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+def previous(path: Path) -> Path:
+    """Where `save_checkpoint` keeps the checkpoint before the last one."""
+    return path.with_name(f"{path.stem}.previous{path.suffix}")
+
+
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Write tensors, numbers and containers of them, atomically."""
+    """Write tensors, numbers and containers of them, atomically; the one before is kept, too."""
 
     def write(partial: Path) -> None:
         # Through a Python file: on a full disk torch's own writer raises no OSError.
         with partial.open("wb") as file:
             torch.save(state, file)
 
-    write_atomically(path, write)
+    write_atomically(path, write, keep=previous(path))
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove what `save_checkpoint` wrote."""
+    for file in (path, previous(path)):
+        file.unlink(missing_ok=True)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint without executing anything from it.
+    """Read a checkpoint, if it is as it was written, without executing anything from it.
 
     Args:
-        path: A file of `save_checkpoint`.
+        path: A file of `save_checkpoint`. It is a ZIP archive, whose checksums (CRC-32) are
+            verified: PyTorch would take bytes that changed on the disk for weights.
 
     Raises:
-        UserError: The file is damaged or holds more than tensors.
+        UserError: The file is damaged, or holds more than tensors.
     """
     try:
+        with zipfile.ZipFile(path) as archive:
+            if damaged := archive.testzip():
+                raise zipfile.BadZipFile(f"{damaged} changed since it was written")
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises RuntimeError, UnpicklingError, EOFError, …
+        what = str(error).splitlines()[0] if isinstance(error, zipfile.BadZipFile | OSError) else ""
+        said = f"{type(error).__name__}: {what}" if what else type(error).__name__
         raise UserError(
-            f"{path} is not a readable checkpoint ({type(error).__name__}: {error}). "
-            "Delete it to start the run again."
+            f"{path} is not a readable checkpoint ({said}). Delete it to start the run again."
         ) from error
+    if not isinstance(state, dict):
+        raise UserError(f"{path} is not a checkpoint of this program")
     return state
 
 

@@ -5,6 +5,7 @@ checkpoints and the stop on a loss that is not finite are here, once. A checkpoi
 numbers: the losses of all steps up to it were checked, and so are the weights.
 """
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -15,12 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from mast.core.checkpoint import load_checkpoint, save_checkpoint
+from mast.core.checkpoint import load_checkpoint, previous, save_checkpoint
 from mast.core.errors import UserError
 from mast.core.optim import set_learning_rate
+from mast.core.stopping import Interrupted, StopRequest
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+_log = logging.getLogger("mast")
 
 Losses = dict[str, Tensor]  # "loss", which is minimised, and whatever else is logged
 
@@ -62,6 +66,7 @@ class Training:
         checkpoint_minutes: Minutes between checkpoints.
         advice: What to try when the loss is no longer finite.
         extra: What else a checkpoint holds; the caller may change it at any step.
+        stop: Whether a signal asks to stop; the caller says when to listen.
         step: Steps done.
     """
 
@@ -77,10 +82,18 @@ class Training:
     checkpoint_minutes: float = 2.0
     advice: str = "Lower the learning rate."
     extra: dict[str, Any] = field(default_factory=dict)
+    stop: StopRequest = field(default_factory=StopRequest)
     step: int = 0
     _begun: float = field(default_factory=time.monotonic)
-    _not_finite: set[str] = field(default_factory=set)  # buffers that were so from the start
+    _not_finite: set[str] = field(init=False)  # buffers that were so from the start
     _unread: list[tuple[int, Losses]] = field(default_factory=list)  # of steps, on the device
+
+    def __post_init__(self) -> None:
+        self._not_finite = {
+            name
+            for name, buffer in self.module.named_buffers(remove_duplicate=False)
+            if not buffer.isfinite().all()
+        }
 
     @property
     def steps(self) -> int:
@@ -95,18 +108,50 @@ class Training:
     def resume(self, seed: int) -> None:
         """Continue from the checkpoint if there is one; else seed PyTorch's generator.
 
+        Where the last checkpoint is damaged the one before it is used, and a warning says so.
+
         Raises:
-            UserError: The checkpoint is damaged.
+            UserError: No checkpoint that is there can be used.
         """
-        if self.checkpoint is None or not self.checkpoint.is_file():
+        files = () if self.checkpoint is None else (self.checkpoint, previous(self.checkpoint))
+        found = [file for file in files if file.is_file()]
+        if not found:
             torch.manual_seed(seed)
             return
-        state = load_checkpoint(self.checkpoint)
-        self.module.load_state_dict(state["module"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        torch.set_rng_state(state["rng"])
-        self.step, self.extra = state["step"], state["kept"]
-        self._begun = time.monotonic() - state["seconds"]
+        for file in found:
+            try:
+                self._load(file)
+            except UserError as error:
+                if file is found[-1]:
+                    raise
+                _log.warning("%s The one before it is used.", error)
+            else:
+                return
+
+    def _load(self, file: Path) -> None:
+        """Take over the state of a checkpoint.
+
+        Raises:
+            UserError: It is damaged, or not of this training.
+        """
+        state = load_checkpoint(file)
+        try:
+            if bad := self._not_finite_of(state["module"], state["optimizer"]):
+                raise UserError(f"{file} cannot be used: {bad[0]} in it is not finite.")
+            self.module.load_state_dict(state["module"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            torch.set_rng_state(state["rng"])
+            for device, state_of_device in enumerate(state.get("rng_cuda", ())):
+                if device < torch.cuda.device_count():
+                    torch.cuda.set_rng_state(state_of_device, device)
+            self.step, self.extra = state["step"], state["kept"]
+            self._begun = time.monotonic() - state["seconds"]
+        except UserError:
+            raise
+        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            raise UserError(
+                f"{file} is not a checkpoint of this training. Delete it to start again."
+            ) from error
 
     def save(self) -> None:
         """Write the checkpoint.
@@ -121,6 +166,7 @@ class Training:
             "module": self.module.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "rng": torch.get_rng_state(),
+            "rng_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
             "step": self.step,
             "kept": self.extra,
             "seconds": self.seconds,
@@ -150,13 +196,11 @@ class Training:
         Raises:
             UserError: A loss, or a weight to be saved, that is not finite; the last good checkpoint
                 is kept.
+            Interrupted: A signal asked to stop; the step was finished and saved.
         """
-        self._not_finite = {
-            name
-            for name, buffer in self.module.named_buffers(remove_duplicate=False)
-            if not buffer.isfinite().all()
-        }
         module, optimizer = fabric.setup(self.module, self.optimizer)
+        # Fabric moves the weights alone; loading moves the optimizer's state to where they are.
+        self.optimizer.load_state_dict(self.optimizer.state_dict())
         module.train()
         saved_at = time.monotonic()
         while self.step < self.steps:
@@ -197,6 +241,9 @@ class Training:
                 if self.checkpoint and fabric.is_global_zero and minutes >= self.checkpoint_minutes:
                     self.save()
                     saved_at = time.monotonic()
+                # The others end with the first process: one step further they would wait for it.
+                if self.stop.number is not None and fabric.is_global_zero:
+                    raise self._interrupted(self.stop.number)
 
     def _read_losses(self) -> dict[str, float]:
         """Check all losses not read yet; those of the last step, as numbers."""
@@ -210,20 +257,30 @@ class Training:
 
     def _check_weights(self, module: dict[str, Tensor], optimizer: dict[str, Any]) -> None:
         """A finite loss may overflow in the update, which the next step alone would show."""
+        if bad := self._not_finite_of(module, optimizer):
+            more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+            raise self._stopped(self.step, f"its update left {bad[0]}{more} not finite")
+
+    def _not_finite_of(self, module: dict[str, Tensor], optimizer: dict[str, Any]) -> list[str]:
+        """What of a state is not finite, but for buffers that were so from the start."""
         tensors: dict[str, Any] = dict(module)
         for index, state in optimizer["state"].items():
             for name, value in state.items():
                 tensors[f"the optimizer's {name} of parameter {index}"] = value
-        bad = [
+        return [
             name
             for name, value in tensors.items()
             if isinstance(value, Tensor)
             and name not in self._not_finite
             and not value.isfinite().all()
         ]
-        if bad:
-            more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
-            raise self._stopped(self.step, f"its update left {bad[0]}{more} not finite")
+
+    def _interrupted(self, number: int) -> Interrupted:
+        kept = "nothing of it is kept"
+        if self.checkpoint is not None:
+            self.save()
+            kept = "which is saved: the same command continues from there"
+        return Interrupted(number, f"stopped after step {self.step} of {self.steps}, {kept}")
 
     def _stopped(self, step: int, reason: str) -> UserError:
         exists = self.checkpoint is not None and self.checkpoint.is_file()

@@ -39,6 +39,27 @@ class OptimizerConfig:
     final: float = 0.001
     clip: float | None = None
 
+    def check(self) -> None:
+        """Refuse values that cannot be.
+
+        Raises:
+            UserError: Naming the field, what it is and what it may be.
+        """
+        if self.name not in get_args(OptimizerName):
+            raise unknown("optimizer", self.name, get_args(OptimizerName))
+        if not 0 < self.lr < math.inf:
+            raise UserError(f"optimizer.lr must be positive and finite, got {self.lr}")
+        if self.clip is not None and not self.clip > 0:
+            raise UserError(f"optimizer.clip must be positive, got {self.clip}")
+        for name in ("weight_decay", "trust", "gate_lr", "warmup"):
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                raise UserError(f"optimizer.{name} must be 0 or more and finite, got {value}")
+        for name in ("momentum", "final"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise UserError(f"optimizer.{name} must be in [0, 1], got {value}")
+
 
 def learning_rate(progress: float, warmup: float, final: float) -> float:
     """The rate as a share of its peak: a linear warm-up, then a half cosine.
@@ -98,12 +119,9 @@ def make_optimizer(
         An optimizer whose groups carry "peak_lr", for `set_learning_rate`.
 
     Raises:
-        UserError: A rate that is not positive, or a negative one of the gates.
+        UserError: As `OptimizerConfig.check`.
     """
-    if config.lr <= 0:
-        raise UserError(f"optimizer.lr must be positive, got {config.lr}")
-    if config.gate_lr < 0:
-        raise UserError(f"optimizer.gate_lr must be 0 or more, got {config.gate_lr}")
+    config.check()
     prepared = []
     for group in groups:
         is_weight, is_gate = group["name"] == "weights", group["name"] == "gates"
@@ -115,8 +133,6 @@ def make_optimizer(
             # timm adapts the rate of a group that has weight decay or asks for it.
             options["always_adapt"] = is_weight
         prepared.append({**group, **options})
-    if config.name not in get_args(OptimizerName):
-        raise unknown("optimizer", config.name, get_args(OptimizerName))
     if config.name == "adamw":
         return torch.optim.AdamW(prepared)
     if config.name == "sgd":

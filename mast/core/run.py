@@ -3,7 +3,7 @@
 config.yaml           the full configuration
 provenance.json       versions, git revision, device, seed, data fingerprint
 metrics.jsonl         one line a logged step, evaluation or warning
-checkpoints/last.pt   everything needed to continue
+checkpoints/last.pt   everything needed to continue; last.previous.pt is the one before it
 checkpoints/best.safetensors   the encoder at its best online score
 embedding.safetensors what the method learned beside its encoder: projector, masks
 encoder.safetensors   the trained encoder; it exists only when the run is complete
@@ -19,8 +19,10 @@ report.html           one page, by `mast report`
 import json
 import os
 import platform
+import socket
 import subprocess
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -55,6 +57,8 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.lock = self.path / ".lock"
+        self.holder = self.path / ".holder"
         self.config = self.path / "config.yaml"
         self.provenance = self.path / "provenance.json"
         self.metrics = self.path / "metrics.jsonl"
@@ -77,6 +81,42 @@ class RunFolder:
         if not self.config.is_file():
             raise UserError(f"{self.path} is not a run folder: it has no config.yaml")
         return self
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder, so that no second process trains in it; a killed one holds it no longer.
+
+        Raises:
+            UserError: Another process holds it, it holds something else than a run, or it cannot be
+                written.
+        """
+        from filelock import FileLock, Timeout
+
+        self._refuse_something_else()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.lock, timeout=0)
+            lock.acquire()
+        except Timeout as error:
+            holder = self.holder.read_text() if self.holder.is_file() else "another process"
+            raise UserError(
+                f"{self.path} is in use by {holder}. Wait until it ends, or give another out."
+            ) from error
+        except OSError as error:
+            raise UserError(f"cannot write {self.path}: {error.strerror or error}") from error
+        try:
+            write_text(self.holder, f"process {os.getpid()} on {socket.gethostname()}")
+            yield
+        finally:
+            self.holder.unlink(missing_ok=True)
+            lock.release()
+
+    def _refuse_something_else(self) -> None:
+        ours = (self.lock, self.holder)
+        if self.config.is_file() or not self.path.exists():
+            return
+        if not self.path.is_dir() or any(file not in ours for file in self.path.iterdir()):
+            raise UserError(f"{self.path} exists and is not a run folder; choose another out")
 
     def open(
         self,
@@ -105,14 +145,23 @@ class RunFolder:
                         f"{self.path} holds a run with {name}={old!r}, now it is {new!r}. Give the "
                         "same values to continue that run, or another out for a new one."
                     )
-        elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise UserError(f"{self.path} exists and is not a run folder; choose another out")
+        self._refuse_something_else()
         write_text(self.config, yaml.safe_dump(config, sort_keys=False))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
-        """Add one line to metrics.jsonl."""
-        with self.metrics.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+        """Add one line to metrics.jsonl.
+
+        Raises:
+            UserError: It cannot be written.
+        """
+        try:
+            with self.metrics.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise UserError(
+                f"cannot write {self.metrics}: {error.strerror or error}. Free some space; the "
+                "same command continues."
+            ) from error
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All complete lines of metrics.jsonl; a last line cut by a kill is left out."""

@@ -21,14 +21,14 @@ import os
 import re
 import shutil
 import socket
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import IO
 
 import numpy as np
+from filelock import FileLock
 
 from mast.core.display import track
 from mast.core.errors import UserError
@@ -261,16 +261,10 @@ def _build_lock(path: Path) -> Iterator[bool]:
         Whether the lock is held. Where there is none, as on some network disks, builds run side by
         side under names of their own and the last one stays, which costs time but is right.
     """
-    if sys.platform == "win32":
-        yield False
-        return
-    import fcntl
-
-    with open(path, "ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:
-            locked = False
-        else:
-            locked = True
-        yield locked
+    lock = FileLock(path)
+    with suppress(OSError, NotImplementedError):
+        lock.acquire()
+    try:
+        yield lock.is_locked
+    finally:
+        lock.release()

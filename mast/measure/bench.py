@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from mast.core.checkpoint import remove_checkpoint
 from mast.core.display import TrainingDisplay
 from mast.core.errors import UserError
 from mast.core.launch import make_fabric, precision_of
@@ -107,7 +108,7 @@ class Bench:
         """Remove the state of all trainings so far: their results are written."""
         if self.compute.rank == 0:
             for path in self._unfinished:
-                path.unlink(missing_ok=True)
+                remove_checkpoint(path)
         self._unfinished.clear()
 
     def fit(
@@ -135,6 +136,7 @@ class Bench:
 
         Raises:
             UserError: A loss that is not finite.
+            Interrupted: A signal asked to stop.
         """
         fabric = self.fabric
         if fabric.device.type == "cpu":
@@ -144,7 +146,7 @@ class Bench:
             chief = fabric.is_global_zero
             display = TrainingDisplay(title, training.steps, training.step, enabled=chief)
             logged_at, logged_step = time.monotonic(), training.step
-            with display.running():
+            with display.running(), training.stop.listening():
                 for step in training.run(fabric, batches, loss):
                     if on_step is not None:
                         on_step(step)

@@ -126,7 +126,7 @@ def test_an_interrupted_run_continues_bit_for_bit(
     assert all(line.get("loss") != 0.0 for line in cut.read_metrics())
 
 
-def test_a_run_that_is_killed_in_the_middle_ends_as_one_that_is_not(
+def test_a_run_that_is_stopped_in_the_middle_ends_as_one_that_is_not(
     tiny: Configure, tmp_path: Path
 ) -> None:
     whole = mast.pretrain(tiny(epochs=5, out=str(tmp_path / "whole"), log_every=1))
@@ -138,10 +138,18 @@ def test_a_run_that_is_killed_in_the_middle_ends_as_one_that_is_not(
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]
     assert [json.loads(line) for line in ended.stdout.splitlines()] == [
-        ["in_an_update", signal.SIGKILL, 4],
-        ["in_a_checkpoint", signal.SIGKILL, 7],
-        ["in_a_line_of_the_log", signal.SIGKILL, 12],
+        ["in_an_update", -signal.SIGKILL, 4],
+        ["1 x SIGINT", 130, 5],
+        ["1 x SIGTERM", 143, 7],
+        ["in_a_checkpoint", -signal.SIGKILL, 8],
+        ["1 x SIGHUP", 129, 9],
+        ["2 x SIGTERM", 143, 9],
+        ["between_two_names", -signal.SIGKILL, 11],
+        ["in_a_line_of_the_log", -signal.SIGKILL, 12],
     ]
+    assert "SIGTERM: stopped after step 7 of 15, which is saved" in ended.stderr
+    assert "SIGTERM: stopped at once" in ended.stderr
+    assert "Traceback" not in ended.stderr
     killed = RunFolder(tmp_path / "killed")
     assert not killed.encoder.exists()
     mast.pretrain(config)

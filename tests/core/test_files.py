@@ -69,6 +69,32 @@ def test_a_checkpoint_on_a_full_disk(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["last.pt"]
 
 
+def test_a_file_has_the_mode_that_the_umask_leaves(tmp_path: Path) -> None:
+    def private(partial: Path) -> None:
+        partial.unlink()
+        partial.touch(mode=0o600)  # as safetensors does
+
+    before = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "file", private)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    for taken in (pipe, tmp_path):
+        with pytest.raises(UserError, match="is not a regular file"):
+            write_text(taken, "text")
+    link.symlink_to(tmp_path / "file")
+    write_text(link, "text")
+    assert link.is_symlink()
+    assert (tmp_path / "file").read_text() == "text"
+    assert pipe.is_fifo()
+
+
 def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(UserError, match="cannot write"):
@@ -183,6 +209,28 @@ def test_open_refuses_a_folder_of_something_else(tmp_path: Path) -> None:
 def test_an_empty_folder_may_become_a_run(tmp_path: Path) -> None:
     RunFolder(tmp_path).open(CONFIG, (), as_written)
     assert RunFolder(tmp_path).config.is_file()
+
+
+def test_a_folder_is_held_by_one_process(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    with run.held():
+        run.open(CONFIG, (), as_written)
+        with pytest.raises(UserError, match=f"in use by process {os.getpid()} on"), run.held():
+            pass
+    with RunFolder(run.path).held():
+        assert run.config.is_file()
+    assert not run.holder.exists()
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").touch()
+    with pytest.raises(UserError, match="not a run folder"), RunFolder(tmp_path / "thesis").held():
+        pass
+    assert len(list((tmp_path / "thesis").iterdir())) == 1
+
+
+def test_a_log_on_a_full_disk(run: RunFolder) -> None:
+    run.metrics.symlink_to("/dev/full")
+    with pytest.raises(UserError, match=r"metrics\.jsonl: No space left on device"):
+        run.append_metrics({"step": 1})
 
 
 def test_rewind_drops_what_came_later(run: RunFolder) -> None:

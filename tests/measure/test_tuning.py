@@ -1,5 +1,7 @@
 """Fine-tuning: its loss by hand, its draws, its resuming; the encoder that was given stays."""
 
+import os
+import signal
 import sys
 from dataclasses import replace
 from functools import partial
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 from mast.core.errors import UserError
 from mast.core.loop import Training
 from mast.core.optim import to_zero
+from mast.core.stopping import Interrupted
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, tasks
 from mast.measure.training_views import TrainingViews
@@ -119,7 +122,7 @@ def test_a_killed_training_goes_on_where_it_was(
     monkeypatch.setattr(module, "Training", partial(Training, checkpoint_minutes=0.0))
     with pytest.raises(KeyboardInterrupt):
         scores(working_in(tmp_path, encoder), data)
-    assert len(list((tmp_path / "unfinished").iterdir())) == 1
+    assert len(list((tmp_path / "unfinished").iterdir())) == 2  # the last and the one before
     frozen = working_in(tmp_path, encoder)
     assert torch.equal(scores(frozen, data), whole)
     assert calls == 4  # the third epoch alone was trained again
@@ -128,6 +131,26 @@ def test_a_killed_training_goes_on_where_it_was(
     assert calls == 4
     frozen.bench.finish()
     assert list((tmp_path / "unfinished").iterdir()) == []
+
+
+def test_a_training_that_is_asked_to_stop_goes_on_where_it_was(
+    encoder: nn.Module, data: EvaluationData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = scores(FrozenEncoder(encoder), data)
+    real, calls = TrainingViews.epoch, 0
+
+    def asked(self: TrainingViews, *where: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(self, *where)
+
+    monkeypatch.setattr(TrainingViews, "epoch", asked)
+    with pytest.raises(Interrupted, match="stopped after step 4 of 9, which is saved") as stopped:
+        scores(working_in(tmp_path, encoder), data)
+    assert stopped.value.code == 143
+    assert torch.equal(scores(working_in(tmp_path, encoder), data), whole)
 
 
 def test_other_images_are_another_training(

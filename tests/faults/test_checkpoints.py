@@ -1,0 +1,100 @@
+"""Checkpoints that changed on the disk are noticed, and the one before is used."""
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import mast
+from mast.core.checkpoint import load_checkpoint, previous, save_checkpoint
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+
+Configure = Callable[..., mast.PretrainConfig]
+
+
+def zeroed(path: Path) -> None:
+    """512 bytes in the middle of the largest weight."""
+    with zipfile.ZipFile(path) as archive:
+        largest = max(archive.infolist(), key=lambda entry: entry.file_size)
+    content = bytearray(path.read_bytes())
+    at = largest.header_offset + largest.file_size // 2
+    assert any(content[at : at + 512])
+    content[at : at + 512] = bytes(512)
+    path.write_bytes(content)
+
+
+def flipped(path: Path) -> None:
+    """One bit."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    path.write_bytes(content)
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def without_numbers(path: Path) -> None:
+    """Whole, but a weight is not a number."""
+    state = load_checkpoint(path)
+    next(iter(state["module"].values())).fill_(float("nan"))
+    torch.save(state, path)
+
+
+def of_something_else(path: Path) -> None:
+    torch.save({"epoch": 3, "state_dict": {}}, path)
+
+
+DAMAGES = (zeroed, flipped, cut_short, without_numbers, of_something_else)
+
+
+@pytest.fixture
+def begun(tiny: Configure, tmp_path: Path) -> RunFolder:
+    """A run whose encoder is missing: it continues from its last checkpoint."""
+    run = mast.pretrain(tiny(checkpoint_minutes=0.0, out=str(tmp_path / "begun")))
+    run.encoder.rename(run.path / "expected")
+    return run
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    begun: RunFolder, tiny: Configure, damage: Callable[[Path], None], caplog: Any
+) -> None:
+    damage(begun.last)
+    mast.pretrain(tiny(checkpoint_minutes=0.0, out=str(begun.path)))
+    (said,) = (record.message for record in caplog.records if "last.pt" in record.message)
+    assert "The one before it is used" in said
+    assert begun.encoder.read_bytes() == (begun.path / "expected").read_bytes()
+
+
+def test_where_both_are_damaged_a_run_stops(begun: RunFolder, tiny: Configure) -> None:
+    for file in (begun.last, previous(begun.last)):
+        zeroed(file)
+    with pytest.raises(UserError, match=r"last\.previous\.pt .*changed since it was written"):
+        mast.pretrain(tiny(checkpoint_minutes=0.0, out=str(begun.path)))
+    assert not begun.encoder.exists()
+
+
+def test_every_bit_of_a_checkpoint_counts(tmp_path: Path) -> None:
+    """Whatever byte is damaged, it is noticed, or changes nothing of what is read."""
+    state = {"weights": torch.arange(64.0), "step": 3}
+    path = tmp_path / "last.pt"
+    save_checkpoint(path, state)
+    whole = path.read_bytes()
+    read = 0
+    for at in range(0, len(whole), 7):
+        content = bytearray(whole)
+        content[at] ^= 0x55
+        path.write_bytes(content)
+        try:
+            loaded = load_checkpoint(path)
+        except UserError:
+            continue
+        read += 1
+        assert torch.equal(loaded["weights"], state["weights"]), at
+        assert loaded["step"] == 3
+    assert read < len(whole) // 7 // 2  # padding between records, and dates
