@@ -6,7 +6,7 @@ Single: test sets of n images, each right with probability p. Paired: two encode
 images, whose being right is correlated by phi; the first is right with probability p, the second
 is as good, or makes half the errors. The intervals are those of `mast.measure`. Counts say all of
 a test set: those with the same counts share their score interval and up to 20 bootstraps, and what
-a bootstrap draws has multinomial counts. A minute on one core.
+a bootstrap draws has multinomial counts. Two minutes on one core.
 """
 
 import argparse
