@@ -1,4 +1,4 @@
-"""Write the results in the documents from the result files that studies wrote.
+"""Write the results in the documents from the result files that programs wrote.
 
     python docs/generate.py
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from written.detection import detection
 from written.forgetting import demonstration, forgetting
 from written.insight import advice, findings, studies, uncertain
+from written.intervals import coverage
 from written.photos import compared_on_photos, does_it_help, found_on_photos, photos, regimes
 from written.result_files import ROOT
 
@@ -20,10 +21,13 @@ from mast.core.checkpoint import write_text
 def documents() -> dict[Path, str]:
     """Every document with the results that the files hold."""
     head = "# Results\n\nWritten by `docs/generate.py` from result files."
-    readme, insight, studied, detected = (
+    readme, insight, studied, detected, evaluated = (
         ROOT / name
-        for name in ("README.md", "docs/insight.md", "docs/studies.md", "docs/detection.md")
-    )
+        for name in (
+            "README.md", "docs/insight.md", "docs/studies.md", "docs/detection.md",
+            "docs/evaluation.md",
+        )
+    )  # fmt: skip
     parts = {
         "advice": advice(),
         "uncertain": uncertain(),
@@ -46,6 +50,7 @@ def documents() -> dict[Path, str]:
         insight: between(insight, parts),
         studied: between(studied, {"studies": studies()}),
         detected: between(detected, {"detection": detection()}),
+        evaluated: between(evaluated, {"coverage": coverage()}),
     }
 
 

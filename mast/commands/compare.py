@@ -16,7 +16,7 @@ def compare(
     Args:
         runs: Run folders with evaluations, or one; differences are to the first.
         seed: Of the bootstrap.
-        resamples: Test sets drawn for the 95 % intervals, the same ones for all runs.
+        resamples: Test sets that the bootstrap draws, the same ones for all runs.
 
     Raises:
         UserError: No run, or one without evaluations; a seed or a number that cannot be.

@@ -1,4 +1,4 @@
-"""Accuracies of class scores, in percent, with their bootstrap intervals.
+"""Accuracies of class scores, in percent, with their intervals.
 
 N images, C classes (where said, copies of an image), R test sets of the bootstrap.
 """
@@ -71,8 +71,8 @@ def accuracies(
         labels_N: True classes.
         seed: Of the bootstrap.
         resamples: Of the bootstrap.
-        copies: How many times the test images follow one another, in the same order: the
-            bootstrap draws images with all their copies.
+        copies: How many times the test images follow one another, in the same order; an image's
+            credit is the mean of its copies', which the bootstrap draws together.
 
     Yields:
         What `measured` yields, for "top1" and from 10 classes on "top5"; "mean_per_class" with

@@ -1,7 +1,8 @@
 """Runs side by side: what each measured, and how far they differ on the same test images.
 
-Both values of a difference are resampled together: a test set drawn with replacement is scored
-for both runs, so that what makes an image hard for every encoder cancels.
+The interval of a difference is paired, so that what makes an image hard for every encoder cancels:
+Tango's where every image is right or wrong, else of a bootstrap, in which each test set that is
+drawn is scored for both runs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from rich.table import Table
 
 from mast.core.errors import UserError
 from mast.core.run import flatten
-from mast.measure.bootstrap import percentiles, resampled_means
+from mast.measure.bootstrap import difference_interval, percentiles
 from mast.measure.result import ENDS, FOLDER, Result, readable
 
 # They change no value beyond rounding.
@@ -101,7 +102,7 @@ def compare(
     Args:
         runs: Run folders with evaluations, or one; differences are to the first.
         seed: Of the bootstrap.
-        resamples: Test sets drawn for the intervals.
+        resamples: Test sets that the bootstrap draws.
 
     Returns:
         A row for each measure of each protocol, set and target that one of the runs has, what the
@@ -231,7 +232,7 @@ def _difference(
     if measure in of_first.each and measure in of_other.each:
         credit_N, other_N = of_first.each[measure], of_other.each[measure]
         if credit_N.shape == other_N.shape:
-            low, high = percentiles(resampled_means(other_N - credit_N, seed, resamples))
+            low, high, _ = difference_interval(other_N - credit_N, seed, resamples)
             return Difference(after - before, 100 * low, 100 * high)
     drawn_alike = all(
         first.settings["protocol"][name] == other.settings["protocol"][name]

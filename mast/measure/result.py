@@ -24,6 +24,7 @@ FOLDER = "evaluations"  # inside a run folder
 EACH = "each"  # inside that: what every image contributed
 ARRAYS = ("each", "draws")  # of a target, beside its values
 NUMBERS = ("chosen", "counts")  # likewise
+METHOD = "interval"  # of a target: by what method each of its intervals was found
 ACCURACIES = ("top1", "top5", "mean_per_class")
 ENDS = ("_low", "_high")  # of an interval
 PRECISION = "precision_"  # of the nearest images; what follows names a space
@@ -45,6 +46,8 @@ class TargetResult:
             with 1 for 100 %; kept there too.
         counts: How many of something there were, such as labelled images; written where there are
             any.
+        intervals: By what method each interval was found, such as "Wilson"; written where there
+            are any. Files without it are older: percentile bootstrap, Student's t in few-shot.
     """
 
     values: dict[str, float] = field(default_factory=dict)
@@ -52,6 +55,7 @@ class TargetResult:
     each: dict[str, Tensor] = field(default_factory=dict, compare=False)
     draws: dict[str, Tensor] = field(default_factory=dict, compare=False)
     counts: dict[str, float] = field(default_factory=dict)
+    intervals: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,9 @@ class Result:
             if isinstance(value, Tensor):
                 assert kind in ARRAYS, f"{name} is an array of no known kind"
                 getattr(result, kind)[rest] = value
+            elif isinstance(value, str):
+                assert kind == METHOD, f"{name} is a text of no known kind"
+                result.intervals[rest] = value
             elif kind in NUMBERS:
                 getattr(result, kind)[rest] = value
             else:
@@ -138,8 +145,9 @@ class Result:
         for target in as_json["targets"].values():
             for kind in ARRAYS:
                 del target[kind]
-            if not target["counts"]:
-                del target["counts"]
+            for kind in ("counts", "intervals"):
+                if not target[kind]:
+                    del target[kind]
         text = json.dumps(as_json, allow_nan=False)  # refused before anything is replaced
         if arrays:
             from safetensors.torch import save_file

@@ -24,7 +24,7 @@ class Evaluator(Ranged, ABC, Generic[Data]):
 
     Args:
         seed: Of everything the protocol draws: images held out, batches, the bootstrap.
-        resamples: Test sets drawn for the 95 % intervals.
+        resamples: Test sets that the bootstrap draws.
     """
 
     needs: ClassVar[type[EvaluationData] | type[ObjectData]] = EvaluationData
@@ -54,6 +54,7 @@ class Evaluator(Ranged, ABC, Generic[Data]):
 
         Yields:
             `<target>/<measure>` with its value; `<target>/each/<measure>` with what every test
-            image (or draw) contributed to it, where it is a mean; `<target>/chosen/<setting>` for
-            every hyper-parameter that was tuned.
+            image (or draw) contributed to it, where it is a mean; `<target>/interval/<measure>`
+            with the method of its interval; `<target>/chosen/<setting>` for every hyper-parameter
+            that was tuned.
         """

@@ -161,4 +161,5 @@ def interval(target: str, measure: str, accuracies: list[float]) -> Iterator[Mea
     yield f"{target}/{measure}", mean
     yield f"{target}/{measure}_low", mean - margin
     yield f"{target}/{measure}_high", mean + margin
+    yield f"{target}/interval/{measure}", "Student's t"
     yield f"{target}/each/{measure}", torch.tensor(accuracies) / 100

@@ -74,10 +74,11 @@ class Retained(Probe):
             for task, learned, before_M in probes:
                 classifier = self.fit(pool_ND, task.pool_labels_N, learned.penalty, task)
                 after_M = correct_within(classifier.scores(test_MD).cpu(), task.test_labels_M, k=1)
-                for measure, credit_M in (("with", after_M), ("change", after_M - before_M)):
-                    yield from measured(
-                        task.target, f"{measure}_{name}", credit_M, self.seed, self.resamples
-                    )
+                yield from measured(task.target, f"with_{name}", after_M, self.seed, self.resamples)
+                yield from measured(
+                    task.target, f"change_{name}", after_M - before_M, self.seed, self.resamples,
+                    difference=True,
+                )  # fmt: skip
 
     def _changed(
         self, name: str, encoder: FrozenEncoder, data: EvaluationData

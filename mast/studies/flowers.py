@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 from mast.analyses import Grid
+from mast.measure.bootstrap import BOOTSTRAP
 from mast.measure.sets import EvaluationData
 from mast.protocols.run import evaluate_encoder
 from mast.studies.engine import StudyRun
@@ -52,7 +53,10 @@ class Flowers(Experiment):
         measured: Measured = {
             "encoder": run.name if run.trained else f"untrained {run.config.encoder.name}",
             "scores": {
-                result.protocol: {key: result.targets["class"].values[key] for key in keys}
+                result.protocol: {
+                    **{key: result.targets["class"].values[key] for key in keys},
+                    "interval_by": result.targets["class"].intervals["top1"],
+                }
                 for result in results
             },
         }
@@ -78,11 +82,12 @@ class Flowers(Experiment):
             (
                 each["encoder"], protocol, f"{values['top1']:.1f}",
                 f"{values['top1_low']:.1f} to {values['top1_high']:.1f}",
+                values.get("interval_by", BOOTSTRAP),  # the only one when results did not name it
             )
             for each in measured.values()
             for protocol, values in each["scores"].items()
         )  # fmt: skip
-        return Grid(("encoder", "protocol", "test top-1", "95 % interval"), rows)
+        return Grid(("encoder", "protocol", "test top-1", "95 % interval", "interval by"), rows)
 
     def _data(self, workplace: Workplace, size: int) -> EvaluationData:
         train, val, test = (workplace.open(f"flowers17/{part}", size) for part in PARTS)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mast.measure.bootstrap import percentiles, resampled_means
+from mast.measure.bootstrap import difference_interval
 from mast.studies.experiment import Measured
 
 
@@ -54,8 +54,8 @@ class Difference(NamedTuple):
     Attributes:
         mean: Over seeds.
         spread: Standard deviation over seeds; None of a single one.
-        low: Lower end of the 95 % interval of the mean over test sets of this size, drawn from the
-            images, with these seeds; None where the units of the measure are not known.
+        low: Lower end of the 95 % interval of the mean over test sets of this size, with these
+            seeds; None where the units of the measure are not known.
         high: Its upper end.
     """
 
@@ -100,7 +100,8 @@ def difference(
     if len({len(credit_N) for credit_N in credits}) > 1:
         raise ValueError(f"the results of {key} are of different images")
     if len(credits) == len(pairs):
-        low, high = percentiles(100 * resampled_means(torch.stack(credits).mean(dim=0), seed=0))
+        interval = difference_interval(torch.stack(credits).mean(dim=0), seed=0)
+        low, high = 100 * interval.low, 100 * interval.high
     over_seeds = spread(gains) if len(gains) > 1 else None
     return Difference(statistics.fmean(gains), over_seeds, low, high)
 

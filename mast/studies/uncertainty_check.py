@@ -13,7 +13,7 @@ from PIL import Image, ImageFilter
 
 from mast.analyses import Grid
 from mast.augment import center_views
-from mast.measure.bootstrap import percentiles, resampled_means
+from mast.measure.bootstrap import mean_interval
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace
 from mast.studies.small_runs import RUNS, SmallRun, link_cifar, run_facts
@@ -125,9 +125,11 @@ class UncertaintyCheck(Experiment):
         for kind in DAMAGE:
             after_B = np.array([score[f"{kind}/{name}"] for name in names])
             credit_B = torch.from_numpy((after_B > before_B) + 0.5 * (after_B == before_B))
-            low, high = percentiles(resampled_means(credit_B, seed=0))
+            low, high, method = mean_interval(credit_B, seed=0)
             above = 100 * float(credit_B.mean())
-            percent[kind] = {"above": above, "interval": [100 * low, 100 * high]}
+            percent[kind] = {
+                "above": above, "interval": [100 * low, 100 * high], "interval_by": method,
+            }  # fmt: skip
         return {
             "run": run_facts(run.folder.path.name, run.config),
             "by": run.changes["by"],

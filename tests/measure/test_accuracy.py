@@ -1,4 +1,4 @@
-"""Top-k with ties, mean per class, the bootstrap."""
+"""Top-k with ties, mean per class, intervals and by which method they are found."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,18 @@ import pytest
 import torch
 
 from mast.measure.accuracy import accuracies, accuracy, correct_within
-from mast.measure.bootstrap import Measured, percentiles, resampled_means
+from mast.measure.bootstrap import (
+    BOOTSTRAP,
+    TANGO,
+    WILSON,
+    Measured,
+    difference_interval,
+    mean_interval,
+    measured,
+    percentiles,
+    resampled_means,
+)
+from mast.measure.proportions import tango, wilson
 
 
 def numbers(stream: Iterable[Measured]) -> dict[str, float]:
@@ -42,6 +53,38 @@ def test_bootstrap_interval() -> None:
     assert low == pytest.approx(0.8 - spread, abs=0.004)
     assert high == pytest.approx(0.8 + spread, abs=0.004)
     assert percentiles(resampled_means(torch.ones(9), seed=0)) == (1, 1)
+
+
+def test_proportions_of_images_have_score_intervals() -> None:
+    right = torch.ones(100)
+    assert mean_interval(right, seed=0) == (*wilson(100, 100), WILSON)  # no bootstrap: 100 to 100 %
+    right[:3] = 0
+    assert mean_interval(right, seed=0) == (*wilson(97, 100), WILSON)
+    assert difference_interval(right.roll(2) - right, seed=0) == (*tango(2, 2, 100), TANGO)
+    assert difference_interval(right - 1, seed=0) == (*tango(0, 3, 100), TANGO)
+
+
+def test_other_means_have_the_interval_of_the_bootstrap() -> None:
+    shares = torch.ones(100)
+    shares[0] = 0.5  # two classes are tied, or one of two copies is right
+    assert mean_interval(shares, 3) == (*percentiles(resampled_means(shares, 3)), BOOTSTRAP)
+    gains = shares - 0.5
+    assert difference_interval(gains, 3) == (*percentiles(resampled_means(gains, 3)), BOOTSTRAP)
+
+
+def test_the_method_of_each_interval_is_said() -> None:
+    scores, labels = torch.rand(40, 12), torch.arange(40) % 12
+    said = dict(accuracies("class", scores, labels, seed=0, resamples=20))
+    assert [said[f"class/interval/{measure}"] for measure in ("top1", "top5")] == [WILSON] * 2
+    assert said["class/interval/mean_per_class"] == BOOTSTRAP
+    scores[0] = 0
+    said = dict(accuracies("class", scores, labels, seed=0, resamples=20))
+    assert said["class/interval/top1"] == BOOTSTRAP
+    gains = torch.tensor([1.0, 0, 0, 0])  # none is lost, but it is no proportion
+    said = dict(measured("class", "change", gains, 0, 20, difference=True))
+    low, high = tango(1, 0, 4)
+    assert said["class/interval/change"] == TANGO
+    assert (said["class/change_low"], said["class/change_high"]) == (100 * low, 100 * high)
 
 
 def test_copies_are_drawn_with_their_image() -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.measure.compare import compare
+from mast.measure.proportions import tango
 from mast.measure.result import Result, TargetResult
 from mast.page.tables import main_measures
 
@@ -54,9 +55,23 @@ def test_the_interval_is_of_the_difference(tmp_path: Path, hits: Tensor) -> None
     assert difference.high is not None
     assert difference.value == pytest.approx(2.0)
     # Each accuracy alone is uncertain by four points; the difference is not.
-    spread = 100 * 1.96 * (0.02 * 0.98 / 500) ** 0.5
-    assert difference.low == pytest.approx(2 - spread, abs=0.3)
-    assert difference.high == pytest.approx(2 + spread, abs=0.3)
+    low, high = tango(10, 0, 500)
+    assert (difference.low, difference.high) == pytest.approx((100 * low, 100 * high))
+    assert 1 < difference.low < difference.high < 4
+
+
+def test_images_that_are_partly_right_are_resampled_together(tmp_path: Path, hits: Tensor) -> None:
+    share = 0.5 + 0.4 * hits.double()  # of the copies of each image
+    write(tmp_path / "a", share)
+    write(tmp_path / "b", share + 0.05 * (torch.arange(500) % 2))
+    (row,) = compare([tmp_path / "a", tmp_path / "b"]).rows
+    (difference,) = row.differences
+    assert difference is not None
+    assert difference.low is not None
+    assert difference.high is not None
+    spread = 100 * 1.96 * 0.025 / 500**0.5
+    assert difference.low == pytest.approx(2.5 - spread, abs=0.05)
+    assert difference.high == pytest.approx(2.5 + spread, abs=0.05)
 
 
 def test_a_measure_that_is_no_mean_is_paired_by_its_draws(tmp_path: Path, hits: Tensor) -> None:

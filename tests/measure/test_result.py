@@ -77,6 +77,15 @@ def test_measures_that_are_no_accuracies_have_a_table_of_their_own() -> None:
     assert others["at 0.2"] == ["–", "–", "–", "70.0"]
 
 
+def test_a_file_says_by_which_method_its_intervals_were_found(tmp_path: Path) -> None:
+    pairs = [("class/top1", 50.0), ("class/interval/top1", "Wilson")]
+    result = Result.collect(
+        pairs, protocol="knn", set_name="a", settings={}, fingerprints={}, sizes={}
+    )
+    assert result.targets["class"] == TargetResult({"top1": 50}, intervals={"top1": "Wilson"})
+    assert Result.read(result.write(tmp_path)) == result
+
+
 def test_counts_are_no_choices(tmp_path: Path) -> None:
     pairs = [("class/top1", 50.0), ("class/counts/labelled", 12), ("class/chosen/rate", 0.1)]
     result = Result.collect(
@@ -89,4 +98,5 @@ def test_counts_are_no_choices(tmp_path: Path) -> None:
     plain = replace(result, targets={"class": TargetResult({"top1": 50.0})})
     text = plain.write(tmp_path).read_text()
     assert "counts" not in text  # files of what counts nothing are as they were
+    assert "intervals" not in text
     assert Result.read(tmp_path / "evaluations" / "semi-a.json") == plain

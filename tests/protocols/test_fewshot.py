@@ -91,6 +91,7 @@ def test_the_interval_is_of_the_mean() -> None:
     each = values.pop("class/each/x")
     assert isinstance(each, Tensor)
     assert each.tolist() == pytest.approx([0.4, 0.6, 0.5, 0.5])
+    assert values.pop("class/interval/x") == "Student's t"
     assert list(values.values()) == pytest.approx([50, 50 - margin, 50 + margin])
 
 

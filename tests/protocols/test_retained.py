@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.measure.frozen import FrozenEncoder
+from mast.measure.result import TargetResult
 from mast.measure.sets import EvaluationData
 from mast.protocols.retained import Retained
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
@@ -20,18 +21,21 @@ class Mean(nn.Module):
         return images_BCHW.mean(dim=(2, 3))
 
 
-def measure(data: EvaluationData, *operators: str, **settings: object) -> dict[str, float]:
+def measure(data: EvaluationData, *operators: str, **settings: object) -> TargetResult:
     common = EvaluationSettings(protocols={"retained": {"operators": operators, **settings}})
     (result,) = evaluate_encoder(Mean(), data, ["retained"], common)
-    return result.targets["class"].values
+    return result.targets["class"]
 
 
 def test_a_task_of_colours_needs_them(data: EvaluationData) -> None:
-    values = measure(data, "horizontal_flip", "grayscale", max_iterations=100)
+    found = measure(data, "horizontal_flip", "grayscale", max_iterations=100)
+    values = found.values
     assert values["top1"] > 90
     assert values["change_horizontal_flip"] == pytest.approx(0, abs=1e-3)
     assert values["change_grayscale"] < -15
     assert values["change_grayscale_high"] < 0
+    methods = [found.intervals[f"{measure}_grayscale"] for measure in ("with", "change")]
+    assert methods == ["Wilson", "Tango"]
     for name in ("horizontal_flip", "grayscale"):
         changed = values["top1"] + values[f"change_{name}"]
         assert values[f"with_{name}"] == pytest.approx(changed)

@@ -21,6 +21,7 @@ from mast.config import PretrainConfig
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.data import generated, open_canvas
+from mast.measure.proportions import tango
 from mast.measure.result import Result
 from mast.measure.sets import EvaluationData
 from mast.protocols import Detection, Segmentation
@@ -423,6 +424,8 @@ def test_seeds_and_images_of_a_difference() -> None:
     error = 100 * gains_N.std() / 100**0.5
     assert found.low == pytest.approx(60 - 1.96 * error, abs=0.6)
     assert found.high == pytest.approx(60 + 1.96 * error, abs=0.6)
+    one = difference(ours[:1], theirs[:1], "a")  # a single seed: images are right or wrong
+    assert (one.low, one.high) == pytest.approx([100 * end for end in tango(90, 0, 100)])
     assert str(difference(ours[:1], [{"seed": 0, "scores": {"a": 80.0}}], "a")) == "+10.0"
     with pytest.raises(ValueError, match="no seed has both"):
         difference(ours, [], "a")

@@ -1,0 +1,136 @@
+"""How often the 95 % intervals cover the truth, by simulation: score intervals and the bootstrap.
+
+    python benchmarks/interval_coverage.py [--single 100000] [--paired 10000] [--resamples 1000]
+
+Single: test sets of n images, each right with probability p. Paired: two encoders on the same
+images, whose being right is correlated by phi; the first is right with probability p, the second
+is as good, or makes half the errors. The intervals are those of `mast.measure`. Counts say all of
+a test set: those with the same counts share their score interval and up to 20 bootstraps, and what
+a bootstrap draws has multinomial counts. Two minutes on one core.
+"""
+
+import argparse
+import math
+from collections.abc import Callable
+
+import torch
+from measure import RESULTS
+from torch import Tensor
+
+from mast.core.checkpoint import write_json
+from mast.core.run import provenance
+from mast.measure.bootstrap import BOOTSTRAP, TANGO, WILSON, percentiles
+from mast.measure.proportions import tango, wilson
+
+ACCURACIES = (0.5, 0.9, 0.95, 0.99)  # p
+IMAGES = (50, 100, 340, 1000, 10_000)  # n
+CORRELATION = 0.5  # phi
+BOOTSTRAPS = 20  # of test sets with the same counts, at the most
+SECOND_ENCODER: dict[
+    str, Callable[[float], float]
+] = {  # how often the second encoder is right, of p
+    "is as good": lambda p: p,
+    "makes half the errors": lambda p: (1 + p) / 2,
+}
+
+Covered = dict[str, float]
+
+
+def counts(n: int, share_X: list[float], draws: int, generator: torch.Generator) -> Tensor:
+    """Multinomial counts of n units: (draws, X)."""
+    left, rest, columns = torch.full((draws,), float(n), dtype=torch.float64), 1.0, []
+    for share in share_X[:-1]:
+        chance = torch.full_like(left, min(1.0, share / rest) if rest > 0 else 0.0)
+        columns.append(torch.binomial(left, chance, generator=generator))
+        left, rest = left - columns[-1], rest - share
+    return torch.stack([*columns, left], dim=1)
+
+
+def shares_that_cover(
+    count_SX: Tensor,
+    truth: float,
+    intervals: dict[str, Callable[[list[int]], tuple[float, float]]],
+) -> Covered:
+    """For each kind of interval the percentage of S test sets whose interval has the truth in it.
+
+    Args:
+        count_SX: Of each simulated test set.
+        truth: What is estimated.
+        intervals: From the counts of a test set, by name.
+    """
+    tables, times = count_SX.long().unique(dim=0, return_counts=True)
+    covered: Covered = dict.fromkeys(intervals, 0.0)
+    for table, often in zip(tables.tolist(), times.tolist(), strict=True):
+        repeats = min(often, BOOTSTRAPS)
+        for name, interval in intervals.items():
+            ends = [interval(table) for _ in range(repeats)]
+            # A resampled mean is a ratio, and equals the truth but for rounding.
+            hits = sum(low - 1e-9 <= truth <= high + 1e-9 for low, high in ends)
+            covered[name] += often * hits / repeats
+    return {name: 100 * number / len(count_SX) for name, number in covered.items()}
+
+
+def single(
+    p: float, n: int, simulations: int, resamples: int, generator: torch.Generator
+) -> Covered:
+    """Intervals of one accuracy."""
+
+    def bootstrap(table: list[int]) -> tuple[float, float]:
+        share_X = [count / n for count in table]
+        return percentiles(counts(n, share_X, resamples, generator)[:, 0] / n)
+
+    count_S2 = counts(n, [p, 1 - p], simulations, generator)
+    intervals = {BOOTSTRAP: bootstrap, WILSON: lambda table: wilson(table[0], n)}
+    return shares_that_cover(count_S2, p, intervals)
+
+
+def paired(
+    p: float, second: float, n: int, simulations: int, resamples: int, generator: torch.Generator
+) -> Covered:
+    """Intervals of the second encoder's accuracy minus the first's."""
+    both = p * second + CORRELATION * math.sqrt(p * (1 - p) * second * (1 - second))
+    both = min(both, p, second)
+    share_3 = [second - both, p - both, 1 - second - p + 2 * both]  # gained, lost, the others
+
+    def bootstrap(table: list[int]) -> tuple[float, float]:
+        share_X = [count / n for count in table]
+        drawn_R3 = counts(n, share_X, resamples, generator)
+        return percentiles((drawn_R3[:, 0] - drawn_R3[:, 1]) / n)
+
+    count_S3 = counts(n, share_3, simulations, generator)
+    intervals = {BOOTSTRAP: bootstrap, TANGO: lambda table: tango(table[0], table[1], n)}
+    return shares_that_cover(count_S3, second - p, intervals)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--single", type=int, default=100_000, help="test sets of one encoder")
+    parser.add_argument("--paired", type=int, default=10_000, help="test sets of two encoders")
+    parser.add_argument("--resamples", type=int, default=1000, help="of the bootstrap")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    drawn = (options.resamples, torch.Generator().manual_seed(0))
+    result = {
+        "setting": {**vars(options), "correlation": CORRELATION},
+        "single": [
+            {"p": p, "n": n, "covered": single(p, n, options.single, *drawn)}
+            for p in ACCURACIES
+            for n in IMAGES
+        ],
+        "paired": {
+            name: [
+                {"p": p, "n": n, "covered": paired(p, second(p), n, options.paired, *drawn)}
+                for p in ACCURACIES
+                for n in IMAGES
+            ]
+            for name, second in SECOND_ENCODER.items()
+        },
+        "provenance": provenance(),
+    }
+    write_json(RESULTS / "interval_coverage.json", result)
+
+
+if __name__ == "__main__":
+    main()
