@@ -141,7 +141,8 @@ def test_of_runs_and_of_a_file_that_is_none(
     ours: RunFolder, theirs: RunFolder, photos: Path
 ) -> None:
     settings = {"retrieval": {"operators": None, "k": 2}}
-    for run, count in ((ours, 2 + 2 * 2), (theirs, 2)):
+    # Two blocks, and heads of three operators, of which those of colour are also read together.
+    for run, count in ((ours, 2 + 2 * 2 + 4), (theirs, 2)):
         (result,) = mast.evaluate(run.path, str(photos), "retrieval", settings)
         measures = list(result.targets["class"].each)
         spaces = [name for name in measures if name.startswith("pre") and "after" not in name]
