@@ -143,6 +143,7 @@ def test_what_is_public() -> None:
 # What is imported by another name than it is installed by, and what a dependency brings with it.
 DISTRIBUTION = {"PIL": "pillow", "sklearn": "scikit-learn", "albumentations": "albumentationsx"}
 DISTRIBUTION |= {"scipy": "scikit-learn", "jinja2": "torch", "markupsafe": "torch"}
+DISTRIBUTION |= {"filelock": "torch"}
 DISTRIBUTION |= {"yaml": "jsonargparse", "docstring_parser": "jsonargparse"}
 DISTRIBUTION |= {"huggingface_hub": "datasets"}
 TOOLS = {"pytest-xdist", "ruff", "mypy", "import-linter"}  # run, not imported
