@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from mast.core.errors import UserError
 from mast.measure.bootstrap import Measured, draws, measured, resampled
 
 TOP5_FROM = 10  # classes; below, five guesses say little
@@ -27,7 +28,16 @@ def correct_within(scores_NC: Tensor, labels_N: Tensor, k: int) -> Tensor:
 
     Returns:
         (N,) float32 in [0, 1]; 0 or 1 where the true class is not tied.
+
+    Raises:
+        UserError: A score is not finite: NaN is neither above nor below another.
     """
+    bad_N = ~scores_NC.isfinite().all(dim=1)
+    if bad_N.any():
+        raise UserError(
+            f"the class scores of {int(bad_N.sum())} of {len(bad_N)} images are not finite: what "
+            "scores them diverged, or the features are too large or damaged"
+        )
     true_N1 = scores_NC.gather(1, labels_N[:, None])
     above_N = (scores_NC > true_N1).sum(dim=1)
     tied_N = (scores_NC == true_N1).sum(dim=1)

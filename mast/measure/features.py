@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mast.data.canvas import CanvasSet
 
 
+LARGEST = 1e15  # squares of features are summed in float32
 GATHERED = 16384  # rows that processes exchange at a time
 SMALL = 96  # pixels; up to here the whole centre square is shown
 CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
@@ -96,7 +97,7 @@ def extract(
         features_ND, float32, on the CPU, in the order of the set; the same on all processes.
 
     Raises:
-        UserError: If the set is empty or a feature is NaN or infinite.
+        UserError: If the set is empty or a feature is NaN, infinite or too large to be squared.
     """
     if len(canvas_set) == 0:
         raise UserError(f"the set {canvas_set.name!r} has no images. Give one with images.")
@@ -132,11 +133,12 @@ def extract(
 
 
 def _check_finite(features_ND: Tensor, canvas_set: CanvasSet) -> None:
-    bad_N = ~torch.isfinite(features_ND).all(dim=1)
+    bad_N = ~(features_ND.abs() < LARGEST).all(dim=1)
     if bad_N.any():
         first = canvas_set.identifiers[int(bad_N.nonzero()[0])]
         raise UserError(
-            f"the encoder gave NaN or infinite features for {int(bad_N.sum())} of {len(bad_N)} "
-            f"images of {canvas_set.name!r} (the first is {first}). Its weights may have "
-            "diverged: evaluate an earlier checkpoint, or float32 if this was mixed precision."
+            f"the encoder gave features that are NaN, infinite or beyond {LARGEST:g} for "
+            f"{int(bad_N.sum())} of {len(bad_N)} images of {canvas_set.name!r} (the first is "
+            f"{first}). Its weights may have diverged: evaluate an earlier checkpoint, or float32 "
+            "if this was mixed precision."
         )

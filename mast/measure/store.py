@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 
 from mast.core.checkpoint import write_atomically
 
-VERSION = 1  # of how views and features are made; a new one ignores all older files
+_log = logging.getLogger("mast")
+
+VERSION = 2  # of how views and features are made; a new one ignores all older files
 
 
 def fingerprint(module: nn.Module, described: Any) -> str:
@@ -27,8 +30,13 @@ def fingerprint(module: nn.Module, described: Any) -> str:
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     for name, tensor in sorted(module.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        digest.update(_content(tensor))
     return digest.hexdigest()
+
+
+def _content(tensor: Tensor) -> Any:
+    """The bytes of a tensor, as an array."""
+    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
 
 
 @dataclass(frozen=True)
@@ -56,17 +64,31 @@ class FeatureStore:
         return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.safetensors"
 
     def read(self, path: Path) -> Tensor | None:
-        """Features (N, D), or None where they are not stored, or cannot be read."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
+        """Features (N, D), or None where they are not stored, or are not what was stored."""
+        from safetensors import SafetensorError, safe_open
 
+        if not path.is_file():
+            return None
         try:
-            return load_file(path)["features"]
+            with safe_open(path, "pt") as file:
+                features_ND: Tensor = file.get_tensor("features")
+                digest = (file.metadata() or {}).get("digest")
         except (OSError, SafetensorError, KeyError):
-            return None  # they are extracted again
+            digest = None
+        if digest is None or digest != _digest(features_ND):
+            _log.warning("%s is damaged; the features are extracted again", path)
+            return None
+        return features_ND
 
     def write(self, path: Path, features_ND: Tensor) -> None:
-        """Keep features (N, D)."""
+        """Keep features (N, D), with a digest of them."""
         from safetensors.torch import save_file
 
-        write_atomically(path, lambda partial: save_file({"features": features_ND}, partial))
+        metadata = {"digest": _digest(features_ND)}
+        write_atomically(
+            path, lambda partial: save_file({"features": features_ND}, partial, metadata=metadata)
+        )
+
+
+def _digest(tensor: Tensor) -> str:
+    return hashlib.blake2b(_content(tensor), digest_size=16).hexdigest()

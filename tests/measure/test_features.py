@@ -55,14 +55,15 @@ def test_mixed_precision_returns_float32(make_set: Callable[..., CanvasSet]) -> 
     torch.testing.assert_close(half, extract(encoder, make_set(3), 16), atol=0.02, rtol=0.02)
 
 
-def test_non_finite_features(make_set: Callable[..., CanvasSet]) -> None:
+@pytest.mark.parametrize("bad", [torch.nan, -torch.inf, 1e25])
+def test_non_finite_features(make_set: Callable[..., CanvasSet], bad: float) -> None:
     class Diverged(nn.Module):
         def forward(self, images_BCHW: Tensor) -> Tensor:
             features_BD = images_BCHW.mean(dim=(2, 3))
-            features_BD[2, 1] = torch.nan
+            features_BD[2, 1] = bad
             return features_BD
 
-    with pytest.raises(UserError, match=r"NaN or infinite features for 1 of 9 .*2\.png"):
+    with pytest.raises(UserError, match=r"infinite or beyond 1e\+15 for 1 of 9 .*2\.png"):
         extract(Diverged(), make_set(3), 16)
 
 

@@ -96,7 +96,7 @@ def test_a_full_disk_costs_the_cache_and_not_the_evaluation(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     store = FeatureStore(tmp_path, "colours")
