@@ -1,5 +1,6 @@
 """The configuration of a run: read, changed, checked, and turned into a method."""
 
+import os
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import yaml
 from mast.augment import PRESETS, SMALLEST, Preset, ScheduleConfig
 from mast.core import fields
 from mast.core.errors import UserError, unknown
+from mast.core.files import read_text
 from mast.core.launch import Device, Precision
 from mast.core.optim import OptimizerConfig
 from mast.core.run import plain
@@ -211,19 +213,37 @@ def read(path: str | Path) -> PretrainConfig:
         raise UserError(f"{path}: {error}") from error
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases, a few lines of which may stand for more values than memory holds."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise UserError(
+                f"line {event.start_mark.line + 1}: aliases are not read here; write out what "
+                f"*{event.anchor} stands for"
+            )
+        return super().compose_node(parent, index)
+
+
 def load_yaml(path: str | Path) -> dict[str, Any]:
     """The fields of a configuration file.
 
     Raises:
-        UserError: No such file, or it holds no fields.
+        UserError: It is no file of UTF-8 text, no YAML or has aliases, or it holds no fields.
     """
     path = Path(path)
-    if not path.is_file():
+    if not os.path.exists(path):
         raise UserError(f"no configuration file {path}")
+    text = read_text(path)
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        values = yaml.load(text, _Loader)
+    except UserError as error:
+        raise UserError(f"{path}, {error}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise UserError(f"{path} is nested too deeply to be a configuration") from error
     if not isinstance(values, dict):
         raise UserError(f"{path} holds no fields: expected lines such as `epochs: 20`")
     return values
@@ -254,6 +274,6 @@ def change(config: PretrainConfig, values: Mapping[str, Any]) -> PretrainConfig:
     mode = nested.get("mode") if isinstance(nested, Mapping) else values.get("objective.mode")
     if mode is not None and mode != getattr(config.objective, "mode", None):
         config = replace(config, objective=config.objective.without_switches())
-    changed = fields.change(config, values, "option", RETIRED)
+    changed = fields.change(config, values, "field", RETIRED)
     changed.check()
     return changed

@@ -1,6 +1,7 @@
 """Shared by all tests: one thread, a cache of their own, tiny images and a tiny configuration."""
 
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -80,6 +81,20 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
         yield
+
+
+@pytest.fixture
+def in_time() -> Iterator[None]:
+    """Fails what would wait for ever, such as for somebody who writes into a pipe."""
+
+    def fail(*_: object) -> None:
+        raise TimeoutError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(30)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture

@@ -208,7 +208,8 @@ def save(figure: Figure, file: Path) -> None:
         def write(partial: Path, kind: str = kind) -> None:
             figure.savefig(partial, dpi=150, format=kind, metadata=DATELESS[kind])
             if kind == "svg":
-                partial.write_text(_with_tips(partial.read_text(), file.stem))
+                tipped = _with_tips(partial.read_text("utf-8"), file.stem)
+                partial.write_text(tipped, "utf-8")
 
         # The same arrays give the same file.
         with rc_context({**STYLE, "svg.hashsalt": file.stem}):

@@ -3,6 +3,7 @@
 The module of a verb is imported when the verb is used.
 """
 
+import io
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -26,14 +27,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         number of the signal that stopped it, such as 130 for Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files need not fit the terminal
+            stream.reconfigure(errors="backslashreplace")
     try:
         _run(words)
     except UserError as error:
-        from mast.core.display import console
-
-        text = f"error: {error}"
-        console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
-        return 2
+        return _fail(str(error))
+    except OSError as error:
+        if error.filename is None:
+            raise
+        return _fail(f"{error.filename}: {error.strerror}")
+    except UnicodeEncodeError as error:  # by a library that writes names as UTF-8 alone
+        return _fail(f"{error.object[:200]!r} is not UTF-8: rename it, or set LC_ALL=C.UTF-8")
     except Interrupted as stopped:
         print(stopped, file=sys.stderr)
         return stopped.code
@@ -41,6 +47,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted; the same command goes on with what was saved", file=sys.stderr)
         return 130
     return 0
+
+
+def _fail(message: str) -> int:
+    """Print why a command cannot do what it was asked to; its exit code."""
+    from mast.core.display import console
+
+    text = f"error: {message}"
+    console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+    return 2
 
 
 def _run(words: list[str]) -> None:

@@ -12,6 +12,7 @@ import torch
 from mast.core.arguments import as_list
 from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError
+from mast.core.files import as_unicode
 from mast.core.launch import Device, find_device
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
@@ -128,7 +129,7 @@ def _write_parquet(
         return pyarrow.FixedSizeListArray.from_arrays(flat, table.shape[1])
 
     columns = {
-        "identifier": pyarrow.array(canvases.identifiers),
+        "identifier": pyarrow.array([as_unicode(name) for name in canvases.identifiers]),
         **{f"target_{name}": pyarrow.array(values) for name, values in canvases.targets.items()},
         **{f"multilabel_{name}": rows(table) for name, table in canvases.multilabels.items()},
         "features": rows(features_ND),

@@ -23,6 +23,7 @@ from mast.runs.load import load_method
 
 By = Literal["neighbours", "prediction"]
 COLUMN = {"neighbours": "distance", "prediction": "trace"}
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet begins to run a cell at
 KNOWN = 10_000  # images at most among which neighbours are looked for
 
 
@@ -50,7 +51,8 @@ def uncertain(
             on if not given. If there are more than 10,000, as many are drawn at random.
 
     Returns:
-        A CSV file with the columns `path` (as in the set), `score` (from 0 to 1 over these
+        A CSV file with the columns `path` (as in the set; with a single quote before a name that a
+        spreadsheet would run as a formula), `score` (from 0 to 1 over these
         images) and, comparable between calls, `distance` (one minus the cosine to the fifth nearest
         known image, itself apart; the cosine is the mean of the representation's and the
         embedding's) or `trace` (of the predicted covariance).
@@ -81,13 +83,20 @@ def uncertain(
         raise UserError(f"{folder.path} says the same of every image: no ranking")
     score_N = rescaled(value_N, value_N)
     text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
+    table = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
     table.writerow(("path", "score", COLUMN[by]))
     for at in (-value_N).argsort(kind="stable"):
-        table.writerow((canvases.identifiers[at], f"{score_N[at]:.6f}", f"{value_N[at]:.6g}"))
+        table.writerow(
+            (_cell(canvases.identifiers[at]), f"{score_N[at]:.6f}", f"{value_N[at]:.6g}")
+        )
     target = Path(f"{readable(data)}-uncertainty.csv" if out is None else out)
     write_text(target, text.getvalue())
     return target
+
+
+def _cell(name: str) -> str:
+    """A name as a cell of a table, by OWASP's rule against formulas; every cell is quoted, too."""
+    return f"'{name}" if name.startswith(FORMULA) else name
 
 
 def _known_images(config: PretrainConfig, known: str | None, size: int) -> CanvasSet:

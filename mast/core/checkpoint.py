@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from mast.core.errors import UserError
+from mast.core.files import as_unicode
 
 
 def write_atomically(path: Path, write: Callable[[Path], None], keep: Path | None = None) -> None:
@@ -108,9 +109,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, atomically."""
+    """Write a text file as UTF-8, atomically."""
 
     def write(partial: Path) -> None:
-        partial.write_text(text)
+        partial.write_text(as_unicode(text), encoding="utf-8")
 
     write_atomically(path, write)

@@ -26,7 +26,9 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
         The error, to be raised by the caller.
     """
     names = list(choices)
-    close = get_close_matches(str(name), names, n=1, cutoff=0.4)
+    last = str(name).rpartition(".")[2]
+    nested = [choice for choice in names if choice.endswith(f".{last}")]  # optimizer.lr for lr
+    close = get_close_matches(str(name), nested or names, n=1, cutoff=0.0 if nested else 0.4)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return UserError(

@@ -140,6 +140,8 @@ def convert(value: Any, hint: Any, name: str) -> Any:
     names = [choice for choice in choices(hint) if isinstance(choice, str)]
     if names and isinstance(value, str) and value not in names:
         raise unknown(f"value of {name}", value, names)
+    if isinstance(value, str) and hint in (Path, Path | None):
+        return Path(value)  # which jsonargparse makes of text that is UTF-8 alone
     plain = list(value) if isinstance(value, tuple) else value
     if is_list(hint) and isinstance(value, str) and not value.startswith("["):
         plain = [value]  # one name where a list is expected

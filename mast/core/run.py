@@ -33,6 +33,7 @@ import yaml
 
 from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError
+from mast.core.files import as_unicode
 
 PACKAGES = (
     "mast-ssl",
@@ -135,6 +136,11 @@ class RunFolder:
         Raises:
             UserError: The folder holds another run, or something else.
         """
+        if as_unicode(str(self.path)) != str(self.path):
+            raise UserError(
+                f"{self.path} is no name for a run folder, as it is not UTF-8 in this locale: name "
+                "another out, or set LC_ALL=C.UTF-8"
+            )
         if self.config.is_file():
             before = flatten(read(self.config))
             now = flatten(config)

@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from mast.core.errors import UserError
-from mast.data.decode import upright_size
+from mast.data.decode import open_image, upright_size
 from mast.data.source import SetDescription, Source, refuse_split, split_names
 
 TASK = "objects"  # which of the categories an image shows, as a task of several labels
@@ -140,7 +140,7 @@ class Annotated(Source):
         return len(self.images)
 
     def open(self, index: int) -> Image.Image:
-        image = Image.open(self.path(index))
+        image = open_image(self.path(index))
         width, height = upright_size(image)
         if (height, width) != self.size(index):
             image.close()
@@ -239,13 +239,30 @@ def object_parts(name: str, splits: Mapping[str, str | None]) -> SetDescription:
     return SetDescription(parts, "mAP")
 
 
+def inside_folder(annotations: Path, entry: str) -> str:
+    """A name of an image as a file of annotations has it, if it does not lead elsewhere.
+
+    Links inside the folder of images are the user's own and may lead anywhere.
+
+    Raises:
+        UserError: It is absolute, or leaves the folder of images by "..".
+    """
+    path = Path(entry)
+    if path.anchor or ".." in path.parts:
+        raise UserError(
+            f"{annotations} names the image {entry!r}, which leads out of the folder of images: "
+            "write its path below that folder."
+        )
+    return entry
+
+
 def _files(name: str, folder: Path, files: Sequence[str]) -> list[tuple[int, int]]:
     """Size in bytes and time of modification of every image."""
     states, missing = [], []
     for file in files:
         try:
             status = (folder / file).stat()
-        except OSError:
+        except (OSError, ValueError):  # no such file, or no name of one
             missing.append(file)
         else:
             states.append((status.st_size, status.st_mtime_ns))

@@ -142,8 +142,9 @@ def obtain(request: Request) -> tuple[Manifest, np.ndarray | None]:
     except OSError as error:
         raise UserError(
             f"cannot keep {request.source.name} in the cache {request.folder}: "
-            f"{error.strerror or error}. Free some space, name another folder as data.cache, or "
-            "lower data.cache_limit_gb to decode on the fly."
+            f"{error.strerror or error}. Free some space, or name another folder as "
+            "XDG_CACHE_HOME; mast pretrain has --data.cache too, and --data.cache_limit_gb, over "
+            "which it decodes on the fly."
         ) from error
     assert cached is not None, f"{request.stem} does not fit its manifest right after it was built"
     _refuse_too_many(request, cached[0])
@@ -236,7 +237,7 @@ def _refuse_too_many(request: Request, manifest: Manifest) -> None:
             f"{request.source.name} are broken; data.max_broken = {request.max_broken:g} allows "
             f"{int(request.max_broken * total)} of all {total}:\n"
             f"{_lines(dict(list(broken.items())[:10]))}\n"
-            "Replace or remove them, or raise data.max_broken."
+            "Replace or remove them; mast pretrain has --data.max_broken to allow more."
         )
 
 

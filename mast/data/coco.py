@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from mast.core.errors import UserError, unknown
-from mast.data.annotated import Annotated, AnnotatedImage, Objects, object_parts
+from mast.core.files import named, read_bytes
+from mast.data.annotated import Annotated, AnnotatedImage, Objects, inside_folder, object_parts
 from mast.data.source import SetDescription
 
 _LISTS = ("images", "annotations", "categories")
@@ -35,9 +36,9 @@ def open_coco(spec: str, _root: Path, _download: bool) -> Annotated:
     before, _, after = spec.removeprefix("coco:").rpartition("@")
     if not before:
         before, after = after, ""
-    place = Path(before).expanduser()
+    place = named(before)
     if before.endswith(_AFTER):
-        images = Path(after or place.parent).expanduser()
+        images = named(after or place.parent)
         for path, kind in ((place, "file"), (images, "folder")):
             if not (path.is_file() if kind == "file" else path.is_dir()):
                 raise UserError(f"no {kind} {path}: expected coco:FILE.json@FOLDER, got {spec!r}.")
@@ -61,7 +62,7 @@ def describe_coco(spec: str) -> SetDescription:
     COCO itself is scored on its val, as the labels of its test are kept back; sets like it may have
     both.
     """
-    splits = coco_splits(Path(spec.removeprefix("coco:")).expanduser())
+    splits = coco_splits(named(spec.removeprefix("coco:")))
     train, val, test = (_newest(splits, prefix) for prefix in ("train", "val(?:id)?", "test"))
     return object_parts(spec, {"train": train, "val": val if test else None, "test": test or val})
 
@@ -83,7 +84,8 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
         images: The folder that its file names are relative to.
 
     Raises:
-        UserError: If the file is not as COCO has it, or does not fit the images.
+        UserError: If the file is not as COCO has it, does not fit the images, or names one outside
+            their folder.
     """
     document, state = _read(annotations)
     try:
@@ -97,14 +99,14 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
         label = {number: position for position, number in enumerate(categories)}
         annotated = [
             AnnotatedImage(
-                str(row["file_name"]),
+                inside_folder(annotations, str(row["file_name"])),
                 int(row["height"]),
                 int(row["width"]),
                 _objects(objects[row["id"]], label),
             )
             for row in rows
         ]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(
@@ -125,10 +127,10 @@ def _annotations(folder: Path) -> Path:
 
 def _read(path: Path) -> tuple[dict[str, Any], str]:
     """The document, and a hash of it."""
-    content = path.read_bytes()
+    content = read_bytes(path)
     try:
         document = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON: {error}.") from error
     lists = document if isinstance(document, dict) else {}
     missing = [name for name in _LISTS if not isinstance(lists.get(name), list)]

@@ -7,12 +7,26 @@ scaled, never clipped.
 Legend: H height, W width, S side of the canvas, C the three channels.
 """
 
+import functools
+from io import BytesIO
+from pathlib import Path
+
 import numpy as np
-from PIL import Image
+from PIL import Image, features
 
 from mast.core.errors import UserError
+from mast.core.files import special
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff")
+HEIF = (".heic", ".heif")  # read where the extra heif is installed
+AVIF = ".avif"  # read where Pillow was built with it, as its wheels are
+# What is left out with a warning: raw files of cameras, and images of other kinds.
+UNREAD = (
+    ".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".iiq", ".kdc", ".mef", ".mos",
+    ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f",
+    ".exr", ".gif", ".hdr", ".jfif", ".jpe", ".jp2", ".jxl", ".pbm", ".pgm", ".ppm", ".psd", ".tga",
+    *HEIF, AVIF,
+)  # fmt: skip
 
 _ORIENTATION_TAG = 0x0112
 _UNDO_ORIENTATION = {
@@ -38,6 +52,34 @@ class BrokenImageError(UserError):
         super().__init__(f"{name}: {reason}; replace or remove this file")
         self.name = name
         self.reason = reason
+
+
+@functools.cache
+def extensions() -> tuple[str, ...]:
+    """The endings of the images that are read here, those of HEIC where its extra is installed.
+
+    Pillow opens such files from then on.
+    """
+    read = EXTENSIONS + ((AVIF,) if features.check("avif") else ())
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        return read
+    register_heif_opener()
+    return read + HEIF
+
+
+def open_image(file: Path | BytesIO) -> Image.Image:
+    """Opens an image file, or its content; its pixels are not decoded yet.
+
+    Raises:
+        ValueError: It is a pipe, which would not answer, or something else that is no file.
+        OSError: It is no image, or there is none.
+    """
+    if isinstance(file, Path) and (kind := special(file)):
+        raise ValueError(f"{kind}, not a file")
+    extensions()
+    return Image.open(file)
 
 
 def to_pixels(image: Image.Image) -> np.ndarray:

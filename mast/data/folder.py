@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+from collections import Counter
 from pathlib import Path
 from typing import final
 
@@ -10,10 +11,13 @@ import numpy as np
 from PIL import Image
 
 from mast.core.errors import UserError
-from mast.data.decode import EXTENSIONS
+from mast.core.files import as_unicode, named, special
+from mast.data.decode import HEIF, extensions, open_image
 from mast.data.source import PARTS, SetDescription, Source
+from mast.data.walk import Found, walk
 
 _log = logging.getLogger("mast")
+_NAMED = 3  # of what is left out, with its most common endings
 _SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
 
 
@@ -22,8 +26,9 @@ class Folder(Source):
     """Every image below a folder, in the order of their relative paths.
 
     If all images lie in subfolders, at any depth, the first folder below the root is the class;
-    if any lies in the root itself, there are no labels. Hidden files and folders are left out.
-    Links are followed; a folder that is reached again from inside itself is not entered twice.
+    if any lies in the root itself, there are no labels. Hidden files and folders are left out, and
+    so are photos of kinds that are not read, with a warning. Links are followed; a folder that
+    several paths lead to is read once.
 
     Args:
         root: The folder.
@@ -35,14 +40,15 @@ class Folder(Source):
     def __init__(self, root: Path) -> None:
         self.name = str(root)
         self.root = root
-        files: list[tuple[str, int, int]] = []
-        _scan(os.fspath(root), "", frozenset(), files)
-        if not files:
+        found = walk(root)
+        if not found.images:
+            unread = f"; {_unread(found.unread)}" if found.unread else ""
             raise UserError(
                 f"no image in {root}: looked at any depth for files that end in "
-                f"{', '.join(EXTENSIONS)} (hidden ones are left out)."
+                f"{', '.join(extensions())} (hidden ones are left out){unread}."
             )
-        self._files = sorted(files)
+        _warn(root, found)
+        self._files = sorted(found.images)
         self.targets, self.classes = _label([path for path, _, _ in self._files])
         if set(self.classes.get("class", ())) & _SPLIT_NAMES:
             _log.warning(
@@ -54,7 +60,7 @@ class Folder(Source):
         return len(self._files)
 
     def open(self, index: int) -> Image.Image:
-        return Image.open(self.root / self._files[index][0])
+        return open_image(self.root / self._files[index][0])
 
     def identifier(self, index: int) -> str:
         return self._files[index][0]
@@ -75,11 +81,12 @@ def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
     """Opens a folder by its path, which is there.
 
     Raises:
-        UserError: It is a file, or no image is in it.
+        UserError: It is no folder, or no image is in it.
     """
-    path = Path(spec).expanduser()
-    if path.is_file():
-        raise UserError(f"{spec} is a file: expected the folder that holds the images.")
+    path = named(spec)
+    if not path.is_dir():
+        kind = special(path) or "a file"
+        raise UserError(f"{spec} is {kind}: expected the folder that holds the images.")
     return Folder(path)
 
 
@@ -89,40 +96,41 @@ def describe_folder(spec: str) -> SetDescription:
     Raises:
         UserError: There is no such folder.
     """
-    root = Path(spec).expanduser()
-    if not root.is_dir():
+    root = named(spec)
+    if not os.path.isdir(root):
         raise UserError(f"no folder {root}; give one with `train` and `test` below it")
     return SetDescription({part: str(root / part) for part in PARTS if (root / part).is_dir()})
 
 
-def _scan(
-    folder: str,
-    prefix: str,
-    above: frozenset[tuple[int, int]],
-    files: list[tuple[str, int, int]],
-) -> None:
-    """Appends (relative path, bytes, mtime in ns) of every image; `above` breaks loops of links."""
-    status = os.stat(folder)
-    identity = (status.st_dev, status.st_ino)
-    if identity in above:
-        return
-    try:
-        entries = list(os.scandir(folder))
-    except PermissionError as error:
-        raise UserError(
-            f"cannot read the folder {folder}: give yourself the permission."
-        ) from error
-    for entry in entries:
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir():
-            _scan(entry.path, f"{prefix}{entry.name}/", above | {identity}, files)
-        elif entry.name.lower().endswith(EXTENSIONS):
-            try:
-                file = entry.stat()
-                files.append((prefix + entry.name, file.st_size, file.st_mtime_ns))
-            except OSError:  # a link that leads nowhere: kept, so that it is counted as broken
-                files.append((prefix + entry.name, -1, -1))
+def _warn(root: Path, found: Found) -> None:
+    """Says what is left out, in a line each."""
+    if found.unread:
+        _log.warning("%s: %s.", root, _unread(found.unread))
+    if found.again:
+        _log.warning(
+            "%s: folders that are reached again are read once; not entered again: %s.",
+            root, _some(found.again),
+        )  # fmt: skip
+    if found.nowhere:
+        _log.warning("%s: links that lead nowhere are left out: %s.", root, _some(found.nowhere))
+
+
+def _unread(paths: list[str]) -> str:
+    """How many photos are left out because their kind is not read, and what to do about it."""
+    counts = Counter(os.path.splitext(path)[1].lower() for path in paths)
+    kinds = ", ".join(f"{count} {ending}" for ending, count in counts.most_common(_NAMED))
+    advice = "convert them to JPEG or PNG"
+    if any(counts[ending] for ending in HEIF):
+        advice = f"`pip install 'mast-ssl[heif]'` to read .heic and .heif, or {advice}"
+    return (
+        f"{len(paths)} photos of kinds that are not read ({kinds}) are left out: {_some(paths)}; "
+        f"{advice}"
+    )
+
+
+def _some(paths: list[str]) -> str:
+    """The first few of some paths."""
+    return ", ".join([*paths[:_NAMED], *["…"] * (len(paths) > _NAMED)])
 
 
 def _label(paths: list[str]) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]:
@@ -131,4 +139,5 @@ def _label(paths: list[str]) -> tuple[dict[str, np.ndarray], dict[str, tuple[str
     first = [path.split("/", 1)[0] for path in paths]
     names = tuple(sorted(set(first)))
     number = {name: target for target, name in enumerate(names)}
-    return {"class": np.array([number[name] for name in first], np.int64)}, {"class": names}
+    target_N = np.array([number[name] for name in first], np.int64)
+    return {"class": target_N}, {"class": tuple(map(as_unicode, names))}

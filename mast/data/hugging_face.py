@@ -1,8 +1,8 @@
 """Data sets of the Hugging Face hub; nothing is downloaded unless the user asked for it."""
 
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any, final
 
@@ -10,7 +10,15 @@ import numpy as np
 from PIL import Image
 
 from mast.core.errors import UserError
-from mast.data.source import SetDescription, Source, hash_labels, refuse_split, split_names
+from mast.data.decode import open_image
+from mast.data.source import (
+    ROOT_AND_DOWNLOAD,
+    SetDescription,
+    Source,
+    hash_labels,
+    refuse_split,
+    split_names,
+)
 
 
 @final
@@ -44,9 +52,8 @@ class HuggingFace(Source):
                     name, split=split, cache_dir=str(root), download_config=local
                 )
         except Exception as error:  # the hub's client raises many kinds
-            hint = (
-                "" if download else " Only the cache was tried: allow the download (download=True)."
-            )
+            hint = f" Only the cache was tried: allow the download ({ROOT_AND_DOWNLOAD})."
+            hint = "" if download else hint
             raise UserError(f"cannot load {self.name}: {error}{hint}") from error
         kinds = {column: type(feature).__name__ for column, feature in loaded.features.items()}
         images = [column for column, kind in kinds.items() if kind == "Image"]
@@ -67,7 +74,8 @@ class HuggingFace(Source):
 
     def open(self, index: int) -> Image.Image:
         encoded = self._images[index][self._column]
-        return Image.open(io.BytesIO(encoded["bytes"]) if encoded["bytes"] else encoded["path"])
+        content = encoded["bytes"]
+        return open_image(BytesIO(content) if content else Path(encoded["path"]))
 
     def identifier(self, index: int) -> str:
         return f"{index:06d}"

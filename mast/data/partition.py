@@ -12,6 +12,7 @@ from typing import final
 import numpy as np
 
 from mast.core.errors import UserError
+from mast.core.files import read_text
 
 WHOLE = "all"  # the name for all images, where a split is named
 
@@ -114,9 +115,9 @@ class Listed:
                 f"{' and '.join(self.files.values())} of {self.source} into {folder}, "
                 f"or ask for {name}@{WHOLE}."
             )
-        content = file.read_bytes()
+        content = read_text(file)
         position = {path.relative_to(folder).as_posix(): at for at, path in enumerate(paths)}
-        lines = [line.strip().lstrip("/") for line in content.decode("utf-8").splitlines()]
+        lines = [line.strip().lstrip("/") for line in content.splitlines()]
         listed = [line for line in lines if line]
         missing = [line for line in listed if line not in position]
         if missing or not listed:
@@ -124,5 +125,5 @@ class Listed:
                 f"{file} does not fit {name}: {len(missing)} of its {len(listed)} images are not "
                 f"in {folder}" + (f", the first is {missing[0]}." if missing else ".")
             )
-        state = hashlib.blake2b(content, digest_size=16).hexdigest()
+        state = hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
         return np.array([position[line] for line in listed], np.int64), state

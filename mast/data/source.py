@@ -21,6 +21,12 @@ Metric = Literal["top1", "mean_per_class", "mAP"]
 
 PARTS = ("train", "val", "test")
 
+# Where a set is searched for and whether it may be fetched; the other commands take what is there.
+ROOT_AND_DOWNLOAD = (
+    "--data.root and --data.download of mast pretrain, --root and --download of mast evaluate, "
+    "root and download=True in Python"
+)
+
 
 class Source(ABC):
     """Images by index, with names and, where the set has them, labels.

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from mast.core.errors import UserError
+from mast.core.files import named
 from mast.data.annotated import joined, with_objects
 from mast.data.coco import describe_coco, open_coco
 from mast.data.factors import Factors
@@ -67,8 +68,15 @@ SOURCES: dict[str, Scheme] = {
 
 
 def default_cache() -> Path:
-    """`$XDG_CACHE_HOME/mast`, or `~/.cache/mast` where that is not set."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mast"
+    """`$XDG_CACHE_HOME/mast`, or `~/.cache/mast` where that is not set.
+
+    Raises:
+        UserError: It is not set, and there is no home either.
+    """
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mast"
+    except RuntimeError as error:
+        raise UserError("there is no home folder for the cache: set XDG_CACHE_HOME") from error
 
 
 def open_source(spec: str | Path, root: str | Path | None = None, download: bool = False) -> Source:
@@ -130,13 +138,13 @@ def _scheme(text: str) -> Scheme:
 
 def _open(text: str, root: Path, download: bool) -> Source:
     scheme = _scheme(text)
-    if scheme is SOURCES["folder"] and not Path(text).expanduser().exists():
-        above = Path(text).expanduser().absolute().parent
-        while not above.is_dir():
+    if scheme is SOURCES["folder"] and not os.path.exists(named(text)):
+        above = named(text).absolute().parent
+        while not os.path.isdir(above):
             above = above.parent
         examples = ", ".join(name for scheme in SOURCES.values() for name in scheme.examples)
         raise UserError(
-            f"no folder {text!r} ({above} exists, what follows does not). Data are named by: "
-            f"{examples}."
+            f"no folder {text!r} ({above} exists, what follows does not or cannot be read). "
+            f"Data are named by: {examples}."
         )
     return scheme.open(text, root, download)

@@ -11,7 +11,14 @@ from mast.core.errors import UserError, unknown
 from mast.data.catalogue import CATALOGUE, Usual
 from mast.data.labels import labels_of
 from mast.data.partition import WHOLE, Drawn, Listed
-from mast.data.source import SetDescription, Source, hash_labels, refuse_split, split_names
+from mast.data.source import (
+    ROOT_AND_DOWNLOAD,
+    SetDescription,
+    Source,
+    hash_labels,
+    refuse_split,
+    split_names,
+)
 
 _SPLIT_ARGUMENTS = ("train", "split", "image_set", "version")
 
@@ -64,7 +71,8 @@ class Torchvision(Source):
             ) from error
         except Exception as error:  # torchvision and what reads its files raise many kinds
             missing = isinstance(error, (RuntimeError, OSError)) and not download
-            hint = " Name another root, or allow the download (download=True)." if missing else ""
+            hint = f" Name another root, or allow the download ({ROOT_AND_DOWNLOAD})."
+            hint = hint if missing else ""
             raise UserError(f"torchvision's {name} in {root}: {error}{hint}") from error
         self.targets, self.classes = {}, {}
         labels = labels_of(self.name, self._dataset)

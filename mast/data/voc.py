@@ -16,7 +16,15 @@ from xml.etree import ElementTree
 import numpy as np
 
 from mast.core.errors import UserError, unknown
-from mast.data.annotated import TASK, Annotated, AnnotatedImage, Objects, object_parts
+from mast.core.files import named, read_bytes, read_text
+from mast.data.annotated import (
+    TASK,
+    Annotated,
+    AnnotatedImage,
+    Objects,
+    inside_folder,
+    object_parts,
+)
 from mast.data.source import SetDescription
 
 CLASSES = (
@@ -40,7 +48,7 @@ def open_voc(spec: str, _root: Path, _download: bool) -> Annotated:
     before, _, split = spec.removeprefix("voc:").rpartition("@")
     if not before:
         before, split = split, ""
-    folder = Path(before).expanduser()
+    folder = named(before)
     splits = voc_splits(folder)
     if not splits:
         inside = [path.parent.parent for path in sorted(folder.glob("*/ImageSets/Main"))]
@@ -59,7 +67,7 @@ def describe_voc(spec: str) -> SetDescription:
 
     VOC 2007 learns from train and val together and is scored on test; later years keep test back.
     """
-    splits = voc_splits(Path(spec.removeprefix("voc:")).expanduser())
+    splits = voc_splits(named(spec.removeprefix("voc:")))
     train, val, trainval, test = (
         name if name in splits else None for name in ("train", "val", "trainval", "test")
     )
@@ -85,21 +93,19 @@ def read_voc(name: str, folder: Path, split: str) -> Annotated:
         split: Such as "trainval"; its list is there.
 
     Raises:
-        UserError: If a file is missing, damaged or about other images.
+        UserError: If a file is missing, damaged, about other images or names one elsewhere.
     """
     state = hashlib.blake2b(digest_size=16)
-    listed = (_lists(folder) / f"{split}.txt").read_bytes()
-    state.update(listed)
-    numbers = [line.split()[0] for line in listed.decode("utf-8").splitlines() if line.strip()]
+    file = _lists(folder) / f"{split}.txt"
+    listed = read_text(file)
+    state.update(listed.encode())
+    numbers = [inside_folder(file, line.split()[0]) for line in listed.splitlines() if line.strip()]
     images = []
     for number in numbers:
         path = folder / "Annotations" / f"{number}.xml"
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise UserError(
-                f"cannot read {path}, though {split}.txt lists {number}: {error.strerror}."
-            ) from error
+        if not path.exists():
+            raise UserError(f"no {path}, though {split}.txt lists {number}.")
+        content = read_bytes(path)
         state.update(content)
         images.append(_image(path, content))
     truth = _truth(folder, split, numbers)
@@ -158,10 +164,11 @@ def _truth(folder: Path, split: str, numbers: list[str]) -> dict[int, np.ndarray
     truth = {}
     for label, name in enumerate(CLASSES):
         path = _lists(folder) / f"{name}_{split}.txt"
-        if not path.is_file():
+        if not path.exists():
             continue
+        text = read_text(path)
         try:
-            rows = [line.split() for line in path.read_text("utf-8").splitlines() if line.strip()]
+            rows = [line.split() for line in text.splitlines() if line.strip()]
             label_of = {number: _TRUTH[int(value)] for number, value in rows}
             truth[label] = np.array([label_of[number] for number in numbers], np.int8)
         except (KeyError, ValueError) as error:

@@ -189,7 +189,8 @@ class PredictedUncertainty(nn.Module):
         super().__init__()
         if not predicts_uncertainty(method):
             raise UserError(
-                "this run predicts no uncertainty; MAST does with objective.uncertainty"
+                "this run predicts no uncertainty; MAST does when it is pretrained with "
+                "objective.uncertainty"
             )
         self.method = method
 

@@ -16,6 +16,7 @@ from mast.analyses import Analysis
 from mast.config import read
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
+from mast.core.files import as_unicode
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
 from mast.measure.compare import Comparison, compare
@@ -122,7 +123,8 @@ def write_page(
     measured = compare(runs) if _measured(folder, beside) else None
     kinds = tuple(map(kind_of_run, runs))
     for side in SIDES:
-        text = template.render(page=_page(folder, analyses, measured, kinds, side))
+        page = _page(folder, analyses, measured, kinds, side)
+        text = as_unicode(template.render(page=page))
         size = len(text.encode())
         if size < LIMIT:
             break
@@ -159,7 +161,7 @@ def _page(
         for name, entry in analyses.items()
         if _exists(folder, name)
     )
-    script = (TEMPLATES / "page.js").read_text()
+    script = (TEMPLATES / "page.js").read_text("utf-8")
     facts = {
         "Method": f"{kinds[0]}, views {config.views}",
         "Encoder": config.encoder.name,
@@ -183,7 +185,7 @@ def _page(
         parts=parts,
         missing=_missing(folder, analyses),
         provenance=_provenance(folder, provenance),
-        style=Markup((TEMPLATES / "page.css").read_text()),
+        style=Markup((TEMPLATES / "page.css").read_text("utf-8")),
         script=Markup(script),
         policy=_policy(script),
     )
@@ -209,7 +211,7 @@ def _part(name: str, entry: Entry[Analysis], folder: RunFolder, side: int) -> Pa
         title=entry.title,
         headline=_capital(analysis.headline(arrays)),
         caption=caption,
-        figure=_inline(file.with_suffix(".svg").read_text(), f"{entry.title}. {caption}"),
+        figure=_inline(file.with_suffix(".svg").read_text("utf-8"), f"{entry.title}. {caption}"),
         table=of_grid(f"Numbers: {entry.title}", details.grid) if details.grid else None,
         shelves=tuple(shelf(gallery, side) for gallery in details.galleries),
         plane=plane(details.map, side) if details.map else None,

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
+from mast.core.files import read_text
 from mast.measure.accuracy import accuracies
 from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
@@ -153,7 +154,7 @@ def positions_listed(file: Path, names: list[str]) -> Tensor:
     """
     if not file.is_file():
         raise UserError(f"no list {file} of labelled images")
-    listed = [line.strip() for line in file.read_text().splitlines() if line.strip()]
+    listed = [line.strip() for line in read_text(file).splitlines() if line.strip()]
     positions: dict[str, list[int]] = {}
     for position, name in enumerate(names):
         parts = PurePosixPath(name).parts

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mast.config import PretrainConfig, change, load_yaml
-from mast.core.errors import unknown
+from mast.core.errors import UserError, unknown
 from mast.data import DataConfig
 from mast.recipes.mast import (
     mast5,
@@ -107,12 +107,14 @@ def merge(recipe_name: str | None, file: str | Path | None) -> PretrainConfig:
         file: A configuration such as a run's config.yaml, whole or in part.
 
     Raises:
-        UserError: No such recipe or file, or an unknown field.
+        UserError: No such recipe or file, or an unknown field; the message names the file.
     """
     if file is None:
         return recipe(recipe_name or DEFAULT)
     values = load_yaml(file)
-    base = recipe(recipe_name or values.get("recipe") or DEFAULT)
     if recipe_name is not None:
         values["recipe"] = recipe_name
-    return change(base, values)
+    try:
+        return change(recipe(values.get("recipe") or DEFAULT), values)
+    except UserError as error:
+        raise UserError(f"{file}: {error}") from error

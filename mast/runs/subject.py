@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-import yaml
 from torch import Tensor
 
 from mast.analyses import ChangeBy, Images, Pairs, Subject, Trial
 from mast.augment import Pipeline, center_views, difference
-from mast.config import PretrainConfig, read
+from mast.config import PretrainConfig, load_yaml, read
 from mast.core.run import RunFolder
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.changes import changed_by
@@ -165,5 +164,5 @@ def _trials(folder: RunFolder) -> Iterator[Trial]:
         if not seed.isdecimal():  # a copy that somebody made
             continue
         if trial.encoder.is_file() and any(trial.evaluations.glob("*.json")):
-            epochs = yaml.safe_load(trial.config.read_text())["epochs"]
+            epochs = load_yaml(trial.config)["epochs"]
             yield Trial(name, int(seed), tuple(scores_of(trial)), epochs)

@@ -208,6 +208,21 @@ def test_uncertain(
         mast.uncertain(ours.path, str(photos / "test"), by="prediction", known=str(photos))
 
 
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+def test_uncertain_writes_no_formulas(
+    ours: RunFolder, photos: Path, tmp_path: Path, start: str
+) -> None:
+    """A spreadsheet would run a cell that begins so; a single quote makes it text."""
+    (tmp_path / "set").mkdir()
+    first, second = sorted((photos / "test").rglob("*.jpg"))[:2]
+    shutil.copy(first, tmp_path / "set" / f"{start}1+2.jpg")
+    shutil.copy(second, tmp_path / "set" / "plain.jpg")
+    table = mast.uncertain(ours.path, str(tmp_path / "set"), tmp_path / "o.csv")
+    with table.open(newline="") as file:
+        paths = {row["path"] for row in csv.DictReader(file)}
+    assert paths == {f"'{start}1+2.jpg", "plain.jpg"}
+
+
 def test_uncertain_by_neighbours(
     theirs: RunFolder, photos: Path, tmp_path: Path, write_images: Callable[..., Path]
 ) -> None:

@@ -4,6 +4,10 @@ import hashlib
 import inspect
 import io
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -26,7 +30,8 @@ import mast
 from mast.cli import TOPICS, VERBS, Verb, arguments_of, main
 from mast.config import read, record
 from mast.core.errors import UserError
-from mast.core.run import plain
+from mast.core.run import RunFolder, plain
+from mast.data import cache
 from mast.data.sources import default_cache
 from mast.measure.result import Result
 from mast.measure.sets import EvaluationData
@@ -195,15 +200,83 @@ def test_a_file_changes_its_recipe_and_options_change_the_file(
         ("method: vicrig\n", "Did you mean 'vicreg'"),
         ("just words\n", "holds no fields"),
         ("epochs: [\n", "is not YAML"),
+        ("lr: 3\n", "unknown field 'lr'. Did you mean 'optimizer.lr'"),
+        ("epochs: many\n", "expected epochs to be a whole number, got 'many'"),
+        ("recipe: [mast5]\n", "unknown recipe"),
     ],
 )
-def test_a_wrong_file_is_refused(
+def test_a_wrong_file_is_refused_and_named(
     text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(text)
     assert main(["show", "config", "--config", str(file)]) == 2
-    assert message in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith(f"error: {file}")
+
+
+def test_an_unknown_field_of_a_run_names_its_file(
+    ours: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours.config.write_text(f"{ours.config.read_text()}seeds: 3\n")
+    assert main(["uncertain", str(ours.path), "--data", str(photos)]) == 2
+    error = capsys.readouterr().err
+    assert f"error: {ours.config}: unknown field 'seeds'. Did you mean 'seed'?" in error
+
+
+def options_of(command: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    assert main([command, "--help"]) == 0
+    return options_in(capsys.readouterr().out)
+
+
+def options_in(text: str) -> set[str]:
+    return set(re.findall(r"--[a-z][a-z_.]+", text))
+
+
+@pytest.mark.parametrize("command", ["uncertain", "embed"])
+def test_errors_name_the_command_that_has_an_option(
+    command: str, ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache, "_build", full)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    texts = []
+    for data in (photos / "test", "torchvision:CIFAR10@train"):
+        assert main([command, str(ours.path), "--data", str(data)]) == 2
+        texts.append(capsys.readouterr().err)
+    assert "name another folder as XDG_CACHE_HOME; mast pretrain has --data.cache" in texts[0]
+    for text in texts:
+        owners = {command, *re.findall(r"mast (pretrain|evaluate)", text)}
+        assert options_in(text) <= set().union(*(options_of(owner, capsys) for owner in owners))
+
+
+def test_a_name_that_no_file_can_have_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (f"evaluate {'a' * 300}/b", f"pretrain --config {'a' * 300}", "report ~nobody/x"):
+        assert main(words.split()) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_names_are_printed_under_any_locale(
+    write_images: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Python then takes bytes above 127 in a name for what cannot be printed."""
+    write_images(tmp_path / "été", 6)
+    (tmp_path / "été" / "class0" / "naïve.cr2").write_bytes(b"")
+    locale = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    words = ["show", "views", "--data", "été", "--size", "8", "--images", "2", "--out", "vü.png"]
+    process = subprocess.run(
+        [sys.executable, "-m", "mast.cli", *words],
+        cwd=tmp_path, env={**os.environ, **locale}, capture_output=True, check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    assert b"Traceback" not in process.stderr
+    assert rb"na\udcc3\udcafve.cr2" in process.stderr
+    assert process.stdout == b"v\\udcc3\\udcbc.png\n"
+    assert (tmp_path / "vü.png").is_file()
 
 
 def test_a_run_stays_what_it_was(tiny: Configure, monkeypatch: pytest.MonkeyPatch) -> None:

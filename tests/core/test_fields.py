@@ -51,6 +51,7 @@ class Outer:
         ({"data": {"limit": "2"}}, "data", Inner(limit=2.0)),
         ({"data.limit": 2}, "data", Inner(limit=2.0)),
         ({"data": {"cache": "a/b"}}, "data", Inner(cache=Path("a/b"))),
+        ({"data": {"cache": "\udcff"}}, "data", Inner(cache=Path("\udcff"))),
     ],
 )
 def test_values_take_their_type(values: dict[str, Any], name: str, expected: Any) -> None:

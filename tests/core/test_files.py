@@ -284,3 +284,11 @@ def test_unknown_names_the_nearest() -> None:
         str(error) == "unknown method 'vicregg'. Did you mean 'vicreg'? Choose from: mast, vicreg."
     )
     assert "Did you mean" not in str(unknown("method", "zzz", ("mast", "vicreg")))
+    nested = unknown("field", "lr", ("views", "optimizer.lr"))
+    assert "Did you mean 'optimizer.lr'?" in str(nested)
+
+
+def test_a_run_folder_needs_a_name_that_is_unicode(tmp_path: Path) -> None:
+    """Libraries that write into it take no other; that is said before hours of training."""
+    with pytest.raises(UserError, match="is no name for a run folder"):
+        RunFolder(tmp_path / "\udcff").open(CONFIG, (), as_written)

@@ -134,6 +134,66 @@ def test_coco_files_that_do_not_fit(tmp_path, changes, message):
         opened(write_coco(tmp_path / "coco", **changes))
 
 
+@pytest.mark.parametrize("entry", ["../../secret.png", "/etc/passwd", "a/../../b.png"])
+def test_coco_images_outside_of_their_folder_are_refused(tmp_path, entry):
+    picture(tmp_path / "secret.png")
+    images = [{"id": 1, "file_name": entry, "width": 8, "height": 6}]
+    root = write_coco(tmp_path / "coco", images=images, annotations=[box(1, 3, [0, 0, 1, 1])])
+    with pytest.raises(UserError, match=f"instances_train2017.json names the image '{entry}', whi"):
+        opened(root)
+
+
+def test_links_in_the_folder_of_images_are_followed(coco, tmp_path):
+    (coco / "train2017").rename(tmp_path / "elsewhere")
+    (coco / "train2017").symlink_to(tmp_path / "elsewhere")
+    picture(tmp_path / "other.png", shade=20)
+    (tmp_path / "elsewhere" / "20.png").unlink()
+    (tmp_path / "elsewhere" / "20.png").symlink_to(tmp_path / "other.png")
+    assert opened(coco).load(1).shape == (6, 8, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"file_name": "a\0.png"}, "1 of the 3 images"),
+        ({"file_name": "\ud800.png"}, "1 of the 3 images"),
+        ({"height": float("inf")}, "not written as COCO writes it"),
+    ],
+)
+def test_coco_values_that_no_image_has(tmp_path, changes, message):
+    document = coco_document()
+    document["images"][0] |= changes
+    with pytest.raises(UserError, match=message):
+        opened(write_coco(tmp_path / "coco", images=document["images"]))
+
+
+def test_annotations_that_are_pipes_are_refused(coco, voc, in_time):
+    """A pipe waits for who writes into it."""
+    file = coco / "annotations" / "instances_train2017.json"
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(UserError, match=r"instances_train2017\.json is a named pipe"):
+        opened(coco)
+    with pytest.raises(UserError, match=r"no file .*instances_train2017\.json"):
+        open_source(f"coco:{file}@{coco}")
+    truth = voc / "ImageSets" / "Main" / "cat_trainval.txt"
+    for path in (truth, voc / "Annotations" / "a1.xml", truth.with_name("trainval.txt")):
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+        with pytest.raises(UserError, match=rf"{path.name} is a named pipe"):
+            open_source(f"voc:{voc}@trainval")
+        path.unlink()
+        path.write_text("" if path == truth else "a1")
+        if path == truth:
+            path.unlink()
+
+
+def test_nested_json_is_refused(coco):
+    (coco / "annotations" / "instances_train2017.json").write_text("[" * 100_000)
+    with pytest.raises(UserError, match=r"instances_train2017\.json is not JSON"):
+        opened(coco)
+
+
 def test_coco_places_that_do_not_fit(coco, tmp_path):
     with pytest.raises(UserError, match=r"expected coco:FOLDER@SPLIT"):
         open_source(f"coco:{tmp_path / 'nowhere'}@train2017")
@@ -222,6 +282,19 @@ def test_voc_files_that_do_not_fit(tmp_path, inside, message):
     root = write_voc(tmp_path / "VOC2007", a1=inside)
     with pytest.raises(UserError, match=message):
         open_source(f"voc:{root}@trainval")
+
+
+@pytest.mark.parametrize("entry", ["../../secret", "/etc/passwd"])
+def test_voc_images_outside_of_their_folder_are_refused(voc, entry):
+    (voc / "ImageSets" / "Main" / "trainval.txt").write_text(f"a1\n{entry}\n")
+    with pytest.raises(UserError, match=rf"trainval\.txt names the image '{entry}', which leads"):
+        open_source(f"voc:{voc}@trainval")
+
+
+def test_a_voc_list_that_is_not_text(voc):
+    (voc / "ImageSets" / "Main" / "trainval.txt").write_bytes(b"a1\n\xff\n")
+    with pytest.raises(UserError, match=r"trainval\.txt is not UTF-8 text"):
+        open_source(f"voc:{voc}@trainval")
 
 
 def test_voc_places_that_do_not_fit(voc):

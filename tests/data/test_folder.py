@@ -1,12 +1,16 @@
-"""Layouts of folders, their labels, order and fingerprint."""
+"""Layouts of folders, their labels, order and fingerprint; and what is no image among them."""
 
 import os
+import socket
+import sys
+from types import SimpleNamespace
 
 import pytest
-from PIL import Image
+from PIL import Image, features
 
 from mast.core.errors import UserError
-from mast.data import Folder, open_source
+from mast.data import DataConfig, Folder, describe, open_canvas, open_source
+from mast.data.decode import extensions
 
 
 def fill(root, *paths):
@@ -51,7 +55,7 @@ def test_links_are_followed_once(tmp_path):
     (tmp_path / "set/there").symlink_to(tmp_path / "real")
     (tmp_path / "set/here/loop").symlink_to(tmp_path / "set")
     source = Folder(tmp_path / "set")
-    # The other folder is read through every way that leads to it, the loop is not entered.
+    # The other folder is read through the link that leads to it, the loop is not entered.
     assert names(source) == ["here/2.png", "there/1.png"]
 
 
@@ -93,3 +97,163 @@ def test_file_instead_of_a_folder(tmp_path):
     fill(tmp_path, "a.png")
     with pytest.raises(UserError, match=r"a\.png is a file"):
         open_source(tmp_path / "a.png")
+
+
+def test_file_names_that_are_not_unicode(tmp_path):
+    if sys.platform != "linux":
+        pytest.skip("the file system takes Unicode alone")
+    for name in (b"\xff/\xfe.png", b"\xfd/a.png"):
+        path = os.fsencode(tmp_path) + b"/set/" + name
+        os.makedirs(os.path.dirname(path))
+        Image.new("RGB", (4, 4)).save(path)
+    canvases = open_canvas(DataConfig(tmp_path / "set", cache=tmp_path / "cache"), 8)
+    assert [os.fsencode(name) for name in canvases.identifiers] == [b"\xfd/a.png", b"\xff/\xfe.png"]
+    assert canvases.classes == {"class": ("\\xfd", "\\xff")}  # what can be printed and drawn
+    assert not canvases.skipped
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-this-name/x", "a" * 300, "b/" * 3000, "c\0d"])
+def test_a_name_that_no_folder_can_have_is_not_there(name):
+    with pytest.raises(UserError, match="no folder"):
+        open_source(name)
+    with pytest.raises(UserError, match="no folder"):
+        describe(name)
+    with pytest.raises(UserError, match=r"no /annotations|no .*annotations|no folder"):
+        open_source(f"coco:~nobody-of-this-name/{len(name)}@train")
+
+
+# ------------------------------------------------------------------------- what is no file
+
+
+@pytest.fixture
+def specials(tmp_path, in_time):
+    """An image beside a pipe, a socket and a link to a device that are called as images are."""
+    root = fill(tmp_path / "set", "a.png")
+    os.mkfifo(root / "pipe.jpg")
+    with socket.socket(socket.AF_UNIX) as server:
+        here = os.getcwd()
+        os.chdir(root)  # the name of a socket must be short
+        try:
+            server.bind("socket.jpg")
+        finally:
+            os.chdir(here)
+    (root / "zero.jpg").symlink_to("/dev/zero")
+    return root
+
+
+def test_a_pipe_a_socket_and_a_device_are_broken_images_and_never_opened(specials, tmp_path):
+    source = Folder(specials)
+    assert names(source) == ["a.png", "pipe.jpg", "socket.jpg", "zero.jpg"]
+    assert source.fingerprint() == Folder(specials).fingerprint()
+    for index, kind in ((1, "a named pipe"), (2, "a socket"), (3, "a device")):
+        with pytest.raises(UserError, match=rf"\.jpg: {kind}, not a file; replace or remove"):
+            source.load(index)
+    config = DataConfig(specials, cache=tmp_path / "cache", max_broken=0.8)
+    assert list(open_canvas(config, 8).skipped) == ["pipe.jpg", "socket.jpg", "zero.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("pipe.jpg", "a named pipe"), ("zero.jpg", "a device"), ("a.png", "a file")]
+)
+def test_a_pipe_as_the_folder_is_refused(specials, name, kind):
+    with pytest.raises(UserError, match=rf"{name} is {kind}: expected the folder"):
+        open_source(specials / name)
+
+
+# ----------------------------------------------------------------------------------- links
+
+
+def test_two_links_a_level_lead_to_as_many_folders_as_there_are(tmp_path, in_time, caplog):
+    for level in range(22):
+        fill(tmp_path / f"set/{level:02d}", "1.png")
+        for link in "ab":
+            (tmp_path / f"set/{level:02d}/{link}").symlink_to(tmp_path / f"set/{level + 1:02d}")
+    fill(tmp_path / "set/22", "1.png")
+    source = Folder(tmp_path / "set")
+    assert names(source) == [f"{level:02d}/1.png" for level in range(23)]  # none by its links
+    assert "folders that are reached again are read once" in caplog.text
+    (tmp_path / "other").symlink_to(tmp_path / "set/00")
+    assert len(Folder(tmp_path / "other")) == 23  # through links alone
+    assert names(Folder(tmp_path / "other")) == names(Folder(tmp_path / "other"))
+
+
+def test_a_link_to_itself_and_one_to_nowhere_are_named(tmp_path, caplog):
+    fill(tmp_path, "a.png")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "class").symlink_to(tmp_path / "gone")
+    assert names(Folder(tmp_path)) == ["a.png"]
+    assert "links that lead nowhere are left out: class, loop" in caplog.text
+
+
+# --------------------------------------------------------------------- kinds that are not read
+
+
+@pytest.fixture
+def without_heif(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    extensions.cache_clear()
+    yield
+    extensions.cache_clear()
+
+
+def with_name(path):
+    """A PNG, called otherwise; decoders look at the content."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (4, 4)).save(path, "PNG")
+
+
+@pytest.mark.usefixtures("without_heif")
+def test_photos_that_are_not_read_are_counted_and_named(tmp_path, caplog):
+    fill(tmp_path, "a.png")
+    for name in ("b.HEIC", "c.heic", "d/e.heif", "f.CR2", ".g.heic"):
+        with_name(tmp_path / name)
+    for name in ("README.md", "labels.csv", "a.json", "notes.txt", "Thumbs.db", "film.mp4", "x"):
+        (tmp_path / name).write_text("")
+    assert names(Folder(tmp_path)) == ["a.png"]
+    [warning] = caplog.messages
+    assert "not read (2 .heic, 1 .cr2, 1 .heif) are left out: b.HEIC, c.heic, f.CR2, …" in warning
+    assert "`pip install 'mast-ssl[heif]'` to read .heic and .heif, or convert them" in warning
+
+
+def test_side_files_make_no_noise(tmp_path, caplog):
+    fill(tmp_path, "a.png")
+    for name in ("README.md", "labels.csv", "a.json", "notes.txt", ".DS_Store", "film.mp4", "x"):
+        (tmp_path / name).write_text("")
+    Folder(tmp_path)
+    assert not caplog.messages
+
+
+@pytest.mark.usefixtures("without_heif")
+def test_a_folder_of_photos_that_are_not_read_says_so(tmp_path):
+    with_name(tmp_path / "a.heic")
+    with pytest.raises(UserError, match=r"no image in .*\(1 \.heic\) are left.*mast-ssl\[heif\]"):
+        Folder(tmp_path)
+    (tmp_path / "a.heic").rename(tmp_path / "a.nef")
+    with pytest.raises(UserError, match=r"1 \.nef\) are left out: a\.nef; convert them to JPEG"):
+        Folder(tmp_path)
+
+
+def test_heic_is_read_where_its_extra_is_installed(tmp_path, monkeypatch):
+    asked = []
+    stand_in = SimpleNamespace(register_heif_opener=lambda: asked.append("registered"))
+    monkeypatch.setitem(sys.modules, "pillow_heif", stand_in)
+    extensions.cache_clear()
+    with_name(tmp_path / "a.HEIC")
+    try:
+        assert Folder(tmp_path).load(0).shape == (4, 4, 3)
+    finally:
+        extensions.cache_clear()
+    assert asked == ["registered"]
+
+
+def test_a_real_heic(tmp_path):
+    pytest.importorskip("pillow_heif")
+    extensions()
+    Image.new("RGB", (16, 8), (200, 40, 40)).save(tmp_path / "a.heic")
+    assert Folder(tmp_path).load(0).shape == (8, 16, 3)
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="Pillow was built without AVIF")
+def test_avif_is_read(tmp_path):
+    Image.new("RGB", (16, 8), (200, 40, 40)).save(tmp_path / "a.avif")
+    assert Folder(tmp_path).load(0).shape == (8, 16, 3)

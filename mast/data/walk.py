@@ -1,0 +1,91 @@
+"""What lies below a folder of images; each folder is looked into once, whatever links to it."""
+
+import os
+import stat
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mast.core.errors import UserError
+from mast.data.decode import UNREAD, extensions
+
+
+@dataclass
+class Found:
+    """What lies below a folder, by path relative to it.
+
+    Attributes:
+        images: Path, bytes and time of modification in ns of every image; both are -1 for what is
+            no file, which is kept so that it is counted as broken.
+        unread: Photos of a kind that is not read.
+        again: Folders that were looked into by another path before; they are not entered twice.
+        nowhere: Links that lead nowhere, other than those called as images are.
+    """
+
+    images: list[tuple[str, int, int]] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    again: list[str] = field(default_factory=list)
+    nowhere: list[str] = field(default_factory=list)
+
+
+def walk(root: Path) -> Found:
+    """Looks through a folder at any depth; hidden files and folders are left out.
+
+    Links are followed after everything else, so that a folder that lies below `root` goes by its
+    own path, whatever leads to it as well.
+
+    Args:
+        root: A folder.
+
+    Raises:
+        UserError: A folder cannot be read.
+    """
+    found, seen = Found(), set()
+    folders, links = [""], deque[str]()
+    while folders or links:
+        prefix = folders.pop() if folders else links.popleft()
+        path = os.path.join(root, prefix)
+        try:
+            status = os.stat(path)
+            entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+        except OSError as error:
+            raise UserError(f"cannot read the folder {path}: {error.strerror}.") from error
+        if (status.st_dev, status.st_ino) in seen:
+            found.again.append(prefix)
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if _is_folder(entry):
+                (links if entry.is_symlink() else folders).append(f"{prefix}{entry.name}/")
+            else:
+                _sort_in(entry, prefix + entry.name, found)
+    return found
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _sort_in(entry: os.DirEntry[str], path: str, found: Found) -> None:
+    """Adds what is no folder to what was found; files that are neither image nor photo are not."""
+    name = entry.name.lower()
+    if name.endswith(extensions()):
+        found.images.append((path, *_state(entry)))
+    elif name.endswith(UNREAD):
+        found.unread.append(path)
+    elif entry.is_symlink() and not os.path.exists(entry.path):
+        found.nowhere.append(path)
+
+
+def _state(entry: os.DirEntry[str]) -> tuple[int, int]:
+    """Bytes and time of modification of a file; -1 of what is none."""
+    try:
+        status = entry.stat()
+    except OSError:
+        return -1, -1
+    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else (-1, -1)

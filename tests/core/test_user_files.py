@@ -1,0 +1,77 @@
+"""What users name is read whole or refused in a line, and never waited for."""
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mast.config import load_yaml, record
+from mast.core.checkpoint import write_text
+from mast.core.errors import UserError
+from mast.core.files import as_unicode, read_text
+from mast.recipes import RECIPES
+
+
+@pytest.mark.usefixtures("in_time")
+def test_a_pipe_a_device_and_a_folder_are_no_configuration(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
+    (tmp_path / "folder.yaml").mkdir()
+    for name, kind in (("pipe", "named pipe"), ("zero", "device"), ("folder", "folder")):
+        with pytest.raises(UserError, match=rf"{name}\.yaml is a {kind}: expected a file"):
+            load_yaml(tmp_path / f"{name}.yaml")
+
+
+@pytest.mark.usefixtures("in_time")
+def test_a_bomb_of_aliases_is_refused_before_it_is_expanded(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [lol, lol]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
+    file = tmp_path / "bomb.yaml"
+    file.write_text("\n".join(lines))
+    with pytest.raises(UserError, match=r"bomb\.yaml, line 2: aliases are not read here; .*\*a0"):
+        load_yaml(file)
+
+
+@pytest.mark.parametrize("text", ["- epochs\n", "3\n", "null\n", "", "# epochs: 3\n", "[]\n"])
+def test_a_configuration_without_fields_is_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    with pytest.raises(UserError, match=r"mine\.yaml holds no fields"):
+        load_yaml(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"out: \xff\n", "is not UTF-8 text: invalid start byte at byte 5"),
+        (b"[" * 10_000, "is nested too deeply|is not YAML"),
+        (b"a: !!python/object/apply:os.getcwd []\n", "is not YAML"),
+        (b"a: \0\n", "is not YAML"),
+    ],
+)
+def test_a_configuration_that_is_none_is_named(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=rf"mine\.yaml ({message})"):
+        load_yaml(file)
+
+
+def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_bytes(b"\xef\xbb\xbfa1\n")
+    assert read_text(tmp_path / "list.txt") == "a1\n"
+
+
+def test_names_that_are_not_unicode_can_be_written(tmp_path: Path) -> None:
+    name = b"\xff \xc3\xa9".decode("ascii", "surrogateescape")  # as under an ASCII locale
+    assert as_unicode(name) == "\\xff é"
+    write_text(tmp_path / "page.html", f"<p>{name} ×")
+    assert (tmp_path / "page.html").read_bytes() == "<p>\\xff é ×".encode()
+
+
+def test_what_a_run_writes_has_no_aliases() -> None:
+    """YAML has them where one list stands in two places; then a run could not be read."""
+    for make in RECIPES.values():
+        assert "&" not in yaml.safe_dump(record(make()))
