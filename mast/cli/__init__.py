@@ -4,6 +4,7 @@ The module of a verb is imported when the verb is used.
 """
 
 import io
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -23,8 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The words after `mast`; those of the process if None.
 
     Returns:
-        The exit code: 0; 2 for an error that the user can fix, reported in one line; 128 and the
-        number of the signal that stopped it, such as 130 for Ctrl-C.
+        The exit code: 0; 2 for an error that the user can fix, reported in one line; 1 for a fault
+        of this program, in one line too, or raised if MAST_DEBUG is set; 128 and the number of the
+        signal that stopped it, such as 130 for Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
@@ -46,6 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on with what was saved", file=sys.stderr)
         return 130
+    except Exception as error:
+        if os.environ.get("MAST_DEBUG"):
+            raise
+        what = " ".join(str(error).split())[:300]
+        _fail(f"{type(error).__name__}: {what}. This is a fault of mast: MAST_DEBUG=1 shows where.")
+        return 1
     return 0
 
 

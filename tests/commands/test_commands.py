@@ -159,12 +159,14 @@ def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -
     """A flag has no value and an opposite; hyphens are as good as underscores."""
     words = ["show", "config", "--compile", "--no_channels_last", "--batch-size=8"]
     main([*words, "--objective.no_standardize", "--operators", "grayscale", "--operators",
-          "gaussian_blur", "--optimizer.clip", "none", "--optimizer.lr", "-1e-3"])  # fmt: skip
+          "gaussian_blur", "--optimizer.clip", "none", "--objective.sparsity_weight",
+          "-1e-3"])  # fmt: skip
     shown = yaml.safe_load(capsys.readouterr().out)
     assert (shown["compile"], shown["channels_last"], shown["batch_size"]) == (True, False, 8)
     assert shown["objective"]["standardize"] is False
     assert shown["operators"] == ["grayscale", "gaussian_blur"]
-    assert (shown["optimizer"]["clip"], shown["optimizer"]["lr"]) == (None, -1e-3)
+    assert shown["optimizer"]["clip"] is None
+    assert shown["objective"]["sparsity_weight"] == -1e-3
 
 
 def test_threads_are_set(run: Path, photos: Path, tmp_path: Path) -> None:
