@@ -25,7 +25,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+from zlib import crc32
 
 import numpy as np
 from filelock import FileLock
@@ -36,7 +37,7 @@ from mast.data.decode import BrokenImageError
 from mast.data.decoded import decode_in_order
 from mast.data.source import Source
 
-VERSION = 2  # of the layout, of how a canvas is made and of what its hash covers
+VERSION = 3  # of the layout, of how a canvas is made and of what its hash covers
 
 _log = logging.getLogger("mast")
 
@@ -53,6 +54,7 @@ class Manifest:
         kept: Index in the source of each canvas.
         identifiers: Name of each canvas.
         aspect: Width / height of each original.
+        checksums: CRC-32 of each canvas.
         skipped: Reason by name of every broken file.
     """
 
@@ -63,20 +65,29 @@ class Manifest:
     kept: list[int] = field(default_factory=list)
     identifiers: list[str] = field(default_factory=list)
     aspect: list[float] = field(default_factory=list)
+    checksums: list[int] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> "Manifest":
-        """Reads what was written; earlier versions wrote more.
+        """Reads what `text` wrote.
 
         Raises:
-            ValueError: It is no manifest.
+            ValueError: It is no manifest, or is not as it was written.
         """
-        values = json.loads(text)
-        names = [each.name for each in fields(cls)]
-        if not isinstance(values, dict) or not values.keys() >= set(names):
-            raise ValueError(f"expected {', '.join(names)}")
-        return cls(**{name: values[name] for name in names})
+        written = json.loads(text)
+        names = {each.name for each in fields(cls)}
+        if not isinstance(written, dict) or not isinstance(written.get("manifest"), dict):
+            raise ValueError("expected a manifest and its digest")
+        values = written["manifest"]
+        if values.keys() != names or written.get("digest") != _digest(values):
+            raise ValueError("it changed since it was written")
+        return cls(**values)
+
+    def text(self) -> str:
+        """As JSON, with a digest."""
+        values = asdict(self)
+        return json.dumps({"digest": _digest(values), "manifest": values})
 
 
 @dataclass(frozen=True)
@@ -117,7 +128,7 @@ class Request:
         return self.folder / f"{self.stem}.{self.fingerprint[:16]}.{ending}"
 
 
-def obtain(request: Request) -> tuple[Manifest, np.ndarray | None]:
+def obtain(request: Request) -> tuple[Manifest, np.memmap | None]:
     """Opens the cache of a source, building it first if it is missing, stale or damaged.
 
     Args:
@@ -156,7 +167,7 @@ def obtain(request: Request) -> tuple[Manifest, np.ndarray | None]:
     return cached
 
 
-def _read(request: Request) -> tuple[Manifest, np.ndarray | None] | None:
+def _read(request: Request) -> tuple[Manifest, np.memmap | None] | None:
     """The finished cache, or None if there is none that fits."""
     path, stored = request.file("json"), request.file("u8")
     if not path.exists() or (request.store and not stored.exists()):
@@ -196,7 +207,7 @@ def _build(request: Request) -> None:
         if request.store:
             os.replace(unfinished, request.file("u8"))
         with open(unfinished, "w", encoding="utf-8") as text:
-            json.dump(asdict(manifest), text)
+            text.write(manifest.text())
         os.replace(unfinished, request.file("json"))
     finally:
         unfinished.unlink(missing_ok=True)
@@ -217,6 +228,7 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
         pixels = outcome[0].tobytes()
         file.write(pixels)
         content.update(pixels)
+        manifest.checksums.append(crc32(pixels))
         manifest.kept.append(index)
         manifest.identifiers.append(source.identifier(index))
         manifest.aspect.append(round(outcome[1], 6))
@@ -226,6 +238,10 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
         content.update(label_N[manifest.kept].tobytes())
     manifest.content = content.hexdigest()
     return manifest
+
+
+def _digest(values: dict[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
 
 
 def _refuse_too_many(request: Request, manifest: Manifest) -> None:

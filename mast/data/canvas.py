@@ -23,6 +23,7 @@ from mast.core.launch import cores
 from mast.data import cache
 from mast.data.decoded import Decoded
 from mast.data.sources import default_cache, open_source
+from mast.data.stored import Stored
 
 _COPIED = 4096  # canvases that go to a device at a time
 
@@ -110,7 +111,8 @@ class CanvasSet:
 
     Attributes:
         name: What the user called the set.
-        images: (N, S, S, 3) uint8: an array in a mapped file, or one that decodes when indexed.
+        images: (N, S, S, 3) uint8: in memory, in a file of which what is read is verified, or
+            decoded when indexed.
         aspect_N: (N,) float32, width / height of the original.
         targets: Label arrays, each (N,) int64, by task; empty where there are no labels.
         classes: Class names by task, of `targets` and of `multilabels`.
@@ -122,7 +124,7 @@ class CanvasSet:
     """
 
     name: str
-    images: np.ndarray | Decoded
+    images: np.ndarray | Stored | Decoded
     aspect_N: np.ndarray
     targets: dict[str, np.ndarray]
     classes: dict[str, tuple[str, ...]]
@@ -179,14 +181,9 @@ class CanvasSet:
             canvas_BHWC uint8 and aspect_B float32, in memory of their own.
         """
         index_B = np.asarray(indices, np.int64)
-        if isinstance(self.images, Decoded):
-            canvas_BHWC = self.images[index_B]
-        else:
-            canvas_BHWC = np.empty((len(index_B), *self.images.shape[1:]), np.uint8)
-            if len(index_B) and not 0 <= index_B.min() <= index_B.max() < len(self):
-                raise IndexError(f"indices must be below {len(self)}, got {index_B}")
-            # "clip" lets numpy write into `out` directly; the bounds were checked above.
-            np.take(self.images, index_B, axis=0, out=canvas_BHWC, mode="clip")
+        if len(index_B) and not 0 <= index_B.min() <= index_B.max() < len(self):
+            raise IndexError(f"indices must be below {len(self)}, got {index_B}")
+        canvas_BHWC = self.images[index_B]
         return torch.from_numpy(canvas_BHWC), torch.from_numpy(self.aspect_N[index_B])
 
 
@@ -215,9 +212,11 @@ def open_canvas(config: DataConfig | str | Path, view_size: int) -> CanvasSet:
         cache.Request(source, size, folder, store, config.max_broken, workers)
     )
     kept_N = np.array(manifest.kept, np.int64)
+    decoded = Decoded(source, kept_N, size, workers)
+    checksum_N = np.array(manifest.checksums, np.uint32)
     return CanvasSet(
         name=source.name,
-        images=Decoded(source, kept_N, size, workers) if stored is None else stored,
+        images=decoded if stored is None else Stored(stored, checksum_N, decoded),
         aspect_N=np.array(manifest.aspect, np.float32),
         targets={task: target_N[kept_N] for task, target_N in source.targets.items()},
         classes=source.classes,

@@ -60,7 +60,8 @@ def with_colours(sets: Sequence[CanvasSet]) -> tuple[CanvasSet, ...]:
 
 
 def _mean_colour(canvases: CanvasSet) -> np.ndarray:
-    return np.asarray(canvases.images).mean(axis=(1, 2), dtype=np.float64)
+    canvas_NHWC, _ = canvases.batch(np.arange(len(canvases)))
+    return canvas_NHWC.numpy().mean(axis=(1, 2), dtype=np.float64)
 
 
 def folds(canvases: CanvasSet, size: int, count: int = 3) -> list[EvaluationData]:

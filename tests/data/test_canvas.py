@@ -13,6 +13,7 @@ from PIL import Image
 from mast.core.errors import UserError
 from mast.data import DataConfig, canvas_size, open_canvas
 from mast.data import cache as cache_module
+from mast.data.stored import Stored
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_canvases_are_the_whole_images_stretched(config, photos):
 
 def test_fingerprint_is_of_canvases_and_labels_alone(config):
     canvases = open_canvas(config, 32)
-    content = hashlib.blake2b(canvases.images.tobytes(), digest_size=16)
+    content = hashlib.blake2b(canvases.images[:].tobytes(), digest_size=16)
     content.update(canvases.aspect_N.tobytes())
     content.update(canvases.targets["class"].tobytes())
     assert canvases.fingerprint == content.hexdigest()
@@ -79,7 +80,7 @@ def test_fingerprint_is_of_canvases_and_labels_alone(config):
 def test_second_time_is_a_hit(config, builds):
     first, second = open_canvas(config, 32), open_canvas(config, 32)
     assert len(builds) == 1
-    assert isinstance(second.images, np.memmap)
+    assert isinstance(second.images, Stored)
     assert first.fingerprint == second.fingerprint
     assert len(files(config, "u8")) == len(files(config, "json")) == 1
     open_canvas(config, 64)  # another canvas is another file, and the first one stays
@@ -102,7 +103,8 @@ def test_rebuilt_when_a_file_is_added_or_changed(config, photos, builds):
 
 
 @pytest.mark.parametrize(
-    "damage", ["short", "long", "no data", "no manifest", "half a manifest", "no fields"]
+    "damage",
+    ["short", "long", "no data", "no manifest", "half a manifest", "no fields", "another name"],
 )
 def test_damaged_cache_is_rebuilt(config, builds, damage):
     expected = np.array(open_canvas(config, 32).images)
@@ -118,6 +120,8 @@ def test_damaged_cache_is_rebuilt(config, builds, damage):
             manifest.unlink()
         case "no fields":
             manifest.write_text("[]")
+        case "another name":
+            manifest.write_text(manifest.read_text().replace("a/02.png", "a/03.png"))
         case _:
             manifest.write_text(manifest.read_text()[:100])
     np.testing.assert_array_equal(open_canvas(config, 32).images, expected)
@@ -238,22 +242,20 @@ def test_too_many_broken_files_name_ten(config, photos):
 
 def test_manifest_says_what_the_file_holds(config):
     open_canvas(config, 32)
-    manifest = json.loads(files(config, "json")[0].read_text())
+    manifest = json.loads(files(config, "json")[0].read_text())["manifest"]
     assert manifest["size"] == 32
     assert manifest["identifiers"][11] == "b/11.png"
     assert manifest["kept"] == list(range(12))
     assert manifest["aspect"][0] == 2.0
 
 
-def test_manifest_of_an_earlier_version_is_read(config, builds):
+def test_what_an_earlier_version_built_is_built_anew(config, builds):
+    """It had no checksums."""
     expected = open_canvas(config, 32)
     [path] = files(config, "json")
-    wrote = {"spec": "photos", "targets": {"class": [0] * 12}, "classes": {}, "multilabels": {}}
-    path.write_text(json.dumps(wrote | json.loads(path.read_text())))
-    found = open_canvas(config, 32)
-    assert found.fingerprint == expected.fingerprint
-    assert found.targets["class"].tolist() == expected.targets["class"].tolist()
-    assert len(builds) == 1
+    path.write_text(json.dumps(json.loads(path.read_text())["manifest"] | {"version": 2}))
+    assert open_canvas(config, 32).fingerprint == expected.fingerprint
+    assert len(builds) == 2
 
 
 def test_cache_folder_that_cannot_be_made(config, tmp_path):

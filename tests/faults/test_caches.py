@@ -1,14 +1,17 @@
 """Caches that changed on the disk are noticed, and what they held is made again."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
 from mast.core.errors import UserError
+from mast.data import DataConfig, open_canvas
 from mast.measure.accuracy import correct_within
 from mast.measure.store import FeatureStore
 
@@ -61,3 +64,51 @@ def test_a_score_that_is_not_finite_is_no_hit(bad: float) -> None:
     scores_NC = torch.tensor([[0.1, 0.9], [bad, 0.5]])
     with pytest.raises(UserError, match="class scores of 1 of 2 images are not finite"):
         correct_within(scores_NC, torch.tensor([1, 0]), k=1)
+
+
+@pytest.fixture
+def cached(photos: Path, tmp_path: Path) -> DataConfig:
+    """A set whose canvases are in a file, of its own images."""
+    images = shutil.copytree(photos / "test", tmp_path / "images")
+    config = DataConfig(str(images), cache=tmp_path / "cache")
+    open_canvas(config, 32)
+    return config
+
+
+def test_damaged_canvases_are_decoded_again(cached: DataConfig, caplog: Any) -> None:
+    expected, _ = open_canvas(cached, 32).batch(range(24))
+    (file,) = Path(str(cached.cache)).glob("*.u8")
+    whole = file.read_bytes()
+    damaged = bytearray(whole)
+    damaged[len(damaged) // 2 :] = bytes(len(damaged) - len(damaged) // 2)
+    damaged[100] ^= 1
+    file.write_bytes(damaged)
+    canvases = open_canvas(cached, 32)
+    assert torch.equal(canvases.batch(range(24))[0], expected)
+    assert torch.equal(torch.from_numpy(canvases.images[:]), expected)
+    (said,) = (record.message for record in caplog.records)
+    assert "first at canvas 0; what is damaged is decoded again" in said
+    assert file.read_bytes() == whole
+
+
+def test_a_damaged_canvas_whose_image_changed_is_refused(cached: DataConfig) -> None:
+    (file,) = Path(str(cached.cache)).glob("*.u8")
+    canvases = open_canvas(cached, 32)
+    file.write_bytes(bytes(file.stat().st_size))
+    image = Path(cached.spec) / canvases.identifiers[5]
+    Image.new("RGB", (32, 32), "white").save(image)
+    with pytest.raises(UserError, match=r"canvas 5 is no longer what it was: delete the file"):
+        canvases.batch([4, 5])
+
+
+def test_a_canvas_that_cannot_be_mended_is_right_all_the_same(
+    cached: DataConfig, caplog: Any
+) -> None:
+    canvases = open_canvas(cached, 32)
+    expected, _ = canvases.batch([3])
+    (file,) = Path(str(cached.cache)).glob("*.u8")
+    file.write_bytes(bytes(file.stat().st_size))
+    file.rename(file.with_suffix(".moved"))
+    file.mkdir()
+    assert torch.equal(canvases.batch([3])[0], expected)
+    assert "cannot be mended" in caplog.text
