@@ -153,6 +153,10 @@ TOPICS: dict[str, Verb] = {
         "images beside the views that pretraining would see",
         f"{_COMMANDS}.show:show_views", (), _print_plain, computes=False,
     ),
+    "cache": Verb(
+        "the sets whose resized images are kept, and whether they are whole",
+        f"{_COMMANDS}.show:show_cache", (), _print_rich, computes=False,
+    ),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`mast show`: the operators, the recipes, a configuration, and what the views look like."""
+"""`mast show`: operators, recipes, a configuration, what the views look like, what is kept."""
 
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from mast.config import PretrainConfig, record
 from mast.core.errors import UserError
 from mast.core.run import plain
 from mast.core.seeds import stream
-from mast.data import open_canvas
+from mast.data import default_cache, kept, open_canvas
 from mast.methods import METHODS
 from mast.recipes import RECIPES
 
@@ -72,6 +72,33 @@ def show_recipes() -> Table:
 def show_config(config: PretrainConfig) -> str:
     """A configuration as YAML, with the fields that its mode decides filled in."""
     return yaml.safe_dump(record(config), sort_keys=False)
+
+
+def show_cache(cache: str | Path | None = None, verify: bool = False) -> Table:
+    """The sets whose resized images are kept, with the room that they take.
+
+    A canvas that is damaged is noticed when it is read, and decoded again; so is a whole set whose
+    manifest is.
+
+    Args:
+        cache: The folder; that of `mast pretrain` if not given.
+        verify: Read all of it, and count what changed since it was written.
+    """
+    folder = default_cache() if cache is None else Path(cache)
+    table = Table(title=f"kept in {folder}")
+    table.add_column("set")
+    for column in ("pixels", "images", "GB"):
+        table.add_column(column, justify="right")
+    table.add_column("state")
+    for each in kept(folder, verify):
+        state = "not verified" if each.damaged is None else "whole"
+        if each.damaged:
+            state = f"{each.damaged:,} damaged: decoded again when they are read"
+        elif not each.readable:
+            state = "manifest damaged: built anew when it is opened"
+        gigabytes = f"{each.stored / 1e9:.2f}" if each.stored else "not stored"
+        table.add_row(each.name, str(each.size), f"{each.images:,}", gigabytes, state)
+    return table
 
 
 def show_views(

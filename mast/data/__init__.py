@@ -4,6 +4,7 @@ from mast.data.annotated import Annotated as Annotated
 from mast.data.annotated import Objects as Objects
 from mast.data.annotated import joined as joined
 from mast.data.annotated import with_objects as with_objects
+from mast.data.cache import kept as kept
 from mast.data.canvas import CanvasSet as CanvasSet
 from mast.data.canvas import DataConfig as DataConfig
 from mast.data.canvas import canvas_size as canvas_size
@@ -17,6 +18,7 @@ from mast.data.source import Scheme as Scheme
 from mast.data.source import SetDescription as SetDescription
 from mast.data.source import Source as Source
 from mast.data.sources import SOURCES as SOURCES
+from mast.data.sources import default_cache as default_cache
 from mast.data.sources import describe as describe
 from mast.data.sources import open_source as open_source
 from mast.data.toys import Toys as Toys

@@ -128,6 +128,59 @@ class Request:
         return self.folder / f"{self.stem}.{self.fingerprint[:16]}.{ending}"
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A set in a cache folder.
+
+    Attributes:
+        name: Readable beginning of its files' names.
+        size: Side of its canvases in pixels.
+        images: How many there are.
+        stored: Bytes of the canvases; 0 where they are decoded on the fly.
+        damaged: Canvases that changed since they were written; None: not verified, or the manifest
+            itself is damaged.
+        readable: Whether the manifest is whole.
+    """
+
+    name: str
+    size: int
+    images: int
+    stored: int
+    damaged: int | None = None
+    readable: bool = True
+
+
+def kept(folder: Path, verify: bool = False) -> list[Kept]:
+    """The sets of a cache folder, by name.
+
+    Args:
+        folder: It need not exist.
+        verify: Read every canvas and compare its checksum.
+    """
+    sets = []
+    for path in sorted(folder.glob("*px.*.json")):
+        name, file = path.name.partition(".")[0], path.with_suffix(".u8")
+        stored = file.stat().st_size if file.is_file() else 0
+        try:
+            manifest = Manifest.parse(path.read_text("utf-8"))
+        except (ValueError, OSError):
+            sets.append(Kept(name, 0, 0, stored, readable=False))
+            continue
+        damaged = _damaged(manifest, file) if verify else None
+        sets.append(Kept(name, manifest.size, len(manifest.kept), stored, damaged))
+    return sets
+
+
+def _damaged(manifest: Manifest, file: Path) -> int:
+    """How many canvases of a file are not what was written."""
+    if not file.is_file():
+        return 0
+    length = manifest.size**2 * 3
+    with file.open("rb") as canvases:
+        described = track(manifest.checksums, f"verifying {file.name}", len(manifest.checksums))
+        return sum(crc32(canvases.read(length)) != checksum for checksum in described)
+
+
 def obtain(request: Request) -> tuple[Manifest, np.memmap | None]:
     """Opens the cache of a source, building it first if it is missing, stale or damaged.
 

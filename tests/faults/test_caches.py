@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from mast.cli import main
 from mast.core.errors import UserError
 from mast.data import DataConfig, open_canvas
 from mast.measure.accuracy import correct_within
@@ -112,3 +113,25 @@ def test_a_canvas_that_cannot_be_mended_is_right_all_the_same(
     file.mkdir()
     assert torch.equal(canvases.batch([3])[0], expected)
     assert "cannot be mended" in caplog.text
+
+
+def test_a_cache_is_verified_whole(cached: DataConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path(str(cached.cache))
+    words = ["show", "cache", "--cache", str(folder)]
+
+    def shown(*options: str) -> str:
+        assert main([*words, *options]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    assert "not verified" in shown()
+    assert "whole" in shown("--verify")
+    (file,) = folder.glob("*.u8")
+    damaged = bytearray(file.read_bytes())
+    damaged[10] ^= 1
+    damaged[-10] ^= 1
+    file.write_bytes(damaged)
+    assert "2 damaged" in shown("--verify")
+    (manifest,) = folder.glob("*.json")
+    manifest.write_text(manifest.read_text().replace('"size": 32', '"size": 33'))
+    assert "manifest damaged" in shown()
+    assert "set" in shown("--cache", str(folder / "none"))
