@@ -14,6 +14,7 @@ from mast.analyses.analysis import (
     Score,
     Subject,
     Trial,
+    read_arrays,
 )
 from mast.analyses.curves import Curves
 from mast.analyses.invariance import Invariance
@@ -52,4 +53,5 @@ __all__ = [
     "Score",
     "Subject",
     "Trial",
+    "read_arrays",
 ]

@@ -6,18 +6,46 @@ N images, P side of a thumbnail in pixels, D dimensions of the embedding, K oper
 from __future__ import annotations
 
 import re
+import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from torch import Tensor
 
+from mast.core.errors import UserError
+
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
 
 Arrays: TypeAlias = dict[str, np.ndarray]
+
+
+def read_arrays(file: Path) -> Arrays:
+    """The arrays of a finished analysis, whose checksums are verified.
+
+    Raises:
+        UserError: The file is damaged.
+    """
+    try:
+        # NumPy would leave a damaged file open.
+        with file.open("rb") as content, np.lib.npyio.NpzFile(content) as archive:
+            return dict(archive)
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        NotImplementedError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise UserError(f"{file} is damaged: make it again with `mast analyze`.") from error
+
+
 # What is done to images: an operator at a magnitude from 0 to 1 (None where it has none).
 ChangeBy: TypeAlias = tuple[str, float | None]
 

@@ -1,6 +1,5 @@
 """Looking into a run: its analyses as arrays and figures in the run folder."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mast.analyses import Arrays, Subject
+from mast.analyses import Arrays, Subject, read_arrays
 from mast.analyses.figure import save
 from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
@@ -16,7 +15,7 @@ from mast.core.checkpoint import write_atomically, write_json
 from mast.core.display import console
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
-from mast.core.run import RunFolder
+from mast.core.run import RunFolder, read_optional
 from mast.runs.scores import labelled, parts_of
 from mast.runs.subject import subject_of
 from mast.studies import QUESTIONS
@@ -120,8 +119,7 @@ def draw(run: str | Path, analysis: str) -> "Figure":
             f"{file} does not exist; make it first: on the command line with "
             f"mast analyze {run} --data SET, in Python with analyze(run, data)"
         )
-    with np.load(file) as arrays:
-        return QUESTIONS[analysis].kind().draw(dict(arrays))
+    return QUESTIONS[analysis].kind().draw(read_arrays(file))
 
 
 def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insight]:
@@ -137,7 +135,7 @@ def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list
     """
     insights = [_insight(name, subject, folder) for name in analyses]
     file = folder / "missing.json"
-    reasons = json.loads(file.read_text()) if file.is_file() else {}
+    reasons = read_optional(file, {})
     for insight in insights:
         reasons.pop(insight.name, None)
         if insight.file is None:

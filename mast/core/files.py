@@ -1,8 +1,10 @@
 """Files that users name: read whole, or refused in one line; text that can always be written."""
 
+import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 from mast.core.errors import UserError
 
@@ -56,6 +58,20 @@ def read_text(path: Path) -> str:
         raise UserError(
             f"{path} is not UTF-8 text: {error.reason} at byte {error.start}; save it as UTF-8"
         ) from error
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        UserError: It is no file, cannot be read, or is no JSON.
+    """
+    try:
+        return json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path} is damaged: it is no JSON") from error
 
 
 def as_unicode(text: str) -> str:

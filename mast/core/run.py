@@ -17,11 +17,12 @@ report.html           one page, by `mast report`
 """
 
 import json
+import logging
 import os
 import platform
 import socket
 import subprocess
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -33,7 +34,9 @@ import yaml
 
 from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError
-from mast.core.files import as_unicode
+from mast.core.files import as_unicode, read_json
+
+_log = logging.getLogger("mast")
 
 PACKAGES = (
     "mast-ssl",
@@ -170,11 +173,34 @@ class RunFolder:
             ) from error
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All complete lines of metrics.jsonl; a last line cut by a kill is left out."""
+        """All complete lines of metrics.jsonl; a last line cut by a kill is left out.
+
+        Lines that are damaged are left out with a warning: the log is not needed to continue.
+        """
         if not self.metrics.is_file():
             return []
-        text = self.metrics.read_text()
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        text = self.metrics.read_text("utf-8", errors="replace")
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        records = [record for line in lines if (record := _logged(line)) is not None]
+        if len(records) < len(lines):
+            damaged = len(lines) - len(records)
+            _log.warning("%s: %d damaged lines are left out", self.metrics, damaged)
+        return records
+
+    def read_provenance(self) -> dict[str, Any]:
+        """What produced this run; empty where it is not known, with a warning if it is damaged."""
+        return read_optional(
+            self.provenance,
+            {
+                "data": dict, "data.images": int, "versions": dict, "versions.torch": str,
+                "processes": int, "representation": int,
+            },
+        )  # fmt: skip
+
+    def read_missing(self) -> dict[str, str]:
+        """Why analyses could not be made, by name; likewise."""
+        missing = read_optional(self.analysis / "missing.json", {})
+        return {name: str(reason) for name, reason in missing.items()}
 
     def rewind_metrics(self, step: int) -> None:
         """Drop what was logged after `step`, by a process that was killed since."""
@@ -186,6 +212,41 @@ class RunFolder:
     def write_provenance(self, **facts: Any) -> None:
         """Write what produced this run: package versions, machine, git revision and `facts`."""
         write_json(self.provenance, {**provenance(), **facts})
+
+
+def read_optional(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """A JSON file that nothing depends on: its fields, none where it is missing or damaged.
+
+    Args:
+        path: The file.
+        kinds: The types of some fields, by dotted name, where they are there.
+    """
+    if not path.exists():
+        return {}
+    try:
+        values = read_json(path)
+        if not isinstance(values, dict):
+            raise UserError(f"{path} is damaged: it holds no fields")
+        known = values | flatten(values)
+        for name in kinds.keys() & known.keys():
+            if not isinstance(known[name], kinds[name]):
+                raise UserError(f"{path} is damaged: {name} is not what it was")
+    except UserError as error:
+        _log.warning("%s; it is left out", error)
+        return {}
+    return values
+
+
+def _logged(line: str) -> dict[str, Any] | None:
+    """A line of metrics.jsonl, None if it is damaged."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+        return None
+    kinds = {name: str if name == "warning" else int | float for name in record}
+    return record if all(isinstance(record[name], kinds[name]) for name in record) else None
 
 
 def provenance() -> dict[str, Any]:

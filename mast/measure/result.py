@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from mast.core.checkpoint import write_atomically, write_json
 from mast.core.errors import UserError
+from mast.core.files import read_json
 from mast.measure.bootstrap import Measured
 
 FOLDER = "evaluations"  # inside a run folder
@@ -56,6 +58,22 @@ class TargetResult:
     draws: dict[str, Tensor] = field(default_factory=dict, compare=False)
     counts: dict[str, float] = field(default_factory=dict)
     intervals: dict[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Refuse what cannot have been measured.
+
+        Raises:
+            ValueError: A number that is none or not finite, or a share of images outside [0, 100].
+        """
+        for name, value in (*self.values.items(), *self.chosen.items(), *self.counts.items()):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"{name} is {value!r}, which is no number")
+            if not math.isfinite(value):
+                raise ValueError(f"{name} is {value}")
+        for name, value in self.values.items():
+            share = name in ACCURACIES or name.startswith((PRECISION, "mAP_"))
+            if share and not -1e-6 <= value <= 100 + 1e-6:
+                raise ValueError(f"{name} is {value:g} %")
 
 
 @dataclass(frozen=True)
@@ -168,15 +186,19 @@ class Result:
         """
         path = Path(path)
         try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
+            raw = read_json(path)
             targets = {name: TargetResult(**target) for name, target in raw.pop("targets").items()}
             result = cls(targets=targets, **raw)
+            for measured_target in targets.values():
+                measured_target.check()
+        except UserError:
+            raise
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"{path} is not the result of an evaluation ({error}).") from error
         if _each_file(path).is_file():
-            from safetensors.torch import load_file
-
-            for name, values in load_file(_each_file(path)).items():
+            for name, values in _read_each(_each_file(path)).items():
+                if name.count("/") < 2:
+                    raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
                 target, kind, measure = name.split("/", maxsplit=2)
                 value = targets[target].values.get(measure) if target in targets else None
                 differs = kind == "each" and value is not None and not _is_mean(values, value)
@@ -184,6 +206,16 @@ class Result:
                     raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
                 getattr(targets[target], kind)[measure] = values
         return result
+
+
+def _read_each(file: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{file} is damaged ({error}): evaluate again") from error
 
 
 def _replaces(result: Result, path: Path) -> bool:

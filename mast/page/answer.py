@@ -1,6 +1,5 @@
 """What the page opens with: what was trained, whether it collapsed, and what was found."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Any
 
 from mast.config import PretrainConfig, read
 from mast.core.run import RunFolder
+from mast.measure.result import Result
 from mast.methods import METHODS
 
 COLLAPSED_RANK = 2.0  # below it all images lie on a line
@@ -100,8 +100,8 @@ def kind_of_run(run: Path) -> str:
     folder = RunFolder(run)
     if folder.config.is_file():
         return METHODS[read(folder.config).method].title
-    measured = json.loads(next(folder.evaluations.glob("*.json")).read_text())
-    return "other weights" if "weights" in measured.get("encoder", {}) else "untrained"
+    measured = Result.read(next(folder.evaluations.glob("*.json")))
+    return "other weights" if "weights" in measured.encoder else "untrained"
 
 
 def duration(log: Sequence[Mapping[str, Any]]) -> str | None:

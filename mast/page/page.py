@@ -2,21 +2,19 @@
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup, escape
 
-from mast.analyses import Analysis
+from mast.analyses import Analysis, read_arrays
 from mast.config import read
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
-from mast.core.files import as_unicode
+from mast.core.files import as_unicode, read_text
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
 from mast.measure.compare import Comparison, compare
@@ -155,12 +153,14 @@ def _page(
     side: int,
 ) -> Page:
     config, log = read(folder.config), folder.read_metrics()
-    provenance = json.loads(folder.provenance.read_text()) if folder.provenance.is_file() else {}
-    parts = tuple(
-        _part(name, entry, folder, side)
-        for name, entry in analyses.items()
-        if _exists(folder, name)
-    )
+    provenance = folder.read_provenance()
+    parts, unreadable = [], {}
+    for name, entry in analyses.items():
+        if _exists(folder, name):
+            try:
+                parts.append(_part(name, entry, folder, side))
+            except UserError as error:
+                unreadable[name] = str(error)
     script = (TEMPLATES / "page.js").read_text("utf-8")
     facts = {
         "Method": f"{kinds[0]}, views {config.views}",
@@ -182,8 +182,8 @@ def _page(
         measure=f"mast evaluate {folder.path} --data SET",
         health=health(config.method, log, provenance.get("representation")),
         findings=tuple(part for part in parts if part.name not in IN_THE_VERDICT),
-        parts=parts,
-        missing=_missing(folder, analyses),
+        parts=tuple(parts),
+        missing=_missing(folder, analyses, unreadable),
         provenance=_provenance(folder, provenance),
         style=Markup((TEMPLATES / "page.css").read_text("utf-8")),
         script=Markup(script),
@@ -203,15 +203,14 @@ def _exists(folder: RunFolder, name: str) -> bool:
 
 def _part(name: str, entry: Entry[Analysis], folder: RunFolder, side: int) -> Part:
     file, analysis = _arrays(folder, name), entry.kind()
-    with np.load(file) as archive:
-        arrays = dict(archive)
+    arrays = read_arrays(file)
     details, caption = analysis.details(arrays), _capital(analysis.caption(arrays))
     return Part(
         name=name,
         title=entry.title,
         headline=_capital(analysis.headline(arrays)),
         caption=caption,
-        figure=_inline(file.with_suffix(".svg").read_text("utf-8"), f"{entry.title}. {caption}"),
+        figure=_inline(file.with_suffix(".svg"), f"{entry.title}. {caption}"),
         table=of_grid(f"Numbers: {entry.title}", details.grid) if details.grid else None,
         shelves=tuple(shelf(gallery, side) for gallery in details.galleries),
         plane=plane(details.map, side) if details.map else None,
@@ -222,23 +221,35 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _inline(svg: str, label: str) -> Markup:
+def _inline(file: Path, label: str) -> Markup:
     """A figure's file as an element: what only a file needs is left out, and a label is added.
 
     An image must have no parts that can be reached; a figure with tips is a group of them.
+
+    Raises:
+        UserError: The file is damaged.
     """
+    svg = read_text(file)
     role = "group" if 'class="tip"' in svg else "img"
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.S)
     box = re.search(r'viewBox="[^"]*"', svg)
-    assert box is not None
+    if box is None or "<svg" not in svg or not svg.rstrip().endswith("</svg>"):
+        raise UserError(f"{file} is damaged.")
     inside = svg[svg.index(">", svg.index("<svg")) + 1 :]
     return Markup(f'<svg {box[0]} role="{role}" aria-label="{escape(label)}">{inside}')
 
 
-def _missing(folder: RunFolder, analyses: Mapping[str, Entry[Analysis]]) -> tuple[Missing, ...]:
-    """The analyses that are missing, and why: what `mast analyze` said, or that it was not run."""
-    file = folder.analysis / "missing.json"
-    reasons = json.loads(file.read_text()) if file.is_file() else {}
+def _missing(
+    folder: RunFolder, analyses: Mapping[str, Entry[Analysis]], unreadable: Mapping[str, str]
+) -> tuple[Missing, ...]:
+    """The analyses that are missing, and why.
+
+    Args:
+        folder: The run's, where `mast analyze` says why it could not make some.
+        analyses: All.
+        unreadable: Why some that it made cannot be shown.
+    """
+    reasons = {**folder.read_missing(), **unreadable}
     return tuple(
         Missing(
             entry.title,
@@ -247,7 +258,7 @@ def _missing(folder: RunFolder, analyses: Mapping[str, Entry[Analysis]]) -> tupl
             entry.kind().command.format(name=name, run=folder.path),
         )
         for name, entry in analyses.items()
-        if not _exists(folder, name)
+        if name in unreadable or not _exists(folder, name)
     )
 
 
@@ -263,13 +274,20 @@ def _provenance(folder: RunFolder, provenance: dict[str, Any]) -> tuple[tuple[st
         "Images": _images(provenance),
         "Fingerprint": provenance.get("data", {}).get("fingerprint"),
         "Seed": provenance.get("seed"),
-        "Device": provenance
-        and f"{provenance['processes']} × {provenance['device']}, {provenance['precision']}",
-        "Machine": provenance and f"{provenance['processor']}, {provenance['cores']} cores",
+        "Device": _said("{processes} × {device}, {precision}", provenance),
+        "Machine": _said("{processor}, {cores} cores", provenance),
         "Versions": ", ".join(f"{k} {v}" for k, v in provenance.get("versions", {}).items()),
         "Revision": provenance.get("git_revision"),
     }
-    return tuple((key, str(value)) for key, value in facts.items() if value not in (None, "", {}))
+    return tuple((key, str(value)) for key, value in facts.items() if value not in (None, ""))
+
+
+def _said(template: str, facts: Mapping[str, Any]) -> str | None:
+    """A sentence of some facts; None where one is not known."""
+    try:
+        return template.format_map(facts)
+    except KeyError:
+        return None
 
 
 def _policy(script: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
-from mast.analyses import ANALYSES, Analysis, Grid
+from mast.analyses import ANALYSES, Analysis, Grid, read_arrays
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
 from mast.studies.engine import StudyRun
@@ -124,8 +124,7 @@ def _answers(folder: RunFolder, questions: Mapping[str, Entry[Analysis]]) -> dic
     for name, entry in questions.items():
         file = folder.analysis / f"{name}.npz"
         if file.is_file():
-            with np.load(file) as archive:
-                arrays = dict(archive)
+            arrays = read_arrays(file)
             analysis = entry.kind()
             grid = analysis.details(arrays).grid
             answers[name] = {

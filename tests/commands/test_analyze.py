@@ -278,7 +278,7 @@ def test_a_run_that_diverged_is_looked_into(
     assert insights["curves"].file is not None
     assert insights["masks"].text == "The masks are not finite: the run diverged."
     for name in ("subspaces", "invariance", "uncertainty"):
-        assert "NaN or infinite features" in insights[name].text
+        assert "NaN, infinite or beyond" in insights[name].text
     assert "not measured: " in capsys.readouterr().err
 
 

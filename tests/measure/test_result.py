@@ -43,11 +43,23 @@ def test_a_failed_write_leaves_the_old_file(
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["each", path.name]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"targets": {"class": {"top": 1}}}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"targets": {"class": {"top": 1}}}', "[" * 9999])
 def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "knn-x.json"
     path.write_text(text)
-    with pytest.raises(UserError, match="not the result of an evaluation"):
+    with pytest.raises(UserError, match=r"not the result of an evaluation|is no JSON"):
+        Result.read(path)
+
+
+@pytest.mark.parametrize("value", ["NaN", "-500", "1e300", "Infinity", "true", '"90"', "[1]"])
+def test_what_cannot_have_been_measured_is_refused(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "knn-x.json"
+    fields = '"protocol": "knn", "set_name": "x", "settings": {}, "fingerprints": {}, "sizes": {}'
+    whole = f'{{{fields}, "targets": {{"class": {{"values": {{"top1": VALUE}}}}}}}}'
+    path.write_text(whole.replace("VALUE", "90.0"))
+    assert Result.read(path).targets["class"].values == {"top1": 90.0}
+    path.write_text(whole.replace("VALUE", value))
+    with pytest.raises(UserError, match=r"not the result of an evaluation .*top1 is"):
         Result.read(path)
 
 

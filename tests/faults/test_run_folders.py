@@ -1,0 +1,101 @@
+"""Whatever happens to a file of a run folder: a result without it, or one line that names it."""
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pages import OPERATORS, look_into, make_run, measure
+
+import mast
+from mast.core.errors import UserError
+from mast.core.run import RunFolder, provenance
+
+# What nothing depends on: the page is written without it.
+OPTIONAL = ("provenance.json", "metrics.jsonl", "analysis/missing.json", "analysis/curves.npz",
+            "analysis/curves.svg")  # fmt: skip
+NEEDED = ("config.yaml", "evaluations/knn-photos-test.json",
+          "evaluations/each/knn-photos-test.safetensors")  # fmt: skip
+
+Damage = Callable[[bytes], bytes]
+DAMAGES: dict[str, Damage] = {
+    "emptied": lambda content: b"",
+    "cut short": lambda content: content[: len(content) // 2],
+    "zeroed": lambda content: bytes(len(content)),
+    "noise": lambda content: bytes((i * 7919) % 256 for i in range(len(content))),
+    "another kind": lambda content: b'[{"step": "x"}]\n',
+    "nested": lambda content: b"[" * 99_999,
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run with everything that a page shows."""
+    run = make_run(tmp_path_factory.mktemp("whole") / "run", "mast15_small", operators=OPERATORS)
+    measure(run, "knn", [60.0, 70.0])
+    look_into(run, ["curves", "masks"])
+    facts = {"data": {"images": 48, "spec": "photos"}, "processes": 1, "device": "cpu"}
+    run.provenance.write_text(json.dumps(provenance() | facts | {"precision": "32-true"}))
+    assert all((run.path / name).is_file() for name in (*OPTIONAL, *NEEDED))
+    return run
+
+
+@pytest.fixture
+def copies(whole: RunFolder, tmp_path: Path) -> Callable[[], RunFolder]:
+    """A function that gives a fresh copy of the run."""
+
+    def copy() -> RunFolder:
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        return RunFolder(shutil.copytree(whole.path, tmp_path / "copy"))
+
+    return copy
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_what_nothing_depends_on_may_be_damaged(
+    copies: Callable[[], RunFolder], name: str, damage: str
+) -> None:
+    run = copies()
+    file = run.path / name
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    page = mast.report(run.path).read_text()
+    assert "<title>" in page
+    assert "60.0" in page  # what was measured is there
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", NEEDED)
+def test_what_is_needed_is_named(copies: Callable[[], RunFolder], name: str, damage: str) -> None:
+    run = copies()
+    file = run.path / name
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    with pytest.raises(UserError, match=file.name):
+        mast.report(run.path)
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    phases=(Phase.generate,),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    name=st.sampled_from((*OPTIONAL, *NEEDED)),
+    at=st.floats(0, 1, exclude_max=True),
+    content=st.binary(min_size=1, max_size=40),
+)
+def test_any_bytes_anywhere_give_a_page_or_one_line(
+    copies: Callable[[], RunFolder], name: str, at: float, content: bytes
+) -> None:
+    run = copies()
+    file = run.path / name
+    before = file.read_bytes()
+    start = int(at * len(before))
+    file.write_bytes(before[:start] + content + before[start + len(content) :])
+    with suppress(UserError):
+        mast.report(run.path)
