@@ -87,12 +87,12 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     pipeline = Pipeline(config.preset, config.size)
 
     # -------------------------------------------------------------------- folder and its log
+    plain_method = build_method(config)  # a folder that is opened holds a run that can be built
     if chief:
         run.open(record(config), OPERATIONAL, lambda file: record(read(file)))
     if run.encoder.is_file():
         fabric.print(f"{run.path} is complete; nothing to do")
         return
-    plain_method = build_method(config)
     # ---------------------------------------------------------------- memory for every batch
     images = None
     if fabric.device.type == "cpu":

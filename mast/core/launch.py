@@ -64,13 +64,15 @@ def make_fabric(
         loggers: Fabric loggers.
 
     Raises:
-        UserError: A GPU is asked for, and there is none.
+        UserError: A GPU is asked for, and there is none; or more processes than a CPU has cores.
     """
     from lightning_fabric import Fabric
 
     kind = find_device(device)
     if devices < 1 or nodes < 1:
         raise UserError(f"devices and nodes must be at least 1, got {devices} and {nodes}")
+    if kind.type == "cpu" and devices > max(2, cores()):
+        raise UserError(f"devices is {devices}, and there are {cores()} CPU cores: give as many")
     devices = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
     nodes = int(os.environ.get("WORLD_SIZE", devices * nodes)) // devices
     return Fabric(

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from mast.core.errors import UserError
 from mast.methods.base import MethodConfig
 from mast.methods.prediction import PredictionConfig, check_properties
-from mast.models import GaussianProjectorConfig
+from mast.models import GaussianProjectorConfig, check_sizes
 from mast.models.masks import BlockKind, MaskKind, MaskNorm, MaskStart
 
 Source = Literal["none", "block", "representation", "both"]
@@ -170,6 +170,7 @@ class MastConfig(MethodConfig):
 
     def check(self) -> None:
         """See `MethodConfig.check`."""
+        check_sizes(self.projector)
         self.prediction.check()
         check_properties(self.exempt)
         if not 0.0 < self.exempt_share < 1.0:

@@ -24,7 +24,7 @@ from mast.methods.prediction import (
     destroyers,
     silent_heads,
 )
-from mast.models import Encoder, MLPProjector, MLPProjectorConfig
+from mast.models import Encoder, MLPProjector, MLPProjectorConfig, check_sizes
 
 
 @dataclass
@@ -51,6 +51,7 @@ class VICRegConfig(MethodConfig):
 
     def check(self) -> None:
         """See `MethodConfig.check`."""
+        check_sizes(self.projector)
         self.prediction.check()
         check_properties(self.told)
 

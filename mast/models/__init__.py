@@ -9,6 +9,7 @@ from mast.models.heads import (
     GeM,
     MLPProjector,
     MLPProjectorConfig,
+    check_sizes,
     pair_head,
 )
 from mast.models.masks import ExemptBlocks, Masks
@@ -30,6 +31,7 @@ __all__ = [
     "Masks",
     "SearchSpace",
     "SyncBatchNorm",
+    "check_sizes",
     "exempt_blocks",
     "is_foreign",
     "load_encoder",

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mast.core.errors import UserError
 from mast.models.encoders import Encoding
 
 FLOORS = {"relu": 0.1, "paper": 1e-6}  # of the covariance, by `positivity`
@@ -47,6 +48,17 @@ class GaussianProjectorConfig:
     dim: int = 4096
     pool: Literal["after", "before", "average"] = "after"
     positivity: Literal["relu", "paper"] = "relu"
+
+
+def check_sizes(projector: MLPProjectorConfig | GaussianProjectorConfig) -> None:
+    """Refuse a projector without a width.
+
+    Raises:
+        UserError: Naming the field and what it is.
+    """
+    for name in ("hidden", "dim"):
+        if (size := getattr(projector, name)) < 1:
+            raise UserError(f"objective.projector.{name} must be 1 or more, got {size}")
 
 
 class Gaussian(NamedTuple):
