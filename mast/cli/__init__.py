@@ -17,6 +17,9 @@ from mast.core.errors import UserError, unknown
 from mast.core.stopping import Interrupted
 
 
+OUT_OF_MEMORY = ("can't allocate memory", "CUDA out of memory")  # as PyTorch says it
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
@@ -52,6 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if os.environ.get("MAST_DEBUG"):
             raise
         what = " ".join(str(error).split())[:300]
+        if isinstance(error, MemoryError) or any(said in what for said in OUT_OF_MEMORY):
+            return _fail(
+                f"out of memory ({what}). What helps: smaller batches or more parts of a batch "
+                "(accumulate), a narrower projector, smaller images, a smaller encoder."
+            )
         _fail(f"{type(error).__name__}: {what}. This is a fault of mast: MAST_DEBUG=1 shows where.")
         return 1
     return 0

@@ -169,6 +169,31 @@ def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -
     assert shown["objective"]["sparsity_weight"] == -1e-3
 
 
+def test_out_of_memory_is_one_line(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["pretrain", "--recipe", "mast5_small", "--data", str(photos / "train"), "--size", "32"]
+    words += ["--batch_size", "16", "--epochs", "1", "--out", str(tmp_path / "run")]
+    assert main([*words, "--objective.prediction.hidden", str(10**12)]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith("error: out of memory (")
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_a_fault_of_the_program_is_one_line_unless_it_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong(**_: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("mast.commands.show.show_recipes", wrong)
+    assert main(["show", "recipes"]) == 1
+    assert "KeyError: 'a bug'. This is a fault of mast" in capsys.readouterr().err
+    monkeypatch.setenv("MAST_DEBUG", "1")
+    with pytest.raises(KeyError, match="a bug"):
+        main(["show", "recipes"])
+
+
 def test_threads_are_set(run: Path, photos: Path, tmp_path: Path) -> None:
     before = torch.get_num_threads()
     try:
