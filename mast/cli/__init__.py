@@ -16,7 +16,6 @@ from mast.cli.verbs import named
 from mast.core.errors import UserError, unknown
 from mast.core.stopping import Interrupted
 
-
 OUT_OF_MEMORY = ("can't allocate memory", "CUDA out of memory")  # as PyTorch says it
 
 
