@@ -5,7 +5,8 @@
 An entry is one whole epoch after the first: ours reads canvases that the first epoch cached, the
 recipe (`ImageFolder`, `DataLoader` without workers, torchvision on PIL images) decodes again. Views
 of 64 pixels are cut from canvases of 72 by default, so that small crops have less detail than the
-recipe's, which are cut from 256; "canvas of 256" has theirs. The
+recipe's, which are cut from 256; "canvas of 256" has theirs. "in memory" has the canvases there,
+where none is verified as those in the cache are. The
 folder has generated images of `factors`, 256 pixels, as JPEGs of quality 90. Where the system can
 do that, the process is bound to as many cores as it has threads: reading ahead is counted too. On a
 GPU, our views are drawn there and the recipe's are copied there.
@@ -23,7 +24,7 @@ import torch
 from measure import alternate, report
 
 from mast.augment import PRESETS, Pipeline, Views
-from mast.data import DataConfig, Loader, open_canvas
+from mast.data import CanvasSet, DataConfig, Loader, open_canvas
 from mast.data.factors import Factors
 from mast.models.encoders import IMAGENET_MEAN, IMAGENET_STD
 
@@ -41,7 +42,7 @@ class Ours:
     """Epochs of pairs from the canvas cache, drawn where the step wants them.
 
     Args:
-        data: The folder, its cache and the side of the canvases.
+        canvases: Of the folder.
         preset: Name of the views.
         size: Side of the views in pixels.
         batch: Pairs in a batch.
@@ -49,10 +50,10 @@ class Ours:
     """
 
     def __init__(
-        self, data: DataConfig, preset: str, size: int, batch: int, device: torch.device
+        self, canvases: CanvasSet, preset: str, size: int, batch: int, device: torch.device
     ) -> None:
         self.device = device
-        self.loader = Loader(open_canvas(data, size), batch, seed=0)
+        self.loader = Loader(canvases, batch, seed=0)
         self.pipeline = Pipeline(PRESETS[preset], size)
         self.buffer = self.pipeline.buffer(batch, device)
         self.generator = torch.Generator().manual_seed(0)
@@ -94,7 +95,11 @@ def main() -> None:
         tables = {}
         for size in (64, 224):
             plain = DataConfig(str(folder), cache=Path(scratch) / "cache")
-            ours = Ours(plain, "mast5", size, options.batch, device)
+            canvases = open_canvas(plain, size)
+            in_memory = canvases.subset(range(len(canvases)))
+            ours, unverified = (
+                Ours(kept, "mast5", size, options.batch, device) for kept in (canvases, in_memory)
+            )
             recipe = peers.image_folder(folder, "mast5", size, options.batch, workers=0)
 
             def read(loader=recipe) -> None:
@@ -102,8 +107,10 @@ def main() -> None:
                     first.to(device), second.to(device)
 
             work = {"mast": ours.normalised, "ImageFolder, torchvision": read}
+            work["mast, in memory"] = unverified.normalised
             if size == 64:
-                whole = Ours(replace(plain, canvas=256), "mast5", size, options.batch, device)
+                large = open_canvas(replace(plain, canvas=256), size)
+                whole = Ours(large, "mast5", size, options.batch, device)
                 work["mast, canvas of 256"] = whole.normalised
             timed = alternate(work, options.rounds, device)
             count = options.images - options.images % options.batch
