@@ -1,6 +1,7 @@
 """Figures: the one style, and the only module that imports matplotlib.
 
-Colours are those of Okabe and Ito, which people of any colour vision tell apart, and cividis.
+Colours are those of Okabe and Ito, which people of any colour vision tell apart, and cividis;
+classes that are named like colours have their own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -25,6 +26,8 @@ R = TypeVar("R")
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 STYLES = ("-", "--", ":", "-.")
 GRAY = "#7F7F7F"
+# Black and white that stay so: the page gives its own colours to what is exactly black or white.
+LASTING = {"#000000": "#010101", "#ffffff": "#fefefe"}
 WIDTH = 8.4  # inches
 STYLE: Any = {
     "font.size": 9,
@@ -101,6 +104,43 @@ def palette(count: int) -> tuple[str, ...]:
         )
         return (*hues, *lighter, *darker)[:count]
     return tuple(to_hex(colormaps["cividis"](at / (count - 1))) for at in range(count))
+
+
+class ClassColors(NamedTuple):
+    """The colours of classes, and of an outline where some may be as light or dark as the ground.
+
+    Attributes:
+        fills: One a class.
+        outline: None where none is needed.
+    """
+
+    fills: tuple[str, ...]
+    outline: str | None
+
+
+def class_colors(names: Sequence[str]) -> ClassColors:
+    """Each class in its own colour where all are named like colours, otherwise those of `palette`.
+
+    Args:
+        names: Of the classes. A colour is what CSS calls one, whatever its case, drawn as most
+            people see it: as in the survey of xkcd, where that has the name (CSS's azure is
+            nearly white, its violet is pink).
+    """
+    fills = [_named_color(name) for name in names]
+    if None in fills or len(set(fills)) < len(fills):  # grey and gray would be one
+        return ClassColors(palette(len(names)), None)
+    return ClassColors(tuple(map(str, fills)), GRAY)
+
+
+def _named_color(name: str) -> str | None:
+    from matplotlib.colors import CSS4_COLORS, XKCD_COLORS, to_hex
+
+    word = name.lower()
+    if word not in CSS4_COLORS:
+        return None
+    surveyed = f"xkcd:{word.replace('gray', 'grey')}"
+    ink = to_hex(XKCD_COLORS.get(surveyed, CSS4_COLORS[word]))
+    return LASTING.get(ink, ink)
 
 
 def tip(artist: Any, text: str) -> None:

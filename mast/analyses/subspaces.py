@@ -91,13 +91,14 @@ class Subspaces(Analysis):
         best = _best_task(arrays)
         label_N = arrays["labels"][best] if best is not None else None
         classes = arrays[f"classes_{arrays['tasks'][best]}"] if best is not None else ["image"]
-        colors = figure.palette(len(classes))
+        colors = figure.class_colors([str(name) for name in classes])
         for axis, name, point_N2 in zip(axes, arrays["subspaces"], arrays["points"], strict=True):
             for at, title in enumerate(classes):
                 members = slice(None) if label_N is None else label_N == at
                 axis.scatter(
-                    *point_N2[members].T, s=9, linewidths=0, alpha=0.8, label=figure.entry(title),
-                    color=colors[at],
+                    *point_N2[members].T, s=9, alpha=0.8, label=figure.entry(title),
+                    facecolor=colors.fills[at], edgecolor=colors.outline or "none",
+                    linewidth=0.5 if colors.outline else 0,
                 )  # fmt: skip
             axis.set_title(figure.words(name))
             figure.plate(axis)

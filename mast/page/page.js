@@ -135,6 +135,7 @@ function walk(map) {
       const ink = coloring ? coloring.classes[coloring.labels[at]]?.color : null;
       dot.firstChild.setAttribute("fill", ink ?? "#7F7F7F");
     });
+    map.style.setProperty("--edge", coloring?.outline ?? ""); // none: that of the style sheet
     legend.replaceChildren(...(coloring?.classes ?? []).map(({ name, color }) => {
       const item = make("li", { textContent: name });
       const swatch = make("i");

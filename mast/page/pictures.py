@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from mast.analyses import Gallery, Map
-from mast.analyses.figure import palette
+from mast.analyses.figure import class_colors
 
 QUALITY = 88  # of the JPEGs
 INK = {"#000000": "currentColor"}  # black cannot be seen on a dark page
@@ -73,14 +73,7 @@ def plane(points_map: Map, side: int) -> Plane:
     pictures = [_shrunk(picture_PP3, side) for picture_PP3 in points_map.pictures_NPP3]
     sheet, columns, cell = _sheet(pictures)
     colorings = [
-        {
-            "classes": [
-                {"name": name, "color": INK.get(color, color)}
-                for name, color in zip(classes, palette(len(classes)), strict=True)
-            ],
-            "labels": [int(label) for label in points_map.colors[task]],
-        }
-        for task, classes in points_map.classes.items()
+        _coloring(classes, points_map.colors[task]) for task, classes in points_map.classes.items()
     ]
     points = {
         "captions": points_map.captions,
@@ -91,6 +84,19 @@ def plane(points_map: Map, side: int) -> Plane:
     }
     names = tuple(points_map.classes)
     return Plane(points_map.arrangements, names, len(points_map.captions), sheet, as_json(points))
+
+
+def _coloring(classes: Sequence[str], label_N: np.ndarray) -> dict[str, Any]:
+    """The classes of a task with their colours, the outline of all, and the points' classes."""
+    colors = class_colors(classes)
+    return {
+        "classes": [
+            {"name": name, "color": INK.get(fill, fill)}
+            for name, fill in zip(classes, colors.fills, strict=True)
+        ],
+        "outline": colors.outline,
+        "labels": [int(label) for label in label_N],
+    }
 
 
 def as_json(value: Any) -> str:

@@ -1,5 +1,6 @@
 """Every analysis on cases whose answer is known by hand; what a run lacks is said."""
 
+import colorsys
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from matplotlib.colors import to_hex, to_rgb
 from torch import Tensor
 
 from mast.analyses import ANALYSES, Analysis, ChangeBy, Images, Pairs, Score, Subject
 from mast.analyses.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, UNMEASURED, Advice, verdict
 from mast.analyses.curves import Curves
-from mast.analyses.figure import save
+from mast.analyses.figure import COLORS, GRAY, class_colors, palette, save
 from mast.analyses.invariance import MAGNITUDES, Invariance
 from mast.analyses.masks import Masks
 from mast.analyses.neighbours import Neighbours
@@ -24,6 +26,7 @@ from mast.analyses.subspaces import Subspaces
 from mast.analyses.told import Told
 from mast.analyses.uncertainty import Uncertainty
 from mast.core.errors import UserError
+from mast.data import factors
 
 NAMES = ("rotate", "shear_x", "invert")
 
@@ -382,6 +385,38 @@ def test_names_of_classes_that_matplotlib_would_read(tmp_path: Path) -> None:
     svg = (tmp_path / "figure.svg").read_text()
     assert "_a</text>" in svg
     assert "cash$ and $x^{</text>" in svg
+
+
+@pytest.mark.parametrize("names", [("red", "apple"), ("gray", "grey"), ("one", "two")])
+def test_classes_that_are_not_all_named_like_colours_have_the_palettes(
+    names: tuple[str, ...],
+) -> None:
+    assert class_colors(names) == (palette(2), None)
+
+
+def test_a_class_that_is_named_like_a_colour_is_drawn_in_it() -> None:
+    fills, outline = class_colors(factors.CLASSES["color"])
+    hues = [colorsys.rgb_to_hsv(*to_rgb(fill))[0] for fill in fills]
+    for at, hue in enumerate(hues):  # eighths of a turn, as the images are drawn
+        assert abs((hue - at / 8 + 0.5) % 1 - 0.5) < 1 / 16 + 0.01
+    assert outline == GRAY
+    white_and_black = class_colors(("White", "BLACK")).fills  # neither takes those of the page
+    assert white_and_black == ("#fefefe", "#010101")
+
+
+def test_the_map_of_colours_has_their_colours() -> None:
+    subject = whole()
+    assert subject.images is not None
+    images = replace(subject.images, classes={"class": ("blue", "red")})
+    named = replace(subject, images=images)
+    arrays = Subspaces().compute(named)
+    axis = Subspaces().draw(arrays).axes[0]
+    painted = [to_hex(points.get_facecolor()[0]) for points in axis.collections]
+    assert painted == ["#0343df", "#e50000"]
+    assert [to_hex(points.get_edgecolor()[0]) for points in axis.collections] == [GRAY.lower()] * 2
+    plain = Subspaces().draw(Subspaces().compute(subject)).axes[0].collections[0]
+    assert to_hex(plain.get_facecolor()[0]) == COLORS[0].lower()
+    assert len(plain.get_edgecolor()) == 0
 
 
 def few(count: int, labels: bool = True) -> Subject:
