@@ -18,6 +18,11 @@ from mast.core.errors import UserError, unknown
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+# What no resized or interpolated image in [0, 1] reaches, but one of 0 to 255 or one that was
+# normalised before.
+LOWEST, HIGHEST = -0.5, 1.5
+UNSCALED = "divide values of 0 to 255 by 255"
+NORMALISED = "leave out mean and standard deviation, by which the encoder normalises itself"
 
 
 @dataclass
@@ -96,7 +101,17 @@ class Encoder(nn.Module):
         return {name: value for name, value in self.__dict__.items() if name != "encode"}
 
     def encode(self, images_BCHW: Tensor) -> Encoding:
-        """Representations and unpooled features of images (B, 3, H, W) in [0, 1]."""
+        """Representations and unpooled features of images (B, 3, H, W) in [0, 1].
+
+        Raises:
+            UserError: The images are no floats, or, outside of training, far from [0, 1].
+        """
+        _check_type(images_BCHW)
+        # Not in training, where images are ours and reading a value would wait for the GPU; what
+        # is compiled, exported or traced cannot depend on values.
+        traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
+        if not (self.training or traced):
+            _check_range(images_BCHW)
         images_BCHW = (images_BCHW - self.mean) / self.std
         if self._family is not None:
             return self._family(self.model, images_BCHW)
@@ -122,6 +137,24 @@ class Encoder(nn.Module):
     def describe(self) -> dict[str, Any]:
         """What rebuilds this encoder, as stored in the header of `encoder.safetensors`."""
         return {"encoder": asdict(self.config), "size": self.size}
+
+
+def _check_type(images_BCHW: Tensor) -> None:
+    if not images_BCHW.is_floating_point():
+        kind = str(images_BCHW.dtype).removeprefix("torch.")
+        raise UserError(f"expected images as RGB float in [0, 1], got {kind}: {UNSCALED}")
+
+
+def _check_range(images_BCHW: Tensor) -> None:
+    """Costs less than a thousandth of a ResNet-18's pass over the images."""
+    if not images_BCHW.numel():
+        return
+    low, high = torch.stack(images_BCHW.detach().aminmax()).tolist()
+    if low < LOWEST or high > HIGHEST:
+        raise UserError(
+            f"expected images as RGB float in [0, 1], got values from {low:.3g} to {high:.3g}: "
+            f"{NORMALISED if low < LOWEST else UNSCALED}"
+        )
 
 
 def save_encoder(encoder: Encoder, path: Path) -> None:

@@ -162,6 +162,48 @@ def test_unknown_option_is_named():
         Encoder(EncoderConfig("resnet18", {"widht": 3}), 32)
 
 
+# ---------------------------------------------------------------------------------- images
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "message"),
+    [
+        (255.0, 0.0, r"got values from 0(\.\d+)? to 25\d: divide values of 0 to 255 by 255"),
+        (4.5, -2.0, r"got values from -\d.* to 2.*: leave out mean and standard deviation"),
+    ],
+)
+def test_images_far_from_0_to_1_are_refused(scale, shift, message):
+    encoder = Encoder(TINY, 32).eval()
+    images = scale * torch.rand(2, 3, 32, 32) + shift
+    with pytest.raises(UserError, match=r"expected images as RGB float in \[0, 1\], " + message):
+        encoder(images)
+    encoder.train()(images)  # where images are ours, and a look at them would cost time
+
+
+def test_images_that_are_no_floats_are_refused():
+    encoder = Encoder(TINY, 32)
+    for mode in (True, False):
+        with pytest.raises(UserError, match="in \\[0, 1\\], got uint8: divide values of 0 to 255"):
+            encoder.train(mode)(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))
+
+
+def test_images_that_an_interpolation_overshot_are_taken():
+    encoder = Encoder(TINY, 32).eval()
+    with torch.no_grad():
+        assert encoder(1.4 * torch.rand(2, 3, 32, 32) - 0.2).isfinite().all()
+        assert encoder(torch.zeros(0, 3, 32, 32)).shape == (0, 32)
+        assert encoder(torch.rand(2, 3, 32, 32).bfloat16().float()).shape == (2, 32)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace")
+def test_an_encoder_is_exported_and_traced_without_the_look_at_values():
+    encoder, images = Encoder(TINY, 32).eval(), torch.rand(2, 3, 32, 32)
+    exported = torch.export.export(encoder, (images,)).module()
+    traced = torch.jit.trace(encoder, images)
+    for twin in (exported, traced):
+        torch.testing.assert_close(twin(images), encoder(images))
+
+
 # ---------------------------------------------------------------------------------- files
 
 
