@@ -26,7 +26,7 @@ from measure import alternate, report
 from mast.augment import PRESETS, Pipeline, Views
 from mast.data import CanvasSet, DataConfig, Loader, open_canvas
 from mast.data.factors import Factors
-from mast.models.encoders import IMAGENET_MEAN, IMAGENET_STD
+from mast.models.encoders import IMAGENET
 
 
 def write_folder(folder: Path, images: int, side: int) -> Path:
@@ -69,8 +69,7 @@ class Ours:
     def normalised(self) -> None:
         """One epoch, normalised as the encoder would."""
         mean_C11, std_C11 = (
-            torch.tensor(values, device=self.device)[:, None, None]
-            for values in (IMAGENET_MEAN, IMAGENET_STD)
+            torch.tensor(values, device=self.device)[:, None, None] for values in IMAGENET
         )
         for views in self.epoch():
             for images_BCHW in views.images:

@@ -20,7 +20,7 @@ from torchvision.transforms import v2
 
 from mast.augment import PRESETS
 from mast.augment.operators.filters import odd
-from mast.models.encoders import IMAGENET_MEAN, IMAGENET_STD
+from mast.models.encoders import IMAGENET
 
 # One view of every image; the images are what the library likes best.
 Augment = Callable[[], object]
@@ -225,7 +225,7 @@ def image_folder(
     steps = [_TORCHVISION[name](size) for name in PRESETS[preset].operators]
     steps += [v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)]
     if normalize:
-        steps.append(v2.Normalize(IMAGENET_MEAN, IMAGENET_STD))
+        steps.append(v2.Normalize(*IMAGENET))
     transform = TwoViews(v2.Compose(steps))
     return DataLoader(
         ImageFolder(str(folder), transform),

@@ -32,13 +32,14 @@ def embed(
     match_by: MatchBy | None = None,
     device: Device = "auto",
     weights: str | Path | None = None,
+    download: bool = False,
     seed: int = 0,
 ) -> Path:
     """Write the representation of every image of a set.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name.
+            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
         data: The images; labels are not needed, and are written where there are some.
         out: A file ending in .npz or .parquet (which needs the extra of that name); `<set>.npz`
             in the current folder if not given.
@@ -53,7 +54,9 @@ def embed(
         match_by: "block" or "heads", to choose what matches where a run has both; the block if not
             given.
         device: auto, cpu or cuda.
-        weights: A checkpoint with weights for the name; they are random if not given.
+        weights: A checkpoint with weights for the name. If not given, those that the name names,
+            or random ones where it names none.
+        download: Whether the weights that the name names may be downloaded.
         seed: Of the random weights of a name.
 
     Returns:
@@ -83,7 +86,7 @@ def embed(
             f"representation, got {representation}"
         )
     kind = representation or ("embedding" if chosen else "encoder")
-    loaded = load(encoder, kind, size, seed, weights)
+    loaded = load(encoder, kind, size, seed, weights, download)
     module, size = loaded.module, loaded.size
     space = None
     if chosen:

@@ -55,7 +55,7 @@ def evaluate(
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project (VICReg,
             MoCo, SimSiam, SwAV, DINO, solo-learn, lightly, VISSL and others), or a timm or
-            torchvision name.
+            torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
         data: The labelled set, such as `flowers17`; `NamedSets` where its parts are in
             different places.
         protocols: Names of protocols, in the order in which they run.
@@ -68,7 +68,8 @@ def evaluate(
         seed: Seed of everything a protocol draws.
         cache: Whether to keep features for the next call, in `features` beside the canvases; they
             are found by the content of encoder and images.
-        weights: A checkpoint with weights for the name; they are random if not given.
+        weights: A checkpoint with weights for the name. If not given, those that the name names,
+            or random ones where it names none.
         untrained: Measure the run's encoder with the weights that it started from; the results go
             to `untrained/` in the run folder, to compare with the run's.
 
@@ -89,10 +90,11 @@ def evaluate(
     fabric = make_fabric(device, devices, precision=precision_of(dtype))
     fabric.launch()
     compute = Compute(fabric.device, dtype, fabric=fabric)
+    sets = data if isinstance(data, NamedSets) else NamedSets(data)
     loaded = (
         load_untrained(encoder, size)
         if untrained
-        else load(encoder, size=size, seed=seed, weights=weights)
+        else load(encoder, size=size, seed=seed, weights=weights, download=sets.download)
     )
 
     def representation(name: str) -> FrozenEncoder:
@@ -108,7 +110,6 @@ def evaluate(
     common = EvaluationSettings(seed=seed, protocols=settings or {})
     for name in names:
         make_evaluator(name, common).prepare(frozen)
-    sets = data if isinstance(data, NamedSets) else NamedSets(data)
     groups = [
         (sets.open(kind, loaded.size), list(group))
         for kind, group in itertools.groupby(names, lambda name: protocol_class(name).needs)

@@ -10,7 +10,6 @@ import torch
 from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError, unknown
 from mast.models import Encoder, load_encoder
-from mast.models.encoders import IMAGENET_MEAN, IMAGENET_STD
 
 FORMATS = ("timm", "torchvision")
 
@@ -52,8 +51,7 @@ def export(
         "stem": json.dumps(
             {"stem": twin.config.stem, "stride": twin.config.stem_stride, "size": twin.size}
         ),
-        "mean": json.dumps(IMAGENET_MEAN),
-        "std": json.dumps(IMAGENET_STD),
+        **{key: json.dumps(values) for key, values in source.normalization._asdict().items()},
     }
     tensors = {name: tensor.contiguous() for name, tensor in twin.model.state_dict().items()}
     write_atomically(target, lambda partial: save_file(tensors, partial, metadata=header))
@@ -71,7 +69,7 @@ def _in_library(source: Encoder, library: str) -> Encoder:
         options = {k: v for k, v in source.config.options.items() if k != "zero_init_residual"}
     try:
         config = replace(source.config, name=f"{library}:{name}", options=options)
-        twin = Encoder(config, source.size)
+        twin = Encoder(config, source.size, source.normalization)
         twin.model.load_state_dict(source.model.state_dict())
     except (UserError, RuntimeError) as error:
         raise UserError(

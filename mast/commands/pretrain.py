@@ -20,7 +20,7 @@ from mast.core.run import RunFolder
 from mast.data import Batch, Loader, open_canvas
 from mast.measure.online import online_scores
 from mast.methods import save_embedding
-from mast.models import save_encoder, synchronise_batchnorm
+from mast.models import named_weights, save_encoder, synchronise_batchnorm
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -47,6 +47,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     """
     config.check()
     run = RunFolder(config.folder())
+    if not run.config.is_file():  # earlier versions took such names, and their runs can go on
+        _refuse_named_weights(config.encoder.name)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     fabric = make_fabric(
@@ -56,6 +58,15 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     with run.held() if fabric.is_global_zero else nullcontext():
         _train(config, run, fabric)
     return run
+
+
+def _refuse_named_weights(name: str) -> None:
+    weights = named_weights(name)
+    if weights is not None:
+        raise UserError(
+            f"encoder.name {name} names the weights {weights!r}, and pretraining starts from "
+            f"random ones: expected timm:{weights.partition('.')[0]}"
+        )
 
 
 def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:

@@ -32,7 +32,8 @@ class NamedSets:
         test: Test images, if not those of `data`.
         root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
             given.
-        download: Whether such a set may be downloaded.
+        download: Whether such a set may be downloaded, and the weights that an encoder's name
+            names.
     """
 
     data: str | Path | None = None

@@ -13,6 +13,7 @@ from mast.models.heads import (
     pair_head,
 )
 from mast.models.masks import ExemptBlocks, Masks
+from mast.models.pretrained import named_weights, weights_file
 from mast.models.selection import SearchSpace, exempt_blocks, relative, selection, space_of_heads
 from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
 
@@ -36,10 +37,12 @@ __all__ = [
     "is_foreign",
     "load_encoder",
     "load_foreign",
+    "named_weights",
     "pair_head",
     "relative",
     "save_encoder",
     "selection",
     "space_of_heads",
     "synchronise_batchnorm",
+    "weights_file",
 ]

@@ -5,7 +5,7 @@ Images are RGB in [0, 1]; the encoder normalises them itself.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -16,8 +16,15 @@ from torch import Tensor, nn
 from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError, unknown
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
+
+class Normalization(NamedTuple):
+    """What is subtracted from each colour channel in [0, 1], and what it is divided by then."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+IMAGENET = Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 # What no resized or interpolated image in [0, 1] reaches, but one of 0 to 255 or one that was
 # normalised before.
 LOWEST, HIGHEST = -0.5, 1.5
@@ -32,7 +39,8 @@ class EncoderConfig:
     Attributes:
         name: A torchvision or timm model name, such as "resnet18" or
             "vit_small_patch16_224". A name that both have is torchvision's; the prefixes
-            "torchvision:" and "timm:" choose.
+            "torchvision:" and "timm:" choose. It names an architecture: pretraining starts from
+            random weights.
         options: Keyword arguments of the model's constructor, for example
             {"channels": [32, 64, 128, 256]} for a narrow timm ResNet.
         stem: First layers of a ResNet. "standard": 7x7 stride 2 and max-pooling; "small":
@@ -62,6 +70,7 @@ class Encoder(nn.Module):
     Args:
         config: Name and options.
         size: Side of the views in pixels, for the stem and for models of a fixed input size.
+        normalization: Of the images; ImageNet's but for weights that were trained with another.
 
     Attributes:
         model: The timm or torchvision model; its state dict is what `mast export` writes.
@@ -76,19 +85,22 @@ class Encoder(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, config: EncoderConfig, size: int) -> None:
+    def __init__(
+        self, config: EncoderConfig, size: int, normalization: Normalization = IMAGENET
+    ) -> None:
         super().__init__()
         self.config = config
         self.size = size
-        self.library, name = _resolve(config.name)
+        self.normalization = normalization
+        self.library, name = resolve(config.name)
         build = _torchvision_model if self.library == "torchvision" else _timm_model
         try:
             self.model = build(name, size, config.options)
         except TypeError as error:
             raise UserError(f"encoder {config.name!r}: {error}") from error
         _set_stem(self.model, config, size)
-        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(3, 1, 1), persistent=False)
+        for moment, values in normalization._asdict().items():
+            self.register_buffer(moment, torch.tensor(values).view(3, 1, 1), persistent=False)
         self._family = _torchvision_family(self.model) if self.library == "torchvision" else None
         self.dim = self._measure()
 
@@ -135,8 +147,14 @@ class Encoder(nn.Module):
         return dim
 
     def describe(self) -> dict[str, Any]:
-        """What rebuilds this encoder, as stored in the header of `encoder.safetensors`."""
-        return {"encoder": asdict(self.config), "size": self.size}
+        """What rebuilds this encoder, as stored in the header of `encoder.safetensors`.
+
+        The normalization is named where it is not ImageNet's.
+        """
+        described = {"encoder": asdict(self.config), "size": self.size}
+        if self.normalization == IMAGENET:
+            return described
+        return described | {"normalization": self.normalization._asdict()}
 
 
 def _check_type(images_BCHW: Tensor) -> None:
@@ -190,7 +208,10 @@ def load_encoder(path: str | Path) -> Encoder:
         raise UserError(f"{file} was not written by `mast pretrain`: its header names no encoder")
     try:
         described = json.loads(header)
-        encoder = Encoder(EncoderConfig(**described["encoder"]), described["size"])
+        normalization = IMAGENET
+        if "normalization" in described:
+            normalization = read_normalization(**described["normalization"])
+        encoder = Encoder(EncoderConfig(**described["encoder"]), described["size"], normalization)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{file}: its header describes no encoder of this version: {error}"
@@ -200,6 +221,18 @@ def load_encoder(path: str | Path) -> Encoder:
     except RuntimeError as error:
         raise UserError(f"{file} does not hold the weights that its header describes") from error
     return encoder.eval()
+
+
+def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normalization:
+    """A normalization from the header of a file.
+
+    Raises:
+        ValueError: It is not one of three channels, or divides by what is not positive.
+    """
+    read = Normalization(tuple(map(float, mean)), tuple(map(float, std)))
+    if {len(read.mean), len(read.std)} != {3} or min(read.std) <= 0:
+        raise ValueError(f"expected mean and std of three channels, got {read}")
+    return read
 
 
 def read_safetensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -218,8 +251,12 @@ def read_safetensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise UserError(f"{file} is not a readable safetensors file: {error}") from error
 
 
-def _resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
-    """Split "library:model", or look the bare name up, torchvision first."""
+def resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
+    """Split "library:model", or look the bare name up, torchvision first.
+
+    Raises:
+        UserError: Neither has such a model.
+    """
     import timm
     import torchvision
 

@@ -6,9 +6,9 @@ heads beside it are left out.
 
 The encoder normalises by ImageNet's mean and standard deviation. All these projects train with
 them, except solo-learn on CIFAR and STL-10 and some weights of timm (those from CLIP, and those of
-the first ViTs, for example). A file does not say which it was, nor anything else that has no
-weights: the stride of a 3x3 stem is taken to be 1 and the pooling after it to be absent, as on
-CIFAR; activations and strides are those of the architecture of that name.
+the first ViTs, for example), which a name with a tag tells. A file does not say which it was, nor
+anything else that has no weights: the stride of a 3x3 stem is taken to be 1 and the pooling after
+it to be absent, as on CIFAR; activations and strides are those of the architecture of that name.
 """
 
 import json
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.models.encoders import Encoder, EncoderConfig, read_safetensors
+from mast.models.encoders import Encoder, EncoderConfig, read_normalization, read_safetensors
 from mast.models.layouts import (
     CHILDREN,
     CLASSIFIERS,
@@ -34,6 +34,7 @@ from mast.models.layouts import (
     recognise,
     with_names,
 )
+from mast.models.pretrained import normalization_of
 
 # Blocks of the four layers, whether they are bottlenecks, channels out of and into the 3x3
 # convolution of the first.
@@ -49,6 +50,8 @@ RESNETS: dict[tuple[tuple[int, ...], bool, tuple[int, ...]], str] = {
     ((3, 4, 6, 3), True, (128, 128)): "wide_resnet50_2",
     ((3, 4, 23, 3), True, (128, 128)): "wide_resnet101_2",
 }
+
+MOMENTS = ("mean", "std")  # in the header of an exported file
 
 # Dimensions and blocks. The size of the patches and LayerScale (DINOv2) are options.
 VITS = {
@@ -74,7 +77,9 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
         path: A file of `torch.save` or a `.safetensors`.
         name: A timm or torchvision name, as in `EncoderConfig`. If not given it is inferred: for
             ResNets, ResNeXts and wide ResNets of torchvision, and for ViTs of timm (tiny, small,
-            base and large, with a class token).
+            base and large, with a class token). A tag, as in
+            "timm:vit_tiny_patch16_224.augreg_in21k", says with which mean and standard deviation
+            the weights were trained.
         size: Side of the views in pixels; 224 if not given, 32 with a 3x3 stem, and that of
             pretraining for a file of `mast export`. Position embeddings of a ViT for another
             size are interpolated.
@@ -97,9 +102,11 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
         content, header = _read_torch(path), {}
     layout, state, beside = recognise(path, content)
     tensors = with_names(state)
-    config, size = _architecture(path, layout, tensors, name, header, size)
+    exported = _exported(path, header)
+    config, size = _architecture(path, layout, tensors, name, exported, size)
+    normalization = exported.get("normalization") or normalization_of(config.name)
     with torch.random.fork_rng(devices=[]):  # the first weights are drawn, only to be replaced
-        encoder = Encoder(config, size).eval()
+        encoder = Encoder(config, size, normalization).eval()
     if config.stem == "small":
         encoder.model.conv1.padding = (layout.padding, layout.padding)
     left_out = _fill(path, layout, encoder, tensors)
@@ -168,12 +175,11 @@ def _architecture(
     layout: Layout,
     tensors: dict[str, Tensor],
     name: str | None,
-    header: dict[str, str],
+    exported: dict[str, Any],
     size: int | None,
 ) -> tuple[EncoderConfig, int]:
     """Which encoder has these weights, and the side of its views."""
     config = EncoderConfig(name or "", stem="standard")
-    exported = _exported(path, header)
     if exported and name is None:
         config.name, config.options = exported["architecture"], exported["options"]
     if not config.name:
@@ -189,7 +195,7 @@ def _architecture(
 
 def _exported(path: Path, header: dict[str, str]) -> dict[str, Any]:
     """What `mast export` wrote into the header of its file; nothing for any other file."""
-    if not {"architecture", "options", "stem"} <= header.keys():
+    if not {"architecture", "options", "stem", *MOMENTS} <= header.keys():
         return {}
     try:
         stem, options = json.loads(header["stem"]), json.loads(header["options"])
@@ -198,6 +204,7 @@ def _exported(path: Path, header: dict[str, str]) -> dict[str, Any]:
             "options": dict(options),
             "size": int(stem["size"]),
             "stride": stem["stride"] or (1 if stem["size"] <= 32 else 2),
+            "normalization": read_normalization(*(json.loads(header[key]) for key in MOMENTS)),
         }
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: its header is not one of `mast export`: {error}") from error

@@ -12,7 +12,15 @@ from mast.core.checkpoint import load_checkpoint
 from mast.core.errors import UserError, unknown
 from mast.core.run import RunFolder, plain
 from mast.methods import ENCODER, Embedding, MaskedEnsemble, Method
-from mast.models import Encoder, EncoderConfig, is_foreign, load_encoder, load_foreign
+from mast.models import (
+    Encoder,
+    EncoderConfig,
+    is_foreign,
+    load_encoder,
+    load_foreign,
+    named_weights,
+    weights_file,
+)
 from mast.models.encoders import read_safetensors
 
 Representation = Literal["encoder", "ensemble", "embedding"]
@@ -101,19 +109,23 @@ def load(
     size: int | None = None,
     seed: int = 0,
     weights: str | Path | None = None,
+    download: bool = False,
 ) -> Loaded:
     """Load what a run, or another project, learned.
 
     Args:
         run: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a timm or
-            torchvision name such as "resnet18" or "timm:resnet18".
+            torchvision name such as "resnet18" or "timm:resnet18"; a tag, as in
+            "timm:resnet18.a1_in1k", names weights too.
         representation: "encoder" (the pooled features, what is meant to be used), or
             "ensemble" (the K masked embeddings side by side, as in Table 3) or "embedding", which
             need a run folder of `mast`.
         size: Side of the views in pixels; that of pretraining if not given, for a name 224, for
             a checkpoint of another project as `load_foreign` says.
         seed: Of the random weights of a name.
-        weights: A checkpoint with weights for the name; they are random if not given.
+        weights: A checkpoint with weights for the name. If not given, those that the name names,
+            or random ones where it names none.
+        download: Whether the weights that the name names may be downloaded.
 
     Returns:
         A module in evaluation mode from images (B, 3, H, W) in [0, 1] to (B, D), the side of the
@@ -123,17 +135,20 @@ def load(
 
     Raises:
         UserError: No such encoder, neither a file nor a name, or no masks; a checkpoint that does
-            not fit.
+            not fit; weights that a name names, which are not there.
     """
     if representation not in get_args(Representation):
         raise unknown("representation", representation, get_args(Representation))
     if size is not None and size < 1:
         raise UserError(f"size must be 1 pixel or more, got {size}")
     path = Path(run)
+    is_name = not path.exists() and "/" not in str(run) and path.suffix not in CHECKPOINTS
+    if is_name and weights is None and (named := named_weights(str(run))) is not None:
+        weights = weights_file(named, download)
     if weights is not None or is_foreign(path):
         name = str(run) if weights is not None else None
         return _foreign(Path(weights or path), name, representation, size)
-    if not path.exists() and "/" not in str(run) and path.suffix not in CHECKPOINTS:
+    if is_name:
         return _random(str(run), representation, 224 if size is None else size, seed)
     encoder = load_encoder(path)
     size = encoder.size if size is None else size

@@ -37,6 +37,14 @@ def test_every_small_recipe_trains(tiny: Configure, recipe: str) -> None:
     assert run.best.is_file()
 
 
+def test_a_name_that_names_weights_is_no_start(tiny: Configure) -> None:
+    config = tiny(encoder={"name": "timm:resnet18.a1_in1k"})
+    with pytest.raises(UserError, match=r"names the weights 'resnet18\.a1_in1k'.*timm:resnet18$"):
+        mast.pretrain(config)
+    assert config.out is not None
+    assert not config.out.exists()
+
+
 def test_the_run_folder_says_what_happened(tiny: Configure) -> None:
     config = tiny(seed=3)
     run = mast.pretrain(config)

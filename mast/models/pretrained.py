@@ -1,0 +1,110 @@
+"""Weights that a name of timm names by its tag, such as those of "timm:resnet18.a1_in1k".
+
+They are looked for where timm keeps them, in the cache of the Hugging Face Hub, and are downloaded
+only where the user asks for it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from mast.core.errors import UserError, unknown
+from mast.models.encoders import IMAGENET, Normalization, resolve
+
+FILE = "model.safetensors"  # of every model that timm keeps on the Hub
+
+
+def named_weights(name: str) -> str | None:
+    """The weights that a name names, as timm calls them: "resnet18.a1_in1k".
+
+    Args:
+        name: Of an encoder, as in `EncoderConfig`. Some older names of timm name weights without a
+            tag, such as "vit_small_patch16_224_dino".
+
+    Returns:
+        None where it names an architecture alone, or nothing that there is.
+    """
+    from timm.models import get_deprecated_models
+
+    try:
+        library, model = resolve(name)
+    except UserError:
+        return None
+    if library != "timm":
+        return None
+    current = str(get_deprecated_models().get(model, model))
+    return current if "." in current else None
+
+
+def normalization_of(name: str) -> Normalization:
+    """The mean and standard deviation with which the weights that a name names were trained.
+
+    Args:
+        name: Of an encoder, as in `EncoderConfig`.
+
+    Returns:
+        ImageNet's where it names no weights.
+
+    Raises:
+        UserError: There are no such weights.
+    """
+    from timm.data.config import resolve_data_config
+
+    weights = named_weights(name)
+    if weights is None:
+        return IMAGENET
+    data = resolve_data_config({}, pretrained_cfg=_described(weights))
+    return Normalization(tuple(map(float, data["mean"])), tuple(map(float, data["std"])))
+
+
+def weights_file(weights: str, download: bool = False) -> Path:
+    """The file of the weights that a name names.
+
+    Args:
+        weights: As `named_weights` returns them.
+        download: Whether they may be downloaded.
+
+    Returns:
+        A .safetensors in the cache of the Hugging Face Hub.
+
+    Raises:
+        UserError: There are no such weights, they are not in the cache and may not be downloaded,
+            or the download failed.
+    """
+    from huggingface_hub import hf_hub_download
+
+    repository, _, revision = (_described(weights).get("hf_hub_id") or "").partition("@")
+    instead = (
+        f"give --weights FILE to read them from a file, or timm:{weights.partition('.')[0]} for "
+        "random weights"
+    )
+    if not repository:
+        raise UserError(f"the weights {weights!r} are not on the Hugging Face Hub: {instead}")
+    try:
+        file = hf_hub_download(
+            repository, FILE, revision=revision or None, local_files_only=not download
+        )
+    except (OSError, ValueError) as error:
+        if download:
+            raise UserError(
+                f"cannot download the weights {weights!r} from {repository} "
+                f"({type(error).__name__}): {instead}"
+            ) from error
+        raise UserError(
+            f"the weights {weights!r} are not in the cache of the Hugging Face Hub: give "
+            f"--download to fetch them, {instead}"
+        ) from error
+    return Path(file)
+
+
+def _described(weights: str) -> dict[str, Any]:
+    """What timm knows of weights."""
+    import timm
+
+    try:
+        described = timm.get_pretrained_cfg(weights)
+    except RuntimeError:  # an architecture, but no such tag
+        described = None
+    if described is None:
+        choices = timm.list_pretrained(f"{weights.partition('.')[0]}.*")
+        raise unknown("weights", weights, choices)
+    return dict(described.to_dict())

@@ -1,0 +1,133 @@
+"""Weights that names of timm name: found in its cache, normalised as they were trained."""
+
+import json
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from safetensors.torch import load_file, save_file
+
+import mast
+from mast.core.errors import UserError
+from mast.models import Encoder, EncoderConfig, load_encoder, load_foreign, save_encoder
+from mast.models.encoders import IMAGENET, Normalization
+from mast.models.pretrained import named_weights, normalization_of, weights_file
+from mast.runs.load import load
+
+TAGGED = "tf_mobilenetv3_small_minimal_100.in1k"  # normalised by 0.5
+HALF = Normalization((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of the Hugging Face Hub."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "hub"
+
+
+def keep(hub: Path, weights: str) -> torch.nn.Module:
+    """A model whose weights are in the cache, as timm keeps them."""
+    torch.manual_seed(1)
+    model = timm.create_model(weights).eval()
+    folder = hub / f"models--timm--{weights}"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("0" * 40)
+    (folder / "snapshots" / ("0" * 40)).mkdir(parents=True)
+    save_file(model.state_dict(), folder / "snapshots" / ("0" * 40) / "model.safetensors")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [
+        ("timm:resnet18.a1_in1k", "resnet18.a1_in1k"),
+        ("resnet18.a1_in1k", "resnet18.a1_in1k"),
+        ("vit_small_patch16_224_dino", "vit_small_patch16_224.dino"),  # as timm once called them
+        ("timm:resnet18", None),
+        ("resnet18", None),
+        ("flowers.v2", None),
+    ],
+)
+def test_names_that_name_weights(name: str, weights: str | None) -> None:
+    assert named_weights(name) == weights
+
+
+def test_normalizations() -> None:
+    assert normalization_of("timm:vit_base_patch16_clip_224") == IMAGENET  # from scratch
+    assert normalization_of("timm:resnet18.a1_in1k") == IMAGENET
+    assert normalization_of(f"timm:{TAGGED}") == HALF
+    clip = normalization_of("timm:vit_base_patch16_clip_224.openai")
+    assert clip.mean == (0.48145466, 0.4578275, 0.40821073)
+
+
+def test_weights_of_the_cache_are_loaded_and_normalised_as_trained(hub: Path) -> None:
+    model = keep(hub, TAGGED)
+    loaded = load(f"timm:{TAGGED}", size=64)
+    images = torch.rand(2, 3, 64, 64)
+    with torch.no_grad():
+        tokens = model.forward_features(2 * images - 1)
+        expected = model.forward_head(tokens, pre_logits=True)
+        torch.testing.assert_close(loaded.module(images), expected)
+    assert loaded.description["normalization"] == {"mean": HALF.mean, "std": HALF.std}
+    assert loaded.folder.name.startswith(f"timm-{TAGGED}-model-")
+    assert load(f"timm:{TAGGED}", size=64, seed=1).folder == loaded.folder  # nothing is drawn
+
+
+def test_weights_that_are_not_there_are_no_random_ones(hub: Path) -> None:
+    there = r"not in the cache .* give --download to fetch them, give --weights FILE .* or "
+    with pytest.raises(UserError, match=there + "timm:resnet18 for random weights"):
+        load("timm:resnet18.a1_in1k")
+    with pytest.raises(UserError, match=r"unknown weights 'resnet18\.a1_in2k'.*a1_in1k'\?"):
+        load("timm:resnet18.a1_in2k")
+    with pytest.raises(UserError, match=r"no run folder flowers\.v2 here, and unknown encoder"):
+        load("flowers.v2")
+    assert not hub.exists()
+
+
+def test_a_download_only_where_it_was_asked_for(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def download(repository: str, file: str, revision: str | None, local_files_only: bool) -> str:
+        asked.append((repository, file, revision, local_files_only))
+        if not local_files_only:
+            return "model.safetensors"
+        raise FileNotFoundError
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    with pytest.raises(UserError, match="not in the cache"):
+        weights_file("resnet18.a1_in1k")
+    assert weights_file("resnet18.a1_in1k", download=True) == Path("model.safetensors")
+    place = ("timm/resnet18.a1_in1k", "model.safetensors", None)
+    assert asked == [(*place, True), (*place, False)]
+
+
+def test_files_keep_the_normalization(hub: Path, tmp_path: Path) -> None:
+    keep(hub, TAGGED)
+    encoder = load_foreign(weights_file(TAGGED), f"timm:{TAGGED}", 64).encoder
+    assert encoder.normalization == HALF
+    save_encoder(encoder, tmp_path / "encoder.safetensors")
+    exported = mast.export(tmp_path / "encoder.safetensors", "timm")
+    images = torch.rand(2, 3, 64, 64)
+    for again in (
+        load_encoder(tmp_path / "encoder.safetensors"),
+        load_foreign(exported, size=64).encoder,
+    ):
+        assert again.normalization == HALF
+        with torch.no_grad():
+            torch.testing.assert_close(again(images), encoder(images))
+
+
+def test_encoders_from_scratch_are_described_as_ever(tmp_path: Path) -> None:
+    config = EncoderConfig(f"timm:{TAGGED}")  # as earlier versions trained it
+    encoder = Encoder(config, 32).eval()
+    assert encoder.describe().keys() == {"encoder", "size"}
+    assert encoder.normalization == IMAGENET
+    file = tmp_path / "encoder.safetensors"
+    save_encoder(encoder, file)
+    assert load_encoder(file).normalization == IMAGENET
+    described = {**encoder.describe(), "normalization": {"mean": [0.5], "std": [0.5]}}
+    save_file(load_file(file), file, metadata={"mast": json.dumps(described)})
+    with pytest.raises(UserError, match="expected mean and std of three channels"):
+        load_encoder(file)
