@@ -23,6 +23,7 @@ from mast.protocols.run import (
     evaluate_encoder,
     make_evaluator,
     protocol_class,
+    refuse_near_duplicates,
 )
 from mast.runs.load import Loaded, Representation, load, load_untrained
 from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
@@ -44,6 +45,7 @@ def evaluate(
     cache: bool = True,
     weights: str | Path | None = None,
     untrained: bool = False,
+    near_duplicates: bool = False,
 ) -> list[Result]:
     """Measure an encoder on labelled images.
 
@@ -72,6 +74,8 @@ def evaluate(
             or random ones where it names none.
         untrained: Measure the run's encoder with the weights that it started from; the results go
             to `untrained/` in the run folder, to compare with the run's.
+        near_duplicates: Also count the test images that look to the encoder like one to learn
+            from, and name the first; exact copies are always counted.
 
     Returns:
         One result a protocol; in the first process, none in the others.
@@ -107,6 +111,8 @@ def evaluate(
     frozen = _frozen(loaded, str(encoder), compute, cache, bench)
 
     # What cannot work must fail before anything runs for hours.
+    if near_duplicates:
+        refuse_near_duplicates(names)
     common = EvaluationSettings(seed=seed, protocols=settings or {})
     for name in names:
         make_evaluator(name, common).prepare(frozen)
@@ -126,7 +132,7 @@ def evaluate(
             results.append(result)
 
     for opened, group in groups:
-        evaluate_encoder(frozen, opened, group, common, write)
+        evaluate_encoder(frozen, opened, group, common, write, near_duplicates)
     return results
 
 

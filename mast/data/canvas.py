@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import final
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -136,6 +137,12 @@ class CanvasSet:
     def __len__(self) -> int:
         return len(self.identifiers)
 
+    def checksums(self) -> np.ndarray:
+        """CRC-32 of each canvas, (N,) uint32; no canvas is read unless all are in memory."""
+        if isinstance(self.images, np.ndarray):
+            return np.array([crc32(canvas_HWC.tobytes()) for canvas_HWC in self.images], np.uint32)
+        return self.images.checksum_N
+
     def resident(self, device: torch.device, limit_gb: float) -> "ResidentSet | None":
         """The canvases in a device's memory.
 
@@ -212,11 +219,11 @@ def open_canvas(config: DataConfig | str | Path, view_size: int) -> CanvasSet:
         cache.Request(source, size, folder, store, config.max_broken, workers)
     )
     kept_N = np.array(manifest.kept, np.int64)
-    decoded = Decoded(source, kept_N, size, workers)
     checksum_N = np.array(manifest.checksums, np.uint32)
+    decoded = Decoded(source, kept_N, size, workers, checksum_N)
     return CanvasSet(
         name=source.name,
-        images=decoded if stored is None else Stored(stored, checksum_N, decoded),
+        images=decoded if stored is None else Stored(stored, decoded),
         aspect_N=np.array(manifest.aspect, np.float32),
         targets={task: target_N[kept_N] for task, target_N in source.targets.items()},
         classes=source.classes,

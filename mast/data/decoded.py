@@ -54,11 +54,20 @@ class Decoded:
         source_index_N: Their indices in the source; all were found whole when the set was opened.
         size: Side of the canvas in pixels.
         workers: Number of threads.
+        checksum_N: CRC-32 of each canvas, taken when all were decoded.
     """
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, source: Source, source_index_N: np.ndarray, size: int, workers: int) -> None:
+    def __init__(
+        self,
+        source: Source,
+        source_index_N: np.ndarray,
+        size: int,
+        workers: int,
+        checksum_N: np.ndarray,
+    ) -> None:
+        self.checksum_N = checksum_N
         self.shape = (len(source_index_N), size, size, 3)
         self._source = source
         self._source_index_N = source_index_N

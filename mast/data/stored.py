@@ -23,17 +23,16 @@ class Stored:
 
     Args:
         mapped: The file's canvases.
-        checksum_N: CRC-32 of each, taken when it was written.
-        decoded: The same canvases, from their source.
+        decoded: The same canvases, from their source, with their checksums.
     """
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, mapped: np.memmap, checksum_N: np.ndarray, decoded: Decoded) -> None:
+    def __init__(self, mapped: np.memmap, decoded: Decoded) -> None:
         self.shape = mapped.shape
         self.nbytes = mapped.nbytes
         self._mapped = mapped
-        self._checksum_N = checksum_N
+        self.checksum_N = decoded.checksum_N
         self._decoded = decoded
         self._index_N = np.arange(len(mapped))
         self._said = False
@@ -52,7 +51,7 @@ class Stored:
         # "clip" lets numpy write into `out` directly; the bounds were checked above.
         np.take(self._mapped, index_B, axis=0, out=canvas_BHWC, mode="clip")
         for slot, number in enumerate(index_B.tolist()):
-            if crc32(canvas_BHWC[slot].data) != self._checksum_N[number]:
+            if crc32(canvas_BHWC[slot].data) != self.checksum_N[number]:
                 canvas_BHWC[slot] = self._restored(number)
         return canvas_BHWC[0] if isinstance(index, int | np.integer) else canvas_BHWC
 
@@ -60,7 +59,7 @@ class Stored:
         """A damaged canvas from its image; the file gets it, too, if it can be written."""
         file = self._mapped.filename
         canvas_HWC = self._decoded[number]
-        if crc32(canvas_HWC.data) != self._checksum_N[number]:
+        if crc32(canvas_HWC.data) != self.checksum_N[number]:
             raise UserError(
                 f"{file} is damaged, and the image of its canvas {number} is no longer what it "
                 "was: delete the file to have it built anew"

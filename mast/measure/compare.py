@@ -143,6 +143,7 @@ def compare(
             heading = (key[0], set_name, target, measure.replace("_", " "))
             rows.append(Row(heading, values, intervals, differences))
     notes += _namesakes(results)
+    notes += _overlaps(results)
     return Comparison(names, tuple(rows), tuple(notes))
 
 
@@ -164,6 +165,17 @@ def _namesakes(results: Sequence[Mapping[tuple[str, str], Result]]) -> Iterator[
     for (protocol, name), different in images.items():
         if len(different) > 1:
             yield f"{protocol} on {name}: other images or labels; each has rows of its own"
+
+
+def _overlaps(results: Sequence[Mapping[tuple[str, str], Result]]) -> list[str]:
+    """A note for each set of which test images may have been learned from."""
+    notes = (
+        f"{readable(result.set_name)}: {text}"
+        for of_run in results
+        for result in of_run.values()
+        for text in result.overlaps()
+    )
+    return list(dict.fromkeys(notes))
 
 
 def _names(runs: list[Path]) -> tuple[str, ...]:

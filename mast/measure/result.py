@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from mast.core.checkpoint import write_atomically, write_json
@@ -90,6 +91,10 @@ class Result:
         images: Hash of which images were tested and of their labels, whatever their size.
         metric: What the field reports on this set, "top1" or "mean_per_class".
         encoder: What was measured: its source, its fingerprint and what rebuilds it.
+        duplicates: How many test images have an exact copy in a part, by part; empty where it was
+            not counted (in older files, and for annotated objects).
+        near_duplicates: Those that look like an image to learn from, as `near_copies` found them;
+            empty where nobody asked.
         provenance: Versions, machine and git revision.
     """
 
@@ -102,6 +107,8 @@ class Result:
     images: str = ""
     metric: str = "top1"
     encoder: dict[str, Any] = field(default_factory=dict)
+    duplicates: dict[str, int] = field(default_factory=dict, compare=False)
+    near_duplicates: dict[str, Any] = field(default_factory=dict, compare=False)
     provenance: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -128,6 +135,21 @@ class Result:
             else:
                 result.values[measure] = value
         return cls(targets=targets, **fields)
+
+    def overlaps(self) -> list[str]:
+        """What must be said of test images that may have been learned from; nothing of none."""
+        tested = self.sizes.get("test")
+        said = [
+            f"{count} of {tested} test images are in {part} too, pixel for pixel"
+            for part, count in self.duplicates.items()
+            if count
+        ]
+        if self.near_duplicates:
+            said.append(
+                f"{self.near_duplicates['images']} of {tested} test images have a near-copy among "
+                f"those to learn from (cosine above {self.near_duplicates['above']:g})"
+            )
+        return said
 
     @property
     def stem(self) -> str:
@@ -166,6 +188,9 @@ class Result:
             for kind in ("counts", "intervals"):
                 if not target[kind]:
                     del target[kind]
+        for kind in ("duplicates", "near_duplicates"):
+            if not as_json[kind]:
+                del as_json[kind]
         text = json.dumps(as_json, allow_nan=False)  # refused before anything is replaced
         if arrays:
             from safetensors.torch import save_file
@@ -250,8 +275,19 @@ def tables(results: Sequence[Result]) -> list[Table]:
     Returns:
         Tables for a rich console: accuracies of whole test sets, a row for each protocol, set and
         target, the set's own metric in bold; for each retrieval the precision in every space; then
-        every other measure, a row each, with its value at each magnitude.
+        every other measure, a row each, with its value at each magnitude. Below the last stands
+        which test images may have been learned from.
     """
+    shown = _measures(results)
+    overlaps = dict.fromkeys(
+        f"{_short(result.set_name)}: {text}." for result in results for text in result.overlaps()
+    )
+    if shown and overlaps:
+        shown[-1].caption = Text("\n".join(overlaps))
+    return shown
+
+
+def _measures(results: Sequence[Result]) -> list[Table]:
     table = Table(title="Accuracy (test set, %, 95 % intervals)")
     for column in ("protocol", "set", "target"):
         table.add_column(column)

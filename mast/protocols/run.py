@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import nn
 from mast.core.errors import UserError, unknown
 from mast.core.fields import build
 from mast.core.run import provenance
+from mast.measure.duplicates import count_copies, near_copies
 from mast.measure.features import crop_fraction
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result
@@ -42,6 +43,7 @@ def evaluate_encoder(
     protocols: str | Sequence[str] = ("knn", "linear"),
     settings: EvaluationSettings | None = None,
     on_result: Callable[[Result], object] | None = None,
+    near_duplicates: bool = False,
 ) -> list[Result]:
     """Measure an encoder on labelled sets; its features are extracted once.
 
@@ -53,6 +55,7 @@ def evaluate_encoder(
         settings: None for the defaults.
         on_result: Called with each result as soon as it is ready; the saved state of the protocol's
             unfinished work is removed afterwards.
+        near_duplicates: Count the test images that look to the encoder like one to learn from.
 
     Returns:
         One result a protocol, in their order.
@@ -73,6 +76,8 @@ def evaluate_encoder(
                 f"{name} needs {protocol.needs.__name__}, got {type(data).__name__}: annotated "
                 "objects are for detection and segmentation, labelled images for the others."
             )
+    if near_duplicates:
+        refuse_near_duplicates(names)
     if not isinstance(encoder, FrozenEncoder):
         encoder = FrozenEncoder(encoder)
     compute = encoder.compute
@@ -90,10 +95,7 @@ def evaluate_encoder(
         extraction["held_out"] = HELD_OUT if data.val is None else None
     for protocol in evaluators.values():
         protocol.prepare(encoder)
-    tested = data.fingerprints["test"]
-    for part, fingerprint in data.fingerprints.items():
-        if part != "test" and fingerprint == tested:
-            _log.warning("the %s set and the test set are the same images", part)
+    copies, near = _overlap(encoder, data, near_duplicates)
     origin = provenance()
     results = []
     for name, protocol in evaluators.items():
@@ -107,6 +109,8 @@ def evaluate_encoder(
             images=data.images,
             metric=metric,
             encoder=encoder.description,
+            duplicates=copies,
+            near_duplicates=near,
             provenance=origin,
         )
         results.append(result)
@@ -114,6 +118,52 @@ def evaluate_encoder(
             on_result(result)
         encoder.bench.finish()
     return results
+
+
+def refuse_near_duplicates(protocols: Iterable[str]) -> None:
+    """Refuse to look for near-copies for protocols of annotated objects.
+
+    Raises:
+        UserError: One of them is.
+    """
+    for name in protocols:
+        if protocol_class(name).needs is not EvaluationData:
+            raise UserError(
+                f"near_duplicates is for labelled images, and {name} measures annotated objects: "
+                "leave out one of the two"
+            )
+
+
+def _overlap(
+    encoder: FrozenEncoder, data: EvaluationData | ObjectData, near_duplicates: bool
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """Test images that may have been learned from: exact copies, and near ones if asked for."""
+    tested = data.fingerprints["test"]
+    same = [part for part, of in data.fingerprints.items() if part != "test" and of == tested]
+    for part in same:
+        _log.warning("the %s set and the test set are the same images", part)
+    if not isinstance(data, EvaluationData):
+        return {}, {}
+    copies = count_copies(data)
+    for part, count in copies.items():
+        if count and part not in same:
+            _log.warning(
+                "%d of %d test images are in %s too, pixel for pixel: what is measured on them is "
+                "too good; leave them out of one of the two", count, len(data.test), part,
+            )  # fmt: skip
+    if not near_duplicates:
+        return copies, {}
+    near = near_copies(encoder, data)
+    if near["images"]:
+        pairs = "".join(
+            f"\n  {test} and {part}/{name} ({cosine:.4f})"
+            for test, part, name, cosine in near["pairs"]
+        )
+        _log.warning(
+            "%d of %d test images look to the encoder like one to learn from (cosine above %g), "
+            "first:%s", near["images"], len(data.test), near["above"], pairs,
+        )  # fmt: skip
+    return copies, near
 
 
 def make_evaluator(name: str, settings: EvaluationSettings) -> Evaluator[Any]:

@@ -1,0 +1,155 @@
+"""Test images that were learned from are counted, and it is said wherever the score is."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from rich.console import Console
+from tiny_evaluation import QUICK, Colors, tiny_set
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.measure.compare import compare
+from mast.measure.duplicates import count_copies, near_copies
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.result import Result, tables
+from mast.measure.sets import EvaluationData, ObjectData
+from mast.protocols.run import evaluate_encoder
+
+
+def holding(canvases: CanvasSet, others: CanvasSet, count: int) -> CanvasSet:
+    """A set whose first images are those of another."""
+    images = np.array(canvases.images)
+    images[:count] = others.images[:count]
+    return replace(canvases, images=images)
+
+
+@pytest.fixture
+def overlapping(data: EvaluationData) -> EvaluationData:
+    """Five of 24 test images are in train, two of these in val."""
+    train, val = (holding(part, data.test, n) for part, n in ((data.train, 5), (tiny_set(6), 2)))
+    return replace(data, train=train, val=replace(val, fingerprint="val"))
+
+
+def test_copies_are_counted_by_their_pixels(
+    data: EvaluationData, overlapping: EvaluationData
+) -> None:
+    assert count_copies(data) == {"train": 0, "val": 0}
+    assert count_copies(overlapping) == {"train": 5, "val": 2}
+    assert count_copies(replace(overlapping, val=None)) == {"train": 5}
+    thrice = data.test.subset([0, 0, 0, 1])
+    assert count_copies(replace(overlapping, test=thrice)) == {"train": 4, "val": 4}
+    assert count_copies(replace(data, val=data.test)) == {"train": 0, "val": 24}
+
+
+def test_a_checksum_in_common_is_no_copy(
+    data: EvaluationData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CanvasSet, "checksums", lambda self: np.zeros(len(self), np.uint32))
+    assert count_copies(data) == {"train": 0, "val": 0}
+
+
+@pytest.mark.parametrize("limit", [32.0, 0.0])
+def test_only_what_may_be_a_copy_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: float
+) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), np.uint8)
+    sets = {}
+    for part, shown in (("train", pixels[:12]), ("test", pixels[11:])):
+        (tmp_path / part).mkdir()
+        for at, image in enumerate(shown):
+            Image.fromarray(image).save(tmp_path / part / f"{at:02}.png")
+        config = DataConfig(str(tmp_path / part), cache=tmp_path / "c", cache_limit_gb=limit)
+        sets[part] = open_canvas(config, 32)
+    read: list[int] = []
+    kind = type(sets["test"].images)
+    whole = kind.__getitem__
+
+    def counted(self: object, index: np.ndarray) -> np.ndarray:
+        read.extend(index.tolist())
+        return whole(self, index)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kind, "__getitem__", counted)
+    data = EvaluationData(sets["train"], None, sets["test"], 32)
+    assert count_copies(data) == {"train": 1}
+    assert len(read) == 2
+    kept = sets["test"].checksums()
+    assert kept.tolist() == sets["test"].subset(range(9)).checksums().tolist()
+
+
+def test_copies_are_said_wherever_the_score_is(
+    encoder: Colors,
+    overlapping: EvaluationData,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (result,) = evaluate_encoder(encoder, overlapping, ["knn"], QUICK)
+    assert "5 of 24 test images are in train too, pixel for pixel: what is" in caplog.text
+    assert "2 of 24 test images are in val too" in caplog.text
+    file = result.write(tmp_path)
+    assert Result.read(file).duplicates == {"train": 5, "val": 2}
+    console = Console(width=160)
+    with console.capture() as shown:
+        console.print(tables([result, result])[-1])
+    assert shown.get().count("5 of 24 test images are in train too, pixel for pixel.") == 1
+    notes = compare(tmp_path).notes
+    assert "tiny-2: 5 of 24 test images are in train too, pixel for pixel" in notes
+
+
+def test_older_files_and_sets_without_copies_say_nothing(
+    encoder: Colors, data: EvaluationData, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (result,) = evaluate_encoder(encoder, data, ["knn"], QUICK)
+    assert result.duplicates == {"train": 0, "val": 0}
+    assert (result.near_duplicates, caplog.text) == ({}, "")
+    assert tables([result])[-1].caption is None
+    older = replace(result, duplicates={})
+    assert "duplicates" not in older.write(tmp_path).read_text()
+    assert Result.read(tmp_path / "evaluations" / "knn-tiny-2.json").duplicates == {}
+    assert older == result
+    assert compare(tmp_path).notes == ()
+
+
+class Stretched(nn.Module):
+    """Mean colours, on a large constant and beside a dimension that is always zero."""
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        mean_BC = images_BCHW.unflatten(3, (2, -1)).mean(dim=(2, 4)).flatten(1)
+        return torch.cat([mean_BC + 10, torch.zeros(len(mean_BC), 1)], dim=1)
+
+
+def test_near_copies_are_those_of_the_most_similar_features(data: EvaluationData) -> None:
+    near = np.array(data.test.images)[:3]
+    near[:, 0, 0] ^= 1  # so that they are no copies
+    train = replace(data.train, images=np.concatenate([near, np.array(data.train.images)[3:]]))
+    data = replace(data, train=train)
+    assert count_copies(data) == {"train": 0, "val": 0}
+    found = near_copies(FrozenEncoder(Stretched()), data, above=0.9999)
+    assert found["images"] == len(found["pairs"]) == 3
+    assert {(test, part, name) for test, part, name, _ in found["pairs"]} == {
+        (f"{at}.png", "train", f"{at}.png") for at in range(3)
+    }
+    assert all(cosine > 0.9999 for *_, cosine in found["pairs"])
+
+
+def test_near_copies_are_counted_on_request(
+    data: EvaluationData,
+    object_data: ObjectData,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    data = replace(data, train=holding(data.train, data.test, 7))
+    (result,) = evaluate_encoder(Stretched(), data, "knn", QUICK, near_duplicates=True)
+    assert result.near_duplicates["images"] >= 7
+    assert len(result.near_duplicates["pairs"]) == 5
+    assert "0.png and train/0.png (1.0000)" in caplog.text
+    assert Result.read(result.write(tmp_path)).near_duplicates == result.near_duplicates
+    assert "have a near-copy among those to learn from (cosine above 0.99)" in " ".join(
+        compare(tmp_path).notes
+    )
+    with pytest.raises(UserError, match="near_duplicates is for labelled images, and detection"):
+        evaluate_encoder(Stretched(), object_data, "detection", near_duplicates=True)
