@@ -95,3 +95,13 @@ def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
         if not target.startswith("http"):
             assert (document.parent / target).exists(), target
+
+
+def test_every_promise_has_its_test() -> None:
+    text = (ROOT / "docs" / "reliability.md").read_text()
+    written = "".join(file.read_text() for file in (ROOT / "tests").rglob("*.py"))
+    names = re.findall(r"`(test_\w+)`", text)
+    assert len(names) >= 15
+    assert [name for name in names if f"def {name}(" not in written] == []
+    files = re.findall(r"`(tests/[\w/]+\.py)`", text)
+    assert all((ROOT / file).is_file() for file in files)
