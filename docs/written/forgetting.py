@@ -5,8 +5,8 @@ import statistics
 from typing import Any
 
 from mast.analyses import Grid
-from mast.commands.demo import BLOCK
 from mast.measure.result import TOLD
+from mast.methods import MastConfig
 from mast.methods.prediction import PredictionConfig
 from mast.studies.forgetting import LONGER, PROJECTOR, SHARE, WEIGHT, Forgetting
 from mast.studies.searches import WHOLE, block_of, leads, led, precision, searches
@@ -19,6 +19,7 @@ SHOWN = {  # by the demo, as the study calls them
     "both": "MAST",
 }
 OURS = "both"
+HEAD = "color_jitter"  # what reads the colour best
 
 
 def forgotten() -> dict[str, dict[str, Any]]:
@@ -44,9 +45,11 @@ def forgetting() -> str:
         f"{processors(measured.values())}. What has a single seed has no spread and is not "
         "ranked; what is not listed has not been run yet. `augself` is VICReg that predicts what "
         "the operators did from its representation, `exempt` MAST that does so from its block of "
-        f"{100 * SHARE:g} % of the dimensions; their prediction weighs {WEIGHT:g}, or twice that "
+        f"{100 * SHARE:g} % of the dimensions; a prediction weighs {WEIGHT:g}, or twice that "
         "(`double`). A number at the end is another share in percent. "
-        "`both` is MAST as it is by default: it predicts from block and representation. "
+        "`both` predicts from block and representation, as MAST does by default, and so weighs "
+        f"{2 * WEIGHT:g} in all, `both_double` {4 * WEIGHT:g}; by default a prediction weighs "
+        f"{PredictionConfig().weight:g} and a block has {100 * MastConfig().exempt_share:g} %. "
         f"{legend(measured)}Linear accuracy of the representation:",
         markdown(Forgetting().table(measured)),
         "Of the ten nearest test images by cosine, the share with the query's label. *Head of …* "
@@ -70,7 +73,7 @@ def legend(measured: dict[str, dict[str, Any]]) -> str:
         "silent": "MAST without the prediction",
         "representation_double": "MAST that predicts from the representation alone",
         "budgeted_double": "MAST that learns which dimensions are exempt",
-        "guarded": "the former default",
+        "guarded": "learned masks, nothing predicted",
     }
     said = [f"`{name}` is {what}" for name, what in meant.items() if name in methods]
     return f"{', '.join(said)}. " if said else ""
@@ -107,7 +110,7 @@ def demonstration() -> str:
     }
     heads, our_heads = (
         statistics.fmean(
-            precision(result, "color", f"{TOLD}{BLOCK}") for result in of_method(shown, method)
+            precision(result, "color", f"{TOLD}{HEAD}") for result in of_method(shown, method)
         )
         for method in ("augself_double", OURS)
     )
@@ -125,8 +128,9 @@ def demonstration() -> str:
         f"that matches the colour, by MAST's block of {dims} of {PROJECTOR['dim']} dimensions, "
         f"{matching:.0f} % of the ten nearest have the query's colour (by chance 12 %). VICReg "
         f"with prediction finds {found['augself_double', 'representation']:.0f} % by its "
-        f"representation and VICReg {found['vicreg', 'representation']:.0f} %; but by what its "
-        f"heads read of the representation ({2 * PredictionConfig().hidden} numbers) VICReg with "
+        f"representation and VICReg {found['vicreg', 'representation']:.0f} %; but by what the "
+        "head of colour jitter reads of the representation "
+        f"({PredictionConfig().hidden} numbers) VICReg with "
         f"prediction finds {heads:.0f} %, MAST {our_heads:.0f} %. With the block left out, "
         f"{ignoring:.0f} % of the ten "
         "nearest share the colour, nearly as few as by the whole embedding of VICReg with "
@@ -152,6 +156,6 @@ def ahead(shown: dict[str, dict[str, Any]]) -> str:
         f"Seed by seed the block is {min(points):.0f} to {max(points):.0f} points ahead of the "
         f"best representation or embedding, and {min(beside):+.0f} to {max(beside):+.0f} points "
         "from the best heads. Leaving it out costs "
-        f"{min(behind):.0f} to {max(behind):.0f} points on the task that suffers most, against "
-        "the best whole space."
+        f"{min(behind):.0f} to {max(behind):.0f} points on the task that suffers most, compared "
+        "with the best representation or embedding of the three."
     )

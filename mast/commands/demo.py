@@ -74,7 +74,7 @@ def demo(
     task of its own. The views turn the hue anywhere, so that an encoder that has to be invariant to
     them cannot keep the colour. Beside VICReg there is VICReg that has to predict how the colours
     of the views differ, and MAST, a few of whose dimensions are exempt from the invariance and have
-    to tell the same.
+    to tell the same, as has its representation.
 
     Args:
         out: Folder of the runs.
