@@ -93,6 +93,7 @@ def demonstration() -> str:
     }
     tables = [
         markdown(Grid(grid.columns[1:], tuple((SHOWN[row[1]], *row[2:]) for row in grid.rows)))
+        .replace("ing it |", "ing colour |")
         for grid in (Forgetting().table(shown), searches(shown))
     ]
     level = {
@@ -141,7 +142,7 @@ def demonstration() -> str:
         f"{verdict}\n\n"
         "Linear accuracy of the representation (%), where the views destroy the colour; mean and "
         f"standard deviation of seeds:\n\n{tables[0]}\n\n"
-        "Of the ten nearest images, the share with the query's label (%); “it” is the colour:\n\n"
+        "Of the ten nearest images, the share with the query's label (%):\n\n"
         f"{tables[1]}"
     )
 
