@@ -24,7 +24,7 @@ from mast.methods.base import (
     Method,
     Subspaces,
     Vital,
-    compile_objective,
+    compile_head,
     embedding_vital,
     pair_of_images,
     variance_collapse,
@@ -214,9 +214,9 @@ class Mast(Method):
                 module.project()
 
     def compile_parts(self) -> None:
-        """The encoder and the objective."""
+        """The encoder, the projector and the objective."""
         super().compile_parts()
-        compile_objective(self)
+        compile_head(self)
 
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The mean of the Gaussian."""
