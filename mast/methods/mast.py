@@ -93,6 +93,8 @@ class Mast(Method):
                 if told
             }
         )
+        if config.projector.pool != "average" and "representation" not in self.predictions:
+            encoder.freeze_behind_features()
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; the terms are those of `objective`, and the predictions."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import DIM, OPERATORS, SIZE, build_method, records
+from tiny import DIM, ENCODER, OPERATORS, SIZE, build_method, records
 from torch import Tensor
 
 import mast
@@ -18,6 +18,7 @@ from mast.core.errors import UserError
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import Embedding, MaskedEnsemble, Mast, MastConfig, Method, VICReg
 from mast.methods.mast_config import MODES
+from mast.models import EncoderConfig
 
 BATCH = 8
 PROPERTIES = ("color", "position", "orientation")
@@ -95,6 +96,35 @@ def step(method: Method, optimizer: torch.optim.Optimizer, seed: int) -> dict[st
 
 def optimizer_of(method: Method, name: str) -> torch.optim.Optimizer:
     return make_optimizer(method.parameter_groups(), OPTIMIZERS[name], BATCH)
+
+
+VIT = {"embed_dim": 24, "depth": 1, "num_heads": 3, "patch_size": 8}
+ENCODERS = {
+    "resnet": ENCODER,
+    "convnext": EncoderConfig("convnext_atto", {"dims": (8, 8, 16, 16), "depths": (1, 1, 1, 1)}),
+    "vit": EncoderConfig("vit_tiny_patch16_224", VIT),
+    "vit, average": EncoderConfig(  # its last norm is behind the pooling
+        "vit_tiny_patch16_224", VIT | {"global_pool": "avg"}
+    ),
+}
+
+
+@pytest.mark.parametrize("source", ["none", "block", "representation", "both"])
+@pytest.mark.parametrize("pool", ["after", "before", "average"])
+@pytest.mark.parametrize("name", ENCODERS)
+def test_what_requires_a_gradient_gets_one(name: str, pool: str, source: str) -> None:
+    """Data-parallel training would stop at the second step."""
+    options = {"predict_from": source, "uncertainty": True}
+    method = build_method("mast", {"pool": pool}, options, encoder=ENCODERS[name])
+    method(make_views(0), 0.0)["loss"].backward()
+    without = [n for n, p in method.named_parameters() if p.requires_grad and p.grad is None]
+    assert not without
+    frozen = {n for n, p in method.encoder.named_parameters() if not p.requires_grad}
+    behind = {"convnext": "model.head.norm", "vit, average": "model.fc_norm"}.get(name)
+    if pool == "average" or source in ("representation", "both"):
+        behind = None
+    expected = {f"{behind}.weight", f"{behind}.bias"} if behind else set()
+    assert frozen == expected
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
