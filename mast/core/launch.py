@@ -47,6 +47,11 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def local_processes(fabric: "Fabric") -> int:
+    """How many processes of a launched fabric share this machine."""
+    return getattr(fabric.strategy, "num_processes", 1)
+
+
 def make_fabric(
     device: Device = "auto",
     devices: int = 1,
