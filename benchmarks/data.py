@@ -52,7 +52,7 @@ class Ours:
         self, data: DataConfig, preset: str, size: int, batch: int, device: torch.device
     ) -> None:
         self.device = device
-        self.loader = Loader(open_canvas(data, size), batch, seed=0)
+        self.loader = Loader(open_canvas(data, size), batch, seed=0, device=device)
         self.pipeline = Pipeline(PRESETS[preset], size)
         self.buffer = self.pipeline.buffer(batch, device)
         self.generator = torch.Generator().manual_seed(0)

@@ -57,7 +57,7 @@ def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Te
     Args:
         encoder: Module in evaluation mode, on the device of the images.
         images_BCHW: Float in [0, 1].
-        dtype: float32 or bfloat16.
+        dtype: float32, then without TF32 on a GPU; or bfloat16.
 
     Returns:
         representation_BD, float32, on the same device.

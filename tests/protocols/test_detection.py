@@ -248,6 +248,8 @@ def test_an_interrupted_training_ends_as_if_it_was_not(
         functools.partial(protocol_module.Training, checkpoint_minutes=0.0),
     )
     protocol = quick(iterations=3)
+    fork = torch.random.fork_rng  # without devices it asks every GPU for its state, and warns
+    monkeypatch.setattr(torch.random, "fork_rng", lambda devices, *rest: fork(devices, *rest))
     expected = protocol.train(FrozenEncoder(resnet), object_data).state_dict()
 
     def stop(done: StepResult) -> None:
