@@ -12,7 +12,7 @@ from mast.augment import Pipeline, draw_chosen, draw_views
 from mast.config import OPERATIONAL, PretrainConfig, build_method, read, record
 from mast.core.display import TrainingDisplay
 from mast.core.errors import UserError
-from mast.core.launch import local_processes, make_fabric, resolve
+from mast.core.launch import local_processes, make_fabric, resolve, type_of
 from mast.core.loop import Losses, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
@@ -95,10 +95,11 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         return
     plain_method = build_method(config)
     # ---------------------------------------------------------------- memory for every batch
-    images = None
+    # Views are rounded to this type once, at the end, as Fabric would.
+    dtype = type_of(config.precision, fabric.device)
+    images = pipeline.buffer(part_size, fabric.device, dtype)
     if fabric.device.type == "cpu":
         keep_freed_memory()
-        images = pipeline.buffer(part_size, fabric.device)
     else:
         loader.resident = canvases.resident(fabric.device, config.data.resident_gb)
 

@@ -249,7 +249,11 @@ def test_an_interrupted_training_ends_as_if_it_was_not(
     )
     protocol = quick(iterations=3)
     fork = torch.random.fork_rng  # without devices it asks every GPU for its state, and warns
-    monkeypatch.setattr(torch.random, "fork_rng", lambda devices, *rest: fork(devices, *rest))
+
+    def forks(devices: list[torch.device]) -> Any:
+        return fork(devices)
+
+    monkeypatch.setattr(torch.random, "fork_rng", forks)
     expected = protocol.train(FrozenEncoder(resnet), object_data).state_dict()
 
     def stop(done: StepResult) -> None:
