@@ -5,7 +5,8 @@
 Generated images of `factors`, drawn at the size of the canvas; every entry makes one float32 view
 of each image (ours makes two and is halved), into memory that is there already where its interface
 allows that (all but kornia, which gets batches of the size it is fastest at), all entries in turn,
-and the table has milliseconds a view. On a GPU ours are bfloat16.
+and the table has milliseconds a view. On a GPU ours are
+bfloat16, as training draws them there.
 """
 
 import argparse

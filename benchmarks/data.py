@@ -47,15 +47,22 @@ class Ours:
         size: Side of the views in pixels.
         batch: Pairs in a batch.
         device: Where to draw.
+        dtype: Of the views.
     """
 
     def __init__(
-        self, canvases: CanvasSet, preset: str, size: int, batch: int, device: torch.device
+        self,
+        canvases: CanvasSet,
+        preset: str,
+        size: int,
+        batch: int,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         self.device = device
-        self.loader = Loader(canvases, batch, seed=0)
+        self.loader = Loader(canvases, batch, seed=0, device=device)
         self.pipeline = Pipeline(PRESETS[preset], size)
-        self.buffer = self.pipeline.buffer(batch, device)
+        self.buffer = self.pipeline.buffer(batch, device, dtype)
         self.generator = torch.Generator().manual_seed(0)
 
     def epoch(self) -> Iterator[Views]:

@@ -3,10 +3,10 @@
     python benchmarks/train.py [--steps 1] [--batch 64] [--size 64] [--rounds 3] [--device cpu]
 
 Seconds of a step, with two views of every image: the encoder's forward and backward alone, on views
-that are there already; whole steps of a recipe (views, encoder, projector, objective,
-optimizer) from canvases in memory, and without the heads that tell what the operators did; its
-training from a folder of JPEGs of 256 pixels, an epoch
-after the first; and the same model, objective and optimizer fed by `ImageFolder`, torchvision and a
+that are there already; whole steps of a recipe (views, encoder, projector, objective, optimizer)
+from canvases in memory, in the loop and the precision of `mast pretrain`, and without the heads
+that tell what the operators did; its training from a folder of JPEGs of 256 pixels, an epoch after
+the first; and the same model, objective, optimizer and loop fed by `ImageFolder`, torchvision and a
 `DataLoader` without workers and with two. On a CPU the encoder alone is timed once more, before
 the others and before the process was told to keep freed memory as `mast pretrain` does: that is
 what it costs elsewhere.
@@ -25,6 +25,8 @@ from measure import alternate, report
 
 from mast.augment import PRESETS, Pipeline, Views
 from mast.config import PretrainConfig, build_method, change
+from mast.core import loop
+from mast.core.launch import make_fabric, type_of
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import make_optimizer
 from mast.data import DataConfig, open_canvas
@@ -39,30 +41,32 @@ class Training:
     """The model, objective and optimizer of a recipe, for views that come from anywhere."""
 
     def __init__(self, config: PretrainConfig, device: torch.device) -> None:
-        self.device = device
+        self.fabric = make_fabric("cuda" if device.type == "cuda" else "cpu")
+        self.device = self.fabric.device
+        self.dtype = type_of("auto", self.device)
         self.batch_size = config.batch_size
-        self.method = build_method(config).to(device)
+        self.method = build_method(config)
         self.method.encoder.to(memory_format=torch.channels_last)
         groups = self.method.parameter_groups()
         self.optimizer = make_optimizer(groups, config.optimizer, config.batch_size)
         self.preset = config.views
         self.size = config.size
         self.pipeline = Pipeline(PRESETS[config.views], config.size)
-        self.buffer = self.pipeline.buffer(config.batch_size, device)
+        self.buffer = self.pipeline.buffer(config.batch_size, self.device, self.dtype)
         self.generator = torch.Generator().manual_seed(0)
         canvases = open_canvas(f"factors@train:{config.batch_size}", config.size)
         self.canvas_BHWC, self.aspect_B = (
-            tensor.to(device) for tensor in canvases.batch(range(config.batch_size))
+            tensor.to(self.device) for tensor in canvases.batch(range(config.batch_size))
         )
+        self.run(self.pairs_from_memory(1), 1)  # on the device from here on
 
-    def run(self, pairs: Iterator[Views]) -> None:
-        """One step for every pair of views."""
-        for views in pairs:
-            self.optimizer.zero_grad(set_to_none=True)
-            with torch.autocast(self.device.type, torch.bfloat16, self.device.type == "cuda"):
-                loss = self.method(views, 0.0)["loss"]
-            loss.backward()
-            self.optimizer.step()
+    def run(self, pairs: Iterator[Views], steps: int) -> None:
+        """Steps of the loop of `mast pretrain`, one for every pair of views."""
+        training = loop.Training(self.method, self.optimizer, 1, steps, lambda progress: 1.0)
+        for _ in training.run(
+            self.fabric, lambda epoch, start: pairs, lambda method, views, *_: method(views, 0.0)
+        ):
+            self.method.after_step(0.5)
 
     def pairs_from_memory(self, steps: int) -> Iterator[Views]:
         """Views of canvases that are on the device."""
@@ -72,13 +76,14 @@ class Training:
 
     def from_memory(self, steps: int) -> Run:
         """Steps from canvases in memory."""
-        return lambda: self.run(self.pairs_from_memory(steps))
+        return lambda: self.run(self.pairs_from_memory(steps), steps)
 
     def from_folder(self, folder: Path, cache: Path) -> Run:
         """An epoch from canvases that the first one cached."""
         data = DataConfig(str(folder), cache=cache)
-        ours = Ours(data, self.preset, self.size, self.batch_size, self.device)
-        return lambda: self.run(ours.epoch())
+        canvases = open_canvas(data, self.size)
+        ours = Ours(canvases, self.preset, self.size, self.batch_size, self.device, self.dtype)
+        return lambda: self.run(ours.epoch(), BATCHES)
 
     def from_recipe(self, folder: Path, workers: int) -> Run:
         """An epoch of `peers.image_folder`; the records of its views are drawn for the masks."""
@@ -90,7 +95,7 @@ class Training:
                 records = self.pipeline.draw(self.batch_size, self.generator)
                 yield Views((first.to(self.device), second.to(self.device)), records)
 
-        return lambda: self.run(pairs())
+        return lambda: self.run(pairs(), BATCHES)
 
     def encoder_alone(self, steps: int) -> Run:
         """Forward, and backward from random gradients, on views that are there."""

@@ -64,7 +64,7 @@ class PretrainConfig:
         nodes: Nodes (torchrun overrides it).
         threads: CPU threads of a process; PyTorch's choice if not given.
         precision: auto (bf16-mixed on CUDA, 32-true elsewhere), 32-true or bf16-mixed.
-        compile: Compile the encoder and the objective with torch.compile.
+        compile: Compile encoder, projector and objective with torch.compile.
         channels_last: Keep images and feature maps in channels-last memory.
         score_every: Epochs between online scores; a tenth of the run if not given.
         log_every: Steps between lines of metrics.jsonl.

@@ -28,15 +28,18 @@ PROJECTORS: dict[str, dict[str, Any]] = {
 
 
 def build_method(
-    name: str, projector: dict[str, Any], options: dict[str, Any], seed: int = 0
+    name: str,
+    projector: dict[str, Any],
+    options: dict[str, Any],
+    seed: int = 0,
+    encoder: EncoderConfig = ENCODER,
 ) -> Method:
     """A method over three operators with an embedding of `DIM`, in training mode."""
     torch.manual_seed(seed)
-    encoder = Encoder(ENCODER, SIZE)
     entry = METHODS[name]
     config: Any = entry.config(**options)
     config.projector = replace(config.projector, **{**PROJECTORS[name], **projector})
-    return entry.method(config, encoder, OPERATORS, seed).train()
+    return entry.method(config, Encoder(encoder, SIZE), OPERATORS, seed).train()
 
 
 def records(applied: Sequence[Tensor], seed: int) -> tuple[Record, ...]:

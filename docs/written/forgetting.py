@@ -92,8 +92,9 @@ def demonstration() -> str:
         if result["destroyed"] == "color" and result["method"] in SHOWN
     }
     tables = [
-        markdown(Grid(grid.columns[1:], tuple((SHOWN[row[1]], *row[2:]) for row in grid.rows)))
-        .replace("ing it |", "ing colour |")
+        markdown(
+            Grid(grid.columns[1:], tuple((SHOWN[row[1]], *row[2:]) for row in grid.rows))
+        ).replace("ing it |", "ing colour |")
         for grid in (Forgetting().table(shown), searches(shown))
     ]
     level = {

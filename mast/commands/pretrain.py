@@ -12,7 +12,7 @@ from mast.augment import Pipeline, draw_chosen, draw_views
 from mast.config import OPERATIONAL, PretrainConfig, build_method, read, record
 from mast.core.display import TrainingDisplay
 from mast.core.errors import UserError
-from mast.core.launch import make_fabric, resolve
+from mast.core.launch import local_processes, make_fabric, resolve, type_of
 from mast.core.loop import Losses, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
@@ -81,13 +81,14 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         )
 
     # ------------------------------------------------------------------------ data and views
-    canvases = open_canvas(config.data, config.size)
+    canvases = open_canvas(config.data, config.size, local_processes(fabric))
     loader = Loader(
         canvases,
         config.batch_size // config.accumulate,
         seed=config.seed,
         rank=fabric.global_rank,
         world_size=processes,
+        device=fabric.device,
     )
     parts_per_epoch = loader.steps_per_epoch - loader.steps_per_epoch % config.accumulate
     steps_per_epoch = parts_per_epoch // config.accumulate
@@ -105,10 +106,11 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         fabric.print(f"{run.path} is complete; nothing to do")
         return
     # ---------------------------------------------------------------- memory for every batch
-    images = None
+    # Views are rounded to this type once, at the end, as Fabric would.
+    dtype = type_of(config.precision, fabric.device)
+    images = pipeline.buffer(part_size, fabric.device, dtype)
     if fabric.device.type == "cpu":
         keep_freed_memory()
-        images = pipeline.buffer(part_size, fabric.device)
     else:
         loader.resident = canvases.resident(fabric.device, config.data.resident_gb)
 

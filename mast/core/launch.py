@@ -35,6 +35,11 @@ def resolve(precision: Precision, device: torch.device) -> Literal["32-true", "b
     return "bf16-mixed" if device.type == "cuda" else "32-true"
 
 
+def type_of(precision: Precision, device: torch.device) -> torch.dtype:
+    """The type in which a network takes images."""
+    return torch.float32 if resolve(precision, device) == "32-true" else torch.bfloat16
+
+
 def precision_of(dtype: torch.dtype) -> Precision:
     """The precision of a type: mixed for bfloat16, which keeps weights in float32."""
     return "32-true" if dtype is torch.float32 else "bf16-mixed"
@@ -45,6 +50,11 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def local_processes(fabric: "Fabric") -> int:
+    """How many processes of a launched fabric share this machine."""
+    return getattr(fabric.strategy, "num_processes", 1)
 
 
 def make_fabric(

@@ -20,6 +20,7 @@ from mast.core.checkpoint import load_checkpoint, previous, save_checkpoint
 from mast.core.errors import UserError
 from mast.core.optim import set_learning_rate
 from mast.core.stopping import Interrupted, StopRequest
+from mast.core.transfer import numbers
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -248,8 +249,9 @@ class Training:
     def _read_losses(self) -> dict[str, float]:
         """Check all losses not read yet; those of the last step, as numbers."""
         unread, self._unread, metrics = self._unread, [], {}
+        values = iter(numbers(value for _, losses in unread for value in losses.values()))
         for step, losses in unread:
-            metrics = {name: value.item() for name, value in losses.items()}
+            metrics = dict(zip(losses, values, strict=False))
             bad = [name for name, value in metrics.items() if not math.isfinite(value)]
             if bad:
                 raise self._stopped(step, f"{', '.join(bad)} is not finite")

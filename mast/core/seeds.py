@@ -5,6 +5,8 @@ bits of its argument: of 77,000 places two share a stream as likely as not. Here
 words, from all bits of the place.
 """
 
+from contextlib import AbstractContextManager
+
 import numpy as np
 import torch
 
@@ -60,6 +62,15 @@ def seed_global(*place: int) -> None:
     """
     torch.manual_seed(int(_sequence(place).generate_state(1, np.uint64)[0]))  # devices use all 64
     torch.set_rng_state(stream(*place).get_state())
+
+
+def forked(device: torch.device) -> AbstractContextManager[None]:
+    """Restore PyTorch's own generators afterwards: the CPU's, and that of one GPU, of no other.
+
+    Args:
+        device: Of what draws inside.
+    """
+    return torch.random.fork_rng([device] if device.type == "cuda" else [])
 
 
 def _sequence(place: tuple[int, ...]) -> np.random.SeedSequence:

@@ -46,7 +46,7 @@ class DataConfig:
         resident_gb: Size in GB up to which a cached set is copied whole into the memory of every
             GPU, where its batches are then gathered; 0 for never.
         max_broken: Share of the files that may be broken; they are named, counted and skipped.
-        workers: Threads that decode; as many as there are cores if not given.
+        workers: Threads that decode; if not given as many as there are cores for a process.
         download: Whether a torchvision or Hugging Face set may be downloaded.
         root: Folder of torchvision and Hugging Face sets; inside `cache` if not given.
     """
@@ -194,12 +194,13 @@ class CanvasSet:
         return torch.from_numpy(canvas_BHWC), torch.from_numpy(self.aspect_N[index_B])
 
 
-def open_canvas(config: DataConfig | str | Path, view_size: int) -> CanvasSet:
+def open_canvas(config: DataConfig | str | Path, view_size: int, processes: int = 1) -> CanvasSet:
     """Opens a set, resizing and caching its images if that has not been done yet.
 
     Args:
         config: What to open; a name or path stands for `DataConfig(spec=…)`.
         view_size: Side in pixels of the views that will be cut from the canvases.
+        processes: How many of this machine open it and share its cores.
 
     Returns:
         The set, over a mapped file, or decoding on the fly where the file would exceed
@@ -213,7 +214,7 @@ def open_canvas(config: DataConfig | str | Path, view_size: int) -> CanvasSet:
     folder = Path(config.cache) if config.cache is not None else default_cache()
     source = open_source(config.spec, config.root or folder / "downloads", config.download)
     size = config.canvas or canvas_size(view_size)
-    workers = config.workers or cores()
+    workers = config.workers or max(1, cores() // processes)
     store = len(source) * size * size * 3 <= config.cache_limit_gb * 1e9
     manifest, stored = cache.obtain(
         cache.Request(source, size, folder, store, config.max_broken, workers)

@@ -13,7 +13,10 @@ from torch import Tensor
 
 from mast.core.ahead import ahead
 from mast.core.errors import UserError
+from mast.core.transfer import pinned
 from mast.data.canvas import CanvasSet, ResidentSet
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class Batch:
     """The canvases of one step.
 
     Attributes:
-        canvas_BHWC: uint8, pinned where there is a GPU, or on the device of a resident set.
+        canvas_BHWC: uint8, pinned for a GPU, or on the device of a resident set.
         aspect_B: float32, width / height of the originals; likewise.
         index_B: int64, their indices in the set.
     """
@@ -45,6 +48,7 @@ class Loader:
         seed: Seed of the order.
         rank: This process, from 0.
         world_size: Number of processes.
+        device: Which wants the batches.
 
     Attributes:
         resident: The same canvases on the device that wants the batches, if they are there.
@@ -61,6 +65,7 @@ class Loader:
         *,
         rank: int = 0,
         world_size: int = 1,
+        device: torch.device = CPU,
     ) -> None:
         assert 0 <= rank < world_size, (rank, world_size)
         if batch_size < 1 or batch_size % world_size:
@@ -78,6 +83,7 @@ class Loader:
         self.seed = seed
         self.rank = rank
         self.world_size = world_size
+        self.device = device
         self.resident: ResidentSet | None = None
         self.steps_per_epoch = len(canvas_set) // batch_size
 
@@ -124,6 +130,5 @@ class Loader:
         if self.resident is not None:
             return Batch(*self.resident.batch(index_B), torch.from_numpy(index_B))
         canvas_BHWC, aspect_B = self.canvas_set.batch(index_B)
-        if torch.cuda.is_available():
-            canvas_BHWC, aspect_B = canvas_BHWC.pin_memory(), aspect_B.pin_memory()
+        canvas_BHWC, aspect_B = (pinned(part, self.device) for part in (canvas_BHWC, aspect_B))
         return Batch(canvas_BHWC, aspect_B, torch.from_numpy(index_B))

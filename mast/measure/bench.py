@@ -17,6 +17,7 @@ from mast.core.errors import UserError
 from mast.core.launch import make_fabric, precision_of
 from mast.core.loop import Losses, StepResult, Training
 from mast.core.memory import keep_freed_memory
+from mast.core.seeds import forked
 from mast.measure.compute import Compute
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class Bench:
         fabric = self.fabric
         if fabric.device.type == "cpu":
             keep_freed_memory()
-        with torch.random.fork_rng():
+        with forked(fabric.device):
             training.resume(seed)
             chief = fabric.is_global_zero
             display = TrainingDisplay(title, training.steps, training.step, enabled=chief)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -58,7 +59,20 @@ class Compute:
         return cast(Tensor, self.fabric.all_reduce(tensor, reduce_op="sum"))
 
 
-def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:
-    """Mixed precision on a device, unless the type is float32."""
+@contextmanager
+def autocast(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
+    """Mixed precision on a device; float32 is exact.
+
+    A GPU's convolutions round float32 to the 10 bits of TF32 by default. They do not inside, and
+    the setting is restored.
+    """
     mixed = dtype is not torch.float32
-    return torch.autocast(device.type, dtype if mixed else None, enabled=mixed)
+    convolutions, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = convolutions.allow_tf32, products.allow_tf32
+    try:
+        if not mixed:
+            convolutions.allow_tf32 = products.allow_tf32 = False
+        with torch.autocast(device.type, dtype if mixed else None, enabled=mixed):
+            yield
+    finally:
+        convolutions.allow_tf32, products.allow_tf32 = before

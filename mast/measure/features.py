@@ -17,6 +17,7 @@ from mast.augment import center_views
 from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.memory import keep_freed_memory
+from mast.core.transfer import to_device
 from mast.measure.changes import Change
 from mast.measure.compute import Compute, autocast
 
@@ -56,7 +57,7 @@ def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Te
     Args:
         encoder: Module in evaluation mode, on the device of the images.
         images_BCHW: Float in [0, 1].
-        dtype: float32 or bfloat16.
+        dtype: float32, then without TF32 on a GPU; or bfloat16.
 
     Returns:
         representation_BD, float32, on the same device.
@@ -115,7 +116,10 @@ def extract(
             stop = min(start + batch_size, len(canvas_set))
             canvas_BHWC, aspect_B = canvas_set.batch(torch.arange(start, stop))
             images_BCHW = center_views(
-                canvas_BHWC.to(device), aspect_B.to(device), size, crop_fraction(size)
+                to_device(canvas_BHWC, device),
+                to_device(aspect_B, device),
+                size,
+                crop_fraction(size),
             )
             if change is not None:
                 images_BCHW = change.apply(images_BCHW, torch.arange(start, stop))

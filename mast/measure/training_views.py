@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mast.augment import Pipeline, Preset, View, draw_subsets, draw_views
 from mast.core.ahead import ahead
+from mast.core.transfer import pinned
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -122,7 +123,8 @@ class TrainingViews:
         for canvas_set, start in zip(self.pool, self.starts, strict=False):
             inside = own[(own >= start) & (own < start + len(canvas_set))]
             if len(inside) or not groups:  # an empty batch still needs an empty tensor
-                groups.append(canvas_set.batch(inside - start))
+                canvas_BHWC, aspect_B = canvas_set.batch(inside - start)
+                groups.append((pinned(canvas_BHWC, fabric.device), aspect_B))
         return groups, first, last, count
 
     def _chosen(self, count: int, generator: torch.Generator) -> Tensor:

@@ -209,12 +209,13 @@ def pair_of_images(views: Views, method: str) -> tuple[Tensor, Tensor]:
     return first, second
 
 
-def compile_objective(method: Any) -> None:
-    """Compile a method's `objective`, many small operators, into a few passes over embeddings.
+def compile_head(method: Any) -> None:
+    """Compile a method's `projector`, and its `objective`: small operators become a few passes.
 
-    Collectives in the middle of it, as several processes need, are left alone.
+    Collectives in the middle of them, as several processes need, are left alone.
     """
     if processes() == 1:
+        method.projector.compile()
         method.objective = torch.compile(method.objective)
 
 

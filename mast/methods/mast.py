@@ -24,7 +24,7 @@ from mast.methods.base import (
     Method,
     Subspaces,
     Vital,
-    compile_objective,
+    compile_head,
     embedding_vital,
     pair_of_images,
     variance_collapse,
@@ -93,6 +93,8 @@ class Mast(Method):
                 if told
             }
         )
+        if config.projector.pool != "average" and "representation" not in self.predictions:
+            encoder.freeze_behind_features()
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; the terms are those of `objective`, and the predictions."""
@@ -214,9 +216,9 @@ class Mast(Method):
                 module.project()
 
     def compile_parts(self) -> None:
-        """The encoder and the objective."""
+        """The encoder, the projector and the objective."""
         super().compile_parts()
-        compile_objective(self)
+        compile_head(self)
 
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The mean of the Gaussian."""

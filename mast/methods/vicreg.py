@@ -12,7 +12,7 @@ from mast.methods.base import (
     Method,
     MethodConfig,
     Vital,
-    compile_objective,
+    compile_head,
     embedding_vital,
     pair_of_images,
     variance_collapse,
@@ -107,9 +107,9 @@ class VICReg(Method):
         }
 
     def compile_parts(self) -> None:
-        """The encoder and the objective."""
+        """The encoder, the projector and the objective."""
         super().compile_parts()
-        compile_objective(self)
+        compile_head(self)
 
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The expander's output."""

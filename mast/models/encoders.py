@@ -146,6 +146,22 @@ class Encoder(nn.Module):
         self.train(training)
         return dim
 
+    def freeze_behind_features(self) -> None:
+        """Freeze what the representation needs and the features do not: a norm behind the pooling.
+
+        For an objective over the features alone, in which such parameters get no gradient.
+        """
+        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        training = self.model.training
+        self.eval()
+        with torch.enable_grad():
+            blank_BCHW = torch.zeros(1, 3, self.size, self.size, device=self.mean.device)
+            features_BLC = self.encode(blank_BCHW).features_BLC
+        self.train(training)
+        gradients = torch.autograd.grad(features_BLC.sum(), trained, allow_unused=True)
+        for parameter, gradient in zip(trained, gradients, strict=True):
+            parameter.requires_grad_(gradient is not None)
+
     def describe(self) -> dict[str, Any]:
         """What rebuilds this encoder, as stored in the header of `encoder.safetensors`.
 

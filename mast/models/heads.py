@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
+from mast.core.transfer import numbers
 from mast.models.encoders import Encoding
 
 FLOORS = {"relu": 0.1, "paper": 1e-6}  # of the covariance, by `positivity`
@@ -160,9 +161,8 @@ class GaussianProjector(nn.Module):
 
     def powers(self) -> dict[str, float]:
         """The power of each head's GeM, by the head's name; empty without GeM."""
-        return {
-            name: pool.power.item() for name, pool in self.pools.items() if isinstance(pool, GeM)
-        }
+        powers = {name: pool.power for name, pool in self.pools.items() if isinstance(pool, GeM)}
+        return dict(zip(powers, numbers(powers.values()), strict=True))
 
     def _pooled(self, encoding: Encoding) -> list[Tensor]:
         """The inputs of the mean head and, if there is one, of the covariance head, (B, H) each."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
+from mast.core.transfer import numbers
 
 MaskKind = Literal["learned", "handcrafted", "none"]
 BlockKind = Literal["exempt", "budgeted"]
@@ -210,12 +211,8 @@ def _statistics(mask_DK: Tensor) -> MaskStatistics:
     pairs = count * (count - 1)
     off_diagonal = (cosine_KK.sum() - cosine_KK.diagonal().sum()) / max(pairs, 1)
     share_K = mask_DK.sum(dim=0).square() / (dim * mask_DK.square().sum(dim=0).clamp(min=1e-12))
-    return MaskStatistics(
-        mean=mask_DK.mean().item(),
-        zero=(mask_DK == 0).float().mean().item(),
-        cosine=off_diagonal.item(),
-        active_share=share_K.mean().item(),
-    )
+    zero = (mask_DK == 0).float().mean()
+    return MaskStatistics(*numbers([mask_DK.mean(), zero, off_diagonal, share_K.mean()]))
 
 
 def blocks(dim: int, count: int) -> Tensor:

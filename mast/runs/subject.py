@@ -12,6 +12,7 @@ from mast.analyses import ChangeBy, Images, Pairs, Subject, Trial
 from mast.augment import Pipeline, center_views, difference
 from mast.config import PretrainConfig, load_yaml, read
 from mast.core.run import RunFolder
+from mast.core.transfer import to_device
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.changes import changed_by
 from mast.measure.compute import Compute
@@ -120,7 +121,7 @@ def pairs_of(
     for start in range(0, len(position_P), BATCH):
         canvas_BHWC, aspect_B = canvases.batch(position_P[start : start + BATCH])
         records = pipeline.draw(len(canvas_BHWC), generator)
-        views = pipeline.views(canvas_BHWC.to(device), aspect_B.to(device), records)
+        views = pipeline.views(to_device(canvas_BHWC, device), to_device(aspect_B, device), records)
         with torch.inference_mode():
             of_batch = [
                 of(images) for of in (method.encoder, method.embed) for images in views.images

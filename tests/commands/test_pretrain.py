@@ -16,6 +16,7 @@ import torch
 import yaml
 
 import mast
+from mast.augment import Pipeline
 from mast.cli import arguments_of
 from mast.config import record
 from mast.core.errors import UserError
@@ -92,6 +93,32 @@ def test_a_method_is_told_the_progress_of_the_run(
     mast.pretrain(tiny(epochs=2))
     assert before == [step / 6 for step in range(6)]
     assert after == [step / 6 for step in range(1, 7)]
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("32-true", "float32"), ("bf16-mixed", "bfloat16")]
+)
+def test_views_are_drawn_in_the_type_that_the_network_takes(
+    precision: str, dtype: str, tiny: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn, taken = [], []
+    views, forward = Pipeline.views, Mast.forward
+
+    def drawing(pipeline: Pipeline, *given: Any, **options: Any) -> Any:
+        drawn.append(views(pipeline, *given, **options))
+        return drawn[-1]
+
+    def taking(method: Mast, views: Any, progress: float) -> Any:
+        taken.append(views)
+        return forward(method, views, progress)
+
+    monkeypatch.setattr(Pipeline, "views", drawing)
+    monkeypatch.setattr(Mast, "forward", taking)
+    mast.pretrain(tiny(epochs=1, precision=precision))
+    for ours, theirs in zip(drawn, taken, strict=True):
+        for image, given in zip(ours.images, theirs.images, strict=True):
+            assert image.dtype == given.dtype == getattr(torch, dtype)
+            assert image.data_ptr() == given.data_ptr(), "a cast would be another copy"
 
 
 def test_a_batch_in_parts(tiny: Configure) -> None:

@@ -171,3 +171,42 @@ def test_an_optimizer_that_overflowed_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the optimizer's momentum_buffer of parameter 0 not"):
         training.save()
     assert not (tmp_path / "last.pt").exists()
+
+
+def test_the_optimizers_state_follows_the_weights_and_generators_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To another type in place of a device: loading moves the state to both."""
+
+    class Moving(OnAGPU):
+        def setup(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
+            return self.fabric.setup(module.double(), optimizer)
+
+    state_of_gpu, restored = torch.arange(16, dtype=torch.uint8), []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: [state_of_gpu, state_of_gpu])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)  # fewer than before
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda *given: restored.append(given))
+
+    module = layer()
+    optimizer = torch.optim.SGD([{"params": module.parameters(), "peak_lr": 0.1}], 0.1, 0.9)
+    training = Training(
+        module, optimizer, 1, STEPS, lambda progress: 1.0, checkpoint=tmp_path / "last.pt"
+    )
+
+    def run(fabric: Any, dtype: torch.dtype) -> None:
+        batches = iter([torch.ones(4, 3, dtype=dtype)] * STEPS)
+        running = training.run(
+            fabric, lambda epoch, start: batches, lambda m, batch, step, part: squares(m, batch)
+        )
+        next(running)
+
+    run(make_fabric("cpu"), torch.float32)
+    training.save()
+    training.resume(0)
+    ((state, device),) = restored
+    assert torch.equal(state, state_of_gpu)
+    assert device == 0
+    run(Moving(), torch.float64)
+    assert training.step == 2
+    assert optimizer.state[module.weight]["momentum_buffer"].dtype == torch.float64

@@ -13,6 +13,7 @@ from PIL import Image
 from mast.core.errors import UserError
 from mast.data import DataConfig, canvas_size, open_canvas
 from mast.data import cache as cache_module
+from mast.data import canvas as canvas_module
 from mast.data.stored import Stored
 
 
@@ -277,3 +278,14 @@ def test_index_out_of_range(config, index):
 def test_wrong_values_are_refused(wrong):
     with pytest.raises(UserError, match=f"data.{next(iter(wrong))}"):
         DataConfig(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "processes", "threads"), [(None, 3, 2), (None, 16, 1), (2, 3, 2)]
+)
+def test_processes_of_a_machine_share_its_cores(
+    given, processes, threads, photos, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(canvas_module, "cores", lambda: 8)
+    config = DataConfig(str(photos), cache=tmp_path / "cache", cache_limit_gb=0, workers=given)
+    assert open_canvas(config, 32, processes).images._workers == threads

@@ -145,3 +145,13 @@ def test_set_smaller_than_a_batch():
 def test_ranks_that_cannot_share():
     with pytest.raises(UserError, match="multiple of 3"):
         Loader(numbered(10), 4, 0, rank=1, world_size=3)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_batches_are_pinned_for_a_gpu_alone(device, monkeypatch):
+    """Also on a machine that has a GPU which this run does not use."""
+    pinned = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda part: (pinned.append(part), part)[1])
+    next(Loader(numbered(4), 4, seed=0, device=torch.device(device)).epoch(0))
+    assert len(pinned) == (2 if device == "cuda" else 0)

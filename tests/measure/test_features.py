@@ -10,7 +10,7 @@ from mast.augment import center_views
 from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.measure.compute import Compute
-from mast.measure.features import crop_fraction, extract
+from mast.measure.features import crop_fraction, extract, represent
 
 
 @pytest.mark.parametrize("batch_size", [7, 9, 256])
@@ -80,3 +80,20 @@ def test_empty_set(encoder: nn.Module, make_set: Callable[..., CanvasSet]) -> No
 @pytest.mark.parametrize(("size", "expected"), [(32, 1.0), (96, 1.0), (97, 0.875), (224, 0.875)])
 def test_crop_fraction(size: int, expected: float) -> None:
     assert crop_fraction(size) == expected
+
+
+def test_float32_is_without_tf32_and_the_setting_comes_back() -> None:
+    settings = torch.backends.cudnn, torch.backends.cuda.matmul
+    seen: list[list[bool]] = []
+
+    class Looks(nn.Module):
+        def forward(self, images_BCHW: torch.Tensor) -> torch.Tensor:
+            seen.append([setting.allow_tf32 for setting in settings])
+            return images_BCHW.flatten(1)
+
+    before = [setting.allow_tf32 for setting in settings]
+    for dtype in (torch.float32, torch.bfloat16):
+        represent(Looks(), torch.rand(2, 3, 4, 4), dtype)
+    assert seen == [[False, False], before]
+    assert [setting.allow_tf32 for setting in settings] == before
+    assert before[0], "PyTorch's default for convolutions"

@@ -21,7 +21,12 @@ SIZE = 24
 
 
 def fabric(rank: int = 0, processes: int = 1) -> Any:
-    return SimpleNamespace(global_rank=rank, world_size=processes, to_device=lambda tensor: tensor)
+    return SimpleNamespace(
+        device=torch.device("cpu"),
+        global_rank=rank,
+        world_size=processes,
+        to_device=lambda tensor: tensor,
+    )
 
 
 @pytest.fixture(scope="module")

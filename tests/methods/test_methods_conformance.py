@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import DIM, OPERATORS, SIZE, build_method, records
+from tiny import DIM, ENCODER, OPERATORS, SIZE, build_method, records
 from torch import Tensor
-from torch._dynamo import lookup_backend
 
 import mast
 from mast.augment import Views
@@ -19,6 +18,7 @@ from mast.core.errors import UserError
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import Embedding, MaskedEnsemble, Mast, MastConfig, Method, VICReg
 from mast.methods.mast_config import MODES
+from mast.models import EncoderConfig
 
 BATCH = 8
 PROPERTIES = ("color", "position", "orientation")
@@ -96,6 +96,35 @@ def step(method: Method, optimizer: torch.optim.Optimizer, seed: int) -> dict[st
 
 def optimizer_of(method: Method, name: str) -> torch.optim.Optimizer:
     return make_optimizer(method.parameter_groups(), OPTIMIZERS[name], BATCH)
+
+
+VIT = {"embed_dim": 24, "depth": 1, "num_heads": 3, "patch_size": 8}
+ENCODERS = {
+    "resnet": ENCODER,
+    "convnext": EncoderConfig("convnext_atto", {"dims": (8, 8, 16, 16), "depths": (1, 1, 1, 1)}),
+    "vit": EncoderConfig("vit_tiny_patch16_224", VIT),
+    "vit, average": EncoderConfig(  # its last norm is behind the pooling
+        "vit_tiny_patch16_224", VIT | {"global_pool": "avg"}
+    ),
+}
+
+
+@pytest.mark.parametrize("source", ["none", "block", "representation", "both"])
+@pytest.mark.parametrize("pool", ["after", "before", "average"])
+@pytest.mark.parametrize("name", ENCODERS)
+def test_what_requires_a_gradient_gets_one(name: str, pool: str, source: str) -> None:
+    """Data-parallel training would stop at the second step."""
+    options = {"predict_from": source, "uncertainty": True}
+    method = build_method("mast", {"pool": pool}, options, encoder=ENCODERS[name])
+    method(make_views(0), 0.0)["loss"].backward()
+    without = [n for n, p in method.named_parameters() if p.requires_grad and p.grad is None]
+    assert not without
+    frozen = {n for n, p in method.encoder.named_parameters() if not p.requires_grad}
+    behind = {"convnext": "model.head.norm", "vit, average": "model.fc_norm"}.get(name)
+    if pool == "average" or source in ("representation", "both"):
+        behind = None
+    expected = {f"{behind}.weight", f"{behind}.bias"} if behind else set()
+    assert frozen == expected
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -327,14 +356,7 @@ def test_statistics_are_numbers_for_the_log() -> None:
 @pytest.mark.filterwarnings("ignore")  # what the compiler looks at warns
 def test_compiled_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Captured and differentiated as for `torch.compile`; the code it would make is PyTorch's."""
-    capture = lookup_backend("aot_eager")
-    graphs = []
-
-    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
-        graphs.append(graph)
-        return capture(graph, inputs)
-
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     eager, compiled = build("guarded"), build("guarded")
     compiled.compile_parts()
     losses = [method(make_views(0), 0.0)["loss"] for method in (eager, compiled)]
@@ -351,6 +373,24 @@ def test_compiled_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         next(copied.parameters()).zero_()
     images = make_views(0).images[0]
     assert not torch.equal(copied(images), compiled.encoder(images))
-    targets = [{str(node.target) for node in graph.graph.nodes} for graph in graphs]
-    assert any("conv2d" in " ".join(names) for names in targets), "the encoder"
-    assert any("conv2d" not in " ".join(names) for names in targets), "the objective"
+
+
+@pytest.mark.filterwarnings("ignore")  # what the compiler looks at warns
+@pytest.mark.parametrize("variant", ["exempt", "uncertainty, after", "vicreg"])
+def test_encoder_projector_and_objective_are_a_graph_each(
+    variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs: list[str] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
+        graphs.append(" ".join(str(node.target) for node in graph.graph.nodes))
+        return graph.forward
+
+    torch.compiler.reset()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend, fullgraph=True))
+    method = build(variant)
+    method.compile_parts()
+    for seed in range(2):
+        method(make_views(seed), 0.0)["loss"].backward()
+    assert ["conv2d" in graph for graph in graphs] == [True, False, False]
+    assert ["batch_norm" in graph for graph in graphs] == [True, True, False]

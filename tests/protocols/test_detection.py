@@ -248,6 +248,12 @@ def test_an_interrupted_training_ends_as_if_it_was_not(
         functools.partial(protocol_module.Training, checkpoint_minutes=0.0),
     )
     protocol = quick(iterations=3)
+    fork = torch.random.fork_rng  # without devices it asks every GPU for its state, and warns
+
+    def forks(devices: list[torch.device]) -> Any:
+        return fork(devices)
+
+    monkeypatch.setattr(torch.random, "fork_rng", forks)
     expected = protocol.train(FrozenEncoder(resnet), object_data).state_dict()
 
     def stop(done: StepResult) -> None:
@@ -298,6 +304,36 @@ def test_mixed_precision_leaves_boxes_exact(
     )
     assert all(0 <= float(value) <= 100 for value in values.values())
     assert kinds == {torch.float32}
+
+
+@pytest.mark.parametrize("architecture", ["c4", "fpn"])
+def test_mixed_precision_computes_boxes_in_float32(architecture: str, resnet: Encoder) -> None:
+    config = quick("segmentation" if architecture == "fpn" else "detection")._network
+    torch.manual_seed(0)
+    detector = build_detector(resnet, 3, replace(config, min_sizes=(1000,), max_size=1024))
+    detector.rpn._pre_nms_top_n = {"training": 50, "testing": 50}
+    seen: dict[str, list[torch.Tensor]] = {}
+    parts = {"anchors": detector.rpn.anchor_generator, "regions": detector.rpn}
+    for name, part in parts.items():
+        part.register_forward_hook(
+            lambda part, given, boxes, name=name: seen.setdefault(name, []).append(
+                (boxes if name == "anchors" else boxes[0])[0]
+            )
+        )
+    boxes_N4 = torch.tensor([[985.0, 11, 1019, 43], [3, 5, 211, 700]])
+    target = {"boxes": boxes_N4, "labels": torch.ones(2).long()}
+    target |= {"masks": torch.ones(2, 1024, 1024, dtype=torch.uint8)} if config.masks else {}
+    for mixed in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+            losses = detector.train()([torch.rand(3, 1024, 1024)], [target])
+            with torch.no_grad():
+                (found,) = detector.eval()([torch.rand(3, 1024, 1024)])
+        assert all(loss.isfinite() for loss in losses.values())
+        assert found["boxes"].dtype == torch.float32
+    assert torch.equal(seen["anchors"][2], seen["anchors"][0])
+    assert all(regions.dtype == torch.float32 for regions in seen["regions"])
+    rounded = seen["regions"][2].bfloat16().float()
+    assert not torch.equal(seen["regions"][2], rounded), "they are of that type in name alone"
 
 
 # ----------------------------------------------------------------------------------------- errors

@@ -8,6 +8,8 @@ Thresholds, anchors and the numbers of proposals are detectron2's defaults. What
 torchvision's: regions are cropped half a pixel off (no "aligned" RoIAlign), and box errors below
 1/9 count squared.
 
+Boxes are float32 wherever they are computed, in mixed precision too; the layers are not.
+
 B images, C channels, R regions.
 """
 
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.models import Encoder
@@ -84,6 +86,7 @@ def build_detector(encoder: nn.Module, categories: int, config: DetectorConfig) 
         "box_batch_size_per_image": config.regions,
     }
     detector = build(resnet, categories + 1, config, shared)
+    keep_boxes_in_float32(detector)
     for layer, deviation in (("cls_score", 0.01), ("bbox_pred", 0.001)):
         linear = detector.get_submodule(f"roi_heads.box_predictor.{layer}")
         assert isinstance(linear, nn.Linear)
@@ -184,6 +187,30 @@ def _fpn(resnet: Any, classes: int, config: DetectorConfig, shared: dict[str, An
     )
     detector.roi_heads.mask_predictor = MaskRCNNPredictor(width, width, classes)
     return detector
+
+
+def keep_boxes_in_float32(detector: Any) -> None:
+    """Make the boxes of a detector float32 inside autocast as well: bfloat16 turns 986 into 984.
+
+    torchvision gives anchors the type of the maps, and proposals and boxes that of the numbers by
+    which the heads move them.
+    """
+    detector.rpn.anchor_generator.register_forward_pre_hook(_with_float32_maps)
+    for head in (detector.rpn.head, detector.roi_heads.box_predictor):
+        head.register_forward_hook(lambda head, given, output: _in_float32(output))
+
+
+def _with_float32_maps(generator: nn.Module, given: tuple[Any, list[Tensor]]) -> tuple[Any, Any]:
+    """What an anchor generator is given, with maps of the same sides but without numbers."""
+    images, maps = given
+    sides = [map_BCHW.shape[-2:] for map_BCHW in maps]
+    return images, [maps[0].new_empty((0, 0, *HW), dtype=torch.float32) for HW in sides]
+
+
+def _in_float32(output: Any) -> Any:
+    if isinstance(output, Tensor):
+        return output.float()
+    return type(output)(map(_in_float32, output))
 
 
 def freeze_batchnorm(module: nn.Module) -> None:

@@ -19,7 +19,7 @@ from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.loop import Losses, StepResult, Training
 from mast.core.optim import OptimizerConfig, make_optimizer
-from mast.core.seeds import seed_global
+from mast.core.seeds import forked, seed_global
 from mast.measure.bootstrap import Measured
 from mast.measure.compute import autocast
 from mast.measure.features import evaluating
@@ -160,7 +160,7 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
             masks=self.masks,
             flip=self.flip,
         )
-        with torch.random.fork_rng():
+        with forked(encoder.device):
             torch.manual_seed(self.seed)
             detector = build_detector(encoder.module, len(data.train.categories), self._network)
         if self.batchnorm == "train" and processes > 1:

@@ -1,0 +1,144 @@
+"""On a GPU nothing is left on the CPU, and the host waits for no step but logged ones."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from fake_gpu import GPU, FakeFabric, FakeGPU, move, on_gpu
+from tiny import ENCODER
+from tiny_evaluation import tiny_set
+from torch import Tensor
+
+from mast.augment import PRESETS, Pipeline, Preset, View, Views
+from mast.core.loop import Training
+from mast.core.optim import OptimizerConfig, make_optimizer
+from mast.measure.compute import Compute
+from mast.measure.features import extract
+from mast.measure.training_views import TrainingViews
+from mast.methods import METHODS, Mast, MastConfig, Method, VICReg, VICRegConfig
+from mast.models import Encoder
+
+SIZE, COUNT = 24, 16
+FOUR_VIEWS = Preset(PRESETS["mast15"].operators, (View(), View(), View(size=16), View(size=16)))
+VIEWS = {**PRESETS, "four views": FOUR_VIEWS}
+TOLD = ("color", "position")
+CONFIGS: dict[str, Any] = {
+    "exempt": MastConfig(predict_from="both", exempt=("orientation",)),
+    "budgeted": MastConfig(masks="budgeted", exempt=("orientation",)),
+    "guarded": MastConfig(mode="guarded"),
+    "paper": MastConfig(mode="paper"),
+    "uncertain": MastConfig(mode="guarded", uncertainty=True, kl_weight=25.0),
+    "sum": MastConfig(mode="guarded", composition="sum", standardize=True),
+    "vicreg": VICRegConfig(),
+    "augself": VICRegConfig(told=TOLD),
+}
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    canvas_BHWC = torch.zeros(COUNT, 32, 32, 3, dtype=torch.uint8)
+    return on_gpu(canvas_BHWC), on_gpu(torch.ones(COUNT))
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGPU]:
+    """A test on the fake GPU, with autocast; PyTorch itself looks for a driver before either."""
+    monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: None)
+    monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
+    monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: tensor)
+    with FakeGPU() as watched:
+        yield watched
+
+
+WAITS: dict[str, Callable[[Tensor], object]] = {
+    "a number": lambda tensor: tensor.sum().item(),
+    "a condition": lambda tensor: bool(tensor.sum() > 0),
+    "a copy from it": lambda tensor: tensor.cpu(),
+    "a copy into memory": lambda tensor: torch.ones(4).copy_(tensor),
+    "a copy to it": lambda tensor: torch.ones(4).to(GPU),
+    "a copy into its memory": lambda tensor: tensor.copy_(torch.ones(4)),
+    "an index on the CPU": lambda tensor: tensor[torch.tensor([1, 2])],
+}
+ERRORS: dict[str, Callable[[Tensor], object]] = {
+    "nonzero": lambda tensor: tensor.nonzero(),
+    "a boolean index": lambda tensor: tensor[tensor > 0],
+    "two devices": lambda tensor: tensor + torch.ones(4),
+}
+
+
+@pytest.mark.parametrize("name", [*WAITS, *ERRORS])
+def test_what_makes_the_host_wait_is_seen(name: str, gpu: FakeGPU) -> None:
+    tensor = on_gpu(torch.ones(4))
+    torch.ones(4).to(GPU, non_blocking=True).add_(tensor).mul_(torch.tensor(2.0))
+    assert not gpu.waits
+    if name in WAITS:
+        WAITS[name](tensor)
+        assert len(gpu.waits) == 1
+    else:
+        with pytest.raises(Exception, match=r"aten\.|devices"):
+            ERRORS[name](tensor)
+
+
+@pytest.mark.parametrize("preset", VIEWS)
+def test_views_never_wait(preset: str, gpu: FakeGPU) -> None:
+    pipeline = Pipeline(VIEWS[preset], SIZE)
+    memory = pipeline.buffer(COUNT, GPU, torch.bfloat16)
+    views = pipeline.views(*batch(), pipeline.draw(COUNT, torch.Generator()), memory)
+    assert {images.dtype for images in views.images} == {torch.bfloat16}
+    assert {images.device for images in views.images} == {GPU}
+    assert not gpu.waits
+
+
+def build(name: str, operators: tuple[str, ...]) -> Method:
+    config = CONFIGS[name]
+    config.projector = replace(config.projector, hidden=8, dim=32)
+    kind = VICReg if isinstance(config, VICRegConfig) else Mast
+    return kind(config, Encoder(ENCODER, SIZE), operators)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_step_never_waits(name: str, gpu: FakeGPU) -> None:
+    names = PRESETS["mast19"].operators
+    method = build(name, names)
+    kind: Any = "lars" if name == "vicreg" else "adamw"
+    optimizer = make_optimizer(method.parameter_groups(), OptimizerConfig(kind), COUNT)
+    records = Pipeline(PRESETS["mast19"], SIZE).draw(COUNT, torch.Generator())
+    images = tuple(on_gpu(torch.ones(COUNT, 3, SIZE, SIZE)) for _ in records)
+    views = Views(images, records, aspect_B=on_gpu(torch.ones(COUNT)))
+    training = Training(method, optimizer, 1, 3, lambda progress: 1.0, clip=1.0, log_every=2)
+    steps = training.run(
+        FakeFabric(mixed=True),  # type: ignore[arg-type]
+        lambda epoch, start: iter(range(3)),
+        lambda module, batch, step, part: module(views, 0.0),
+    )
+    for result in steps:
+        method.after_step(0.5)
+        if result.step == 1:
+            assert not gpu.waits
+        if result.step == 2:
+            assert len(gpu.waits) == 1
+            method.statistics()
+            assert len(gpu.waits) <= 3  # losses, masks, powers of the pooling
+            return
+
+
+def test_features_wait_once_a_batch(gpu: FakeGPU) -> None:
+    encoder = Encoder(ENCODER, 16)
+    move(encoder)
+    features_ND = extract(encoder, tiny_set(4), 16, Compute(dtype=torch.bfloat16, batch_size=8))
+    assert features_ND.shape == (12, encoder.dim)
+    assert [wait.rpartition(" ")[2] for wait in gpu.waits] == ["cpu"] * 2
+
+
+def test_training_views_never_wait(gpu: FakeGPU) -> None:
+    pool = (tiny_set(4), tiny_set(2, seed=1))
+    views = TrainingViews(pool, torch.arange(18), 16, batch_size=8, seed=0)
+    batches = list(views.epoch(FakeFabric(mixed=True), 0, 0))  # type: ignore[arg-type]
+    assert {batch.images_BCHW.device for batch in batches} == {GPU}
+    assert not gpu.waits
+
+
+def test_every_method_is_tried() -> None:
+    assert {type(config) for config in CONFIGS.values()} == {m.config for m in METHODS.values()}
