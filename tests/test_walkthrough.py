@@ -34,5 +34,5 @@ def test_walkthrough(
     assert len(figures) == 3
     said = capsys.readouterr().out
     assert "most alike: " in said
-    assert "path,score,distance" in said
+    assert '"path","score","distance"' in said
     assert (tmp_path / "runs" / "walkthrough" / "report.html").is_file()

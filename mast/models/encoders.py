@@ -92,6 +92,7 @@ class Encoder(nn.Module):
         self.config = config
         self.size = size
         self.normalization = normalization
+        self._looked = False  # at images on a GPU
         self.library, name = resolve(config.name)
         build = _torchvision_model if self.library == "torchvision" else _timm_model
         try:
@@ -119,11 +120,12 @@ class Encoder(nn.Module):
             UserError: The images are no floats, or, outside of training, far from [0, 1].
         """
         _check_type(images_BCHW)
-        # Not in training, where images are ours and reading a value would wait for the GPU; what
-        # is compiled, exported or traced cannot depend on values.
+        # Not in training, where images are ours; what is compiled, exported or traced cannot depend
+        # on values. Where reading them would wait for a GPU, the first batch must do.
         traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
-        if not (self.training or traced):
+        if not (self.training or traced or self._looked):
             _check_range(images_BCHW)
+            self._looked = images_BCHW.device.type != "cpu"
         images_BCHW = (images_BCHW - self.mean) / self.std
         if self._family is not None:
             return self._family(self.model, images_BCHW)
@@ -156,9 +158,9 @@ class Encoder(nn.Module):
         self.eval()
         with torch.enable_grad():
             blank_BCHW = torch.zeros(1, 3, self.size, self.size, device=self.mean.device)
-            features_BLC = self.encode(blank_BCHW).features_BLC
+            total = self.encode(blank_BCHW).features_BLC.sum()
         self.train(training)
-        gradients = torch.autograd.grad(features_BLC.sum(), trained, allow_unused=True)
+        gradients = torch.autograd.grad(total, trained, allow_unused=True)
         for parameter, gradient in zip(trained, gradients, strict=True):
             parameter.requires_grad_(gradient is not None)
 

@@ -64,7 +64,7 @@ def test_by_command(run: RunFolder, photos: Path, capsys: pytest.CaptureFixture[
     assert main(command) == 0
     after = contents(run.studies)
     again = {Path(file).relative_to(run.studies).parts[0] for file in after
-             if after[file] != before[file]}  # fmt: skip
+             if after[file] != before.get(file)}  # fmt: skip
     assert again == {folder.name for folder in folders[1:]}
     for folder in folders:
         encoder = str(folder / "encoder.safetensors")
