@@ -62,9 +62,9 @@ def in_a_checkpoint(at: int) -> None:
     """Half of the file is on disk."""
     save = loop.save_checkpoint
 
-    def half(path: Path, state: dict[str, Any]) -> None:
+    def half(path: Path, state: dict[str, Any], keep: bool) -> None:
         if state["step"] < at:
-            save(path, state)
+            save(path, state, keep)
             return
         partial = path.with_name(path.name + ".partial")
         torch.save(state, partial)

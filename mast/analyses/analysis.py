@@ -35,14 +35,8 @@ def read_arrays(file: Path) -> Arrays:
         # NumPy would leave a damaged file open.
         with file.open("rb") as content, np.lib.npyio.NpzFile(content) as archive:
             return dict(archive)
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        NotImplementedError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    # A flag of the archive may say that a member is encrypted: a RuntimeError.
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{file} is damaged: make it again with `mast analyze`.") from error
 
 

@@ -65,15 +65,22 @@ def previous(path: Path) -> Path:
     return path.with_name(f"{path.stem}.previous{path.suffix}")
 
 
-def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Write tensors, numbers and containers of them, atomically; the one before is kept, too."""
+def save_checkpoint(path: Path, state: dict[str, Any], keep: bool = True) -> None:
+    """Write tensors, numbers and containers of them, atomically.
+
+    Args:
+        path: The checkpoint.
+        state: What it holds.
+        keep: Whether the one that it replaces is kept as `previous`; not where it is damaged, as
+            it would take the place of one that is whole.
+    """
 
     def write(partial: Path) -> None:
         # Through a Python file: on a full disk torch's own writer raises no OSError.
         with partial.open("wb") as file:
             torch.save(state, file)
 
-    write_atomically(path, write, keep=previous(path))
+    write_atomically(path, write, keep=previous(path) if keep else None)
 
 
 def remove_checkpoint(path: Path) -> None:

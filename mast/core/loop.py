@@ -87,6 +87,7 @@ class Training:
     step: int = 0
     _begun: float = field(default_factory=time.monotonic)
     _not_finite: set[str] = field(init=False)  # buffers that were so from the start
+    _whole: bool = True  # whether the checkpoint, where there is one, can be used
     _unread: list[tuple[int, Losses]] = field(default_factory=list)  # of steps, on the device
 
     def __post_init__(self) -> None:
@@ -126,6 +127,7 @@ class Training:
                 if file is found[-1]:
                     raise
                 _log.warning("%s The one before it is used.", error)
+                self._whole = False
             else:
                 return
 
@@ -173,7 +175,8 @@ class Training:
             "seconds": self.seconds,
         }
         self._check_weights(state["module"], state["optimizer"])
-        save_checkpoint(self.checkpoint, state)
+        save_checkpoint(self.checkpoint, state, keep=self._whole)
+        self._whole = True
 
     def run(
         self,

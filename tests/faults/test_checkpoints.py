@@ -71,6 +71,17 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     assert begun.encoder.read_bytes() == (begun.path / "expected").read_bytes()
 
 
+def test_a_damaged_checkpoint_never_takes_the_place_of_a_whole_one(
+    begun: RunFolder, tiny: Configure
+) -> None:
+    """The end of the run saves once: what was used is still there beside it."""
+    used = previous(begun.last).read_bytes()
+    zeroed(begun.last)
+    mast.pretrain(tiny(checkpoint_minutes=60.0, out=str(begun.path)))
+    assert previous(begun.last).read_bytes() == used
+    assert load_checkpoint(begun.last)["step"] == load_checkpoint(previous(begun.last))["step"]
+
+
 def test_where_both_are_damaged_a_run_stops(begun: RunFolder, tiny: Configure) -> None:
     for file in (begun.last, previous(begun.last)):
         zeroed(file)
