@@ -2,7 +2,7 @@
 DEVICE ?= cpu
 TRAIN_cuda = --encoder resnet50 --recipe mast15_small --size 224 --steps 10
 
-.PHONY: bench
+.PHONY: bench faults
 bench:
 	pip install -q -e '.[bench]'
 	python benchmarks/augment.py --device $(DEVICE)
@@ -11,3 +11,8 @@ bench:
 	python benchmarks/data.py --device $(DEVICE)
 	python benchmarks/train.py --device $(DEVICE) $(TRAIN_$(DEVICE))
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/write_performance.py)
+
+# Nonsense, damage, full disks and kills, for so many seconds, below a new temporary folder.
+SECONDS ?= 1800
+faults:
+	cd benchmarks && OMP_NUM_THREADS=1 python -m faults --seconds $(SECONDS) --out results/faults.json

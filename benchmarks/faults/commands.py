@@ -1,0 +1,132 @@
+"""The commands that are attacked, and what each answers."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TINY = (
+    "--recipe mast5_small --data photos/train --encoder.name timm:test_resnet --size 16 "
+    "--data.canvas 20 --objective.projector.hidden 32 --objective.projector.dim 32 "
+    "--objective.exempt_share 0.1 --batch_size 8 --epochs 3 --score_every 3 --log_every 1 "
+    "--device cpu --seed 0"
+)
+BRIEF = '{"linear_sgd": {"epochs": 2}}'
+QUICK = '{"linear": {"resamples": 50, "penalties": [0.01, 1.0]}}'
+# Times and versions, which may differ where nothing else does.
+VOLATILE = {"seconds", "images_per_second", "provenance"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """One that is run in a copy of the world.
+
+    Attributes:
+        words: What follows `mast`, as a shell splits it.
+        answers: Patterns of what it writes, which is compared.
+        prints: Whether what it prints is an answer too.
+        reads: Patterns of the files that it reads, which are damaged.
+    """
+
+    words: tuple[str, ...]
+    answers: tuple[str, ...] = ()
+    prints: bool = False
+    reads: tuple[str, ...] = ()
+
+    def forget(self, folder: Path, but: Path | None = None) -> None:
+        """Remove what it answered before, but for a file that it reads too."""
+        for pattern in self.answers:
+            for path in folder.glob(pattern):
+                if path != but:
+                    path.unlink()
+
+    def answer(self, folder: Path, printed: str) -> dict[str, Any]:
+        """What it answered, by file, without what may differ."""
+        found = {
+            str(path.relative_to(folder)): _content(path)
+            for pattern in self.answers
+            for path in sorted(folder.glob(pattern))
+        }
+        return found | ({"printed": printed} if self.prints else {})
+
+
+RUN = ("run/*.safetensors", "run/config.yaml")
+KEPT = ("cache/mast/*.u8", "cache/mast/*.json", "cache/mast/features/*")
+SCORES = ("run/evaluations/*.json", "run/evaluations/each/*.safetensors")
+PHOTOS = ("photos/*/*/*.png",)
+TRAINED = ("encoder.safetensors", "embedding.safetensors", "metrics.jsonl")
+
+COMMANDS: dict[str, Command] = {
+    "pretrain": Command(
+        ("pretrain", *TINY.split(), "--out", "new"), tuple(f"new/{name}" for name in TRAINED),
+        reads=("cache/mast/*.u8", "cache/mast/*.json", *PHOTOS),
+    ),
+    "continue": Command(
+        ("pretrain", *TINY.split(), "--out", "begun"), tuple(f"begun/{name}" for name in TRAINED),
+        reads=("begun/checkpoints/*.pt", "begun/config.yaml", "begun/metrics.jsonl",
+               "begun/provenance.json", "cache/mast/*.u8", "cache/mast/*.json"),
+    ),
+    "evaluate": Command(
+        ("evaluate", "run", "--data", "photos", "--protocols", "knn", "linear",
+         "--settings", QUICK),
+        ("run/evaluations/*.json", "run/evaluations/each/*"), reads=(*RUN, *KEPT, *PHOTOS),
+    ),
+    "probe": Command(
+        ("evaluate", "run", "--data", "photos", "--protocols", "linear_sgd", "--settings", BRIEF),
+        ("run/evaluations/*.json", "run/evaluations/each/*"), reads=(*RUN, *KEPT),
+    ),
+    "compare": Command(("compare", "run", "other"), prints=True, reads=SCORES),
+    "analyze": Command(
+        ("analyze", "run", "--data", "photos/test", "--images", "8",
+         "--analyses", "masks", "invariance"),
+        ("run/analysis/*.npz",),
+        reads=(*RUN, *KEPT, "run/metrics.jsonl", "run/provenance.json"),
+    ),
+    "uncertain": Command(
+        ("uncertain", "run", "--data", "photos/test", "--out", "table.csv"), ("table.csv",),
+        reads=(*RUN, *KEPT),
+    ),
+    "embed": Command(
+        ("embed", "run", "--data", "photos/test", "--ignore", "color", "--out", "space.npz"),
+        ("space.npz",), reads=(*RUN, *KEPT, *PHOTOS),
+    ),
+    "export": Command(
+        ("export", "run", "--out", "exported.safetensors"), ("exported.safetensors",), reads=RUN
+    ),
+    "views": Command(
+        ("show", "views", "--data", "photos/test", "--images", "2", "--out", "views.png"),
+        ("views.png",), reads=PHOTOS,
+    ),
+    "report": Command(
+        ("report", "run"),
+        reads=(*SCORES, "run/config.yaml", "run/metrics.jsonl", "run/provenance.json",
+               "run/analysis/*"),
+    ),
+    "cache": Command(("show", "cache", "--verify"), reads=KEPT),
+    "study": Command(
+        ("study", "epochs", "run", "--data", "photos", "--epochs", "1", "--protocols", "knn"),
+        ("run/studies/*/encoder.safetensors", "run/studies/*/evaluations/*.json"),
+        reads=("run/config.yaml", "run/studies/*/config.yaml", "run/studies/*/checkpoints/*",
+               "run/studies/*/evaluations/*.json", *KEPT),
+    ),
+}  # fmt: skip
+
+
+def _content(path: Path) -> Any:
+    if path.suffix == ".json":
+        return _steady(json.loads(path.read_text()))
+    if path.suffix == ".jsonl":
+        return [_steady(json.loads(line)) for line in path.read_text().splitlines()]
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: (arrays[name].shape, arrays[name].tobytes()) for name in arrays.files}
+    return path.read_bytes()
+
+
+def _steady(value: Any) -> Any:
+    """A value without times and versions."""
+    if isinstance(value, dict):
+        return {key: _steady(item) for key, item in value.items() if key not in VOLATILE}
+    return [_steady(item) for item in value] if isinstance(value, list) else value

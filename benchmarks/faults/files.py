@@ -1,0 +1,101 @@
+"""Damage anywhere in a file that a command reads: its right answer, or one line."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+from faults.case import Case
+from faults.commands import COMMANDS
+from faults.process import run
+from faults.world import World
+
+READERS = sorted(name for name, command in COMMANDS.items() if command.reads)
+
+
+def attack(world: World, draw: random.Random) -> Case:
+    """Damage one file of a kind that a command reads, and run it."""
+    folder = world.fresh()
+    name = draw.choice(READERS)
+    command = COMMANDS[name]
+    files = sorted(path for path in folder.glob(draw.choice(command.reads)) if path.is_file())
+    if not files:
+        return attack(world, draw)
+    file = draw.choice(files)
+    # Without one of its images a set is another.
+    how = draw.choice([how for how in DAMAGES if how != "removed" or file.suffix != ".png"])
+    DAMAGES[how](file, draw)
+    command.forget(folder, but=file)
+    outcome = run(command.words, folder)
+    verdict = outcome.fault or "refused"
+    if outcome.code == 0 and not outcome.fault:
+        answer, expected = command.answer(folder, outcome.printed), world.answers[name]
+        if file.name == "metrics.jsonl":  # a log that ends early is none that is damaged
+            answer, expected = (_without_log(each) for each in (answer, expected))
+        verdict = "result" if answer == expected else "wrong"
+    damage = f"{file.relative_to(folder)}: {how}"
+    return Case.of("files", command.words, damage, verdict, outcome)
+
+
+def _without_log(answer: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in answer.items() if Path(name).stem != "metrics"}
+
+
+def _flip(file: Path, draw: random.Random) -> None:
+    content = bytearray(file.read_bytes())
+    if content:
+        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        file.write_bytes(content)
+
+
+def _overwrite(file: Path, draw: random.Random, filler: bytes | None = None) -> None:
+    content = bytearray(file.read_bytes())
+    length = draw.randint(1, max(1, len(content) // 2))
+    start = draw.randrange(max(1, len(content) - length + 1))
+    content[start : start + length] = (filler or draw.randbytes(1)) * length
+    file.write_bytes(content)
+
+
+def _noise(file: Path, draw: random.Random) -> None:
+    content = file.read_bytes()
+    start = draw.randrange(max(1, len(content)))
+    noise = draw.randbytes(draw.randint(1, 512))
+    file.write_bytes(content[:start] + noise + content[start + len(noise) :])
+
+
+def _cut(file: Path, draw: random.Random) -> None:
+    content = file.read_bytes()
+    file.write_bytes(content[: draw.randrange(max(1, len(content)))])
+
+
+def _insert(file: Path, draw: random.Random) -> None:
+    content = file.read_bytes()
+    start = draw.randrange(len(content) + 1)
+    file.write_bytes(content[:start] + draw.randbytes(draw.randint(1, 16)) + content[start:])
+
+
+def _become_a_folder(file: Path, draw: random.Random) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def _loop(file: Path, draw: random.Random) -> None:
+    file.unlink()
+    file.symlink_to(file.name)
+
+
+DAMAGES = {
+    "a bit": _flip,
+    "zeros": lambda file, draw: _overwrite(file, draw, b"\0"),
+    "ones": lambda file, draw: _overwrite(file, draw, b"\xff"),
+    "one byte, repeated": _overwrite,
+    "noise": _noise,
+    "cut short": _cut,
+    "bytes inserted": _insert,
+    "emptied": lambda file, draw: file.write_bytes(b""),
+    "removed": lambda file, draw: file.unlink(),
+    "a folder": _become_a_folder,
+    "a link to itself": _loop,
+    "another kind": lambda file, draw: file.write_text(
+        draw.choice(("[1, 2]", "{}", "null", '"x"', "a: {b: 1}", "[" * 9999))
+    ),
+}

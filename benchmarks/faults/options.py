@@ -1,0 +1,127 @@
+"""Any value of the right or the wrong type, for any option of any command."""
+
+import os
+import random
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+
+from faults.case import Case
+from faults.commands import COMMANDS, TINY
+from faults.process import run
+from faults.world import World
+
+# Where options are tried: every command with something small to do.
+BASES = {
+    **{
+        name: COMMANDS[name].words for name in ("compare", "uncertain", "embed", "export", "report")
+    },
+    "pretrain": COMMANDS["pretrain"].words,
+    "evaluate": ("evaluate", "run", "--data", "photos", "--protocols", "knn"),
+    "analyze": (*COMMANDS["analyze"].words[:-3], "--analyses", "masks"),
+    "advise": ("advise", "run", "--data", "photos/test"),
+    "study": ("study", "epochs", "run", "--data", "photos", "--dry"),
+    "demo": ("demo", "--out", "demo", "--images", "0"),  # which alone takes a minute
+    "show operators": ("show", "operators"),
+    "show recipes": ("show", "recipes"),
+    "show config": ("show", "config", *TINY.split()),
+    "show views": ("show", "views", "--data", "photos/test", "--images", "1", "--out", "v.png"),
+    "show cache": ("show", "cache"),
+}
+# A network, a compiler, other machines, or a run that is meant to take long.
+LEFT_OUT = {"download", "compile", "nodes", "wandb", "weights"}
+SMALL = {  # where any number is right and a large one takes as long as it says
+    "epochs", "resamples", "score_every", "devices", "checkpoint_minutes", "data.workers",
+}  # fmt: skip
+ANYTHING = (
+    "", " ", "-1", "0", "1", "2", "7", "x", "0.5", "-0.5", "1.0", "nan", "inf", "-inf", "1e30",
+    "1e-30", "1e400", "0x10", "1_000", "99999999999999999999", "-99999999999999999999", "[]", "{}",
+    "[1, 2]", '{"a": 1}', '{"a": ', '["a", 1]', "[" * 3000, "null", "true", "no", "~",
+    "~nouser/x", "é漢字", "\udcff", "a" * 300, "a/" * 3000, "../..", ".", "%s%n{}", "$(touch x)",
+    "; touch x", "'", '"', "a\nb", "-", "--", "=", "@", "a@b:c", "hf:", "coco:", "voc:", "timm:",
+    "torchvision:", "factors@nowhere", "factors:0", "factors@train:-1", "toys@train:1e9",
+)  # fmt: skip
+FEW = ("", "-1", "0", "1", "2", "x", "nan", "-0.5", "1.5", "[]", "null", "true")
+PLACES = (
+    "photos", "photos/train/dusk/0.png", "run", "run/config.yaml", "begun", "cache", "empty",
+    "pipe", "device", "loop", "nowhere", "noise", "bomb.yaml", "deep.yaml", "list.yaml",
+    "coco:photos", "coco:noise@photos", "coco:deep.yaml@photos", "voc:photos", "photos@train",
+    "locked",
+)  # fmt: skip
+FORM = re.compile(r"^  (?:--data, )?--([\w.]+)(?:, --\S+)?(?: (.+?))?(?:  .*)?$", re.MULTILINE)
+
+
+def attack(world: World, draw: random.Random) -> Case:
+    """Run a command with one to three of its options drawn."""
+    folder = world.fresh()
+    _make_places(folder)
+    name, option = draw.choice([(name, option) for name in BASES for option in options(name)])
+    others = sorted(options(name))
+    given: list[str] = []
+    for drawn in (option, *draw.sample(others, min(len(others), draw.choice((0, 0, 1, 2))))):
+        given += value(drawn, options(name)[drawn], draw)
+    if draw.random() < 0.05:
+        given += draw.sample(ANYTHING, 2)
+    words = [*BASES[name], *given]
+    outcome = run(words, folder)
+    stray = sorted(path.name for path in folder.rglob("x") if path.name == "x")
+    verdict = outcome.fault or ("wrong" if stray else "refused" if outcome.code == 2 else "result")
+    return Case.of("options", words, shlex.join(given), verdict, outcome)
+
+
+@cache
+def options(name: str) -> dict[str, str | None]:
+    """The options of a command with what stands for their values in its help."""
+    import contextlib
+    import io
+
+    from mast.cli import main
+
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        main([*name.split(), "--help"])
+    # argparse breaks a long line behind the name.
+    found = {match[1]: match[2] for match in FORM.finditer(text.getvalue())}
+    return {name: value for name, value in found.items() if name.rpartition(".")[2] not in LEFT_OUT}
+
+
+def value(option: str, form: str | None, draw: random.Random) -> list[str]:
+    """An option as words, with something for what its help calls `form`, None for a flag."""
+    if form is None:
+        head, dot, tail = option.rpartition(".")
+        return [draw.choice((f"--{option}", f"--{head}{dot}no_{tail}"))]
+    return [f"--{option}", *_values(option, form, draw)]
+
+
+def _values(option: str, form: str, draw: random.Random) -> list[str]:
+    if option in SMALL:
+        return [draw.choice(FEW)]
+    choices = [word for word in form.split("|") if word.islower()]
+    pools = [ANYTHING, *([choices] * 3 if choices else [])]
+    if form.startswith(("WORD", "PATH")):
+        pools += [PLACES, PLACES]
+    count = draw.choice((1, 1, 2, 3)) if "[" in form else 1
+    return [draw.choice(draw.choice(pools)) for _ in range(count)]
+
+
+def _make_places(folder: Path) -> None:
+    """What a name may stand for that is no folder of images."""
+    (folder / "empty").mkdir()
+    (folder / "locked").mkdir(mode=0)
+    os.mkfifo(folder / "pipe")
+    (folder / "loop").symlink_to("loop")
+    (folder / "noise").write_bytes(random.Random(0).randbytes(3000))
+    (folder / "bomb.yaml").write_text(
+        "a: &a [x, x, x, x, x, x, x, x]\n"
+        + "".join(
+            f"{b}: &{b} [{', '.join(['*' + a] * 8)}]\n"
+            for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+        )
+    )
+    (folder / "deep.yaml").write_text("[" * 5000)
+    (folder / "list.yaml").write_text("- 1\n- 2\n")
+    try:  # a null device of our own
+        os.mknod(folder / "device", 0o666 | 0o020000, os.makedev(1, 3))
+    except PermissionError:
+        (folder / "device").symlink_to("nowhere")
