@@ -35,11 +35,12 @@ class Command:
     prints: bool = False
     reads: tuple[str, ...] = ()
 
-    def forget(self, folder: Path, but: Path | None = None) -> None:
-        """Remove what it answered before, but for a file that it reads too."""
+    def forget(self, folder: Path) -> None:
+        """Remove what it answered before, but for what it reads too."""
+        read = {path for pattern in self.reads for path in folder.glob(pattern)}
         for pattern in self.answers:
             for path in folder.glob(pattern):
-                if path != but:
+                if path not in read:
                     path.unlink()
 
     def answer(self, folder: Path, printed: str) -> dict[str, Any]:
@@ -57,6 +58,8 @@ KEPT = ("cache/mast/*.u8", "cache/mast/*.json", "cache/mast/features/*")
 SCORES = ("run/evaluations/*.json", "run/evaluations/each/*.safetensors")
 PHOTOS = ("photos/*/*/*.png",)
 TRAINED = ("encoder.safetensors", "embedding.safetensors", "metrics.jsonl")
+STUDIED = ("--data", "photos", "--epochs", "1", "--protocols", "knn")
+STUDY = ("studies/*/encoder.safetensors", "studies/*/evaluations/*.json")
 
 COMMANDS: dict[str, Command] = {
     "pretrain": Command(
@@ -106,15 +109,22 @@ COMMANDS: dict[str, Command] = {
     ),
     "cache": Command(("show", "cache", "--verify"), reads=KEPT),
     "study": Command(
-        ("study", "epochs", "run", "--data", "photos", "--epochs", "1", "--protocols", "knn"),
-        ("run/studies/*/encoder.safetensors", "run/studies/*/evaluations/*.json"),
+        ("study", "epochs", "run", *STUDIED), tuple(f"run/{name}" for name in STUDY),
         reads=("run/config.yaml", "run/studies/*/config.yaml", "run/studies/*/checkpoints/*",
                "run/studies/*/evaluations/*.json", *KEPT),
     ),
+    "new study": Command(("study", "epochs", "other", *STUDIED), tuple(f"other/{name}" for name in STUDY)),
 }  # fmt: skip
 
 
 def _content(path: Path) -> Any:
+    try:
+        return _read(path)
+    except (OSError, ValueError):  # damaged, and left so
+        return None
+
+
+def _read(path: Path) -> Any:
     if path.suffix == ".json":
         return _steady(json.loads(path.read_text()))
     if path.suffix == ".jsonl":

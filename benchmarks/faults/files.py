@@ -13,7 +13,10 @@ READERS = sorted(name for name, command in COMMANDS.items() if command.reads)
 
 
 def attack(world: World, draw: random.Random) -> Case:
-    """Damage one file of a kind that a command reads, and run it."""
+    """Damage one file of a kind that a command reads, and run it.
+
+    It answers as without the damage, or it names the file and answers the rest, or nothing.
+    """
     folder = world.fresh()
     name = draw.choice(READERS)
     command = COMMANDS[name]
@@ -24,14 +27,17 @@ def attack(world: World, draw: random.Random) -> Case:
     # Without one of its images a set is another.
     how = draw.choice([how for how in DAMAGES if how != "removed" or file.suffix != ".png"])
     DAMAGES[how](file, draw)
-    command.forget(folder, but=file)
+    command.forget(folder)
     outcome = run(command.words, folder)
     verdict = outcome.fault or "refused"
     if outcome.code == 0 and not outcome.fault:
         answer, expected = command.answer(folder, outcome.printed), world.answers[name]
         if file.name == "metrics.jsonl":  # a log that ends early is none that is damaged
             answer, expected = (_without_log(each) for each in (answer, expected))
-        verdict = "result" if answer == expected else "wrong"
+        if answer == expected:
+            verdict = "result"
+        elif file.name not in outcome.said or not answer.items() <= expected.items():
+            verdict = "wrong"
     damage = f"{file.relative_to(folder)}: {how}"
     return Case.of("files", command.words, damage, verdict, outcome)
 

@@ -9,7 +9,7 @@ from faults.process import run, start
 from faults.world import World
 
 STOPPED = ("pretrain", "pretrain", "continue", "continue", "evaluate", "probe", "analyze", "embed",
-           "study", "views")  # fmt: skip
+           "new study", "views")  # fmt: skip
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 

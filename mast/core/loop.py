@@ -7,6 +7,7 @@ numbers: the losses of all steps up to it were checked, and so are the weights.
 
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -113,10 +114,13 @@ class Training:
         Where the last checkpoint is damaged the one before it is used, and a warning says so.
 
         Raises:
-            UserError: No checkpoint that is there can be used.
+            UserError: No checkpoint that is there can be used, or what is there is no file.
         """
         files = () if self.checkpoint is None else (self.checkpoint, previous(self.checkpoint))
         found = [file for file in files if file.is_file()]
+        for file in files:
+            if file not in found and os.path.lexists(file):  # it could not be written at the end
+                raise UserError(f"{file} is no file: remove it, or restore what it points to")
         if not found:
             torch.manual_seed(seed)
             return

@@ -82,6 +82,15 @@ def test_a_damaged_checkpoint_never_takes_the_place_of_a_whole_one(
     assert load_checkpoint(begun.last)["step"] == load_checkpoint(previous(begun.last))["step"]
 
 
+def test_what_takes_the_place_of_a_checkpoint_is_noticed_before_training(
+    begun: RunFolder, tiny: Configure
+) -> None:
+    begun.last.unlink()
+    begun.last.mkdir()
+    with pytest.raises(UserError, match=r"last\.pt is no file"):
+        mast.pretrain(tiny(checkpoint_minutes=0.0, out=str(begun.path)))
+
+
 def test_where_both_are_damaged_a_run_stops(begun: RunFolder, tiny: Configure) -> None:
     for file in (begun.last, previous(begun.last)):
         zeroed(file)
