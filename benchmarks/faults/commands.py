@@ -113,7 +113,9 @@ COMMANDS: dict[str, Command] = {
         reads=("run/config.yaml", "run/studies/*/config.yaml", "run/studies/*/checkpoints/*",
                "run/studies/*/evaluations/*.json", *KEPT),
     ),
-    "new study": Command(("study", "epochs", "other", *STUDIED), tuple(f"other/{name}" for name in STUDY)),
+    "new study": Command(
+        ("study", "epochs", "other", *STUDIED), tuple(f"other/{name}" for name in STUDY)
+    ),
 }  # fmt: skip
 
 
