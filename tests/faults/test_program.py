@@ -33,7 +33,7 @@ def is_a_fault_in_one_line(words: list[str]) -> int:
 
 
 def dies(words: list[str]) -> int:
-    os.kill(os.getpid(), signal.SIGSEGV)
+    os.kill(os.getpid(), signal.SIGKILL)
     return 0
 
 
