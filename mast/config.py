@@ -15,10 +15,12 @@ from mast.core.errors import UserError, unknown
 from mast.core.files import read_text
 from mast.core.launch import Device, Precision
 from mast.core.optim import OptimizerConfig
-from mast.core.run import plain
+from mast.core.run import RunFolder, flatten, plain
+from mast.core.tensors import read_header, said_of
 from mast.data import DataConfig
 from mast.methods import METHODS, Method, MethodConfig, method_of
 from mast.models import Encoder, EncoderConfig
+from mast.models.encoders import RETRAIN
 
 # Fields that may change when a run is continued: they do not change what is computed.
 OPERATIONAL = (
@@ -181,6 +183,13 @@ def record(config: PretrainConfig) -> dict[str, Any]:
     return dict([*items[:at], ("method", config.method), *items[at:]])
 
 
+def deciding(config: PretrainConfig) -> dict[str, Any]:
+    """What of a configuration decides what a run computes, by dotted names."""
+    return {
+        name: value for name, value in flatten(record(config)).items() if name not in OPERATIONAL
+    }
+
+
 # Fields of earlier versions, with the values of which today's code still computes the same.
 RETIRED: dict[str, Container[Any]] = {
     "objective.covariance_mask": ("m",),
@@ -211,6 +220,27 @@ def read(path: str | Path) -> PretrainConfig:
         return change(PretrainConfig(objective=METHODS[values["method"]].config()), values)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+
+
+def configuration_of(folder: RunFolder) -> PretrainConfig:
+    """The configuration of a run, of a complete one held against what its embedding says.
+
+    Raises:
+        UserError: `config.yaml` is damaged, or is no longer what the run was trained with.
+    """
+    config = read(folder.config)
+    now = deciding(config)
+    try:
+        trained_with = dict(said_of(read_header(folder.embedding) or {}).get("config", {}))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{folder.embedding} is damaged in its header: {RETRAIN}") from error
+    for name in sorted(trained_with.keys() & now.keys() - {"data.spec"}):  # images may be moved
+        if now[name] != trained_with[name]:
+            raise UserError(
+                f"{folder.config} has {name}={now[name]!r}, and {folder.embedding.name} was "
+                f"trained with {trained_with[name]!r}: restore what was changed"
+            )
+    return config
 
 
 class _Loader(yaml.SafeLoader):

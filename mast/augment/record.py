@@ -6,6 +6,7 @@ Legend: B samples, K operators.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import final
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch import Tensor
 from mast.augment.operator import Parameters
 
 
-@dataclass  # not frozen: Fabric's precision plugins rebuild what a module is called with
+@dataclass(frozen=True)
 class Record:
     """One view of a batch, as decisions: enough to draw its pixels again.
 
@@ -64,9 +65,13 @@ def join(records: Sequence[Record]) -> Record:
     )
 
 
-@dataclass  # not frozen: as Record
+@final
 class Views:
     """The augmented views of a batch and the record of each.
+
+    No tuple and no dataclass, on purpose: in mixed precision Fabric would look into one and round
+    angles, places and aspect ratios to bfloat16, which heads are asked to tell. Images are of the
+    type that the network takes when they are drawn.
 
     Args:
         images: Of every view, images_BCHW in [0, 1]; views may differ in size.
@@ -76,10 +81,17 @@ class Views:
         aspect_B: Width / height of the original images; None where all are square.
     """
 
-    images: tuple[Tensor, ...]
-    records: tuple[Record, ...]
-    chosen_BK: Tensor | None = None
-    aspect_B: Tensor | None = None
+    def __init__(
+        self,
+        images: tuple[Tensor, ...],
+        records: tuple[Record, ...],
+        chosen_BK: Tensor | None = None,
+        aspect_B: Tensor | None = None,
+    ) -> None:
+        self.images = images
+        self.records = records
+        self.chosen_BK = chosen_BK
+        self.aspect_B = aspect_B
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from typing import Literal
 
 import torch
 
-from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError, unknown
+from mast.core.tensors import read_tensors, write_tensors
 from mast.models import Encoder, load_encoder
 
 FORMATS = ("timm", "torchvision")
@@ -36,8 +36,6 @@ def export(
     Raises:
         UserError: No such encoder, or one that the library does not have.
     """
-    from safetensors.torch import save_file
-
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     source = load_encoder(encoder)
@@ -53,8 +51,7 @@ def export(
         ),
         **{key: json.dumps(values) for key, values in source.normalization._asdict().items()},
     }
-    tensors = {name: tensor.contiguous() for name, tensor in twin.model.state_dict().items()}
-    write_atomically(target, lambda partial: save_file(tensors, partial, metadata=header))
+    write_tensors(target, twin.model.state_dict(), header=header)
     _compare(source, twin, target)
     return target
 
@@ -82,9 +79,7 @@ def _in_library(source: Encoder, library: str) -> Encoder:
 @torch.inference_mode()
 def _compare(source: Encoder, twin: Encoder, file: Path) -> None:
     """Load the written file into the twin and compare representations."""
-    from safetensors.torch import load_file
-
-    twin.model.load_state_dict(load_file(file))
+    twin.model.load_state_dict(read_tensors(file)[0])
     generator = torch.Generator().manual_seed(0)
     images_BCHW = torch.rand(4, 3, source.size, source.size, generator=generator)
     ours_BC, twin_BC = source(images_BCHW), twin(images_BCHW)

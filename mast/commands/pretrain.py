@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from mast.augment import Pipeline, draw_chosen, draw_views
-from mast.config import OPERATIONAL, PretrainConfig, build_method, read, record
+from mast.config import OPERATIONAL, PretrainConfig, build_method, deciding, read, record
 from mast.core.display import TrainingDisplay
 from mast.core.errors import UserError
 from mast.core.launch import local_processes, make_fabric, resolve, type_of
@@ -229,7 +229,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     # --------------------------------------------------------------------------------- end
     if chief:
         training.save()
-        save_embedding(plain_method, run.embedding)
+        save_embedding(plain_method, run.embedding, deciding(config))
         save_encoder(plain_method.encoder, run.encoder)  # last: it says that the run is complete
         display.say(f"done: {run.encoder}")
     fabric.barrier()

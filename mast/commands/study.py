@@ -13,7 +13,7 @@ from mast.commands.analyze import Insight, analyze
 from mast.commands.evaluate import evaluate, measure_missing
 from mast.commands.pretrain import pretrain
 from mast.commands.uncertain import uncertain
-from mast.config import change, read
+from mast.config import change, configuration_of
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
@@ -166,7 +166,7 @@ def _study_run(
     shard: Shard,
     dry: bool,
 ) -> StudyResult:
-    config = read(folder.require().config)
+    config = configuration_of(folder.require())
     if epochs is not None:
         config = change(config, {"epochs": epochs})
     target_set = labelled(data, folder)

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from mast.analyses.uncertainty import rescaled
-from mast.config import PretrainConfig, read
+from mast.config import PretrainConfig, configuration_of
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
@@ -66,7 +66,7 @@ def uncertain(
     if known is not None and by != "neighbours":
         raise UserError("known images are for neighbours: leave known out, or by")
     folder = RunFolder(run).require()
-    config = read(folder.config)
+    config = configuration_of(folder)
     method = load_method(folder.path)
     size = config.size if size is None else size
     kind = EncoderAndEmbedding if by == "neighbours" else PredictedUncertainty

@@ -18,9 +18,10 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from mast.core.checkpoint import write_atomically, write_json
+from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.core.files import read_json
+from mast.core.tensors import DIGEST, digest, read_tensors, write_tensors
 from mast.measure.bootstrap import Measured
 
 FOLDER = "evaluations"  # inside a run folder
@@ -177,7 +178,7 @@ class Result:
             path = path.with_name(f"{self.stem}-{mark}.json")
         as_json = asdict(self)
         arrays = {
-            f"{target}/{kind}/{measure}": values.contiguous()
+            f"{target}/{kind}/{measure}": values
             for target, of_target in self.targets.items()
             for kind in ARRAYS
             for measure, values in getattr(of_target, kind).items()
@@ -193,12 +194,11 @@ class Result:
                 del as_json[kind]
         text = json.dumps(as_json, allow_nan=False)  # refused before anything is replaced
         if arrays:
-            from safetensors.torch import save_file
-
-            write_atomically(_each_file(path), lambda partial: save_file(arrays, partial))
+            write_tensors(_each_file(path), arrays)
         else:
             _each_file(path).unlink(missing_ok=True)  # of an older result, which this one replaces
-        write_json(path, json.loads(text))
+        whole = json.loads(text)
+        write_json(path, {**whole, DIGEST: digest({}, whole)})
         return path
 
     @classmethod
@@ -212,6 +212,9 @@ class Result:
         path = Path(path)
         try:
             raw = read_json(path)
+            expected = raw.pop(DIGEST, None)  # none in files of earlier versions
+            if expected not in (None, digest({}, raw)):
+                raise UserError(f"{path} is damaged, it is not what was written: evaluate again")
             targets = {name: TargetResult(**target) for name, target in raw.pop("targets").items()}
             result = cls(targets=targets, **raw)
             for measured_target in targets.values():
@@ -221,7 +224,7 @@ class Result:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"{path} is not the result of an evaluation ({error}).") from error
         if _each_file(path).is_file():
-            for name, values in _read_each(_each_file(path)).items():
+            for name, values in read_tensors(_each_file(path), "evaluate again")[0].items():
                 if name.count("/") < 2:
                     raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
                 target, kind, measure = name.split("/", maxsplit=2)
@@ -231,16 +234,6 @@ class Result:
                     raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
                 getattr(targets[target], kind)[measure] = values
         return result
-
-
-def _read_each(file: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{file} is damaged ({error}): evaluate again") from error
 
 
 def _replaces(result: Result, path: Path) -> bool:

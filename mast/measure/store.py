@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from mast.core.checkpoint import write_atomically
+from mast.core.errors import UserError
+from mast.core.tensors import DIGEST, digest, read_tensors, said_of, write_tensors
 
 _log = logging.getLogger("mast")
 
@@ -27,16 +27,7 @@ def fingerprint(module: nn.Module, described: Any) -> str:
         described: What rebuilds it, as JSON has it; two encoders with the same weights and another
             forward pass must differ here.
     """
-    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
-    for name, tensor in sorted(module.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(_content(tensor))
-    return digest.hexdigest()
-
-
-def _content(tensor: Tensor) -> Any:
-    """The bytes of a tensor, as an array."""
-    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+    return digest(module.state_dict(), described)
 
 
 @dataclass(frozen=True)
@@ -65,30 +56,16 @@ class FeatureStore:
 
     def read(self, path: Path) -> Tensor | None:
         """Features (N, D), or None where they are not stored, or are not what was stored."""
-        from safetensors import SafetensorError, safe_open
-
         if not path.is_file():
             return None
         try:
-            with safe_open(path, "pt") as file:
-                features_ND: Tensor = file.get_tensor("features")
-                digest = (file.metadata() or {}).get("digest")
-        except (OSError, SafetensorError, KeyError):
-            digest = None
-        if digest is None or digest != _digest(features_ND):
-            _log.warning("%s is damaged; the features are extracted again", path)
+            tensors, header = read_tensors(path, "the features are extracted again")
+        except UserError as error:
+            _log.warning("%s", error)
             return None
-        return features_ND
+        # Files of earlier versions cannot be verified.
+        return tensors.get("features") if DIGEST in said_of(header) else None
 
     def write(self, path: Path, features_ND: Tensor) -> None:
         """Keep features (N, D), with a digest of them."""
-        from safetensors.torch import save_file
-
-        metadata = {"digest": _digest(features_ND)}
-        write_atomically(
-            path, lambda partial: save_file({"features": features_ND}, partial, metadata=metadata)
-        )
-
-
-def _digest(tensor: Tensor) -> str:
-    return hashlib.blake2b(_content(tensor), digest_size=16).hexdigest()
+        write_tensors(path, {"features": features_ND})

@@ -3,9 +3,9 @@
 Shapes: B images, D dimensions of the embedding, K operators.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from mast.augment import PROPERTIES
 from mast.core.arguments import as_list
-from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError, unknown
+from mast.core.tensors import write_tensors
 from mast.methods.base import Method
 from mast.models import SearchSpace, relative, selection, space_of_heads
 
@@ -227,16 +227,20 @@ class MaskedEnsemble(nn.Module):
         return torch.cat([mean_BD * mask_D for mask_D in mask_DK.unbind(1)], dim=1)
 
 
-def save_embedding(method: Method, path: Path) -> None:
-    """Write all that a method has beside its encoder (projector, masks, heads) into one file."""
-    from safetensors.torch import save_file
+def save_embedding(method: Method, path: Path, config: Mapping[str, Any]) -> None:
+    """Write all that a method has beside its encoder (projector, masks, heads) into one file.
 
+    Args:
+        method: A trained method.
+        path: The file.
+        config: What it was trained with, as JSON has it; kept in the file's header.
+    """
     tensors = {  # copies: weights that are shared are written twice
         key: value.clone(memory_format=torch.contiguous_format)
         for key, value in method.state_dict().items()
         if not key.startswith(ENCODER)
     }
-    write_atomically(path, lambda partial: save_file(tensors, partial))
+    write_tensors(path, tensors, {"config": config})
 
 
 @torch.no_grad()

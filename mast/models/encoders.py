@@ -4,7 +4,6 @@ Shapes: B batch, L locations of the last feature map (or patch tokens), C featur
 Images are RGB in [0, 1]; the encoder normalises them itself.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError, unknown
+from mast.core.tensors import read_tensors, said_of, write_tensors
 
 
 class Normalization(NamedTuple):
@@ -29,6 +28,8 @@ IMAGENET = Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 # normalised before.
 LOWEST, HIGHEST = -0.5, 1.5
 UNSCALED = "divide values of 0 to 255 by 255"
+# Without an encoder a run is not complete: its files are written again from the last checkpoint.
+RETRAIN = "restore it, or delete encoder.safetensors and run the same `mast pretrain` command again"
 NORMALISED = "leave out mean and standard deviation, by which the encoder normalises itself"
 
 
@@ -195,11 +196,7 @@ def _check_range(images_BCHW: Tensor) -> None:
 
 def save_encoder(encoder: Encoder, path: Path) -> None:
     """Write weights and everything that rebuilds the encoder into one safetensors file."""
-    from safetensors.torch import save_file
-
-    tensors = {key: value.contiguous() for key, value in encoder.model.state_dict().items()}
-    metadata = {"mast": json.dumps(encoder.describe(), sort_keys=True)}
-    write_atomically(path, lambda partial: save_file(tensors, partial, metadata=metadata))
+    write_tensors(path, encoder.model.state_dict(), encoder.describe())
 
 
 def load_encoder(path: str | Path) -> Encoder:
@@ -212,7 +209,7 @@ def load_encoder(path: str | Path) -> Encoder:
         The encoder in evaluation mode, on the CPU. It takes images (B, 3, H, W) in [0, 1].
 
     Raises:
-        UserError: No such file, or one that `mast pretrain` did not write.
+        UserError: No such file, a damaged one, or one that `mast pretrain` did not write.
     """
     path = Path(path)
     file = path / "encoder.safetensors" if path.is_dir() else path
@@ -220,12 +217,11 @@ def load_encoder(path: str | Path) -> Encoder:
         raise UserError(
             f"no encoder at {file}: give a finished run folder or its encoder.safetensors"
         )
-    tensors, metadata = read_safetensors(file)
-    header = metadata.get("mast")
-    if header is None:
+    tensors, header = read_tensors(file, RETRAIN)
+    described = said_of(header)
+    if "encoder" not in described:
         raise UserError(f"{file} was not written by `mast pretrain`: its header names no encoder")
     try:
-        described = json.loads(header)
         normalization = IMAGENET
         if "normalization" in described:
             normalization = read_normalization(**described["normalization"])
@@ -251,22 +247,6 @@ def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normaliza
     if {len(read.mean), len(read.std)} != {3} or min(read.std) <= 0:
         raise ValueError(f"expected mean and std of three channels, got {read}")
     return read
-
-
-def read_safetensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and header of a safetensors file.
-
-    Raises:
-        UserError: The file is damaged.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(file, framework="pt") as archive:
-            tensors = {key: archive.get_tensor(key) for key in archive.keys()}  # noqa: SIM118
-            return tensors, archive.metadata() or {}
-    except SafetensorError as error:
-        raise UserError(f"{file} is not a readable safetensors file: {error}") from error
 
 
 def resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:

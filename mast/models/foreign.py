@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.models.encoders import Encoder, EncoderConfig, read_normalization, read_safetensors
+from mast.core.tensors import read_header, read_tensors, said_of
+from mast.models.encoders import Encoder, EncoderConfig, read_normalization
 from mast.models.layouts import (
     CHILDREN,
     CLASSIFIERS,
@@ -97,7 +98,7 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
     if not path.is_file():
         raise UserError(f"no checkpoint at {path}")
     if path.suffix == ".safetensors":
-        content, header = read_safetensors(path)
+        content, header = read_tensors(path)
     else:
         content, header = _read_torch(path), {}
     layout, state, beside = recognise(path, content)
@@ -115,14 +116,12 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
 
 def is_foreign(path: Path) -> bool:
     """Whether a file was written by another project than this one."""
-    from safetensors import SafetensorError, safe_open
-
     if path.suffix != ".safetensors":
         return path.is_file()
+    header = read_header(path)
     try:
-        with safe_open(path, framework="pt") as archive:
-            return "mast" not in (archive.metadata() or {})
-    except (SafetensorError, OSError):
+        return header is not None and "encoder" not in said_of(header)
+    except ValueError:  # ours, and damaged
         return False
 
 

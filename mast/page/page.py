@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from mast.analyses import Analysis, read_arrays
-from mast.config import read
+from mast.config import configuration_of
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, read_text
@@ -152,7 +152,7 @@ def _page(
     kinds: Sequence[str],
     side: int,
 ) -> Page:
-    config, log = read(folder.config), folder.read_metrics()
+    config, log = configuration_of(folder), folder.read_metrics()
     provenance = folder.read_provenance()
     parts, unreadable = [], {}
     for name, entry in analyses.items():

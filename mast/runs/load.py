@@ -7,10 +7,11 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from mast.config import build_method, read
+from mast.config import build_method, configuration_of
 from mast.core.checkpoint import load_checkpoint
 from mast.core.errors import UserError, unknown
 from mast.core.run import RunFolder, plain
+from mast.core.tensors import read_tensors
 from mast.methods import ENCODER, Embedding, MaskedEnsemble, Method
 from mast.models import (
     Encoder,
@@ -21,7 +22,7 @@ from mast.models import (
     named_weights,
     weights_file,
 )
-from mast.models.encoders import read_safetensors
+from mast.models.encoders import RETRAIN
 
 Representation = Literal["encoder", "ensemble", "embedding"]
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
@@ -38,7 +39,7 @@ def load_method(run: str | Path) -> Method:
         UserError: No such run, none of these files in it, or one that does not fit.
     """
     folder = RunFolder(run)
-    method = build_method(read(folder.require().config))
+    method = build_method(configuration_of(folder.require()))
     complete = folder.encoder.is_file() and folder.embedding.is_file()
     file = folder.embedding if complete else folder.last
     if not file.is_file():
@@ -83,7 +84,7 @@ def _weights(folder: RunFolder, method: Method) -> dict[str, Tensor]:
     encoder = load_encoder(folder.encoder)
     if encoder.describe() != method.encoder.describe():
         raise UserError(f"{folder.encoder} holds another encoder than {folder.config} describes")
-    tensors, _ = read_safetensors(folder.embedding)
+    tensors, _ = read_tensors(folder.embedding, RETRAIN)
     return {f"{ENCODER}{key}": value for key, value in encoder.state_dict().items()} | tensors
 
 
@@ -177,7 +178,7 @@ def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
         UserError: No such run.
     """
     folder = RunFolder(run).require()
-    encoder = build_method(read(folder.config)).encoder.eval()
+    encoder = build_method(configuration_of(folder)).encoder.eval()
     size = encoder.size if size is None else size
     return Loaded(encoder, size, encoder.describe(), folder.untrained)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mast.analyses import ChangeBy, Images, Pairs, Subject, Trial
 from mast.augment import Pipeline, center_views, difference
-from mast.config import PretrainConfig, load_yaml, read
+from mast.config import PretrainConfig, configuration_of, load_yaml
 from mast.core.run import RunFolder
 from mast.core.transfer import to_device
 from mast.data import CanvasSet, DataConfig, open_canvas
@@ -39,7 +39,7 @@ def subject_of(
         device: Where they are embedded.
         seed: Of the choice of images and of the changes made to them.
     """
-    config = read(folder.config)
+    config = configuration_of(folder)
     method = load_method(folder.path)
     embedding = Embedding(method).eval()
     with torch.no_grad():

@@ -160,9 +160,9 @@ def test_advise(
     assert len(mast.advise(theirs.path, str(photos)).rows) == 6  # what was measured stays
     assert file.stat().st_mtime_ns == written
     assert all(np.isnan(row[-1]) for row in advice.rows)  # there are no masks
-    kept = json.loads(file.read_text())
-    kept["settings"]["protocol"]["share"] = 1.0  # as somebody measured it for another purpose
-    file.write_text(json.dumps(kept))
+    kept = Result.read(file)
+    kept.settings["protocol"]["share"] = 1.0  # as somebody measured it for another purpose
+    kept.write(theirs.path)
     again = mast.advise(theirs.path, str(photos), operators=["rotate"])
     assert {"invert", "rotate"} < {row[1] for row in again.rows}
     assert json.loads(file.read_text())["settings"]["protocol"]["share"] == 0.5

@@ -139,9 +139,11 @@ def test_runs_that_cannot_be_compared(tmp_path: Path, hits: Tensor) -> None:
 
 
 def test_files_that_do_not_belong_together(tmp_path: Path, hits: Tensor) -> None:
-    result = write(tmp_path, hits)
-    path = tmp_path / "evaluations" / "knn-flowers-test.json"
-    path.write_text(path.read_text().replace(str(result.targets["class"].values["top1"]), "12.5"))
+    for folder, which in (("a", hits), ("b", ~hits)):
+        write(tmp_path / folder, which)
+    path = tmp_path / "a" / "evaluations" / "knn-flowers-test.json"
+    each = Path("evaluations") / "each" / "knn-flowers-test.safetensors"
+    (tmp_path / "b" / each).replace(tmp_path / "a" / each)
     with pytest.raises(UserError, match="does not belong to"):
         Result.read(path)
 

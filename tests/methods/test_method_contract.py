@@ -13,7 +13,7 @@ import torch
 from tiny import ENCODER, OPERATORS, SIZE, build_method
 from torch import Tensor, nn
 
-from mast.augment import Record, Views
+from mast.augment import PRESETS, Pipeline, Record, Views, difference
 from mast.core.errors import UserError
 from mast.core.launch import make_fabric
 from mast.core.loop import Training
@@ -147,6 +147,27 @@ def test_a_teacher_and_a_queue_resume_bit_equal(tmp_path: Path) -> None:
     start = build().state_dict()
     moved = [name for name, value in expected.items() if not torch.equal(value, start[name])]
     assert {"teacher.1.weight", "queue_QD", "projector.weight"} <= set(moved)
+
+
+class Asked(nn.Module):
+    """What the heads of a method are asked to tell, in place of a loss."""
+
+    def forward(self, views: Views) -> dict[str, Tensor]:
+        assert torch.is_autocast_enabled("cpu")
+        return {name: difference(views, name) for name in views.names}
+
+
+def test_in_mixed_precision_heads_are_asked_for_what_was_drawn() -> None:
+    """Fabric rounds every float that it finds in what a module is called with."""
+    pipeline, aspect_B = Pipeline(PRESETS["mast19"], SIZE), torch.linspace(0.6, 1.7, BATCH)
+    canvas_BHWC = torch.zeros(BATCH, 40, 40, 3, dtype=torch.uint8)
+    drawn = pipeline.draw(BATCH, torch.Generator().manual_seed(0))
+    given = pipeline.views(canvas_BHWC, aspect_B, drawn)
+    asked = make_fabric("cpu", precision="bf16-mixed").setup_module(Asked())(given)
+    for name, answer_BT in asked.items():
+        expected_BT = difference(given, name)
+        assert answer_BT.dtype == torch.float32
+        assert torch.equal(answer_BT.nan_to_num(99), expected_BT.nan_to_num(99)), name
 
 
 def test_only_what_requires_gradients_is_trained() -> None:

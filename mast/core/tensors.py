@@ -1,0 +1,122 @@
+"""Tensors in files (safetensors) that say whether they are as they were written."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mast.core.checkpoint import write_atomically
+from mast.core.errors import UserError
+
+OURS = "mast"  # the entry of a header that is ours, as JSON
+DIGEST = "sha256"  # in that entry
+
+
+def digest(tensors: Mapping[str, Tensor], described: Any = None) -> str:
+    """SHA-256 of tensors (names, types, shapes and bytes, by name) and of what is said of them.
+
+    Args:
+        tensors: In any order, on any device.
+        described: As JSON has it.
+    """
+    state = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        content = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+        state.update(content.numpy().data)
+    return state.hexdigest()
+
+
+def write_tensors(
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    described: Mapping[str, Any] | None = None,
+    header: Mapping[str, str] | None = None,
+) -> None:
+    """Write a safetensors file, atomically, with a digest of all that is in it.
+
+    Args:
+        path: The file.
+        tensors: Which share no memory.
+        described: What else is to be known of them, as JSON has it. It is one entry of the header:
+            of several, safetensors writes one first, now another, and equal runs have equal files.
+        header: Further entries, for other programs.
+
+    Raises:
+        UserError: As `write_atomically`.
+    """
+    from safetensors.torch import save_file
+
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    metadata = {**(header or {}), OURS: json.dumps(described or {})}
+    ours = said_of(metadata) | {DIGEST: _digest_of_file(whole, metadata)}
+    metadata[OURS] = json.dumps(ours, sort_keys=True)
+    write_atomically(path, lambda partial: save_file(whole, partial, metadata=metadata))
+
+
+def read_tensors(
+    path: Path, remedy: str = "restore it"
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and header of a safetensors file, if they are as they were written.
+
+    Files of earlier versions and of other programs have no digest, and are read all the same.
+
+    Args:
+        path: The file.
+        remedy: What to do about a damaged one.
+
+    Raises:
+        UserError: It is damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as archive:
+            tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
+            header = archive.metadata() or {}
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"{path} is damaged, not a readable safetensors file ({error}): {remedy}"
+        ) from error
+    try:
+        expected = said_of(header).get(DIGEST)
+    except ValueError as error:
+        raise UserError(f"{path} is damaged, its header is no JSON: {remedy}") from error
+    if expected is not None and expected != _digest_of_file(tensors, header):
+        raise UserError(f"{path} is damaged, it does not hold what was written: {remedy}")
+    return tensors, header
+
+
+def read_header(path: Path) -> dict[str, str] | None:
+    """The header of a safetensors file, unverified; None where it cannot be read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as archive:
+            return archive.metadata() or {}
+    except (OSError, SafetensorError):
+        return None
+
+
+def said_of(header: Mapping[str, str]) -> dict[str, Any]:
+    """What `write_tensors` was told of a file, from its header; empty of other programs' files.
+
+    Raises:
+        ValueError: It is not what `write_tensors` writes.
+    """
+    try:
+        ours = json.loads(header.get(OURS, "{}"))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(ours, dict):
+        raise ValueError(f"expected fields, got {type(ours).__name__}")
+    return ours
+
+
+def _digest_of_file(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
+    ours = {name: value for name, value in said_of(header).items() if name != DIGEST}
+    return digest(tensors, {**header, OURS: ours})
