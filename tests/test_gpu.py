@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,16 @@ from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.training_views import TrainingViews
-from mast.methods import METHODS, Mast, MastConfig, Method, VICReg, VICRegConfig
+from mast.methods import (
+    METHODS,
+    Mast,
+    MastConfig,
+    Method,
+    StepMemory,
+    VICReg,
+    VICRegConfig,
+    step_memory,
+)
 from mast.models import Encoder
 
 SIZE, COUNT = 24, 16
@@ -42,12 +52,17 @@ def batch() -> tuple[Tensor, Tensor]:
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGPU]:
-    """A test on the fake GPU, with autocast; PyTorch itself looks for a driver before either."""
+def without_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch looks for a driver before it makes a fake tensor or a mixed precision of a GPU."""
     monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: None)
     monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
     monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: tensor)
+
+
+@pytest.fixture
+def gpu(without_driver: None) -> Iterator[FakeGPU]:
+    """A test on the fake GPU, with autocast."""
     with FakeGPU() as watched:
         yield watched
 
@@ -122,6 +137,19 @@ def test_a_step_never_waits(name: str, gpu: FakeGPU) -> None:
             method.statistics()
             assert len(gpu.waits) <= 3  # losses, masks, powers of the pooling
             return
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_a_step_needs_is_counted(name: str, without_driver: None) -> None:
+    pipeline = Pipeline(PRESETS["mast19"], SIZE)
+
+    def step(device: torch.device) -> StepMemory:
+        make = partial(build, name, pipeline.names)
+        return step_memory(make, pipeline, COUNT, device, torch.bfloat16, moments=1)
+
+    on_gpu, on_cpu = step(GPU), step(torch.device("cpu"))
+    assert on_gpu._replace(activations=0) == on_cpu._replace(activations=0)
+    assert on_gpu.activations == pytest.approx(on_cpu.activations, rel=0.1)
 
 
 def test_features_wait_once_a_batch(gpu: FakeGPU) -> None:

@@ -53,8 +53,13 @@ def cores() -> int:
 
 
 def local_processes(fabric: "Fabric") -> int:
-    """How many processes of a launched fabric share this machine."""
+    """How many processes of a fabric share this machine, launched or not."""
     return getattr(fabric.strategy, "num_processes", 1)
+
+
+def all_processes(fabric: "Fabric") -> int:
+    """How many processes a fabric has on all machines, launched or not."""
+    return local_processes(fabric) * getattr(fabric.strategy, "num_nodes", 1)
 
 
 def make_fabric(

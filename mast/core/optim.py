@@ -148,6 +148,13 @@ def make_optimizer(
     return optimizer
 
 
+def moments(config: OptimizerConfig) -> int:
+    """How many tensors of a parameter's size the optimizer keeps beside each of them."""
+    if config.name in ("adamw", "lamb"):
+        return 2
+    return int(config.momentum != 0)
+
+
 def set_learning_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
     """Set every group's rate to a share of its peak."""
     for group in optimizer.param_groups:

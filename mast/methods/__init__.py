@@ -6,6 +6,7 @@ from mast.core.errors import UserError
 from mast.methods.base import Method, MethodConfig, Subspaces, Vital
 from mast.methods.mast import Mast
 from mast.methods.mast_config import MODES, MastConfig
+from mast.methods.memory import StepMemory, step_memory
 from mast.methods.representations import (
     ENCODER,
     Embedding,
@@ -60,6 +61,7 @@ __all__ = [
     "Method",
     "MethodConfig",
     "PredictedUncertainty",
+    "StepMemory",
     "Subspaces",
     "VICReg",
     "VICRegConfig",
@@ -67,4 +69,5 @@ __all__ = [
     "method_of",
     "predicts_uncertainty",
     "save_embedding",
+    "step_memory",
 ]

@@ -122,9 +122,10 @@ class Encoder(nn.Module):
         """
         _check_type(images_BCHW)
         # Not in training, where images are ours; what is compiled, exported or traced cannot depend
-        # on values. Where reading them would wait for a GPU, the first batch must do.
+        # on values, and on the meta device are none. Where reading them would wait for a GPU, the
+        # first batch must do.
         traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
-        if not (self.training or traced or self._looked):
+        if not (self.training or traced or self._looked or images_BCHW.is_meta):
             _check_range(images_BCHW)
             self._looked = images_BCHW.device.type != "cpu"
         images_BCHW = (images_BCHW - self.mean) / self.std

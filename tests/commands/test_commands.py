@@ -170,8 +170,12 @@ def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_out_of_memory_is_one_line(
-    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    photos: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr("mast.commands.pretrain.memory_of", lambda device: None)
     words = ["pretrain", "--recipe", "mast5_small", "--data", str(photos / "train"), "--size", "32"]
     words += ["--batch_size", "16", "--epochs", "1", "--out", str(tmp_path / "run")]
     assert main([*words, "--objective.prediction.hidden", str(10**12)]) == 2

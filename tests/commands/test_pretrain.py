@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,8 @@ import yaml
 
 import mast
 from mast.augment import Pipeline
-from mast.cli import arguments_of
+from mast.cli import arguments_of, main
+from mast.commands.pretrain import LIBRARIES
 from mast.config import record
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
@@ -312,3 +314,69 @@ def test_literal_mode_warns_of_its_collapse(tiny: Configure) -> None:
     run = mast.pretrain(replace(config, score_every=60))
     warnings = [line["warning"] for line in run.read_metrics() if "warning" in line]
     assert any("masks died" in text for text in warnings)
+
+
+WORDS = ["--recipe", "mast5_small", "--size", "32", "--batch_size", "16", "--epochs", "1"]
+WORDS += ["--objective.projector.dim", "32", "--encoder.name", "timm:resnet10t"]
+TOO_LARGE: dict[str, tuple[list[str], str]] = {
+    "a projector": (
+        ["--objective.projector.hidden", str(10**9)],
+        r"GB are weights, gradients and optimizer state, .*helps: a smaller encoder\.name, a narr",
+    ),
+    "a projector of uncountable bytes": (
+        ["--objective.projector.hidden", str(10**20)],
+        r"GB are weights, gradients and optimizer state, .*helps: a smaller encoder\.name, a narr",
+    ),
+    "views": (["--size", str(10**7)], r"helps: a smaller batch_size, a smaller size"),
+    "views of uncountable bytes": (
+        ["--size", str(10**10)],
+        r"GB are views, .*helps: a smaller batch_size, a smaller size",
+    ),
+    "a batch": (
+        ["--batch_size", str(2**22)],
+        r"GB are activations, .*helps: accumulate \d+ or more, .*, precision bf16-mixed\.$",
+    ),
+    "a batch in mixed precision": (
+        ["--batch_size", str(2**22), "--precision", "bf16-mixed"],
+        r"objective\.projector \(hidden, dim\)\.$",
+    ),
+    "a batch on two processes": (
+        ["--batch_size", str(2**22), "--devices", "2"],
+        r"in 2 processes, of which [\d.,]+ GB each are activations, .*fewer devices\.$",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_what_cannot_fit_is_refused_before_the_run(
+    name: str,
+    photos: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words, said = TOO_LARGE[name]
+    monkeypatch.setattr("mast.commands.pretrain.memory_of", lambda device: 16 * 10**9)
+    monkeypatch.setattr("mast.commands.pretrain.open_canvas", None)  # nothing is decoded
+    out = ["--data", str(photos / "train"), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    assert main(["pretrain", *WORDS, *words, *out]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(r"error: a training step needs at least [\d,]+\.\d GB of memory", line)
+    assert "this machine has 16.0 GB. What helps: " in line
+    assert re.search(said, line)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_parts_that_are_named_fit_and_fewer_do_not(
+    tiny: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny(epochs=1)
+    monkeypatch.setattr("mast.commands.pretrain.memory_of", lambda device: LIBRARIES + 3_000_000)
+    for accumulate in (1, 2):
+        with pytest.raises(UserError, match="accumulate 4 or more"):
+            mast.pretrain(replace(config, accumulate=accumulate))
+    run = mast.pretrain(replace(config, accumulate=4))
+    before = run.encoder.read_bytes()
+    monkeypatch.setattr("mast.commands.pretrain.memory_of", lambda device: 1)
+    mast.pretrain(replace(config, accumulate=4))  # it is complete, and needs none
+    assert run.encoder.read_bytes() == before

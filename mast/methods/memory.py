@@ -1,0 +1,192 @@
+"""The memory of a training step, from below, before any of it is asked for.
+
+The method is built without memory (on PyTorch's meta device) and its forward pass runs on fake
+tensors, which have the shapes, types and devices of the real ones and no numbers.
+
+Shapes: B images of one process and part of a batch.
+"""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mast.augment import Pipeline, Record, Views
+from mast.core.collectives import processes
+from mast.core.memory import kept_for_backward, size_of
+from mast.methods.base import Method
+
+# How PyTorch says that a tensor has more bytes than it can count, or a side of more.
+UNCOUNTABLE = ("Storage size calculation overflowed", "Overflow when unpacking long")
+MOST = 2**63  # bytes that such a tensor has at least
+
+
+class StepMemory(NamedTuple):
+    """Bytes that a training step needs in one process, each from below and 0 where not known.
+
+    Attributes:
+        views: Images of all views of B images.
+        weights: Parameters and buffers of the method.
+        gradients: Of the parameters that are trained.
+        state: Of the optimizer.
+        activations: What the forward pass keeps for the backward pass.
+    """
+
+    views: int
+    weights: int = 0
+    gradients: int = 0
+    state: int = 0
+    activations: int = 0
+
+    @property
+    def largest(self) -> tuple[int, str]:
+        """What is most of it: bytes and a name."""
+        fixed = self.weights + self.gradients + self.state
+        return max(
+            (self.activations, "activations"),
+            (fixed, "weights, gradients and optimizer state"),
+            (self.views, "views"),
+        )
+
+    def least(self, parts: int, again: bool) -> int:
+        """Bytes of the step, from below, at its fullest.
+
+        That is before the backward pass, or behind it, where gradients replace activations.
+
+        Args:
+            parts: In which a batch is computed: all but the first find gradients.
+            again: Whether there is a second step, which finds the optimizer's state.
+        """
+        before = self.gradients * (parts > 1) + self.state * again
+        behind = self.gradients + self.state
+        return self.weights + self.views + max(before + self.activations, behind)
+
+
+def step_memory(
+    build: Callable[[], Method],
+    pipeline: Pipeline,
+    count: int,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    moments: int,
+    channels_last: bool = False,
+    compiled: bool = False,
+) -> StepMemory:
+    """What a training step of a method needs.
+
+    Neither the method nor its tensors are made, and no generator of random numbers moves.
+
+    Args:
+        build: The method, for training.
+        pipeline: Its views.
+        count: B.
+        device: Where it is to be trained.
+        dtype: In which the network takes images; bfloat16 stands for mixed precision.
+        moments: As `mast.core.optim.moments`.
+        channels_last: Whether the encoder's weights are in channels-last memory.
+        compiled: Whether the method is to be compiled, which may keep less than autograd does:
+            activations are not counted.
+
+    Returns:
+        Without weights where the method cannot be built without memory; without activations where
+        its forward pass cannot run on fake tensors: it reads numbers, has an operator that does not
+        say what shape it returns, or would exchange them with processes that are running already.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    step = StepMemory(sum(count * 3 * size**2 * dtype.itemsize for size in pipeline.sizes))
+    with _quietly(), torch.random.fork_rng(devices=[]):
+        try:
+            with torch.device("meta"):
+                method = build().train()
+        except Exception as error:
+            return step._replace(weights=_uncountable(error))
+        trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
+        weights = size_of([*method.parameters(), *method.buffers()])
+        gradients = size_of(trained)
+        step = step._replace(weights=weights, gradients=gradients, state=moments * gradients)
+        if compiled or processes() > 1:
+            return step
+        try:
+            records = [_of_many(record, count) for record in pipeline.draw(1, torch.Generator())]
+            # A kernel without shapes would be run on real memory to learn them.
+            with FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True):
+                _onto(method, device, channels_last)
+                activations = _activations(method, pipeline.sizes, tuple(records), device, dtype)
+        except Exception as error:
+            activations = _uncountable(error)
+    return step._replace(activations=activations)
+
+
+def _activations(
+    method: Method,
+    sizes: tuple[int, ...],
+    records: tuple[Record, ...],
+    device: torch.device,
+    dtype: torch.dtype,
+) -> int:
+    """Bytes that the forward pass of a method of fake tensors keeps."""
+    count = len(records[0])
+    images = [torch.empty(count, 3, size, size, dtype=dtype, device=device) for size in sizes]
+    views = Views(tuple(images), records, aspect_B=torch.ones(count, device=device))
+    mixed = dtype is not torch.float32
+
+    def forward() -> dict[str, Tensor]:
+        with torch.autocast(device.type, dtype if mixed else None, enabled=mixed):
+            output: dict[str, Tensor] = method(views, 0.0)
+            return output
+
+    return kept_for_backward(forward, [*method.parameters(), *method.buffers(), *images])
+
+
+def _of_many(record: Record, count: int) -> Record:
+    """The record of one sample as that of many, in the memory of one."""
+    parameters = {
+        name: {key: value.expand(count, *value.shape[1:]) for key, value in drawn.items()}
+        for name, drawn in record.parameters.items()
+    }
+    return Record(record.names, record.applied_BK.expand(count, -1), parameters)
+
+
+def _onto(method: Method, device: torch.device, channels_last: bool) -> None:
+    """Replace all tensors of a method by fake ones, in place; once where several places share."""
+    replaced: dict[Tensor, Tensor] = {}
+    of_encoder = set(method.encoder.modules())
+    for module in method.modules():
+        for own in (module._parameters, module._buffers):
+            for name, tensor in own.items():
+                if tensor is None:
+                    continue
+                if tensor not in replaced:
+                    fake = torch.empty_strided(
+                        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device
+                    )
+                    if channels_last and module in of_encoder and tensor.ndim == 4:
+                        fake = fake.contiguous(memory_format=torch.channels_last)
+                    if isinstance(tensor, nn.Parameter):
+                        fake = nn.Parameter(fake, tensor.requires_grad)
+                    replaced[tensor] = fake
+                own[name] = replaced[tensor]  # type: ignore[assignment]
+
+
+def _uncountable(error: Exception) -> int:
+    """Bytes, from below, of what could not be made: 0, unless it would have too many to count."""
+    return MOST if any(said in str(error) for said in UNCOUNTABLE) else 0
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without warnings and logs: what is done here is done again with real tensors."""
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
