@@ -63,6 +63,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "vicreg": ("vicreg", {}, {}),
     "augself": ("vicreg", {}, {"told": EXEMPT["exempt"]}),
 }
+COMPILED = "vicreg"  # the case that is compiled as well
 
 
 def global_views() -> Views:
@@ -103,6 +104,25 @@ def run(method: torch.nn.Module, plain: Method, views: Views) -> dict[str, Any]:
     }
 
 
+def run_compiled(case: str, views: Views) -> dict[str, Any]:
+    """Likewise, as captured for `torch.compile`; "graphs" says of each whether it convolves.
+
+    A collective that cannot be part of a graph is an error.
+    """
+    graphs: list[bool] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
+        graphs.append(any("conv2d" in str(node.target) for node in graph.graph.nodes))
+        return graph.forward
+
+    plain = build_method(*CASES[case])
+    synchronise_batchnorm(plain, torch.device("cpu"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "compile", partial(torch.compile, backend=backend, fullgraph=True))
+        plain.compile_parts()
+        return {**run(DistributedDataParallel(plain), plain, views), "graphs": graphs}
+
+
 def work(folder: Path) -> None:
     """One process: every case on its half of the batch, then its half of a run."""
     torch.set_num_threads(1)
@@ -116,6 +136,7 @@ def work(folder: Path) -> None:
         plain = build_method(*arguments)
         synchronise_batchnorm(plain, torch.device("cpu"))
         results[case] = run(DistributedDataParallel(plain), plain, views)
+    results["compiled"] = run_compiled(COMPILED, views)
     torch.save(results, folder / f"{rank}.pt")
     dist.destroy_process_group()
     config = folder / "one" / "config.yaml"
@@ -142,11 +163,11 @@ def ranks(folder: Path) -> list[dict[str, Any]]:
     return [torch.load(folder / f"{rank}.pt") for rank in range(PROCESSES)]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*CASES, "compiled"])
 def test_two_processes_equal_one_on_the_global_batch(
     case: str, ranks: list[dict[str, Any]]
 ) -> None:
-    plain = build_method(*CASES[case])
+    plain = build_method(*CASES[COMPILED if case == "compiled" else case])
     expected = run(plain, plain, global_views())
     results = [rank[case] for rank in ranks]
     for name, value in expected["losses"].items():  # what is logged is the mean over processes
@@ -162,6 +183,11 @@ def test_two_processes_equal_one_on_the_global_batch(
             assert difference <= allowed, f"{name}: {difference} of {gradient.abs().max()}"
         for name, value in expected["buffers"].items():
             assert torch.allclose(result["buffers"][name], value, rtol=1e-4, atol=1e-5), name
+
+
+def test_processes_compile_what_one_does(ranks: list[dict[str, Any]]) -> None:
+    """Encoder, projector and objective are a graph each."""
+    assert [rank["compiled"]["graphs"] for rank in ranks] == [[True, False, False]] * PROCESSES
 
 
 def test_processes_end_with_the_same_gradients(ranks: list[dict[str, Any]]) -> None:

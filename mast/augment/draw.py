@@ -22,6 +22,7 @@ def draw_views(
     start: int = 0,
     total: int | None = None,
     out: Tensor | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> Views:
     """Draw the views of this process's part of a batch.
 
@@ -38,6 +39,7 @@ def draw_views(
         start: How many of the G samples come before those of this process.
         total: G; by default there is one process.
         out: Memory as from `Pipeline.buffer`, for canvases of one side; new by default.
+        dtype: Of the views in new memory, float32 or bfloat16.
 
     Returns:
         Views of the B samples, in the order given.
@@ -53,7 +55,8 @@ def draw_views(
     for canvas_BHWC, aspect_B in canvases:
         some = slice(first, first + len(aspect_B))
         own = tuple(record[some] for record in records)
-        parts.append(pipeline.views(canvas_BHWC, aspect_B, own, out=out).images)
+        memory = pipeline.buffer(len(aspect_B), canvas_BHWC.device, dtype) if out is None else out
+        parts.append(pipeline.views(canvas_BHWC, aspect_B, own, memory).images)
         first = some.stop
     images = parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))
     chosen_BK = None if chosen_GK is None else chosen_GK[start:stop]

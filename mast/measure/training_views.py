@@ -30,7 +30,7 @@ class LabelledBatch(NamedTuple):
     """This process's part of a step.
 
     Attributes:
-        images_BCHW: Views in [0, 1], on the device.
+        images_BCHW: Views in [0, 1], on the device, of the type that was asked for.
         positions_B: Positions of their images in the pool, likewise on the device.
         total: G, the images of all processes: local sums divided by it add up to the mean.
     """
@@ -55,6 +55,7 @@ class TrainingViews:
         preset: Its first view, whatever that view's own size; by default crop and flip.
         compose: How many operators beside crop and flip are chosen for an image; None: all.
         whole: Whether to leave out what does not fill a batch, unless it is the only one.
+        dtype: Of the views: the type in which the network takes images.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class TrainingViews:
         preset: Preset = CROP_AND_FLIP,
         compose: int | None = None,
         whole: bool = False,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         self.pool = pool
         self.starts = np.cumsum([0, *map(len, pool)])
@@ -77,6 +79,7 @@ class TrainingViews:
         self.batch_size = min(batch_size, len(positions_N))
         self.seed = seed
         self.compose = compose
+        self.dtype = dtype
         count = len(positions_N) / self.batch_size
         self.steps_per_epoch = math.floor(count) if whole else math.ceil(count)
 
@@ -103,6 +106,7 @@ class TrainingViews:
                 choose,
                 start=first,
                 total=count,
+                dtype=self.dtype,
             )
             positions = torch.from_numpy(self._part(order, step)[first:last])
             yield LabelledBatch(views.images[0], fabric.to_device(positions), count)

@@ -176,6 +176,8 @@ def tune(
         preset=recipe.preset(),
         compose=recipe.compose,
         whole=True,
+        # Mixup computes with the pixels: they are rounded when it has done so.
+        dtype=torch.float32 if recipe.mixup > 0 else encoder.compute.dtype,
     )
     dim = encoder.features(data.test, data.size).shape[1]
     network = Network(encoder.module, dim, len(task.classes), torch.Generator().manual_seed(seed))

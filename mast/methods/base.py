@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from mast.augment import Views
-from mast.core.collectives import processes
 from mast.core.errors import UserError
 from mast.models import Encoder
 
@@ -212,11 +211,10 @@ def pair_of_images(views: Views, method: str) -> tuple[Tensor, Tensor]:
 def compile_head(method: Any) -> None:
     """Compile a method's `projector`, and its `objective`: small operators become a few passes.
 
-    Collectives in the middle of them, as several processes need, are left alone.
+    Collectives in the middle of them, as several processes need, become part of the graphs.
     """
-    if processes() == 1:
-        method.projector.compile()
-        method.objective = torch.compile(method.objective)
+    method.projector.compile()
+    method.objective = torch.compile(method.objective)
 
 
 def variance_collapse(metrics: Mapping[str, float]) -> Iterator[str]:

@@ -124,6 +124,7 @@ class LinearSgd(Evaluator[EvaluationData]):
             data.size,
             batch_size=self.batch_size,
             seed=self.seed,
+            dtype=encoder.compute.dtype,
         )
         dim = encoder.features(data.test, data.size).shape[1]
         heads = [

@@ -3,6 +3,7 @@
 B images of a batch.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,16 @@ import numpy as np
 import pytest
 import torch
 from tiny_evaluation import SIDE, tiny_set
+from torch import nn
 
 from mast.augment import PRESETS, Pipeline, Preset, View
 from mast.core.seeds import stream
 from mast.data import CanvasSet
+from mast.measure.compute import Compute
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.sets import EvaluationData
 from mast.measure.training_views import LabelledBatch, TrainingViews
+from mast.protocols.run import EvaluationSettings, make_evaluator
 
 SIZE = 24
 
@@ -59,6 +65,43 @@ def test_a_batch_is_the_first_view_of_its_place(pool: tuple[CanvasSet, ...]) -> 
             canvas = from_set.batch(np.array([inside]))
             (expected,) = pipeline.views(*canvas, (record[at : at + 1],)).images
             assert torch.equal(batch.images_BCHW[at], expected[0])
+
+
+def test_views_are_drawn_in_the_type_that_is_asked_for(pool: tuple[CanvasSet, ...]) -> None:
+    for exact, rounded in zip(
+        batches(pool, fabric()), batches(pool, fabric(), dtype=torch.bfloat16), strict=True
+    ):
+        assert rounded.images_BCHW.dtype == torch.bfloat16
+        assert torch.equal(rounded.images_BCHW, exact.images_BCHW.bfloat16())
+
+
+NETWORKS: dict[str, tuple[dict[str, Any], torch.dtype]] = {
+    "linear_sgd": ({"epochs": 1}, torch.bfloat16),
+    "semi": ({"shares": [0.2], "encoder_lrs": [0.01], "head_lrs": [1.0]}, torch.bfloat16),
+    "finetune": ({"changes": {"epochs": 1, "cutmix": 1.0}}, torch.bfloat16),
+    # Mixed pixels are rounded once, by Fabric.
+    "finetune, mixup": ({"changes": {"epochs": 1, "mixup": 1.0}}, torch.float32),
+}
+
+
+@pytest.mark.parametrize("case", NETWORKS)
+def test_protocols_draw_in_the_type_that_the_network_takes(
+    case: str, encoder: nn.Module, data: EvaluationData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[torch.dtype] = []
+
+    def watched(views: TrainingViews, *place: Any) -> Iterator[LabelledBatch]:
+        for batch in epoch(views, *place):
+            drawn.append(batch.images_BCHW.dtype)
+            yield batch
+
+    epoch = TrainingViews.epoch
+    monkeypatch.setattr(TrainingViews, "epoch", watched)
+    name, (settings, expected) = case.partition(",")[0], NETWORKS[case]
+    frozen = FrozenEncoder(encoder, Compute(dtype=torch.bfloat16))
+    protocol = make_evaluator(name, EvaluationSettings(protocols={name: settings}))
+    assert dict(protocol.run(frozen, data))
+    assert set(drawn) == {expected}
 
 
 @pytest.mark.parametrize("compose", [None, 0, 2, 99])
