@@ -1,7 +1,6 @@
 """Pretraining."""
 
 import time
-from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -13,30 +12,19 @@ from mast.augment import Pipeline, draw_chosen, draw_views
 from mast.config import OPERATIONAL, PretrainConfig, build_method, deciding, read, record
 from mast.core.display import TrainingDisplay
 from mast.core.errors import UserError
-from mast.core.launch import (
-    all_processes,
-    find_device,
-    local_processes,
-    make_fabric,
-    resolve,
-    type_of,
-)
+from mast.core.launch import all_processes, local_processes, make_fabric, resolve, type_of
 from mast.core.loop import Losses, Training
-from mast.core.memory import keep_freed_memory, memory_of
-from mast.core.optim import learning_rate, make_optimizer, moments, warmup_share
+from mast.core.memory import keep_freed_memory
+from mast.core.optim import learning_rate, make_optimizer, warmup_share
 from mast.core.run import RunFolder
 from mast.data import Batch, Loader, open_canvas
 from mast.measure.online import online_scores
-from mast.methods import StepMemory, save_embedding, step_memory
+from mast.methods import save_embedding
 from mast.models import named_weights, save_encoder, synchronise_batchnorm
+from mast.runs.memory import check_memory
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-# Bytes that a process shares with no other before it trains, from below: half of what it held with
-# PyTorch 2.15 for CUDA 13 (RssAnon after all imports: 0.51 GB), as other builds hold less.
-LIBRARIES = 250_000_000
-MOST_PARTS = 4096  # of a batch, among which the fewest are looked for that fit
 
 
 def pretrain(config: PretrainConfig) -> RunFolder:
@@ -70,7 +58,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     )
     _part_size(config, all_processes(fabric))
     if not run.encoder.is_file():
-        _check_memory(config, all_processes(fabric), local_processes(fabric))
+        check_memory(config, all_processes(fabric), local_processes(fabric))
     fabric.launch()
     with run.held() if fabric.is_global_zero else nullcontext():
         _train(config, run, fabric)
@@ -95,80 +83,6 @@ def _part_size(config: PretrainConfig, processes: int) -> int:
             f"({config.accumulate} x {processes}), with at least 2 images each"
         )
     return part_size
-
-
-def _check_memory(config: PretrainConfig, processes: int, local: int) -> None:
-    """Refuse a run of which a step needs more memory than there is, before any is asked for.
-
-    What it needs is a lower bound (`step_memory`): what is refused cannot run.
-
-    Args:
-        config: The run.
-        processes: Of the run, on all machines.
-        local: Of these, those on this machine.
-
-    Raises:
-        UserError: It says how much is needed, how much there is and what helps.
-    """
-    device = find_device(config.device)
-    there = memory_of(device)
-    if there is None:
-        return
-    on_cpu = device.type == "cpu"
-    dtype = type_of(config.precision, device)
-    pipeline = Pipeline(config.preset, config.size)
-
-    def step(parts: int) -> StepMemory:
-        return step_memory(
-            partial(build_method, config),
-            pipeline,
-            config.batch_size // (parts * processes),
-            device,
-            dtype,
-            moments=moments(config.optimizer),
-            channels_last=config.channels_last,
-            compiled=config.compile,
-        )
-
-    def needed(step: StepMemory, parts: int) -> int:
-        one = step.least(parts, again=config.epochs > 1)
-        return local * (LIBRARIES + one) if on_cpu else one
-
-    # ----------------------------------------------------------------------- what it needs
-    whole, parts = step(config.accumulate), config.accumulate
-    if needed(whole, parts) <= there:
-        return
-    size, what = whole.largest
-    text = (
-        f"a training step needs at least {_gigabytes(needed(whole, parts))} of memory"
-        + (f" in {local} processes" if on_cpu and local > 1 else "")
-        + f", of which {_gigabytes(size)}{' each' if on_cpu and local > 1 else ''} are {what}, "
-        f"and {'this machine' if on_cpu else 'the GPU'} has {_gigabytes(there)}"
-    )
-
-    # ------------------------------------------------------------------------- what helps
-    helps = ["a smaller encoder.name", "a narrower objective.projector (hidden, dim)"]
-    without_images = needed(whole._replace(views=0, activations=0), parts)
-    if without_images <= there or what == "views":
-        more = [
-            parts
-            for parts in range(config.accumulate + 1, MOST_PARTS + 1)
-            if config.batch_size % (parts * processes) == 0
-            and config.batch_size >= 2 * parts * processes
-        ]
-        at = bisect_left(more, True, key=lambda parts: needed(step(parts), parts) <= there)
-        helps = ["a smaller batch_size", "a smaller size", *helps]
-        if more[at:]:
-            helps = [f"accumulate {more[at]} or more", *helps]
-        if dtype is torch.float32:
-            helps += ["precision bf16-mixed"]
-    if on_cpu and local > 1:
-        helps += ["fewer devices"]
-    raise UserError(f"{text}. What helps: {', '.join(helps)}.")
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:,.1f} GB"
 
 
 def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:

@@ -1,1 +1,1 @@
-"""A run, opened: its encoder or method, its scores, and what the analyses look at."""
+"""A run: opened, its scores, what the analyses look at, and the memory that it needs."""

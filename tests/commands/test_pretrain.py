@@ -19,12 +19,12 @@ import yaml
 import mast
 from mast.augment import Pipeline
 from mast.cli import arguments_of, main
-from mast.commands.pretrain import LIBRARIES
 from mast.config import record
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.methods import Mast
 from mast.recipes import RECIPES
+from mast.runs.memory import LIBRARIES
 
 Configure = Callable[..., mast.PretrainConfig]
 
@@ -356,7 +356,7 @@ def test_what_cannot_fit_is_refused_before_the_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     words, said = TOO_LARGE[name]
-    monkeypatch.setattr("mast.commands.pretrain.memory_of", lambda device: 16 * 10**9)
+    monkeypatch.setattr("mast.runs.memory.memory_of", lambda device: 16 * 10**9)
     monkeypatch.setattr("mast.commands.pretrain.open_canvas", None)  # nothing is decoded
     out = ["--data", str(photos / "train"), "--out", str(tmp_path / "run"), "--device", "cpu"]
     assert main(["pretrain", *WORDS, *words, *out]) == 2
@@ -371,12 +371,12 @@ def test_the_parts_that_are_named_fit_and_fewer_do_not(
     tiny: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny(epochs=1)
-    monkeypatch.setattr("mast.commands.pretrain.memory_of", lambda device: LIBRARIES + 3_000_000)
+    monkeypatch.setattr("mast.runs.memory.memory_of", lambda device: LIBRARIES + 3_000_000)
     for accumulate in (1, 2):
         with pytest.raises(UserError, match="accumulate 4 or more"):
             mast.pretrain(replace(config, accumulate=accumulate))
     run = mast.pretrain(replace(config, accumulate=4))
     before = run.encoder.read_bytes()
-    monkeypatch.setattr("mast.commands.pretrain.memory_of", lambda device: 1)
+    monkeypatch.setattr("mast.runs.memory.memory_of", lambda device: 1)
     mast.pretrain(replace(config, accumulate=4))  # it is complete, and needs none
     assert run.encoder.read_bytes() == before

@@ -1,0 +1,93 @@
+"""Whether a run fits into the memory that there is."""
+
+from bisect import bisect_left
+from functools import partial
+
+import torch
+
+from mast.augment import Pipeline
+from mast.config import PretrainConfig, build_method
+from mast.core.errors import UserError
+from mast.core.launch import find_device, type_of
+from mast.core.memory import memory_of
+from mast.core.optim import moments
+from mast.methods import StepMemory, step_memory
+
+# Bytes that a process shares with no other before it trains, from below: half of what it held with
+# PyTorch 2.15 for CUDA 13 (RssAnon after all imports: 0.51 GB), as other builds hold less.
+LIBRARIES = 250_000_000
+MOST_PARTS = 4096  # of a batch, among which the fewest are looked for that fit
+
+
+def check_memory(config: PretrainConfig, processes: int, local: int) -> None:
+    """Refuse a run of which a step needs more memory than there is, before any is asked for.
+
+    What it needs is a lower bound (`step_memory`): what is refused cannot run.
+
+    Args:
+        config: The run.
+        processes: Of the run, on all machines.
+        local: Of these, those on this machine.
+
+    Raises:
+        UserError: It says how much is needed, how much there is and what helps.
+    """
+    device = find_device(config.device)
+    there = memory_of(device)
+    if there is None:
+        return
+    on_cpu = device.type == "cpu"
+    dtype = type_of(config.precision, device)
+    pipeline = Pipeline(config.preset, config.size)
+
+    def step(parts: int) -> StepMemory:
+        return step_memory(
+            partial(build_method, config),
+            pipeline,
+            config.batch_size // (parts * processes),
+            device,
+            dtype,
+            moments=moments(config.optimizer),
+            channels_last=config.channels_last,
+            compiled=config.compile,
+        )
+
+    def needed(step: StepMemory, parts: int) -> int:
+        one = step.least(parts, again=config.epochs > 1)
+        return local * (LIBRARIES + one) if on_cpu else one
+
+    # ----------------------------------------------------------------------- what it needs
+    whole, parts = step(config.accumulate), config.accumulate
+    if needed(whole, parts) <= there:
+        return
+    size, what = whole.largest
+    text = (
+        f"a training step needs at least {_gigabytes(needed(whole, parts))} of memory"
+        + (f" in {local} processes" if on_cpu and local > 1 else "")
+        + f", of which {_gigabytes(size)}{' each' if on_cpu and local > 1 else ''} are {what}, "
+        f"and {'this machine' if on_cpu else 'the GPU'} has {_gigabytes(there)}"
+    )
+
+    # ------------------------------------------------------------------------- what helps
+    helps = ["a smaller encoder.name", "a narrower objective.projector (hidden, dim)"]
+    without_images = needed(whole._replace(views=0, activations=0), parts)
+    if without_images <= there or what == "views":
+        more = [
+            parts
+            for parts in range(config.accumulate + 1, MOST_PARTS + 1)
+            if config.batch_size % (parts * processes) == 0
+            and config.batch_size >= 2 * parts * processes
+        ]
+        at = bisect_left(more, True, key=lambda parts: needed(step(parts), parts) <= there)
+        helps = ["a smaller batch_size", "a smaller size", *helps]
+        if more[at:]:
+            helps = [f"accumulate {more[at]} or more", *helps]
+        if dtype is torch.float32:
+            helps += ["precision bf16-mixed"]
+    if on_cpu and local > 1:
+        helps += ["fewer devices"]
+    raise UserError(f"{text}. What helps: {', '.join(helps)}.")
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB"
