@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import lightning_fabric.loggers.tensorboard
+import lightning_fabric
 import timm
 import torch
 import torchvision

@@ -174,7 +174,7 @@ def test_every_dependency_is_imported_and_every_import_is_a_dependency() -> None
         *(rows for extra, rows in extras.items() if extra not in ("test", "bench", "browser"))
     )
     own = {module.replace("_", "-") for module in sys.stdlib_module_names} | {"mast"}
-    assert imported("mast") - own == product - {"tensorboard"}  # which Fabric's logger imports
+    assert imported("mast") - own == product
     assert extras["test"] - TOOLS <= imported("mast", "tests")
     assert extras["browser"] <= imported("tests/browser")
     assert extras["bench"] <= imported("benchmarks")

@@ -40,9 +40,9 @@ TURNS: tuple[Attack, ...] = (
 # What commands import when they need it, and slowly.
 HEAVY = (
     "docstring_parser", "fsspec.implementations.local", "jinja2",
-    "lightning_fabric.loggers.tensorboard", "matplotlib.backends.backend_agg",
-    "matplotlib.backends.backend_svg", "numba", "rich._emoji_codes", "scipy.cluster.hierarchy",
-    "timm", "torch.utils.tensorboard", "torchvision",
+    "lightning_fabric", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg",
+    "numba", "rich._emoji_codes", "scipy.cluster.hierarchy", "tensorboard.compat.proto.event_pb2",
+    "tensorboard.summary.writer.record_writer", "timm", "torchvision",
 )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Damage anywhere in a file that a command reads: its right answer, or one line."""
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,11 @@ def _become_a_folder(file: Path, draw: random.Random) -> None:
     file.mkdir()
 
 
+def _become_a_pipe(file: Path, draw: random.Random) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
 def _loop(file: Path, draw: random.Random) -> None:
     file.unlink()
     file.symlink_to(file.name)
@@ -107,6 +113,7 @@ DAMAGES = {
     "emptied": lambda file, draw: file.write_bytes(b""),
     "removed": lambda file, draw: file.unlink(),
     "a folder": _become_a_folder,
+    "a pipe": _become_a_pipe,
     "a link to itself": _loop,
     "another kind": lambda file, draw: file.write_text(
         draw.choice(("[1, 2]", "{}", "null", '"x"', "a: {b: 1}", "[" * 9999))

@@ -247,9 +247,9 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
 
 
 def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:
-    from lightning_fabric.loggers.tensorboard import TensorBoardLogger
+    from mast.core.tensorboard import TensorBoardLogger
 
-    loggers: list[Any] = [TensorBoardLogger(run.path, name=run.tensorboard.name, version="")]
+    loggers: list[Any] = [TensorBoardLogger(run.tensorboard)]
     if config.wandb is not None:
         from mast.core.weights_and_biases import WandbLogger
 

@@ -21,6 +21,7 @@ from mast.core.checkpoint import (
 )
 from mast.core.errors import UserError, unknown
 from mast.core.run import RunFolder, flatten, plain
+from mast.core.tensorboard import TensorBoardLogger
 
 
 def full_disk(partial: Path) -> None:
@@ -231,6 +232,28 @@ def test_a_log_on_a_full_disk(run: RunFolder) -> None:
     run.metrics.symlink_to("/dev/full")
     with pytest.raises(UserError, match=r"metrics\.jsonl: No space left on device"):
         run.append_metrics({"step": 1})
+
+
+def test_tensorboard_reads_what_was_logged(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    logger = TensorBoardLogger(tmp_path / "tensorboard")
+    for step in (1, 2):
+        logger.log_metrics({"loss": 1 / step, "lr": 0.5}, step)
+    read = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(event.step, event.value) for event in read.Scalars("loss")] == [(1, 1.0), (2, 0.5)]
+    assert read.Tags()["scalars"] == ["loss", "lr"]
+
+
+def test_tensorboard_on_a_full_disk(tmp_path: Path) -> None:
+    (tmp_path / "tensorboard").mkdir()
+    logger = TensorBoardLogger(tmp_path / "tensorboard")
+    logger.log_metrics({"loss": 1.0}, 1)
+    (events,) = (tmp_path / "tensorboard").iterdir()
+    events.unlink()
+    events.symlink_to("/dev/full")
+    with pytest.raises(UserError, match="tensorboard: No space left on device"):
+        logger.log_metrics({"loss": 1.0}, 2)
 
 
 def test_rewind_drops_what_came_later(run: RunFolder) -> None:

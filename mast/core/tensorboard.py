@@ -1,0 +1,75 @@
+"""A Fabric logger for TensorBoard, without a thread: what cannot be written is an error at once."""
+
+import os
+import socket
+import time
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning_fabric.loggers.logger import Logger
+from lightning_fabric.utilities.rank_zero import rank_zero_only
+
+from mast.core.errors import UserError
+
+VERSION = "brain.Event:2"  # of the files, as their first event says
+
+
+class TensorBoardLogger(Logger):
+    """Write scalars into an event file.
+
+    Lightning's logger hands them to a thread, which prints a traceback where the disk is full.
+
+    Args:
+        folder: Of the event files. Every process that logs begins a new one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The folder's."""
+        return self._folder.name
+
+    @property
+    def version(self) -> str:
+        """None: a folder holds one run."""
+        return ""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Log scalars at a step.
+
+        Raises:
+            UserError: They cannot be written.
+        """
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
+        try:
+            if self._file is None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                begun = f"{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+                self._file = self._folder / f"events.out.tfevents.{begun}"
+                self._append(file_version=VERSION)
+            self._append(step=step, summary=Summary(value=values))
+        except OSError as error:
+            raise UserError(
+                f"cannot write {self._folder}: {error.strerror or error}. Free some space; the "
+                "same command continues."
+            ) from error
+
+    def log_hyperparams(self, params: dict[str, Any] | Namespace) -> None:
+        """The configuration is in the run folder."""
+
+    def _append(self, **fields: Any) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        assert self._file is not None
+        event = Event(wall_time=time.time(), **fields)
+        with self._file.open("ab") as file:
+            RecordWriter(file).write(event.SerializeToString())
