@@ -244,7 +244,10 @@ def configuration_of(folder: RunFolder) -> PretrainConfig:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without aliases, a few lines of which may stand for more values than memory holds."""
+    """YAML without aliases, a few lines of which may stand for more values than memory holds.
+
+    Nor with a field that is given twice, of which PyYAML takes the last.
+    """
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -255,12 +258,23 @@ class _Loader(yaml.SafeLoader):
             )
         return super().compose_node(parent, index)
 
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            line, name = key.start_mark.line + 1, str(key.value)
+            if name in lines:
+                raise UserError(f"line {line}: {name} is given twice, first in line {lines[name]}")
+            lines[name] = line
+        return node
+
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
     """The fields of a configuration file.
 
     Raises:
-        UserError: It is no file of UTF-8 text, no YAML or has aliases, or it holds no fields.
+        UserError: It is no file of UTF-8 text, no YAML, has aliases or a field twice, or holds no
+            fields.
     """
     path = Path(path)
     if not os.path.exists(path):

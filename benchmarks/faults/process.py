@@ -84,7 +84,8 @@ def start(
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             if prepare is not None:
                 prepare()
-            code = main(list(words))
+            sys.argv = ["mast", *words]
+            code = main()
         except BaseException:  # what a user would see
             traceback.print_exc()
         finally:

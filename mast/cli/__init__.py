@@ -1,112 +1,48 @@
 """The `mast` command: words to functions; the only place that merges recipe < file < options.
 
-The module of a verb is imported when the verb is used.
+Nothing is imported here before signals are answered, as they may come at any moment.
 """
 
-import io
-import os
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from mast.cli.options import arguments_of as arguments_of
-from mast.cli.verbs import TOPICS as TOPICS
-from mast.cli.verbs import VERBS as VERBS
-from mast.cli.verbs import Verb as Verb
-from mast.cli.verbs import named
-from mast.core.errors import UserError, unknown
-from mast.core.stopping import Interrupted
+from mast.core.stopping import end_by_signals
 
-OUT_OF_MEMORY = ("can't allocate memory", "CUDA out of memory")  # as PyTorch says it
+if TYPE_CHECKING:
+    from mast.cli.options import arguments_of as arguments_of
+    from mast.cli.verbs import TOPICS as TOPICS
+    from mast.cli.verbs import VERBS as VERBS
+    from mast.cli.verbs import Verb as Verb
+
+_FROM = {
+    "arguments_of": "mast.cli.options",
+    "TOPICS": "mast.cli.verbs",
+    "VERBS": "mast.cli.verbs",
+    "Verb": "mast.cli.verbs",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: The words after `mast`; those of the process if None.
+        arguments: The words after `mast`. None: those of the process, which is the command's alone:
+            signals end it in one line.
 
     Returns:
         The exit code: 0; 2 for an error that the user can fix, reported in one line; 1 for a fault
         of this program, in one line too, or raised if MAST_DEBUG is set; 128 and the number of the
         signal that stopped it, such as 130 for Ctrl-C.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # names of files need not fit the terminal
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        _run(words)
-    except UserError as error:
-        return _fail(str(error))
-    except OSError as error:
-        if error.filename is None:
-            raise
-        return _fail(f"{error.filename}: {error.strerror}")
-    except UnicodeEncodeError as error:  # by a library that writes names as UTF-8 alone
-        return _fail(f"{error.object[:200]!r} is not UTF-8: rename it, or set LC_ALL=C.UTF-8")
-    except Interrupted as stopped:
-        print(stopped, file=sys.stderr)
-        return stopped.code
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on with what was saved", file=sys.stderr)
-        return 130
-    except Exception as error:
-        if os.environ.get("MAST_DEBUG"):
-            raise
-        what = " ".join(str(error).split())[:300]
-        if isinstance(error, MemoryError) or any(said in what for said in OUT_OF_MEMORY):
-            return _fail(
-                f"out of memory ({what}). What helps: smaller batches or more parts of a batch "
-                "(accumulate), a narrower projector, smaller images, a smaller encoder."
-            )
-        _fail(f"{type(error).__name__}: {what}. This is a fault of mast: MAST_DEBUG=1 shows where.")
-        return 1
-    return 0
+    if arguments is None:
+        end_by_signals()
+    from mast.cli.command import run
+
+    return run(arguments)
 
 
-def _fail(message: str) -> int:
-    """Print why a command cannot do what it was asked to; its exit code."""
-    from mast.core.display import console
-
-    text = f"error: {message}"
-    console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
-    return 2
-
-
-def _run(words: list[str]) -> None:
-    if not words or words[0] in ("-h", "--help"):
-        summaries = {name: verb.summary for name, verb in VERBS.items()}
-        print(_overview("mast", "COMMAND", {**summaries, "show": " | ".join(TOPICS)}))
-    elif words[0] == "--version":
-        from importlib.metadata import version
-
-        print(version("mast-ssl"))
-    elif words[0] == "show":
-        if len(words) == 1 or words[1] in ("-h", "--help"):
-            summaries = {name: verb.summary for name, verb in TOPICS.items()}
-            print(_overview("mast show", "TOPIC", summaries))
-        elif words[1] not in TOPICS:
-            raise unknown("topic", words[1], TOPICS)
-        else:
-            _call(f"show {words[1]}", words[2:])
-    elif words[0] not in VERBS:
-        raise unknown("command", words[0], [*VERBS, "show"])
-    else:
-        _call(words[0], words[1:])
-
-
-def _overview(program: str, command: str, summaries: Mapping[str, str]) -> str:
-    width = max(map(len, summaries)) + 2
-    lines = [f"  {name:{width}}{summary}" for name, summary in summaries.items()]
-    hint = f"`{program} {command} --help` lists its options."
-    return "\n".join([f"usage: {program} {command} [options]", "", *lines, "", hint])
-
-
-def _call(name: str, words: list[str]) -> None:
-    """Call a verb's function with the arguments that words give, and show its result."""
-    verb = named(name)
-    try:
-        arguments = arguments_of(name, words)
-    except SystemExit:  # after --help
-        return
-    verb.show(verb.load()(**arguments))
+def __getattr__(name: str) -> Any:
+    if name not in _FROM:
+        raise AttributeError(f"module 'mast.cli' has no attribute {name!r}")
+    return getattr(import_module(_FROM[name]), name)

@@ -10,6 +10,7 @@ import torch
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, make_fabric, precision_of
+from mast.core.processes import together
 from mast.core.run import RunFolder
 from mast.data.sources import default_cache
 from mast.measure.bench import Bench
@@ -92,48 +93,48 @@ def evaluate(
         raise UserError("untrained is for a run's first weights: leave weights out")
     dtype = getattr(torch, precision)
     fabric = make_fabric(device, devices, precision=precision_of(dtype))
-    fabric.launch()
-    compute = Compute(fabric.device, dtype, fabric=fabric)
-    sets = data if isinstance(data, NamedSets) else NamedSets(data)
-    loaded = (
-        load_untrained(encoder, size)
-        if untrained
-        else load(encoder, size=size, seed=seed, weights=weights, download=sets.download)
-    )
+    with together(fabric, lambda: "the same command goes on with what was saved"):
+        compute = Compute(fabric.device, dtype, fabric=fabric)
+        sets = data if isinstance(data, NamedSets) else NamedSets(data)
+        loaded = (
+            load_untrained(encoder, size)
+            if untrained
+            else load(encoder, size=size, seed=seed, weights=weights, download=sets.download)
+        )
 
-    def representation(name: str) -> FrozenEncoder:
-        other = load(encoder, cast(Representation, name), size, seed, weights)
-        return _frozen(other, str(encoder), compute, cache)
+        def representation(name: str) -> FrozenEncoder:
+            other = load(encoder, cast(Representation, name), size, seed, weights)
+            return _frozen(other, str(encoder), compute, cache)
 
-    workspace = loaded.folder / FOLDER
-    of_run = not untrained and weights is None and RunFolder(encoder).config.is_file()
-    bench = Bench(compute, workspace, representation if of_run else None)
-    frozen = _frozen(loaded, str(encoder), compute, cache, bench)
+        workspace = loaded.folder / FOLDER
+        of_run = not untrained and weights is None and RunFolder(encoder).config.is_file()
+        bench = Bench(compute, workspace, representation if of_run else None)
+        frozen = _frozen(loaded, str(encoder), compute, cache, bench)
 
-    # What cannot work must fail before anything runs for hours.
-    if near_duplicates:
-        refuse_near_duplicates(names)
-    common = EvaluationSettings(seed=seed, protocols=settings or {})
-    for name in names:
-        make_evaluator(name, common).prepare(frozen)
-    groups = [
-        (sets.open(kind, loaded.size), list(group))
-        for kind, group in itertools.groupby(names, lambda name: protocol_class(name).needs)
-    ]
-    if fabric.is_global_zero:
-        write_text(workspace / ".writable", "")
-        (workspace / ".writable").unlink()
-
-    results: list[Result] = []
-
-    def write(result: Result) -> None:
+        # What cannot work must fail before anything runs for hours.
+        if near_duplicates:
+            refuse_near_duplicates(names)
+        common = EvaluationSettings(seed=seed, protocols=settings or {})
+        for name in names:
+            make_evaluator(name, common).prepare(frozen)
+        groups = [
+            (sets.open(kind, loaded.size), list(group))
+            for kind, group in itertools.groupby(names, lambda name: protocol_class(name).needs)
+        ]
         if fabric.is_global_zero:
-            result.write(loaded.folder)
-            results.append(result)
+            write_text(workspace / ".writable", "")
+            (workspace / ".writable").unlink()
 
-    for opened, group in groups:
-        evaluate_encoder(frozen, opened, group, common, write, near_duplicates)
-    return results
+        results: list[Result] = []
+
+        def write(result: Result) -> None:
+            if fabric.is_global_zero:
+                result.write(loaded.folder)
+                results.append(result)
+
+        for opened, group in groups:
+            evaluate_encoder(frozen, opened, group, common, write, near_duplicates)
+        return results
 
 
 def _frozen(

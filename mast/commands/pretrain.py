@@ -10,12 +10,14 @@ import torch
 
 from mast.augment import Pipeline, draw_chosen, draw_views
 from mast.config import OPERATIONAL, PretrainConfig, build_method, deciding, read, record
+from mast.core.checkpoint import saved_step
 from mast.core.display import TrainingDisplay
 from mast.core.errors import UserError
 from mast.core.launch import all_processes, local_processes, make_fabric, resolve, type_of
 from mast.core.loop import Losses, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
+from mast.core.processes import together
 from mast.core.run import RunFolder
 from mast.data import Batch, Loader, open_canvas
 from mast.measure.online import online_scores
@@ -44,6 +46,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         UserError: A configuration or images that cannot be used, a step that needs more memory
             than there is, a folder with another run or one in which another process works, or a
             loss that is no longer finite.
+        ProcessEndedError: One of several processes was killed, or has an error of its own.
         Interrupted: A signal (Ctrl-C, SIGTERM, SIGHUP) asked to stop. The step was finished and
             saved.
     """
@@ -59,10 +62,20 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     _part_size(config, all_processes(fabric))
     if not run.encoder.is_file():
         check_memory(config, all_processes(fabric), local_processes(fabric))
-    fabric.launch()
-    with run.held() if fabric.is_global_zero else nullcontext():
+    with (
+        together(fabric, lambda: _continues(run)),
+        run.held() if fabric.is_global_zero else nullcontext(),
+    ):
         _train(config, run, fabric)
     return run
+
+
+def _continues(run: RunFolder) -> str:
+    """What the same command does after an early end."""
+    step = saved_step(run.last)
+    if step is None:
+        return "nothing was saved yet, and the same command starts again"
+    return f"the same command continues from step {step}"
 
 
 def _refuse_named_weights(name: str) -> None:

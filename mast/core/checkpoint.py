@@ -115,6 +115,14 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     return state
 
 
+def saved_step(path: Path) -> int | None:
+    """The step of the last checkpoint that can be read; None: there is none."""
+    for file in (path, previous(path)):
+        with suppress(Exception):  # torch raises RuntimeError, UnpicklingError, EOFError, …
+            return int(torch.load(file, map_location="cpu", weights_only=True, mmap=True)["step"])
+    return None
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file as UTF-8, atomically."""
 

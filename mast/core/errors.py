@@ -1,7 +1,6 @@
 """Errors that are shown to users as one sentence, without a traceback."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 LISTED = 24  # more choices than this are counted, not listed
 
@@ -25,6 +24,8 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
     Returns:
         The error, to be raised by the caller.
     """
+    from difflib import get_close_matches
+
     names = list(choices)
     last = str(name).rpartition(".")[2]
     nested = [choice for choice in names if choice.endswith(f".{last}")]  # optimizer.lr for lr

@@ -23,7 +23,7 @@ import platform
 import socket
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -35,6 +35,7 @@ import yaml
 from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, read_json
+from mast.core.locks import locked
 
 _log = logging.getLogger("mast")
 
@@ -94,26 +95,27 @@ class RunFolder:
             UserError: Another process holds it, it holds something else than a run, or it cannot be
                 written.
         """
-        from filelock import FileLock, Timeout
+        from filelock import Timeout
 
         self._refuse_something_else()
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.lock, timeout=0)
-            lock.acquire()
-        except Timeout as error:
-            holder = self.holder.read_text() if self.holder.is_file() else "another process"
-            raise UserError(
-                f"{self.path} is in use by {holder}. Wait until it ends, or give another out."
-            ) from error
-        except OSError as error:
-            raise UserError(f"cannot write {self.path}: {error.strerror or error}") from error
-        try:
+        with ExitStack() as stack:
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                if not stack.enter_context(locked(self.lock, wait=False)):
+                    _log.warning(
+                        "%s is on a file system without locks: see to it that no second process "
+                        "trains in it", self.path,
+                    )  # fmt: skip
+            except Timeout as error:
+                holder = self.holder.read_text() if self.holder.is_file() else "another process"
+                raise UserError(
+                    f"{self.path} is in use by {holder}. Wait until it ends, or give another out."
+                ) from error
+            except OSError as error:
+                raise UserError(f"cannot write {self.path}: {error.strerror or error}") from error
+            stack.callback(self.holder.unlink, missing_ok=True)
             write_text(self.holder, f"process {os.getpid()} on {socket.gethostname()}")
             yield
-        finally:
-            self.holder.unlink(missing_ok=True)
-            lock.release()
 
     def _refuse_something_else(self) -> None:
         ours = (self.lock, self.holder)

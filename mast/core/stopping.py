@@ -1,11 +1,18 @@
-"""Stopping when a signal asks to: after the step that is being made, with all of it saved."""
+"""Stopping when a signal asks to: after the step that is being made, with all of it saved.
+
+Outside a training a signal ends a command by an exception, and before and after its work at once.
+"""
 
 import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any, NoReturn
+
+from mast.core.processes import end_now, is_first_here
 
 # What a user, a scheduler or a closed terminal sends; Windows has no SIGHUP.
 SIGNALS = tuple(
@@ -29,6 +36,55 @@ class Interrupted(KeyboardInterrupt):
         self.code = 128 + number
 
 
+def end_by_signals() -> None:
+    """Have signals end this process at once, in one line, as long as nothing else handles them.
+
+    An exception would not do: one that comes while modules are imported may show as anything, and
+    one that comes in a destructor or a callback is printed with its traceback and forgotten.
+    """
+    _handle(_end)
+    shown = sys.unraisablehook
+
+    def look(unraisable: Any) -> None:
+        if isinstance(unraisable.exc_value, Interrupted):
+            _end(unraisable.exc_value.code - 128)
+        shown(unraisable)
+
+    sys.unraisablehook = look
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Have the first signal end the block by an exception, and the second the process.
+
+    Nothing changes but where signals end the process (`end_by_signals`).
+
+    Raises:
+        Interrupted: By a signal, whatever a library made of it.
+    """
+    asked: list[int] = []
+
+    def interrupted() -> Interrupted:
+        return Interrupted(asked[0], "stopped; the same command goes on with what was saved")
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if asked:
+            _end(number)
+        asked.append(number)
+        raise interrupted()
+
+    before = _handle(ask, instead_of=_end)
+    try:
+        yield
+    except Exception as error:
+        if asked:
+            raise interrupted() from error
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class StopRequest:
     """Whether a signal has asked this process to stop.
 
@@ -50,13 +106,7 @@ class StopRequest:
             Interrupted: By the second signal, or where another process ended first that was asked
                 to stop as well: the collective that both were in then fails.
         """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-        ours = [number for number in SIGNALS if before[number] not in (None, signal.SIG_IGN)]
-        for number in ours:
-            signal.signal(number, self._note)
+        before = _handle(self._note)
         try:
             yield
         except RuntimeError:
@@ -64,12 +114,43 @@ class StopRequest:
                 raise
             raise Interrupted(self.number, "stopped with the other processes") from None
         finally:
-            for number in ours:
-                signal.signal(number, before[number])
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:
             raise Interrupted(number, "stopped at once; what was saved before is kept")
         self.number = number
         # Not by print, which the signal may have interrupted.
-        os.write(2, b"\nstopping after this step; once more stops at once\n")
+        if is_first_here():
+            os.write(2, b"\nstopping after this step; once more stops at once\n")
+
+
+def _handle(
+    handler: Callable[[int, FrameType | None], Any], instead_of: Any = None
+) -> dict[int, Any]:
+    """Handle the signals that the process does not ignore, from the main thread alone.
+
+    Args:
+        handler: What is called.
+        instead_of: The handler that it replaces; None: any.
+
+    Returns:
+        The handlers that were replaced.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    ours = {
+        number: old
+        for number, old in before.items()
+        if old not in (None, signal.SIG_IGN) and instead_of in (None, old)
+    }
+    for number in ours:
+        signal.signal(number, handler)
+    return ours
+
+
+def _end(number: int, frame: FrameType | None = None) -> NoReturn:
+    line = f"{signal.Signals(number).name}: stopped at once; what was saved before is kept"
+    end_now(line if is_first_here() else "", 128 + number)

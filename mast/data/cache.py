@@ -21,18 +21,16 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any
 from zlib import crc32
 
 import numpy as np
-from filelock import FileLock
 
 from mast.core.display import track
 from mast.core.errors import UserError
+from mast.core.locks import locked
 from mast.data.decode import BrokenImageError
 from mast.data.decoded import decode_in_order
 from mast.data.source import Source
@@ -197,10 +195,12 @@ def obtain(request: Request) -> tuple[Manifest, np.memmap | None]:
         request.folder.mkdir(parents=True, exist_ok=True)
         cached = _read(request)
         if cached is None:
-            with _build_lock(request.folder / f"{request.stem}.lock") as locked:
+            # Without locks, builds run side by side under names of their own and the last one
+            # stays, which costs time but is right.
+            with locked(request.folder / f"{request.stem}.lock") as alone:
                 cached = _read(request)  # another process may have built it meanwhile
                 if cached is None:
-                    _remove_stale(request, unfinished=locked)
+                    _remove_stale(request, unfinished=alone)
                     _build(request)
                     cached = _read(request)
     except OSError as error:
@@ -321,20 +321,3 @@ def _remove_stale(request: Request, unfinished: bool) -> None:
         stale = path.suffix in (".u8", ".json") and request.fingerprint[:16] not in path.name
         if stale or (killed and unfinished):
             path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _build_lock(path: Path) -> Iterator[bool]:
-    """Lets one process of a host at a time build a set; the kernel frees the lock of a killed one.
-
-    Yields:
-        Whether the lock is held. Where there is none, as on some network disks, builds run side by
-        side under names of their own and the last one stays, which costs time but is right.
-    """
-    lock = FileLock(path)
-    with suppress(OSError, NotImplementedError):
-        lock.acquire()
-    try:
-        yield lock.is_locked
-    finally:
-        lock.release()

@@ -198,6 +198,25 @@ def test_a_fault_of_the_program_is_one_line_unless_it_is_looked_for(
         main(["show", "recipes"])
 
 
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(2, "No such file", "/lost"), MemoryError("17 GB"), OSError("odd")]
+)
+def test_what_is_one_line_is_raised_where_it_is_looked_for(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("mast.commands.show.RECIPES", {"broken": fail})
+    assert main(["show", "recipes"]) in (1, 2)
+    assert capsys.readouterr().err.count("\n") == 1
+    monkeypatch.setenv("MAST_DEBUG", "1")
+    with pytest.raises(type(error)):
+        main(["show", "recipes"])
+    assert main(["show", "nothing"]) == 2  # what a user can mend is one line all the same
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 def test_threads_are_set(run: Path, photos: Path, tmp_path: Path) -> None:
     before = torch.get_num_threads()
     try:

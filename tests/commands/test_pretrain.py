@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -205,6 +205,32 @@ def test_a_run_that_is_stopped_in_the_middle_ends_as_one_that_is_not(
         for run in (killed, whole)
     ]
     assert logs[0] == logs[1]
+
+
+def test_a_warning_is_logged_and_said_once_however_often_a_run_is_continued(
+    tiny: Configure, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def warnings(self: Mast, metrics: dict[str, float]) -> Iterator[str]:
+        yield f"loss: it is {metrics['loss']}"  # other words each time
+        if metrics["progress"] > 0.9:
+            yield "soon over: at the end"
+
+    def after_step(self: Mast, progress: float) -> None:
+        if progress in stops:
+            stops.remove(progress)
+            raise KeyboardInterrupt
+
+    stops = [3 / 6, 5 / 6]
+    monkeypatch.setattr(Mast, "warnings", warnings)
+    monkeypatch.setattr(Mast, "after_step", after_step)
+    config = tiny(log_every=1, checkpoint_minutes=0.0)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            mast.pretrain(config)
+    run = mast.pretrain(config)
+    logged = [line["warning"].split(":")[0] for line in run.read_metrics() if "warning" in line]
+    said = re.findall("warning: (.*?):", capsys.readouterr().err)
+    assert logged == said == ["loss", "soon over"]
 
 
 def test_a_run_of_some_operators(tiny: Configure) -> None:

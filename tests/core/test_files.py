@@ -20,6 +20,7 @@ from mast.core.checkpoint import (
     write_text,
 )
 from mast.core.errors import UserError, unknown
+from mast.core.locks import locked
 from mast.core.run import RunFolder, flatten, plain
 from mast.core.tensorboard import TensorBoardLogger
 
@@ -226,6 +227,40 @@ def test_a_folder_is_held_by_one_process(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a run folder"), RunFolder(tmp_path / "thesis").held():
         pass
     assert len(list((tmp_path / "thesis").iterdir())) == 1
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.ENOLCK, None])
+def test_a_file_system_without_locks_is_worked_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, number: int | None
+) -> None:
+    """Network disks; earlier versions of filelock have an error of their own."""
+
+    def refused(*_: object) -> None:
+        raise NotImplementedError if number is None else OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    if number is None:
+        monkeypatch.setattr("filelock.FileLock._acquire", refused)
+    run = RunFolder(tmp_path / "run")
+    for _ in range(2):
+        with run.held():
+            run.open(CONFIG, (), as_written)
+    assert "file system without locks" in caplog.records[0].message
+    with locked(tmp_path / "cache.lock") as held:
+        assert not held
+
+
+def test_a_run_folder_that_cannot_be_locked_for_other_reasons_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    with pytest.raises(UserError, match=r"cannot write .*run: Input/output error"):
+        RunFolder(tmp_path / "run").held().__enter__()
+    with locked(tmp_path / "cache.lock") as held:  # which only saves work
+        assert not held
 
 
 def test_a_log_on_a_full_disk(run: RunFolder) -> None:

@@ -33,6 +33,23 @@ def test_a_bomb_of_aliases_is_refused_before_it_is_expanded(tmp_path: Path) -> N
         load_yaml(file)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epochs: 3\nsize: 32\nepochs: 4\n", "line 3: epochs is given twice, first in line 1"),
+        ("optimizer:\n  lr: 1\n  'lr': 2\n", "line 3: lr is given twice, first in line 2"),
+        ("data: {spec: a, size: 8, spec: b}\n", "line 1: spec is given twice, first in line 1"),
+    ],
+)
+def test_a_field_that_is_given_twice_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    with pytest.raises(UserError, match=rf"mine\.yaml, {message}"):
+        load_yaml(file)
+    file.write_text("optimizer: {lr: 1}\nobjective: {lr: 1}\n")
+    assert load_yaml(file) == {"optimizer": {"lr": 1}, "objective": {"lr": 1}}
+
+
 @pytest.mark.parametrize("text", ["- epochs\n", "3\n", "null\n", "", "# epochs: 3\n", "[]\n"])
 def test_a_configuration_without_fields_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "mine.yaml"

@@ -14,30 +14,30 @@ from faults.files import DAMAGES
 from faults.process import run, start
 
 
-def refuses(words: list[str]) -> int:
+def refuses() -> int:
     print("warning: something else\nerror: no such run", file=sys.stderr)
     return 2
 
 
-def raises(words: list[str]) -> int:
+def raises() -> int:
     raise ValueError("nobody expected this")
 
 
-def says_nothing(words: list[str]) -> int:
+def says_nothing() -> int:
     return 2
 
 
-def is_a_fault_in_one_line(words: list[str]) -> int:
+def is_a_fault_in_one_line() -> int:
     print("error: ValueError: nobody expected this", file=sys.stderr)
     return 1
 
 
-def dies(words: list[str]) -> int:
+def dies() -> int:
     os.kill(os.getpid(), signal.SIGKILL)
     return 0
 
 
-def answers(words: list[str]) -> int:
+def answers() -> int:
     print("84.3")
     return 0
 
@@ -54,7 +54,7 @@ def answers(words: list[str]) -> int:
     ],
 )
 def test_how_a_command_ends(
-    command: Callable[[list[str]], int],
+    command: Callable[[], int],
     fault: str | None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -68,13 +68,13 @@ def test_how_a_command_ends(
 
 
 def test_a_command_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mast.cli.main", lambda words: time.sleep(60))
+    monkeypatch.setattr("mast.cli.main", lambda: time.sleep(60))
     outcome = start(["report"], tmp_path).end(0.2)
     assert (outcome.code, outcome.fault) == (None, "hang")
 
 
 def test_a_command_is_told_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mast.cli.main", lambda words: time.sleep(60))
+    monkeypatch.setattr("mast.cli.main", lambda: time.sleep(60))
     running = start(["report"], tmp_path)
     assert running.wait(0.1) is None
     running.ask(signal.SIGTERM)

@@ -1,0 +1,110 @@
+"""Run a command, and say in one line why it ended early.
+
+The module of a verb is imported when the verb is used.
+"""
+
+import io
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from mast.cli.options import arguments_of
+from mast.cli.verbs import TOPICS, VERBS, named
+from mast.core.errors import UserError, unknown
+from mast.core.processes import ProcessEndedError, is_first_here, leave_word
+from mast.core.stopping import Interrupted, interruptible
+
+OUT_OF_MEMORY = ("can't allocate memory", "CUDA out of memory")  # as PyTorch says it
+
+
+def run(arguments: Sequence[str] | None) -> int:
+    """See `mast.cli.main`."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files need not fit the terminal
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        _run(words)
+    except ProcessEndedError as error:
+        return _fail(str(error), error.code)
+    except UserError as error:
+        return _fail(str(error))
+    except Interrupted as stopped:
+        return _stop(str(stopped), stopped.code)
+    except KeyboardInterrupt:
+        return _stop("interrupted; the same command goes on with what was saved", 130)
+    except UnicodeEncodeError as error:  # by a library that writes names as UTF-8 alone
+        return _fail(f"{error.object[:200]!r} is not UTF-8: rename it, or set LC_ALL=C.UTF-8")
+    except Exception as error:
+        if os.environ.get("MAST_DEBUG"):
+            raise
+        if isinstance(error, OSError) and error.filename is not None:
+            return _fail(f"{error.filename}: {error.strerror}")
+        what = " ".join(str(error).split())[:300]
+        if isinstance(error, MemoryError) or any(said in what for said in OUT_OF_MEMORY):
+            return _fail(
+                f"out of memory ({what}). What helps: smaller batches or more parts of a batch "
+                "(accumulate), a narrower projector, smaller images, a smaller encoder."
+            )
+        fault = (
+            f"{type(error).__name__}: {what}. This is a fault of mast: MAST_DEBUG=1 shows where."
+        )
+        return _fail(fault, 1)
+    return 0
+
+
+def _fail(message: str, code: int = 2) -> int:
+    """Print why a command cannot do what it was asked to; its exit code."""
+    from mast.core.display import console
+
+    if not leave_word(message):
+        text = f"error: {message}"
+        console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+    return code
+
+
+def _stop(message: str, code: int) -> int:
+    """Print which signal stopped a command, once for all of its processes; the exit code."""
+    if is_first_here() and not leave_word(message):
+        print(message, file=sys.stderr)
+    return code
+
+
+def _run(words: list[str]) -> None:
+    if not words or words[0] in ("-h", "--help"):
+        summaries = {name: verb.summary for name, verb in VERBS.items()}
+        print(_overview("mast", "COMMAND", {**summaries, "show": " | ".join(TOPICS)}))
+    elif words[0] == "--version":
+        from importlib.metadata import version
+
+        print(version("mast-ssl"))
+    elif words[0] == "show":
+        if len(words) == 1 or words[1] in ("-h", "--help"):
+            summaries = {name: verb.summary for name, verb in TOPICS.items()}
+            print(_overview("mast show", "TOPIC", summaries))
+        elif words[1] not in TOPICS:
+            raise unknown("topic", words[1], TOPICS)
+        else:
+            _call(f"show {words[1]}", words[2:])
+    elif words[0] not in VERBS:
+        raise unknown("command", words[0], [*VERBS, "show"])
+    else:
+        _call(words[0], words[1:])
+
+
+def _overview(program: str, command: str, summaries: Mapping[str, str]) -> str:
+    width = max(map(len, summaries)) + 2
+    lines = [f"  {name:{width}}{summary}" for name, summary in summaries.items()]
+    hint = f"`{program} {command} --help` lists its options."
+    return "\n".join([f"usage: {program} {command} [options]", "", *lines, "", hint])
+
+
+def _call(name: str, words: list[str]) -> None:
+    """Call a verb's function with the arguments that words give, and show its result."""
+    verb = named(name)
+    try:
+        arguments = arguments_of(name, words)
+    except SystemExit:  # after --help
+        return
+    with interruptible():
+        verb.show(verb.load()(**arguments))

@@ -1,0 +1,51 @@
+"""Locks that the kernel frees when their process ends, however it ends."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock
+
+# What a file system says that has no locks: NFS without its daemon, Lustre mounted without flock.
+NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL, errno.EPERM)
+
+
+@contextmanager
+def locked(path: Path, wait: bool = True) -> Iterator[bool]:
+    """Hold a lock during the block.
+
+    Args:
+        path: A file, which is created; what it says does not matter.
+        wait: Whether to wait for another process that holds it. Such a lock saves work and guards
+            nothing, so that where it cannot be created the block runs without it.
+
+    Yields:
+        Whether it is held. Where the file system has no locks it is not, and nor is a file put in
+        its place, which a killed process would leave behind.
+
+    Raises:
+        filelock.Timeout: Another process holds it, and `wait` is false.
+        OSError: It cannot be created, and `wait` is false.
+    """
+    lock = _lock(path, -1 if wait else 0)
+    try:
+        lock.acquire()
+    except NotImplementedError:  # by earlier versions of filelock
+        pass
+    except OSError as error:
+        if not wait and error.errno not in NO_LOCKS:
+            raise
+    try:
+        yield lock.is_locked
+    finally:
+        if lock.is_locked:
+            with suppress(OSError):
+                lock.release()
+
+
+def _lock(path: Path, timeout: float) -> FileLock:
+    try:
+        return FileLock(path, timeout=timeout, fallback_to_soft=False)
+    except TypeError:  # by versions that have no such fallback, or no such choice
+        return FileLock(path, timeout=timeout)

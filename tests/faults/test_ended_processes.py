@@ -1,0 +1,160 @@
+"""Where one of several processes ends early, all do: soon, in one line, and the run goes on."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+import mast
+from mast.config import record
+from mast.core import processes
+from mast.core.run import RunFolder
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are seen on Linux alone")
+
+Configure = Callable[..., mast.PretrainConfig]
+FULL = r"/somewhere/file: No space left on device"
+# The exit code and the line, by moment (`ended.EVENTS`).
+ENDS = (
+    (
+        2,
+        r"error: process 1 ended: it was killed by SIGKILL; the same command continues from step 2",
+    ),
+    (-9, r"error: the first process ended: it was killed; the same command continues from step 4"),
+    (2, rf"error: process 1 ended: {FULL}; the same command continues from step 6"),
+    (1, r"error: process 1 ended: KeyError: 'a bug'. This is a fault of mast: .* from step 8"),
+    (2, rf"error: {FULL}"),
+    (130, r"SIGINT: stopped after step 13 of 15, which is saved: .*"),
+    (2, r"error: process 1 ended: it was killed by SIGKILL; the same command .* from step 13"),
+    (2, r"error: process 1 ended: it was killed by SIGKILL; the same command .* from step 13"),
+    (0, r"done: .*ended/encoder\.safetensors"),
+    (0, r"done: .*whole/encoder\.safetensors"),
+)
+SECONDS = 10.0  # `processes.GRACE_S` is 2 in these processes
+
+
+def told(text: str) -> list[str]:
+    """What processes said at their end: neither how they began nor what they logged."""
+    begun = ("Initializing", "----", "distributed_backend", "All distributed", "mast5_small:",
+             "pretrain: ", "epoch ", "warning: ", "stopping after this step")  # fmt: skip
+    return [line for line in text.splitlines() if line.strip() and not line.startswith(begun)]
+
+
+def test_a_process_that_ends_early_ends_all_and_the_run_continues(
+    tiny: Configure, tmp_path: Path
+) -> None:
+    config = tiny(epochs=5, log_every=1, score_every=5, checkpoint_minutes=0.0)
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(record(config)))
+    script = Path(__file__).parent.parent / "ended.py"
+    ended = subprocess.run(
+        [sys.executable, str(script), str(file), str(tmp_path)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    rows = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert len(rows) == len(ENDS)
+    for (code, seconds, text), (expected, line) in zip(rows, ENDS, strict=True):
+        lines = told(text)
+        assert code == expected, text
+        assert len(lines) == 1, text
+        assert re.fullmatch(line, lines[0]), text
+        assert seconds < SECONDS, text
+    continued, uninterrupted = RunFolder(tmp_path / "ended"), RunFolder(tmp_path / "whole")
+    assert continued.encoder.read_bytes() == uninterrupted.encoder.read_bytes()
+
+
+OTHER = """
+import os, sys
+from mast.core.processes import leave_word
+assert "MAST_STARTED_BY" not in os.environ
+leave_word(f"{sys.argv[1:]} of rank {os.environ['LOCAL_RANK']}.")
+sys.exit(1)
+"""
+
+
+def test_the_first_process_starts_the_same_command_and_says_why_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, words = tmp_path / "script.py", tmp_path / "1"
+    script.write_text(OTHER)
+    monkeypatch.setattr(sys, "argv", [str(script), "--devices", "2"])
+    monkeypatch.setattr("__main__.__spec__", None)
+    first = processes._First({1: processes._start(1, str(words))}, str(tmp_path), lambda: "go on")
+    first.children[1].wait()
+    said = first.error()
+    assert str(said) == "process 1 ended: ['--devices', '2'] of rank 1; go on"
+    assert said is not None
+    assert said.code == 1
+    first.stop()
+
+
+# Where a signal comes, and what the process has done by then.
+MOMENTS = {
+    "before its words are read": ("import", "mast.cli.options"),
+    "before PyTorch is imported": ("import", "torch"),
+    "while images are decoded": ("open", ".jpg"),
+}
+PROGRAM = """
+import os, sys
+what, name, number = sys.argv[1:4]
+left = [5 if what == "open" else 1]
+def look(event, arguments):
+    if event == what and str(arguments[0]).endswith(name):
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), int(number))
+sys.addaudithook(look)
+sys.argv[1:4] = []
+from mast.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_signal_before_training_is_one_line(moment: str, photos: Path, tmp_path: Path) -> None:
+    number = signal.SIGTERM if moment.startswith("while") else signal.SIGINT
+    words = ["pretrain", "--data", str(photos / "train"), "--size", "32", "--batch_size", "16"]
+    words += ["--device", "cpu", "--out", str(tmp_path / "run")]
+    words += ["--data.cache", str(tmp_path / "cache")]
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *MOMENTS[moment], str(int(number)), *words],
+        env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 128 + number, ended.stderr
+    assert re.fullmatch(rf"{number.name}: stopped.* what was saved.*\n", ended.stderr)
+    assert {path.suffix for path in (tmp_path / "cache").glob("*")} <= {".lock"}
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "type('', (), {'__del__': lambda self: ask()})()",  # Python prints what comes of it
+        "try:\n ask()\nexcept BaseException: raise ImportError('half of a module')",
+        # The second one, while the first is answered, ends the process.
+        "try: ask()\nfinally:\n try: ask()\n except BaseException: print('on', file=sys.stderr)",
+    ],
+)
+def test_a_signal_that_a_library_makes_something_else_of_is_one_line(work: str) -> None:
+    program = (
+        "import os, signal, sys\n"
+        "from mast.cli import command, main\n"
+        "def ask(): os.kill(os.getpid(), signal.SIGHUP)\n"
+        "def call(words):\n"
+        "  with command.interruptible(): exec(sys.argv[1])\n"
+        "command._run = call\n"
+        "sys.exit(main())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, work], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 129, ended.stderr
+    assert re.fullmatch(r"SIGHUP: stopped.*\n", ended.stderr)
