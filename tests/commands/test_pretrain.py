@@ -29,6 +29,12 @@ from mast.runs.memory import LIBRARIES
 Configure = Callable[..., mast.PretrainConfig]
 
 
+@pytest.fixture
+def steps_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods are called for steps alone, not for the memory that these need."""
+    monkeypatch.setattr("mast.commands.pretrain.memory_of", lambda device: None)
+
+
 @pytest.mark.parametrize("recipe", [name for name in RECIPES if name.endswith("_small")])
 def test_every_small_recipe_trains(tiny: Configure, recipe: str) -> None:
     run = mast.pretrain(tiny(recipe, epochs=1))
@@ -88,7 +94,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("room")
 def test_a_method_is_told_the_progress_of_the_run(
-    tiny: Configure, monkeypatch: pytest.MonkeyPatch
+    tiny: Configure, steps_only: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = [], []
     forward = Mast.forward
@@ -109,7 +115,11 @@ def test_a_method_is_told_the_progress_of_the_run(
     ("precision", "dtype"), [("32-true", "float32"), ("bf16-mixed", "bfloat16")]
 )
 def test_views_are_drawn_in_the_type_that_the_network_takes(
-    precision: str, dtype: str, tiny: Configure, monkeypatch: pytest.MonkeyPatch
+    precision: str,
+    dtype: str,
+    tiny: Configure,
+    steps_only: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn, taken = [], []
     views, forward = Pipeline.views, Mast.forward
@@ -283,7 +293,7 @@ def test_changed_images_are_refused(
 
 @pytest.mark.usefixtures("room")
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(
-    tiny: Configure, monkeypatch: pytest.MonkeyPatch
+    tiny: Configure, steps_only: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny(epochs=4, checkpoint_minutes=0.0)
     forward = Mast.forward
