@@ -32,7 +32,7 @@ Configure = Callable[..., mast.PretrainConfig]
 @pytest.fixture
 def steps_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Methods are called for steps alone, not for the memory that these need."""
-    monkeypatch.setattr("mast.commands.pretrain.memory_of", lambda device: None)
+    monkeypatch.setattr("mast.runs.memory.memory_of", lambda device: None)
 
 
 @pytest.mark.parametrize("recipe", [name for name in RECIPES if name.endswith("_small")])
@@ -86,13 +86,6 @@ def test_the_loss_falls_and_the_encoder_moves(tiny: Configure) -> None:
     assert losses[-1] < 0.9 * losses[0]
 
 
-@pytest.fixture
-def room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is memory enough: nothing is run on fake tensors to find out."""
-    monkeypatch.setattr("mast.commands.pretrain.check_memory", lambda *_: None)
-
-
-@pytest.mark.usefixtures("room")
 def test_a_method_is_told_the_progress_of_the_run(
     tiny: Configure, steps_only: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +103,6 @@ def test_a_method_is_told_the_progress_of_the_run(
     assert after == [step / 6 for step in range(1, 7)]
 
 
-@pytest.mark.usefixtures("room")
 @pytest.mark.parametrize(
     ("precision", "dtype"), [("32-true", "float32"), ("bf16-mixed", "bfloat16")]
 )
@@ -291,7 +283,6 @@ def test_changed_images_are_refused(
         mast.pretrain(config)
 
 
-@pytest.mark.usefixtures("room")
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(
     tiny: Configure, steps_only: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
