@@ -29,10 +29,10 @@ BASES = {
     "show views": ("show", "views", "--data", "photos/test", "--images", "1", "--out", "v.png"),
     "show cache": ("show", "cache"),
 }
-# A network, a compiler, other machines, or a run that is meant to take long.
-LEFT_OUT = {"download", "compile", "nodes", "wandb", "weights"}
+# A network, or a compiler.
+LEFT_OUT = {"download", "compile", "wandb", "weights"}
 SMALL = {  # where any number is right and a large one takes as long as it says
-    "epochs", "resamples", "score_every", "devices", "checkpoint_minutes", "data.workers",
+    "epochs", "resamples", "score_every", "devices", "nodes", "checkpoint_minutes", "data.workers",
 }  # fmt: skip
 ANYTHING = (
     "", " ", "-1", "0", "1", "2", "7", "x", "0.5", "-0.5", "1.0", "nan", "inf", "-inf", "1e30",

@@ -164,9 +164,10 @@ class _Options:
         if self.sets_threads and "threads" in values:
             import torch
 
+            from mast.core.launch import check_threads
+
             threads = convert(values.pop("threads"), int, "threads")
-            if threads < 1:
-                raise UserError(f"threads must be 1 or more, got {threads}")
+            check_threads(threads)
             torch.set_num_threads(threads)
         arguments = {name: self._grouped(group, values) for name, group in self.groups.items()}
         parameters = inspect.signature(self.function).parameters

@@ -13,7 +13,14 @@ from mast.config import OPERATIONAL, PretrainConfig, build_method, deciding, rea
 from mast.core.checkpoint import saved_step
 from mast.core.display import TrainingDisplay
 from mast.core.errors import UserError
-from mast.core.launch import all_processes, local_processes, make_fabric, resolve, type_of
+from mast.core.launch import (
+    all_processes,
+    check_threads,
+    local_processes,
+    make_fabric,
+    resolve,
+    type_of,
+)
 from mast.core.loop import Losses, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
@@ -54,6 +61,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     run = RunFolder(config.folder())
     if not run.config.is_file():  # earlier versions took such names, and their runs can go on
         _refuse_named_weights(config.encoder.name)
+    check_threads(config.threads)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     fabric = make_fabric(

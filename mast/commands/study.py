@@ -16,7 +16,7 @@ from mast.commands.uncertain import uncertain
 from mast.config import change, configuration_of
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
-from mast.core.launch import Device, find_device
+from mast.core.launch import Device, check_threads, find_device
 from mast.core.run import RunFolder
 from mast.protocols.run import protocol_class
 from mast.runs.scores import LabelledSet, labelled, unmeasured
@@ -115,8 +115,7 @@ def study(
     title, kind = STUDIES[name].title, STUDIES[name].kind()
     if data is None:
         raise UserError(f"{name} needs images: give data")
-    if threads is not None and threads < 1:
-        raise UserError(f"threads must be 1 or more, got {threads}")
+    check_threads(threads)
     chosen = [0] if seeds is None else list(dict.fromkeys(as_list(seeds)))
     if not chosen or min(chosen) < 0:
         raise UserError(f"seeds must be one or more numbers of 0 or more, got {seeds}")

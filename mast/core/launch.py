@@ -11,6 +11,8 @@ from mast.core.errors import UserError, unknown
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+MOST_THREADS = 256  # more than this, and than there are cores, may fail to start
+
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["auto", "32-true", "bf16-mixed"]
 
@@ -43,6 +45,18 @@ def type_of(precision: Precision, device: torch.device) -> torch.dtype:
 def precision_of(dtype: torch.dtype) -> Precision:
     """The precision of a type: mixed for bfloat16, which keeps weights in float32."""
     return "32-true" if dtype is torch.float32 else "bf16-mixed"
+
+
+def check_threads(threads: int | None) -> None:
+    """Refuse a number of CPU threads that cannot be started.
+
+    Raises:
+        UserError: There are fewer than one, or too many; None is PyTorch's choice.
+    """
+    if threads is not None and threads < 1:
+        raise UserError(f"threads must be 1 or more, got {threads}")
+    if threads is not None and threads > max(MOST_THREADS, cores()):
+        raise UserError(f"threads is {threads}, and there are {cores()} CPU cores: give as many")
 
 
 def cores() -> int:
@@ -79,9 +93,11 @@ def make_fabric(
         loggers: Fabric loggers.
 
     Raises:
-        UserError: A GPU is asked for, and there is none; or more processes than a CPU has cores.
+        UserError: A GPU is asked for, and there is none; more processes than a CPU has cores; or
+            several nodes, which nothing has started.
     """
     from lightning_fabric import Fabric
+    from lightning_fabric.plugins.environments import LightningEnvironment
 
     kind = find_device(device)
     if devices < 1 or nodes < 1:
@@ -90,7 +106,7 @@ def make_fabric(
         raise UserError(f"devices is {devices}, and there are {cores()} CPU cores: give as many")
     devices = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
     nodes = int(os.environ.get("WORLD_SIZE", devices * nodes)) // devices
-    return Fabric(
+    fabric = Fabric(
         accelerator=kind.type,
         devices=devices,
         num_nodes=nodes,
@@ -98,3 +114,10 @@ def make_fabric(
         precision=resolve(precision, kind),
         loggers=list(loggers),
     )
+    environment = getattr(fabric.strategy, "cluster_environment", None)
+    if nodes > 1 and type(environment) is LightningEnvironment and "MASTER_ADDR" not in os.environ:
+        raise UserError(
+            f"nodes is {nodes}, and nothing says where the others are: start them by torchrun or "
+            "srun, or set MASTER_ADDR, MASTER_PORT and NODE_RANK"
+        )
+    return fabric

@@ -81,6 +81,8 @@ def test_pretrain_by_command_equals_the_function(
         ("compare a --resamples 0", "resamples 1 or more"),
         ("embed a --data b --out c --threads 0", "threads must be 1 or more, got 0"),
         ("pretrain --threads 0", "threads must be 1 or more, got 0"),
+        ("pretrain --nodes 2", "nodes is 2, and nothing says where the others are"),
+        ("pretrain --threads 9999", "threads is 9999, and there are"),
         ("pretrain --seed -1", "seed must be 0 or more"),
         ("pretrain --size 4", "size must be 8 or more, got 4"),
         ("pretrain --epochs none", "expected epochs to be a whole number, got 'none'"),
