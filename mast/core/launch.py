@@ -97,7 +97,7 @@ def make_fabric(
             several nodes, which nothing has started.
     """
     from lightning_fabric import Fabric
-    from lightning_fabric.plugins.environments import LightningEnvironment
+    from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 
     kind = find_device(device)
     if devices < 1 or nodes < 1:

@@ -1,15 +1,20 @@
 """What `mast show views` draws."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 
 import mast
 from mast.analyses import figure
 from mast.augment import PRESETS, Preset, View
+from mast.cli import main
 from mast.commands.show import show_views
+from mast.config import read
+from mast.recipes import configure
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
@@ -30,3 +35,27 @@ def test_all_views_of_a_preset_are_drawn(
         assert all("invert" in texts[1] for texts in captions)
     pixels = np.asarray(Image.open(path))
     assert abs(pixels.shape[1] - 308 * (1 + count)) <= 1  # every view has its column
+
+
+def test_show(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "operators"]) == 0
+    assert "motion_blur" in capsys.readouterr().out
+    assert main(["show", "recipes"]) == 0
+    assert "vicreg5_staged" in capsys.readouterr().out
+    assert main(["show", "config", "--recipe", "mast15_small", "--seed", "7"]) == 0
+    text = capsys.readouterr().out
+    assert yaml.safe_load(text)["objective"]["masked_weight"] > 0
+    shown = tmp_path / "shown.yaml"
+    shown.write_text(text)
+    expected = configure("mast15_small", seed=7)
+    given, wanted = read(shown).objective, expected.objective
+    assert given.resolved() == wanted.resolved()
+    assert replace(read(shown), objective=wanted) == expected
+    assert given.projector == wanted.projector
+    out = tmp_path / "views.png"
+    words = ["show", "views", "--data", str(photos / "train"), "--recipe", "mast15_small"]
+    assert main([*words, "--out", str(out), "--images", "2"]) == 0
+    from PIL import Image
+
+    with Image.open(out) as picture:
+        assert min(picture.size) > 300

@@ -1,0 +1,252 @@
+"""Words to calls: what every command understands, refuses and lists in its help."""
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import mast
+from mast.cli import TOPICS, VERBS, Verb, main
+from mast.core.run import RunFolder
+from mast.data import cache
+from mast.protocols import EVALUATORS
+from mast.recipes import RECIPES
+from mast.studies import QUESTIONS, STUDIES
+
+Configure = Callable[..., mast.PretrainConfig]
+
+
+def test_pretrain_by_command_equals_the_function(
+    tiny: Configure, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_function = mast.pretrain(tiny(out=str(tmp_path / "a")))
+    words = ["pretrain", "--recipe", "mast5_small", "--config", str(by_function.config)]
+    assert main([*words, "--out", str(tmp_path / "b")]) == 0
+    ours = (tmp_path / "a" / "encoder.safetensors").read_bytes()
+    assert (tmp_path / "b" / "encoder.safetensors").read_bytes() == ours
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("pretrian", "Did you mean 'pretrain'"),
+        ("pretrain --epoch 3", "Did you mean --epochs"),
+        ("pretrain --encoder.nam resnet18", "Did you mean --encoder.name"),
+        ("pretrain --recipe mast5_smal", "Did you mean 'mast5_small'"),
+        ("pretrain --objective.mode papr", "Did you mean 'paper'"),
+        ("pretrain --epochs many", "epochs"),
+        ("pretrain --recipe", "expected one argument"),
+        ("pretrain --epochs 1 photos", "unexpected 'photos'"),
+        ("compare", "required: runs"),
+        ("evaluate --protocols knn a", "required: encoder. The form is mast evaluate ENCODER ["),
+        ("compare a --resamples 0", "resamples 1 or more"),
+        ("embed a --data b --out c --threads 0", "threads must be 1 or more, got 0"),
+        ("pretrain --threads 0", "threads must be 1 or more, got 0"),
+        ("pretrain --nodes 2", "nodes is 2, and nothing says where the others are"),
+        ("pretrain --threads 9999", "threads is 9999, and there are"),
+        ("pretrain --seed -1", "seed must be 0 or more"),
+        ("pretrain --size 4", "size must be 8 or more, got 4"),
+        ("pretrain --epochs none", "expected epochs to be a whole number, got 'none'"),
+        ("pretrain --optimizer.lr -1e", "expected one argument"),
+        ("study growth runs/x --data y --seeds -1 0", "seeds must be"),
+        ("study growth --data y runs/x", "runs/x is not a run folder"),
+        ("pretrain --out=", "out is empty"),
+        ("study growth runs/x --data y --protocols knm", "Did you mean 'knn'"),
+        ("evaluate resnet18 --untrained true", "unexpected 'true'"),
+        ("pretrain --data no/such/folder --epochs 1", "no/such/folder"),
+        ("pretrain --config no-such.yaml", "no configuration file"),
+        ("evaluate no/such/run", "no encoder at no/such/run"),
+        ("evaluate none.pth", "no encoder at none.pth"),
+        ("evaluate resnet18 --weights none.pth", "no checkpoint at none.pth"),
+        ("evaluate --protocol knn", "Did you mean --protocols"),
+        ("embed", "required"),
+        ("export no/such/run", "no encoder"),
+        ("show recipies", "Did you mean 'recipes'"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [*VERBS, "show", *(f"show {topic}" for topic in TOPICS)])
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    assert f"usage: mast {command}" in capsys.readouterr().out
+
+
+def parameters(verb: Verb) -> dict[str, inspect.Parameter]:
+    module, _, name = verb.function.partition(":")
+    return dict(inspect.signature(getattr(import_module(module), name)).parameters)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_parameter_is_documented(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main([name, "--help"])
+    options = capsys.readouterr().out.partition("options:")[2]
+    for parameter in parameters(VERBS[name]):
+        if parameter not in (*VERBS[name].words, "config"):
+            assert f"--{parameter}" in options
+
+
+def test_what_computes_says_on_what(capsys: pytest.CaptureFixture[str]) -> None:
+    """One style of option everywhere."""
+    for name, verb in VERBS.items():
+        main([name, "--help"])
+        shown = capsys.readouterr().out
+        assert ("--threads" in shown) == ("--device" in shown) == verb.computes, name
+
+
+def test_help_lists_registries(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, registry in (("evaluate", EVALUATORS), ("study", STUDIES), ("analyze", QUESTIONS)):
+        main([name, "--help"])
+        shown = capsys.readouterr().out
+        assert all(f"\n  {key} " in shown for key in registry)
+
+
+def test_help_has_the_defaults_of_the_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ("--recipe=mast15", "--recipe mast15"):
+        main(["pretrain", *words.split(), "--help"])
+        shown = " ".join(capsys.readouterr().out.split())
+        config = RECIPES["mast15"]()
+        assert f"Passes over the data. (default: {config.epochs})" in shown
+        assert f"(default: {config.views})" in shown
+
+
+def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A flag has no value and an opposite; hyphens are as good as underscores."""
+    words = ["show", "config", "--compile", "--no_channels_last", "--batch-size=8"]
+    main([*words, "--objective.no_standardize", "--operators", "grayscale", "--operators",
+          "gaussian_blur", "--optimizer.clip", "none", "--objective.sparsity_weight",
+          "-1e-3"])  # fmt: skip
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert (shown["compile"], shown["channels_last"], shown["batch_size"]) == (True, False, 8)
+    assert shown["objective"]["standardize"] is False
+    assert shown["operators"] == ["grayscale", "gaussian_blur"]
+    assert shown["optimizer"]["clip"] is None
+    assert shown["objective"]["sparsity_weight"] == -1e-3
+
+
+def test_out_of_memory_is_one_line(
+    photos: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("mast.runs.memory.memory_of", lambda device: None)
+    words = ["pretrain", "--recipe", "mast5_small", "--data", str(photos / "train"), "--size", "32"]
+    words += ["--batch_size", "16", "--epochs", "1", "--out", str(tmp_path / "run")]
+    assert main([*words, "--objective.prediction.hidden", str(10**12)]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith("error: out of memory (")
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_a_fault_of_the_program_is_one_line_unless_it_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong() -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("mast.commands.show.RECIPES", {"broken": wrong})
+    assert main(["show", "recipes"]) == 1
+    assert "KeyError: 'a bug'. This is a fault of mast" in capsys.readouterr().err
+    monkeypatch.setenv("MAST_DEBUG", "1")
+    with pytest.raises(KeyError, match="a bug"):
+        main(["show", "recipes"])
+
+
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(2, "No such file", "/lost"), MemoryError("17 GB"), OSError("odd")]
+)
+def test_what_is_one_line_is_raised_where_it_is_looked_for(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("mast.commands.show.RECIPES", {"broken": fail})
+    assert main(["show", "recipes"]) in (1, 2)
+    assert capsys.readouterr().err.count("\n") == 1
+    monkeypatch.setenv("MAST_DEBUG", "1")
+    with pytest.raises(type(error)):
+        main(["show", "recipes"])
+    assert main(["show", "nothing"]) == 2  # what a user can mend is one line all the same
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_threads_are_set(run: Path, photos: Path, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        words = ["embed", str(run), "--data", str(photos / "test"), "--threads", "2"]
+        assert main([*words, "--out", str(tmp_path / "f.npz")]) == 0
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def options_of(command: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    assert main([command, "--help"]) == 0
+    return options_in(capsys.readouterr().out)
+
+
+def options_in(text: str) -> set[str]:
+    return set(re.findall(r"--[a-z][a-z_.]+", text))
+
+
+@pytest.mark.parametrize("command", ["uncertain", "embed"])
+def test_errors_name_the_command_that_has_an_option(
+    command: str, ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache, "_build", full)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    texts = []
+    for data in (photos / "test", "torchvision:CIFAR10@train"):
+        assert main([command, str(ours.path), "--data", str(data)]) == 2
+        texts.append(capsys.readouterr().err)
+    assert "name another folder as XDG_CACHE_HOME; mast pretrain has --data.cache" in texts[0]
+    for text in texts:
+        owners = {command, *re.findall(r"mast (pretrain|evaluate)", text)}
+        assert options_in(text) <= set().union(*(options_of(owner, capsys) for owner in owners))
+
+
+def test_a_name_that_no_file_can_have_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (f"evaluate {'a' * 300}/b", f"pretrain --config {'a' * 300}", "report ~nobody/x"):
+        assert main(words.split()) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_names_are_printed_under_any_locale(
+    write_images: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Python then takes bytes above 127 in a name for what cannot be printed."""
+    write_images(tmp_path / "été", 6)
+    (tmp_path / "été" / "class0" / "naïve.cr2").write_bytes(b"")
+    locale = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    words = ["show", "views", "--data", "été", "--size", "8", "--images", "2", "--out", "vü.png"]
+    process = subprocess.run(
+        [sys.executable, "-m", "mast.cli", *words],
+        cwd=tmp_path, env={**os.environ, **locale}, capture_output=True, check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    assert b"Traceback" not in process.stderr
+    assert rb"na\udcc3\udcafve.cr2" in process.stderr
+    assert process.stdout == b"v\\udcc3\\udcbc.png\n"
+    assert (tmp_path / "vü.png").is_file()

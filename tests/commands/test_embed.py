@@ -1,0 +1,91 @@
+"""`mast embed`, by command and as a function."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+from layouts import write_coco
+
+import mast
+from mast.cli import main
+from mast.core.errors import UserError
+
+
+def test_embed_writes_both_kinds(run: Path, photos: Path, tmp_path: Path) -> None:
+    encoder = mast.load_encoder(run)
+    npz = mast.embed(run, str(photos / "test"), tmp_path / "features.npz")
+    parquet = mast.embed(run, str(photos / "test"), tmp_path / "features.parquet")
+    with np.load(npz) as arrays:
+        features_ND = arrays["features"]
+        assert features_ND.shape == (24, encoder.dim)
+        assert features_ND.dtype == np.float32
+        names = arrays["identifiers"].tolist()
+        labels = arrays["target_class"].tolist()
+    table = pyarrow.parquet.read_table(parquet)
+    assert table["identifier"].to_pylist() == names
+    assert table["target_class"].to_pylist() == labels
+    assert np.array_equal(np.array(table["features"].to_pylist(), np.float32), features_ND)
+    with pytest.raises(UserError, match=r"\.npz or \.parquet"):
+        mast.embed(run, str(photos / "test"), tmp_path / "features.csv")
+
+
+def test_embed_writes_what_an_image_shows(run: Path, tmp_path: Path) -> None:
+    data = f"coco:{write_coco(tmp_path / 'coco')}@train2017"
+    with np.load(mast.embed(run, data, tmp_path / "features.npz")) as arrays:
+        assert arrays["multilabel_objects"].tolist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
+    table = pyarrow.parquet.read_table(mast.embed(run, data, tmp_path / "features.parquet"))
+    assert table["multilabel_objects"].to_pylist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
+
+
+def test_embed_what_is_ignored_and_matched(run: Path, photos: Path, tmp_path: Path) -> None:
+    data, first, second = str(photos / "test"), "horizontal_flip", "color_jitter"
+    words = ["embed", str(run), "--data", data, "--ignore", first, "--match", second]
+    for name in ("chosen.npz", "chosen.parquet"):
+        assert main([*words, "--out", str(tmp_path / name)]) == 0
+    whole = mast.embed(run, data, tmp_path / "whole.npz", representation="embedding")
+    with torch.no_grad():
+        space = mast.load_embedding(run).space(first, second)
+    with np.load(whole) as before, np.load(tmp_path / "chosen.npz") as after:
+        assert "ignored" not in before
+        assert (after["ignored"].tolist(), after["matched"].tolist()) == ([first], [second])
+        seen_ND = space.seen(torch.from_numpy(before["features"]))
+        np.testing.assert_allclose(after["features"], seen_ND.numpy())
+    metadata = pyarrow.parquet.read_table(tmp_path / "chosen.parquet").schema.metadata
+    assert metadata == {
+        b"ignored": json.dumps([first]).encode(), b"matched": json.dumps([second]).encode()
+    }  # fmt: skip
+
+
+def test_embed_what_heads_read(
+    tiny: Callable[..., mast.PretrainConfig], photos: Path, tmp_path: Path
+) -> None:
+    run = mast.pretrain(tiny(recipe="vicreg5_augself_small", epochs=1)).path
+    data = str(photos / "test")
+    for options, name in (({}, "whole.npz"), ({"match": "color"}, "read.npz")):
+        mast.embed(run, data, tmp_path / name, **options)
+    with pytest.raises(UserError, match="give match, too"):
+        mast.embed(run, data, tmp_path / "by.npz", match_by="heads")
+    with np.load(tmp_path / "whole.npz") as whole, np.load(tmp_path / "read.npz") as read:
+        assert read["matched"].tolist() == ["color_jitter", "grayscale"]
+        readings = torch.cat(list(mast.load_method(run).readings().values()))
+        np.testing.assert_allclose(
+            read["features"], whole["features"] @ readings.numpy().T, rtol=1e-3, atol=1e-4
+        )
+
+
+def test_embed_refuses_a_choice_that_an_encoder_does_not_have(
+    run: Path, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for encoder, options, message in (
+        (run, "--ignore rotat", "unknown operator 'rotat'"),
+        (run, "--match color_jitter --representation ensemble", "leave out representation"),
+        ("resnet18", "--ignore rotate", "resnet18 has no embedding"),
+        (run / "encoder.safetensors", "--ignore rotate", "is not a run folder"),
+    ):
+        words = ["embed", str(encoder), "--data", str(photos / "test"), *options.split()]
+        assert main(words) == 2
+        assert message in capsys.readouterr().err

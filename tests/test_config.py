@@ -1,0 +1,133 @@
+"""Configurations: recipe, file and options, and what a run was."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+import mast
+from mast.cli import arguments_of, main
+from mast.config import read, record
+from mast.core.run import RunFolder, plain
+from mast.methods import MastConfig
+from mast.methods.mast_config import MODES
+from mast.recipes import FULL, RECIPES, configure
+
+Configure = Callable[..., mast.PretrainConfig]
+
+
+def test_a_file_changes_its_recipe_and_options_change_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("recipe: mast15_small\nepochs: 7\noptimizer: {lr: 0.01}\n")
+    main(["show", "config", "--config", str(file), "--epochs", "9"])
+    shown = yaml.safe_load(capsys.readouterr().out)
+    recipe = RECIPES["mast15_small"]()
+    assert (shown["epochs"], shown["optimizer"]["lr"]) == (9, 0.01)
+    assert (shown["views"], shown["batch_size"]) == (recipe.views, recipe.batch_size)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("recipe: mast5_smal\n", "Did you mean 'mast5_small'"),
+        ("recipe: mast5_small\nepoch: 3\n", "Did you mean 'epochs'"),
+        ("method: vicrig\n", "Did you mean 'vicreg'"),
+        ("just words\n", "holds no fields"),
+        ("epochs: [\n", "is not YAML"),
+        ("lr: 3\n", "unknown field 'lr'. Did you mean 'optimizer.lr'"),
+        ("epochs: many\n", "expected epochs to be a whole number, got 'many'"),
+        ("recipe: [mast5]\n", "unknown recipe"),
+    ],
+)
+def test_a_wrong_file_is_refused_and_named(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    assert main(["show", "config", "--config", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith(f"error: {file}")
+
+
+def test_an_unknown_field_of_a_run_names_its_file(
+    ours: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours.config.write_text(f"{ours.config.read_text()}seeds: 3\n")
+    assert main(["uncertain", str(ours.path), "--data", str(photos)]) == 2
+    error = capsys.readouterr().err
+    assert f"error: {ours.config}: unknown field 'seeds'. Did you mean 'seed'?" in error
+
+
+def test_a_run_stays_what_it_was(tiny: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a mode decides is written down; what an older version did not write has its default."""
+    config = tiny(epochs=1)
+    folder = mast.pretrain(config)
+    written = read(folder.config)
+    resolved = config.objective.resolved()
+    name = next(iter(MODES))
+    changed = {key: replace(mode, masked_weight=99.0) for key, mode in MODES.items()}
+    monkeypatch.setattr("mast.methods.mast_config.MODES", changed)
+    assert name in changed
+    assert read(folder.config).objective.resolved() == resolved
+    values = yaml.safe_load(folder.config.read_text())
+    del values["channels_last"], values["optimizer"]["momentum"]
+    monkeypatch.setitem(
+        RECIPES, values["recipe"], lambda: replace(config, channels_last=False, epochs=77)
+    )
+    folder.config.write_text(yaml.safe_dump(values))
+    assert read(folder.config) == written
+
+
+def test_another_mode_starts_from_its_own_switches(tmp_path: Path) -> None:
+    """What a run wrote down of its mode does not stay behind when the mode is changed."""
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(record(configure("mast5_small", epochs=3))))
+    words = ["--config", str(file), "--objective.mode", "paper", "--objective.kl_weight", "5"]
+    config = arguments_of("pretrain", words)["config"]
+    assert config.objective.resolved() == replace(MODES["paper"], kl_weight=5.0)
+    assert config.epochs == 3
+    same = arguments_of("pretrain", ["--config", str(file), "--objective.mode", "exempt"])
+    assert same["config"] == read(file)
+
+
+def test_the_objective_decides_the_method() -> None:
+    config = configure("mast5_small")
+    other = configure("vicreg5_small")
+    assert (config.method, other.method) == ("mast", "vicreg")
+    assert replace(config, objective=other.objective).method == "vicreg"
+    with pytest.raises(AttributeError):
+        config.method = "vicreg"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_survive_yaml(name: str, tmp_path: Path) -> None:
+    config = RECIPES[name]()
+    config.check()
+    assert config.recipe == name
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump({**plain(config), "method": config.method}))
+    assert read(file) == config
+    file.write_text(yaml.safe_dump(record(config)))
+    assert record(read(file)) == record(config)
+
+
+def test_imagenet_recipes_are_the_papers() -> None:
+    for name in FULL:
+        config = RECIPES[name]()
+        assert config.optimizer.lr * config.batch_size / 256 == 1.6
+        assert (config.epochs, config.batch_size, config.size) == (1000, 2048, 224)
+        assert (config.optimizer.name, config.optimizer.weight_decay) == ("lars", 1e-6)
+        assert config.encoder.name == "resnet50"
+        assert config.objective.projector.hidden == 8192
+
+
+@pytest.mark.parametrize("name", ["mast5", "mast5_small"])
+def test_paper_mode_of_a_recipe_is_the_papers(name: str) -> None:
+    objective = configure(name, objective={"mode": "paper"}).objective
+    assert isinstance(objective, MastConfig)
+    assert objective.resolved() == MODES["paper"]
