@@ -23,6 +23,9 @@ import mast
 SOURCE = str(Path(mast.__file__).parent)
 GPU = torch.device("cuda", 0)
 FAKE = FakeTensorMode(allow_non_fake_inputs=True)
+# Bytes that a driver takes over at once, pinned or not: 64 KB. That is 16 for each of 4096 views,
+# and here, where a batch has 32, as many for each.
+AT_ONCE = 512
 INDEXING = ("index", "_unsafe_index", "index_put", "index_put_", "_index_put_impl_")
 
 
@@ -31,11 +34,13 @@ class FakeGPU(TorchDispatchMode):
 
     Attributes:
         waits: Where the host waited for the GPU, and what for.
+        pinned: What was pinned; kept, so that its memory is nobody else's.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.waits: list[str] = []
+        self.pinned: list[Tensor] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -60,6 +65,8 @@ class FakeGPU(TorchDispatchMode):
         if name == "_to_copy" and "device" in kwargs and {target} != devices:
             if target == "cpu" or not kwargs.get("non_blocking"):
                 self._wait(f"a copy to {target}")
+            elif args[0].nbytes > AT_ONCE and _memory(args[0]) not in map(_memory, self.pinned):
+                self._wait("a copy of what is not pinned")
             if target == "cpu":  # with numbers, for what goes on there
                 return torch.ones(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
         if name == "copy_" and args[0].device != args[1].device:
@@ -79,6 +86,10 @@ class FakeGPU(TorchDispatchMode):
         frames = [f for f in traceback.extract_stack() if f.filename.startswith(SOURCE)]
         line = f"{frames[-1].filename.removeprefix(SOURCE)}:{frames[-1].lineno}" if frames else "?"
         self.waits.append(f"{line}: {what}")
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def on_gpu(tensor: Tensor) -> Tensor:

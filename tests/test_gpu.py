@@ -10,13 +10,15 @@ import torch
 from fake_gpu import GPU, FakeFabric, FakeGPU, move, on_gpu
 from tiny import ENCODER
 from tiny_evaluation import tiny_set
-from torch import Tensor
+from torch import Tensor, nn
 
 from mast.augment import PRESETS, Pipeline, Preset, View, Views
 from mast.core.loop import Training
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.measure.compute import Compute
 from mast.measure.features import extract
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.sets import ObjectData
 from mast.measure.training_views import TrainingViews
 from mast.methods import (
     METHODS,
@@ -29,6 +31,8 @@ from mast.methods import (
     step_memory,
 )
 from mast.models import Encoder
+from mast.protocols.detection.batches import TrainingObjects
+from mast.protocols.detection.recipes import Detection
 
 SIZE, COUNT = 24, 16
 FOUR_VIEWS = Preset(PRESETS["mast15"].operators, (View(), View(), View(size=16), View(size=16)))
@@ -61,9 +65,15 @@ def without_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def gpu(without_driver: None) -> Iterator[FakeGPU]:
+def gpu(without_driver: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGPU]:
     """A test on the fake GPU, with autocast."""
     with FakeGPU() as watched:
+
+        def pin(tensor: Tensor) -> Tensor:
+            watched.pinned.append(tensor)
+            return tensor
+
+        monkeypatch.setattr(Tensor, "pin_memory", pin)
         yield watched
 
 
@@ -167,6 +177,41 @@ def test_training_views_never_wait(gpu: FakeGPU) -> None:
     batches = list(views.epoch(FakeFabric(mixed=True), 0, 0))  # type: ignore[arg-type]
     assert {batch.images_BCHW.device for batch in batches} == {GPU}
     assert not gpu.waits
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_objects_are_copied_without_a_wait(
+    masks: bool, object_data: ObjectData, gpu: FakeGPU
+) -> None:
+    objects = TrainingObjects(object_data.train, batch_size=2, seed=0, masks=masks)
+    for batch in objects.batches(FakeFabric(mixed=True), 0, 3):  # type: ignore[arg-type]
+        copied = [*batch.images, *(value for of in batch.targets for value in of.values())]
+        assert {tensor.device for tensor in copied} == {GPU}
+        assert {of["boxes"].dtype for of in batch.targets} == {torch.float32}
+    assert not gpu.waits
+
+
+class Detector(nn.Module):
+    """Finds what it was told to find, whatever it sees; a real one waits for its own boxes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transform = nn.Module()
+
+    def forward(self, images: list[Tensor]) -> list[dict[str, Tensor]]:
+        assert {image_CHW.device for image_CHW in images} == {GPU}
+        found = {"boxes": torch.ones(1, 4), "scores": torch.ones(1), "labels": torch.ones(1).long()}
+        return [{key: on_gpu(value) for key, value in found.items()} for _ in images]
+
+
+def test_measuring_a_detector_waits_for_what_it_found_alone(
+    object_data: ObjectData, gpu: FakeGPU
+) -> None:
+    compute = Compute(fabric=FakeFabric(mixed=True))  # type: ignore[arg-type]
+    encoder = FrozenEncoder(nn.Identity(), compute)
+    list(Detection().measure(encoder, Detector(), object_data))
+    assert {wait.partition(": ")[2] for wait in gpu.waits} == {"a copy to cpu"}
+    assert len(gpu.waits) == 3 * len(object_data.test)
 
 
 def test_every_method_is_tried() -> None:

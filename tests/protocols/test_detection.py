@@ -32,7 +32,12 @@ from mast.protocols.detection.batches import ObjectBatch, TrainingObjects, mirro
 from mast.protocols.detection.detectors import build_detector
 from mast.protocols.detection.protocol import ObjectProtocol
 
-ONE: Any = SimpleNamespace(global_rank=0, world_size=1)
+CPU = torch.device("cpu")
+ONE: Any
+ONE, *TWO = (
+    SimpleNamespace(global_rank=rank, world_size=processes, device=CPU)
+    for rank, processes in ((0, 1), (0, 2), (1, 2))
+)
 KINDS = {"detection": Detection, "segmentation": Segmentation}
 
 
@@ -126,7 +131,7 @@ def test_two_processes_share_the_batches_of_one(object_data: ObjectData) -> None
     shown = []
     for step in range(6):
         whole = objects.batch(ONE, step)
-        parts = [objects.batch(SimpleNamespace(global_rank=r, world_size=2), step) for r in (0, 1)]  # type: ignore[arg-type]
+        parts = [objects.batch(process, step) for process in TWO]
         images = [image for part in parts for image in part.images]
         targets = [target for part in parts for target in part.targets]
         assert all(map(torch.equal, images, whole.images))

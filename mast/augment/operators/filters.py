@@ -23,6 +23,7 @@ from mast.augment.operator import (
 )
 from mast.augment.operators.color import gray
 from mast.augment.warp import separable
+from mast.core.transfer import to_device
 
 REFERENCE_SIDE = 224  # pixels, where the magnitudes in pixels were published
 
@@ -114,7 +115,7 @@ def filter_each(images_BCHW: Tensor, kernels_BTT: Tensor) -> Tensor:
     """Correlate each sample with its own filter, mirrored at the border."""
     radius = kernels_BTT.shape[-1] // 2
     padded = functional.pad(images_BCHW, (radius,) * 4, mode="reflect").transpose(0, 1)
-    kernels_B1TT = kernels_BTT[:, None].to(images_BCHW.device, non_blocking=True)
+    kernels_B1TT = to_device(kernels_BTT[:, None], images_BCHW.device)
     filtered = functional.conv2d(padded, kernels_B1TT, groups=len(kernels_BTT))
     return filtered.transpose(0, 1).contiguous().clamp_(0, 1)
 

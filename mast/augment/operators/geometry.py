@@ -38,6 +38,7 @@ from mast.augment.warp import (
     resize_boxes,
     warp_affine,
 )
+from mast.core.transfer import to_device
 
 CROP_TRIES = 10  # torchvision's, before it falls back to a centre crop
 
@@ -372,7 +373,7 @@ def crop_boxes(parameters: Parameters, aspect_B: Tensor, ratio: tuple[float, flo
         boxes_B4: left, top, width, height as shares of the image's width and height.
     """
     device = aspect_B.device
-    moved = {k: v.to(device, torch.float32, non_blocking=True) for k, v in parameters.items()}
+    moved = {key: to_device(values.float(), device) for key, values in parameters.items()}
     width_BT = (moved["area"] * moved["ratio"] / aspect_B[:, None]).sqrt()
     height_BT = (moved["area"] / moved["ratio"] * aspect_B[:, None]).sqrt()
     fits_BT = (width_BT <= 1) & (height_BT <= 1)

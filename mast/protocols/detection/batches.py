@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mast.core.ahead import ahead
 from mast.core.errors import UserError
+from mast.core.transfer import pinned
 from mast.data.decode import BrokenImageError, to_pixels
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class TrainingObjects:
             yield ObjectBatch(fabric.to_device(batch.images), fabric.to_device(batch.targets))
 
     def batch(self, fabric: Fabric, step: int) -> ObjectBatch:
-        """This process's batch of one step, on the CPU."""
+        """This process's batch of one step, on the CPU, pinned where a GPU is to have it."""
         count = len(self.usable_M)
         places_G = range(step * self.batch_size, (step + 1) * self.batch_size)
         orders = {
@@ -116,8 +117,8 @@ class TrainingObjects:
             image_CHW, target = self._readable(orders[place // count], place % count)
             if self.flip and flipped:
                 image_CHW, target = mirrored(image_CHW, target)
-            images.append(image_CHW)
-            targets.append(target)
+            images.append(pinned(image_CHW, fabric.device))
+            targets.append({key: pinned(value, fabric.device) for key, value in target.items()})
         return ObjectBatch(images, targets)
 
     def _readable(self, order_M: np.ndarray, place: int) -> tuple[Tensor, Target]:

@@ -20,6 +20,7 @@ from mast.core.errors import UserError
 from mast.core.loop import Losses, StepResult, Training
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.core.seeds import forked, seed_global
+from mast.core.transfer import to_device
 from mast.measure.bootstrap import Measured
 from mast.measure.compute import autocast
 from mast.measure.features import evaluating
@@ -199,7 +200,7 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
             autocast(fabric.device, encoder.compute.dtype),
         ):
             for index in track(own, f"objects of {data.test.name}", len(own)):
-                image_CHW = fabric.to_device(read_image(data.test, index))
+                image_CHW = to_device(read_image(data.test, index), fabric.device)
                 (detections,) = detector([image_CHW.float() / 255])
                 precision.add(index, _with_binary_masks(detections))
         yield from precision.measures(fabric)
