@@ -33,7 +33,7 @@ from faults.case import FAULTS, Case
 from faults.world import World
 
 Attack = Callable[[World, random.Random], Case]
-# Of twenty cases; one in twenty is a kill.
+# One case in twenty is a kill.
 TURNS: tuple[Attack, ...] = (
     kills.attack, disks.attack, disks.attack, *[files.attack] * 6, *[options.attack] * 11,
 )  # fmt: skip
@@ -120,7 +120,8 @@ def _work(folder: Path, seed: int, job: int, jobs: int, until: float) -> None:
 
 
 def _attack(world: World, seed: int, number: int) -> Case:
-    return TURNS[number % len(TURNS)](world, random.Random(f"{seed} {number}"))
+    draw = random.Random(f"{seed} {number}")
+    return draw.choice(TURNS)(world, draw)
 
 
 def _report(cases: list[dict[str, Any]], arguments: argparse.Namespace) -> int:
