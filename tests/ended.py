@@ -21,8 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-import lightning_fabric.loggers.tensorboard
-import tensorboard.compat
+import lightning_fabric
+import tensorboard.compat.proto.event_pb2
+import tensorboard.summary.writer.record_writer
 import timm
 import torch
 import torchvision
@@ -34,13 +35,8 @@ from mast.commands import pretrain
 from mast.config import read
 from mast.core import processes
 
-HEAVY = (
-    lightning_fabric,
-    pretrain,
-    tensorboard,
-    timm,
-    torchvision,
-)  # imported before the processes part
+# Imported before the processes part.
+HEAVY = (lightning_fabric, pretrain, tensorboard, timm, torchvision)
 AT = 3  # updates of this process until the event
 PR_SET_CHILD_SUBREAPER = 36  # from <sys/prctl.h>: an orphan's exit is seen here
 
@@ -85,6 +81,7 @@ def work() -> NoReturn:
     """What a process of the command does, and nothing of what it was forked from."""
     code = 70
     try:
+        torch.set_num_threads(1)  # after a fork threads race for PyTorch's pool
         if os.environ.get("LOCAL_RANK") == "1":
             if os.environ["EVENT"] == "killed_as_it_starts":
                 happen(killed)

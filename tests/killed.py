@@ -125,6 +125,7 @@ def main() -> None:
         if child == 0:
             code = 1
             try:
+                torch.set_num_threads(1)  # after a fork threads race for PyTorch's pool
                 prepare(at)
                 words = ["pretrain", "--config", sys.argv[1], "--checkpoint_minutes", str(minutes)]
                 code = run_command(words)

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 HANGS_AFTER = 120  # seconds; the commands of a case take one to five
 HOLDS = 1 << 20  # bytes that a command may write to stdout, and to stderr
 ROOM = 6 << 30  # bytes of addresses that a command may take beyond what is imported
@@ -84,6 +86,7 @@ def start(
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             if prepare is not None:
                 prepare()
+            torch.set_num_threads(1)  # before there are threads: after a fork they race for a pool
             sys.argv = ["mast", *words]
             code = main()
         except BaseException:  # what a user would see
