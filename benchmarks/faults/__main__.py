@@ -35,7 +35,7 @@ from faults.world import World
 Attack = Callable[[World, random.Random], Case]
 # One case in twenty is a kill.
 TURNS: tuple[Attack, ...] = (
-    kills.attack, disks.attack, disks.attack, *[files.attack] * 6, *[options.attack] * 11,
+    kills.attack, disks.attack, *[files.attack] * 6, *[options.attack] * 12,
 )  # fmt: skip
 # What commands import when they need it, and slowly.
 HEAVY = (

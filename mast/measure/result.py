@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -223,7 +224,7 @@ class Result:
             raise
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"{path} is not the result of an evaluation ({error}).") from error
-        if _each_file(path).is_file():
+        if os.path.lexists(_each_file(path)):
             for name, values in read_tensors(_each_file(path), "evaluate again")[0].items():
                 if name.count("/") < 2:
                     raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")

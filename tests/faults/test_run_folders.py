@@ -78,6 +78,17 @@ def test_what_is_needed_is_named(copies: Callable[[], RunFolder], name: str, dam
         mast.report(run.path)
 
 
+def test_what_takes_the_place_of_what_images_contributed_is_named(
+    copies: Callable[[], RunFolder],
+) -> None:
+    run = copies()
+    file = run.path / NEEDED[-1]
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(UserError, match=file.name):
+        mast.report(run.path)
+
+
 @settings(
     max_examples=40,
     deadline=None,
