@@ -9,6 +9,7 @@ docs/results.md is written whole; in the others the results stand between `<!-- 
 from pathlib import Path
 
 from written.detection import detection
+from written.faults import faults
 from written.forgetting import demonstration, forgetting
 from written.insight import advice, findings, studies, uncertain
 from written.intervals import coverage
@@ -21,11 +22,11 @@ from mast.core.checkpoint import write_text
 def documents() -> dict[Path, str]:
     """Every document with the results that the files hold."""
     head = "# Results\n\nWritten by `docs/generate.py` from result files."
-    readme, insight, studied, detected, evaluated = (
+    readme, insight, studied, detected, evaluated, reliable = (
         ROOT / name
         for name in (
             "README.md", "docs/insight.md", "docs/studies.md", "docs/detection.md",
-            "docs/evaluation.md",
+            "docs/evaluation.md", "docs/reliability.md",
         )
     )  # fmt: skip
     parts = {
@@ -51,6 +52,7 @@ def documents() -> dict[Path, str]:
         studied: between(studied, {"studies": studies()}),
         detected: between(detected, {"detection": detection()}),
         evaluated: between(evaluated, {"coverage": coverage()}),
+        reliable: between(reliable, {"faults": faults()}),
     }
 
 

@@ -72,6 +72,8 @@ def fork(local_rank: int, words: str) -> Forked:
     if child := os.fork():
         return Forked(child)
     os.setsid()
+    processes._first = None
+    atexit._clear()  # what the first process does at its end
     os.environ["LOCAL_RANK"] = str(local_rank)
     processes._STARTER, processes._LAST_WORDS = str(first), words
     return work()

@@ -103,11 +103,12 @@ COMMANDS: dict[str, Command] = {
         ("views.png",), reads=PHOTOS,
     ),
     "report": Command(
-        ("report", "run"),
+        ("report", "run"), ("run/report.html",),
         reads=(*SCORES, "run/config.yaml", "run/metrics.jsonl", "run/provenance.json",
                "run/analysis/*"),
     ),
-    "cache": Command(("show", "cache", "--verify"), reads=KEPT),
+    # What it answers changes: it has to notice.
+    "cache": Command(("show", "cache", "--verify"), prints=True, reads=("cache/mast/*.u8",)),
     "study": Command(
         ("study", "epochs", "run", *STUDIED), tuple(f"run/{name}" for name in STUDY),
         reads=("run/config.yaml", "run/studies/*/config.yaml", "run/studies/*/checkpoints/*",

@@ -7,7 +7,7 @@ from typing import Any
 
 from faults.case import Case
 from faults.commands import COMMANDS
-from faults.process import run
+from faults.process import Outcome, run
 from faults.world import World
 
 READERS = sorted(name for name, command in COMMANDS.items() if command.reads)
@@ -26,22 +26,33 @@ def attack(world: World, draw: random.Random) -> Case:
         return attack(world, draw)
     file = draw.choice(files)
     # Without one of its images a set is another, and what was not measured is not shown.
+    gone = ("removed", "a folder") if file.suffix == ".png" else ("removed",)
     may_go = file.suffix != ".png" and "evaluations" not in file.parts
-    how = draw.choice([how for how in DAMAGES if how != "removed" or may_go])
+    how = draw.choice([how for how in DAMAGES if how not in gone or may_go])
     DAMAGES[how](file, draw)
     command.forget(folder)
     outcome = run(command.words, folder)
-    verdict = outcome.fault or "refused"
-    if outcome.code == 0 and not outcome.fault:
-        answer, expected = command.answer(folder, outcome.printed), world.answers[name]
-        if file.name == "metrics.jsonl":  # a log that ends early is none that is damaged
-            answer, expected = (_without_log(each) for each in (answer, expected))
-        if answer == expected:
-            verdict = "result"
-        elif not answer.items() <= expected.items() or not _is_named(file, outcome.said):
-            verdict = "wrong"
     damage = f"{file.relative_to(folder)}: {how}"
-    return Case.of("files", command.words, damage, verdict, outcome)
+    return Case.of("files", command.words, damage, _verdict(world, name, file, outcome), outcome)
+
+
+def _verdict(world: World, name: str, file: Path, outcome: Outcome) -> str:
+    if outcome.fault:
+        return outcome.fault
+    if outcome.code != 0:
+        return "refused" if _is_named(file, outcome.summary) else "wrong"
+    answer, expected = COMMANDS[name].answer(world.place, outcome.printed), world.answers[name]
+    if name == "cache":
+        return "result" if answer != expected else "wrong"
+    if file.name == "metrics.jsonl":  # a log that ends early is none that is damaged
+        answer, expected = (_without_log(each) for each in (answer, expected))
+    if answer == expected:
+        return "result"
+    # The page is written without what nothing depends on; what is left of an answer is right.
+    may_differ = name == "report" and "evaluations" not in file.parts
+    if (may_differ or answer.items() <= expected.items()) and _is_named(file, outcome.said):
+        return "refused"
+    return "wrong"
 
 
 def _is_named(file: Path, said: str) -> bool:
@@ -51,7 +62,11 @@ def _is_named(file: Path, said: str) -> bool:
 
 
 def _without_log(answer: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in answer.items() if Path(name).stem != "metrics"}
+    return {
+        name: value
+        for name, value in answer.items()
+        if Path(name).stem not in ("metrics", "report")
+    }
 
 
 def _flip(file: Path, draw: random.Random) -> None:

@@ -66,7 +66,9 @@ def attack(world: World, draw: random.Random) -> Case:
     words = [*BASES[name], *given]
     outcome = run(words, folder)
     stray = sorted(path.name for path in folder.rglob("x") if path.name == "x")
-    verdict = outcome.fault or ("wrong" if stray else "refused" if outcome.code == 2 else "result")
+    verdict = outcome.fault or ("refused" if outcome.code == 2 else "result")
+    if stray or outcome.code not in (0, 2):
+        verdict = outcome.fault or "wrong"
     return Case.of("options", words, shlex.join(given), verdict, outcome)
 
 

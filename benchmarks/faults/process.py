@@ -44,7 +44,7 @@ class Outcome:
         stopped = {128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
         if self.code not in {0, 2, *stopped} or "Traceback (most recent" in self.said:
             return "traceback"
-        if self.code == 2 and "\nerror: " not in f"\n{self.said}":
+        if self.code == 2 and f"\n{self.said}".count("\nerror: ") != 1:
             return "traceback"
         return None
 

@@ -14,6 +14,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.processes import ProcessEndedError, is_first_here, leave_word
 from mast.core.stopping import Interrupted, interruptible
 
+BROKEN_PIPE = 141  # as shells have it: 128 and SIGPIPE, which Windows does not have
 OUT_OF_MEMORY = ("can't allocate memory", "CUDA out of memory")  # as PyTorch says it
 
 
@@ -35,6 +36,9 @@ def run(arguments: Sequence[str] | None) -> int:
         return _stop("interrupted; the same command goes on with what was saved", 130)
     except UnicodeEncodeError as error:  # by a library that writes names as UTF-8 alone
         return _fail(f"{error.object[:200]!r} is not UTF-8: rename it, or set LC_ALL=C.UTF-8")
+    except BrokenPipeError:  # such as `mast show config | head`
+        _drop_output()
+        return BROKEN_PIPE
     except Exception as error:
         if os.environ.get("MAST_DEBUG"):
             raise
@@ -59,15 +63,28 @@ def _fail(message: str, code: int = 2) -> int:
 
     if not leave_word(message):
         text = f"error: {message}"
-        console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+        try:
+            console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+        except OSError:  # the terminal is gone
+            _drop_output()
     return code
 
 
 def _stop(message: str, code: int) -> int:
     """Print which signal stopped a command, once for all of its processes; the exit code."""
     if is_first_here() and not leave_word(message):
-        print(message, file=sys.stderr)
+        try:
+            print(message, file=sys.stderr, flush=True)
+        except OSError:  # the terminal is gone, and its signal may be why
+            _drop_output()
     return code
+
+
+def _drop_output() -> None:
+    """Write nothing any more, not even what Python would at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)
 
 
 def _run(words: list[str]) -> None:

@@ -24,7 +24,7 @@ from mast.core.launch import (
 from mast.core.loop import Losses, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
-from mast.core.processes import together
+from mast.core.processes import is_started, together
 from mast.core.run import RunFolder
 from mast.data import Batch, Loader, open_canvas
 from mast.measure.online import online_scores
@@ -68,8 +68,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         config.device, config.devices, config.nodes, config.precision, _loggers(config, run)
     )
     _part_size(config, all_processes(fabric))
-    if not run.encoder.is_file():
-        check_memory(config, all_processes(fabric), local_processes(fabric))
+    if not run.encoder.is_file() and not is_started():
+        check_memory(config, fabric.device, all_processes(fabric), local_processes(fabric))
     with (
         together(fabric, lambda: _continues(run)),
         run.held() if fabric.is_global_zero else nullcontext(),

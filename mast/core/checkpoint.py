@@ -78,7 +78,12 @@ def save_checkpoint(path: Path, state: dict[str, Any], keep: bool = True) -> Non
     def write(partial: Path) -> None:
         # Through a Python file: on a full disk torch's own writer raises no OSError.
         with partial.open("wb") as file:
-            torch.save(state, file)
+            try:
+                torch.save(state, file)
+            except RuntimeError as error:  # of closing the archive that could not be written
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from None
+                raise
 
     write_atomically(path, write, keep=previous(path) if keep else None)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 
 from mast.core.errors import UserError, unknown
+from mast.core.processes import has_started, is_started
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -55,8 +56,9 @@ def check_threads(threads: int | None) -> None:
     """
     if threads is not None and threads < 1:
         raise UserError(f"threads must be 1 or more, got {threads}")
-    if threads is not None and threads > max(MOST_THREADS, cores()):
-        raise UserError(f"threads is {threads}, and there are {cores()} CPU cores: give as many")
+    most = max(MOST_THREADS, cores())
+    if threads is not None and threads > most:
+        raise UserError(f"threads is {threads}, and there are {cores()} CPU cores: at most {most}")
 
 
 def cores() -> int:
@@ -103,7 +105,13 @@ def make_fabric(
     if devices < 1 or nodes < 1:
         raise UserError(f"devices and nodes must be at least 1, got {devices} and {nodes}")
     if kind.type == "cpu" and devices > max(2, cores()):
-        raise UserError(f"devices is {devices}, and there are {cores()} CPU cores: give as many")
+        raise UserError(
+            f"devices is {devices}, and there are {cores()} CPU cores: give at most that many"
+        )
+    if (is_started() or has_started()) and devices * nodes != int(os.environ["WORLD_SIZE"]):
+        raise UserError(
+            f"this program runs in {os.environ['WORLD_SIZE']} processes already; give devices so"
+        )
     devices = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
     nodes = int(os.environ.get("WORLD_SIZE", devices * nodes)) // devices
     fabric = Fabric(

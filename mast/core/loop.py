@@ -120,7 +120,7 @@ class Training:
         found = [file for file in files if file.is_file()]
         for file in files:
             if file not in found and os.path.lexists(file):  # it could not be written at the end
-                raise UserError(f"{file} is no file: remove it, or restore what it points to")
+                raise UserError(f"{file} is not a file: remove it, or restore what it points to")
         if not found:
             torch.manual_seed(seed)
             return

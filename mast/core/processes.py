@@ -53,6 +53,16 @@ def is_first_here() -> bool:
     return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
+def is_started() -> bool:
+    """Whether another process started this one; it is `together` that does."""
+    return bool(_STARTER)
+
+
+def has_started() -> bool:
+    """Whether this process started others, which go on with it until its end."""
+    return _first is not None
+
+
 def leave_word(message: str) -> bool:
     """Leave a message for the process that started this one, which says it when this one ended.
 
@@ -74,13 +84,14 @@ def end_now(line: str, code: int) -> NoReturn:
         line: What is said before, by the operating system alone; empty: nothing.
         code: The exit code.
     """
-    if _first is not None:
-        for child in _first.children.values():
-            child.kill()
-    shown = "\r\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar hides the cursor
-    if line:
-        os.write(2, f"{shown}{line}\n".encode(errors="backslashreplace"))
-    os._exit(code)
+    try:
+        if _first is not None:
+            _first.end()
+        if line:  # a progress bar hides the cursor
+            shown = "\r\x1b[?25h" if os.isatty(2) else ""
+            os.write(2, f"{shown}{line}\n".encode(errors="backslashreplace"))
+    finally:  # also where the terminal is gone
+        os._exit(code)
 
 
 @contextmanager
@@ -99,8 +110,9 @@ def together(fabric: "Fabric", kept: Callable[[], str]) -> Iterator[None]:
         ProcessEndedError: Another process ended. Where this one does not notice by itself, because
             it waits for that one, it is ended with the same line after `GRACE_S` seconds.
     """
-    watch = _watch(fabric, kept)
+    watch = _Watch(kept)
     try:
+        watch = _watch(fabric, kept)
         with watch.watching():
             watch.meet()
             fabric.launch()
@@ -173,8 +185,13 @@ class _Started(_Watch):
         return super().why(error)
 
     def end_without_the_first(self) -> None:
-        """End this process if the first one is gone; the next one says so."""
-        if os.getppid() != int(_STARTER):
+        """End this process if the first one is gone; the next one says so.
+
+        On Windows the parent is not always the process that started this one.
+        """
+        if os.name != "nt" and os.getppid() != int(_STARTER):
+            if os.environ["LOCAL_RANK"] == "1":
+                _remove(os.path.dirname(_LAST_WORDS))
             said = f"error: the first process ended: it was killed; {self.kept()}"
             end_now(said if os.environ["LOCAL_RANK"] == "1" else "", 2)
 
@@ -238,13 +255,15 @@ class _First(_Watch):
         return None
 
     def stop(self) -> None:
-        from shutil import rmtree
-
-        for child in self.children.values():
-            child.kill()  # they hold nothing: the first process alone writes
+        self.end()
         for child in self.children.values():
             child.wait()
-        rmtree(self.folder, ignore_errors=True)
+
+    def end(self) -> None:
+        """End the others without waiting; they hold nothing: the first process alone writes."""
+        for child in self.children.values():
+            child.kill()
+        _remove(self.folder)
 
     def wait(self) -> None:
         """Let the others end, as this process's work is done."""
@@ -284,13 +303,11 @@ def _watch(fabric: "Fabric", kept: Callable[[], str]) -> _Watch:
         "WORLD_SIZE": str(processes * fabric.strategy.num_nodes),  # type: ignore[attr-defined]
         "LOCAL_RANK": "0",
     }
-    folder = mkdtemp(prefix="mast-")
-    children = {
-        before + rank: _start(rank, os.path.join(folder, str(before + rank)))
-        for rank in range(1, processes)
-    }
-    _first = _First(children, folder, kept)
+    _first = _First({}, mkdtemp(prefix="mast-"), kept)
     atexit.register(_first.wait)
+    for rank in range(1, processes):  # one by one, so that whatever ends this one knows of them
+        words = os.path.join(_first.folder, str(before + rank))
+        _first.children[before + rank] = _start(rank, words)
     return _first
 
 
@@ -301,13 +318,17 @@ def _start(local_rank: int, words: str) -> "subprocess.Popen[bytes]":
     """
     import subprocess
 
-    module = sys.modules["__main__"].__spec__
-    command = ["-m", module.name] if module is not None else [os.path.abspath(sys.argv[0])]
     own = {"LOCAL_RANK": str(local_rank), _STARTED_BY: f"{os.getpid()}:{words}"}
     return subprocess.Popen(
-        [sys.executable, *command, *sys.argv[1:]],
+        [sys.executable, *sys.orig_argv[1:]],
         env=os.environ | own, stdin=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
+
+
+def _remove(folder: str) -> None:
+    from shutil import rmtree
+
+    rmtree(folder, ignore_errors=True)
 
 
 def _is_of_a_collective(error: RuntimeError) -> bool:

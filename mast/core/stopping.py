@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -123,7 +123,8 @@ class StopRequest:
         self.number = number
         # Not by print, which the signal may have interrupted.
         if is_first_here():
-            os.write(2, b"\nstopping after this step; once more stops at once\n")
+            with suppress(OSError):  # of a terminal that is gone, and is why this was asked
+                os.write(2, b"\nstopping after this step; once more stops at once\n")
 
 
 def _handle(

@@ -75,6 +75,11 @@ def read_tensors(
     from safetensors import SafetensorError, safe_open
 
     try:
+        with path.open("rb"):  # as safetensors calls no such file what may not be read
+            pass
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    try:
         with safe_open(path, framework="pt") as archive:
             tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
             header = archive.metadata() or {}
@@ -85,7 +90,7 @@ def read_tensors(
     try:
         expected = said_of(header).get(DIGEST)
     except ValueError as error:
-        raise UserError(f"{path} is damaged, its header is no JSON: {remedy}") from error
+        raise UserError(f"{path} is damaged, its header is not JSON: {remedy}") from error
     if expected is not None and expected != _digest_of_file(tensors, header):
         raise UserError(f"{path} is damaged, it does not hold what was written: {remedy}")
     return tensors, header

@@ -218,7 +218,8 @@ def load_encoder(path: str | Path) -> Encoder:
         raise UserError(
             f"no encoder at {file}: give a finished run folder or its encoder.safetensors"
         )
-    tensors, header = read_tensors(file, RETRAIN)
+    of_a_run = (file.parent / "config.yaml").is_file()
+    tensors, header = read_tensors(file, RETRAIN if of_a_run else "restore it")
     described = said_of(header)
     if "encoder" not in described:
         raise UserError(f"{file} was not written by `mast pretrain`: its header names no encoder")

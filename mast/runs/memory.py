@@ -8,7 +8,7 @@ import torch
 from mast.augment import Pipeline
 from mast.config import PretrainConfig, build_method
 from mast.core.errors import UserError
-from mast.core.launch import find_device, type_of
+from mast.core.launch import type_of
 from mast.core.memory import memory_of
 from mast.core.optim import moments
 from mast.methods import StepMemory, step_memory
@@ -19,20 +19,20 @@ LIBRARIES = 250_000_000
 MOST_PARTS = 4096  # of a batch, among which the fewest are looked for that fit
 
 
-def check_memory(config: PretrainConfig, processes: int, local: int) -> None:
+def check_memory(config: PretrainConfig, device: torch.device, processes: int, local: int) -> None:
     """Refuse a run of which a step needs more memory than there is, before any is asked for.
 
     What it needs is a lower bound (`step_memory`): what is refused cannot run.
 
     Args:
         config: The run.
+        device: Where this process trains.
         processes: Of the run, on all machines.
         local: Of these, those on this machine.
 
     Raises:
         UserError: It says how much is needed, how much there is and what helps.
     """
-    device = find_device(config.device)
     there = memory_of(device)
     if there is None:
         return

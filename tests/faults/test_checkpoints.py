@@ -87,7 +87,7 @@ def test_what_takes_the_place_of_a_checkpoint_is_noticed_before_training(
 ) -> None:
     begun.last.unlink()
     begun.last.mkdir()
-    with pytest.raises(UserError, match=r"last\.pt is no file"):
+    with pytest.raises(UserError, match=r"last\.pt is not a file"):
         mast.pretrain(tiny(checkpoint_minutes=0.0, out=str(begun.path)))
 
 

@@ -85,8 +85,7 @@ def test_the_first_process_starts_the_same_command_and_says_why_it_ended(
 ) -> None:
     script, words = tmp_path / "script.py", tmp_path / "1"
     script.write_text(OTHER)
-    monkeypatch.setattr(sys, "argv", [str(script), "--devices", "2"])
-    monkeypatch.setattr("__main__.__spec__", None)
+    monkeypatch.setattr(sys, "orig_argv", ["python", str(script), "--devices", "2"])
     first = processes._First({1: processes._start(1, str(words))}, str(tmp_path), lambda: "go on")
     first.children[1].wait()
     said = first.error()
@@ -158,3 +157,49 @@ def test_a_signal_that_a_library_makes_something_else_of_is_one_line(work: str) 
     )
     assert ended.returncode == 129, ended.stderr
     assert re.fullmatch(r"SIGHUP: stopped.*\n", ended.stderr)
+
+
+GONE = """
+import os, signal, sys
+read, write = os.pipe()
+os.close(read)
+os.dup2(write, 2)  # as of a terminal that was closed, which is what SIGHUP says
+sys.stderr = os.fdopen(2, "w")
+from mast.cli import command, main
+from mast.core.stopping import StopRequest
+stop = StopRequest()
+def work(words):
+    if sys.argv[1] == "at once":
+        os.kill(os.getpid(), signal.SIGHUP)
+    with command.interruptible():
+        if sys.argv[1] == "by an exception":
+            os.kill(os.getpid(), signal.SIGHUP)
+        with stop.listening():
+            os.kill(os.getpid(), signal.SIGHUP)
+        print(f"the step is finished, and {stop.number} is noted")
+        raise command.Interrupted(stop.number, "saved")
+command._run = work
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("when", ["at once", "by an exception", "after the step"])
+def test_where_the_terminal_is_gone_a_signal_does_the_same(when: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", GONE, when], stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert ended.returncode == 129
+    assert ended.stdout == ("the step is finished, and 1 is noted\n" if "step" in when else "")
+
+
+def test_a_pipe_that_nobody_reads_any_more_is_no_fault() -> None:
+    program = "import sys\nfrom mast.cli import main\nsys.exit(main())"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "show", "config"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as command:  # fmt: skip
+        assert command.stdout is not None
+        assert command.stderr is not None
+        command.stdout.close()
+        assert command.stderr.read() == b""
+        assert command.wait() == 141
