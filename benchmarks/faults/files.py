@@ -48,11 +48,10 @@ def _verdict(world: World, name: str, file: Path, outcome: Outcome) -> str:
         answer, expected = (_without_log(each) for each in (answer, expected))
     if answer == expected:
         return "result"
-    # The page is written without what nothing depends on; what is left of an answer is right.
-    may_differ = name == "report" and "evaluations" not in file.parts
-    if (may_differ or answer.items() <= expected.items()) and _is_named(file, outcome.said):
-        return "refused"
-    return "wrong"
+    if name == "report" and "evaluations" not in file.parts:
+        return "refused"  # the page is written without what nothing depends on
+    named = _is_named(file, outcome.said)
+    return "refused" if named and answer.items() <= expected.items() else "wrong"
 
 
 def _is_named(file: Path, said: str) -> bool:

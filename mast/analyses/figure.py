@@ -16,6 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from mast.core.checkpoint import write_atomically
+from mast.core.files import signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Figure  # noqa: PLC0414  # for the analyses
@@ -249,7 +250,7 @@ def save(figure: Figure, file: Path) -> None:
             figure.savefig(partial, dpi=150, format=kind, metadata=DATELESS[kind])
             if kind == "svg":
                 tipped = _with_tips(partial.read_text("utf-8"), file.stem)
-                partial.write_text(tipped, "utf-8")
+                partial.write_text(signed(tipped), "utf-8")
 
         # The same arrays give the same file.
         with rc_context({**STYLE, "svg.hashsalt": file.stem}):

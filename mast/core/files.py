@@ -1,7 +1,9 @@
 """Files that users name: read whole, or refused in one line; text that can always be written."""
 
+import hashlib
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -71,7 +73,36 @@ def read_json(path: Path) -> Any:
     except (ValueError, RecursionError) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{path} is damaged: it is no JSON") from error
+        raise UserError(f"{path} is damaged: it is not JSON") from error
+
+
+SIGNATURE = re.compile(r"<!-- sha256 ([0-9a-f]{64}) -->\s*\Z")
+
+
+def signed(markup: str) -> str:
+    """XML with a comment at its end by which `read_markup` sees whether it changed."""
+    markup = markup.rstrip()
+    return f"{markup}\n<!-- sha256 {_digest(markup)} -->\n"
+
+
+def read_markup(path: Path) -> str:
+    """What a file of `signed` XML holds, without the signature; one that has none is not verified.
+
+    Raises:
+        UserError: It is no file, cannot be read, or changed since it was written.
+    """
+    text = read_text(path)
+    signature = SIGNATURE.search(text)
+    if signature is None:
+        return text
+    markup = text[: signature.start()].rstrip()
+    if _digest(markup) != signature[1]:
+        raise UserError(f"{path} is damaged: it is not what was written")
+    return markup
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def as_unicode(text: str) -> str:

@@ -14,7 +14,7 @@ from mast.analyses import Analysis, read_arrays
 from mast.config import configuration_of
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
-from mast.core.files import as_unicode, read_text
+from mast.core.files import as_unicode, read_markup
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
 from mast.measure.compare import Comparison, compare
@@ -229,7 +229,7 @@ def _inline(file: Path, label: str) -> Markup:
     Raises:
         UserError: The file is damaged.
     """
-    svg = read_text(file)
+    svg = read_markup(file)
     role = "group" if 'class="tip"' in svg else "img"
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.S)
     box = re.search(r'viewBox="[^"]*"', svg)

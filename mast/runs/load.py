@@ -154,6 +154,11 @@ def load(
     encoder = load_encoder(path)
     size = encoder.size if size is None else size
     folder = path if path.is_dir() else path.parent
+    if path.is_dir() and not RunFolder(path).config.is_file():
+        raise UserError(
+            f"{path} is not a run folder: it has no config.yaml; without it, give its "
+            "encoder.safetensors"
+        )
     if not RunFolder(folder).config.is_file():  # a file taken elsewhere, perhaps one of several
         folder = Path("runs") / f"{path.stem}-{_digest(path)[:8]}"
     if representation == "encoder":

@@ -47,7 +47,7 @@ def test_a_failed_write_leaves_the_old_file(
 def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "knn-x.json"
     path.write_text(text)
-    with pytest.raises(UserError, match=r"not the result of an evaluation|is no JSON"):
+    with pytest.raises(UserError, match=r"not the result of an evaluation|is not JSON"):
         Result.read(path)
 
 

@@ -110,3 +110,10 @@ def test_the_invariance_is_chosen_at_the_call(ours: RunFolder, theirs: RunFolder
         plain(IMAGES, match=first)
     with pytest.raises(UserError, match="is not a run folder"):
         mast.load_embedding(ours.encoder)
+
+
+def test_a_folder_without_a_configuration_is_no_run(ours: RunFolder, tmp_path: Path) -> None:
+    shutil.copy(ours.encoder, tmp_path)
+    with pytest.raises(UserError, match=r"no config\.yaml; without it, give its encoder"):
+        load(tmp_path)
+    assert load(tmp_path / ours.encoder.name).folder.parts[0] == "runs"
