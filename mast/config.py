@@ -246,7 +246,7 @@ def configuration_of(folder: RunFolder) -> PretrainConfig:
 class _Loader(yaml.SafeLoader):
     """YAML without aliases, a few lines of which may stand for more values than memory holds.
 
-    Nor with a field that is given twice, of which PyYAML takes the last.
+    It also refuses a field that is given twice, of which PyYAML takes the last.
     """
 
     def compose_node(self, parent: Any, index: Any) -> Any:

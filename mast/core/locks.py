@@ -21,8 +21,8 @@ def locked(path: Path, wait: bool = True) -> Iterator[bool]:
             nothing, so that where it cannot be created the block runs without it.
 
     Yields:
-        Whether it is held. Where the file system has no locks it is not, and nor is a file put in
-        its place, which a killed process would leave behind.
+        Whether it is held. Without locks on the file system it is not, and no file is put in its
+        place, which a killed process would leave behind.
 
     Raises:
         filelock.Timeout: Another process holds it, and `wait` is false.
