@@ -30,6 +30,7 @@ import numpy as np
 
 from mast.core.display import track
 from mast.core.errors import UserError
+from mast.core.files import read_text
 from mast.core.locks import locked
 from mast.data.decode import BrokenImageError
 from mast.data.decoded import decode_in_order
@@ -160,7 +161,7 @@ def kept(folder: Path, verify: bool = False) -> list[Kept]:
         name, file = path.name.partition(".")[0], path.with_suffix(".u8")
         stored = file.stat().st_size if file.is_file() else 0
         try:
-            manifest = Manifest.parse(path.read_text("utf-8"))
+            manifest = Manifest.parse(read_text(path))
         except (ValueError, OSError):
             sets.append(Kept(name, 0, 0, stored, readable=False))
             continue
@@ -226,7 +227,7 @@ def _read(request: Request) -> tuple[Manifest, np.memmap | None] | None:
     if not path.exists() or (request.store and not stored.exists()):
         return None
     try:
-        manifest = Manifest.parse(path.read_text("utf-8"))
+        manifest = Manifest.parse(read_text(path))
     except ValueError:
         _log.warning("%s is damaged; the cache is built anew.", path)
         return None

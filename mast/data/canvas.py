@@ -207,8 +207,11 @@ def open_canvas(config: DataConfig | str | Path, view_size: int, processes: int 
         `cache_limit_gb`. Both hold the same images in the same order with the same pixels.
 
     Raises:
-        UserError: If there is no such set, too many files are broken, or the disk is full.
+        UserError: If there is no such set, too many files are broken, the disk is full, or the
+            views have no pixels.
     """
+    if view_size < 1:
+        raise UserError(f"size must be 1 pixel or more, got {view_size}")
     if isinstance(config, str | Path):
         config = DataConfig(str(config))
     folder = Path(config.cache) if config.cache is not None else default_cache()

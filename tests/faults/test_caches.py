@@ -1,5 +1,6 @@
 """Caches that changed on the disk are noticed, and what they held is made again."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -90,6 +91,21 @@ def test_damaged_canvases_are_decoded_again(cached: DataConfig, caplog: Any) -> 
     (said,) = (record.message for record in caplog.records)
     assert "first at canvas 0; what is damaged is decoded again" in said
     assert file.read_bytes() == whole
+
+
+@pytest.mark.parametrize("kind", ["json", "u8"])
+def test_a_pipe_in_place_of_a_cache_is_replaced(cached: DataConfig, kind: str) -> None:
+    before, _ = open_canvas(cached, 32).batch(range(4))
+    (file,) = Path(str(cached.cache)).glob(f"*.{kind}")
+    file.unlink()
+    os.mkfifo(file)
+    assert torch.equal(open_canvas(cached, 32).batch(range(4))[0], before)
+    assert file.is_file()
+
+
+def test_views_without_pixels_are_refused(cached: DataConfig) -> None:
+    with pytest.raises(UserError, match="size must be 1 pixel or more, got -9"):
+        open_canvas(cached, -9)
 
 
 def test_a_damaged_canvas_whose_image_changed_is_refused(cached: DataConfig) -> None:
