@@ -38,9 +38,9 @@ ANYTHING = (
     "", " ", "-1", "0", "1", "2", "7", "x", "0.5", "-0.5", "1.0", "nan", "inf", "-inf", "1e30",
     "1e-30", "1e400", "0x10", "1_000", "99999999999999999999", "-99999999999999999999", "[]", "{}",
     "[1, 2]", '{"a": 1}', '{"a": ', '["a", 1]', "[" * 3000, "null", "true", "no", "~",
-    "~nouser/x", "é漢字", "\udcff", "a" * 300, "a/" * 3000, "../..", ".", "%s%n{}", "$(touch x)",
-    "; touch x", "'", '"', "a\nb", "-", "--", "=", "@", "a@b:c", "hf:", "coco:", "voc:", "timm:",
-    "torchvision:", "factors@nowhere", "factors:0", "factors@train:-1", "toys@train:1e9",
+    "~nouser/x", "é漢字", "\udcff", "a" * 300, "a/" * 3000, "../..", ".", "%s%n{}",
+    "$(touch stray)", "; touch stray", "'", '"', "a\nb", "-", "--", "=", "@", "a@b:c", "hf:", "coco:", "voc:",
+    "timm:", "torchvision:", "factors@nowhere", "factors:0", "factors@train:-1", "toys@train:1e9",
 )  # fmt: skip
 FEW = ("", "-1", "0", "1", "2", "x", "nan", "-0.5", "1.5", "[]", "null", "true")
 PLACES = (
@@ -65,9 +65,9 @@ def attack(world: World, draw: random.Random) -> Case:
         given += draw.sample(ANYTHING, 2)
     words = [*BASES[name], *given]
     outcome = run(words, folder)
-    stray = sorted(path.name for path in folder.rglob("x") if path.name == "x")
+    stray = next(folder.rglob("stray"), None)  # a shell was asked
     verdict = outcome.fault or ("refused" if outcome.code == 2 else "result")
-    if stray or outcome.code not in (0, 2):
+    if stray is not None or outcome.code not in (0, 2):
         verdict = outcome.fault or "wrong"
     return Case.of("options", words, shlex.join(given), verdict, outcome)
 
