@@ -43,6 +43,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def answering_signals() -> None:
+    """Also in the background, where a shell has signals ignored: tests send some."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _compiled_once(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """In a fresh clone one worker compiles the kernels, and the others find them on disk."""
     if worker_id == "master" or sys.platform == "win32":
