@@ -6,7 +6,8 @@ The module of a verb is imported when the verb is used.
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from mast.cli.options import arguments_of
 from mast.cli.verbs import TOPICS, VERBS, named
@@ -16,6 +17,20 @@ from mast.core.stopping import Interrupted, interruptible
 
 BROKEN_PIPE = 141  # as shells have it: 128 and SIGPIPE, which Windows does not have
 OUT_OF_MEMORY = ("can't allocate memory", "CUDA out of memory")  # as PyTorch says it
+
+
+class _NobodyReadsError(Exception):
+    """What is printed goes to a pipe that nobody reads any more."""
+
+
+@contextmanager
+def _printing() -> Iterator[None]:
+    """Print to stdout, and see at once that nobody reads it: other pipes may break as well."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise _NobodyReadsError from error
 
 
 def run(arguments: Sequence[str] | None) -> int:
@@ -36,7 +51,7 @@ def run(arguments: Sequence[str] | None) -> int:
         return _stop("interrupted; the same command goes on with what was saved", 130)
     except UnicodeEncodeError as error:  # by a library that writes names as UTF-8 alone
         return _fail(f"{error.object[:200]!r} is not UTF-8: rename it, or set LC_ALL=C.UTF-8")
-    except BrokenPipeError:  # such as `mast show config | head`
+    except _NobodyReadsError:  # such as `mast show config | head`
         _drop_output()
         return BROKEN_PIPE
     except Exception as error:
@@ -90,7 +105,8 @@ def _drop_output() -> None:
 def _run(words: list[str]) -> None:
     if not words or words[0] in ("-h", "--help"):
         summaries = {name: verb.summary for name, verb in VERBS.items()}
-        print(_overview("mast", "COMMAND", {**summaries, "show": " | ".join(TOPICS)}))
+        with _printing():
+            print(_overview("mast", "COMMAND", {**summaries, "show": " | ".join(TOPICS)}))
     elif words[0] == "--version":
         from importlib.metadata import version
 
@@ -124,4 +140,6 @@ def _call(name: str, words: list[str]) -> None:
     except SystemExit:  # after --help
         return
     with interruptible():
-        verb.show(verb.load()(**arguments))
+        result = verb.load()(**arguments)
+        with _printing():
+            verb.show(result)

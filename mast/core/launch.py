@@ -108,10 +108,9 @@ def make_fabric(
         raise UserError(
             f"devices is {devices}, and there are {cores()} CPU cores: give at most that many"
         )
-    if (is_started() or has_started()) and devices * nodes != int(os.environ["WORLD_SIZE"]):
-        raise UserError(
-            f"this program runs in {os.environ['WORLD_SIZE']} processes already; give devices so"
-        )
+    started = int(os.environ["WORLD_SIZE"]) if is_started() or has_started() else None
+    if started is not None and devices * nodes != started:
+        raise UserError(f"this program already runs in {started} processes: give devices {started}")
     devices = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
     nodes = int(os.environ.get("WORLD_SIZE", devices * nodes)) // devices
     fabric = Fabric(
