@@ -33,9 +33,9 @@ from faults.case import FAULTS, Case
 from faults.world import World
 
 Attack = Callable[[World, random.Random], Case]
-# One case in twenty is a kill.
+# One case in ten is a kill.
 TURNS: tuple[Attack, ...] = (
-    kills.attack, disks.attack, *[files.attack] * 6, *[options.attack] * 12,
+    *[kills.attack] * 2, disks.attack, *[files.attack] * 6, *[options.attack] * 11,
 )  # fmt: skip
 # What commands import when they need it, and slowly.
 HEAVY = (
