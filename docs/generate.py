@@ -2,6 +2,9 @@
 
     python docs/generate.py
 
+The help of every command, which `mast COMMAND --help` reads, is written likewise from what the
+command's function says.
+
 docs/results.md is written whole; in the others the results stand between `<!-- NAME -->` and
 `<!-- /NAME -->`.
 """
@@ -16,6 +19,9 @@ from written.intervals import coverage
 from written.photos import compared_on_photos, does_it_help, found_on_photos, photos, regimes
 from written.result_files import ROOT
 
+from mast.cli.form import file_of
+from mast.cli.options import form_of
+from mast.cli.verbs import TOPICS, VERBS
 from mast.core.checkpoint import write_text
 
 
@@ -56,6 +62,12 @@ def documents() -> dict[Path, str]:
     }
 
 
+def helps() -> dict[Path, str]:
+    """What every command takes, as its help shows it."""
+    names = [*VERBS, *(f"show {topic}" for topic in TOPICS)]
+    return {file_of(name): form_of(name).text() for name in names}
+
+
 def between(document: Path, parts: dict[str, str]) -> str:
     """A document with what stands between its marks replaced."""
     text = document.read_text()
@@ -67,7 +79,7 @@ def between(document: Path, parts: dict[str, str]) -> str:
 
 
 def main() -> None:
-    for document, text in documents().items():
+    for document, text in (documents() | helps()).items():
         write_text(document, text)
 
 
