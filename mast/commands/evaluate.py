@@ -26,8 +26,9 @@ from mast.protocols.run import (
     protocol_class,
     refuse_near_duplicates,
 )
-from mast.runs.load import Loaded, Representation, load, load_untrained
+from mast.runs.load import Loaded, Representation, load
 from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
+from mast.runs.start import load_untrained
 
 EncoderPrecision = Literal["float32", "bfloat16"]
 PRECISIONS = get_args(EncoderPrecision)

@@ -49,7 +49,9 @@ def export(
         "stem": json.dumps(
             {"stem": twin.config.stem, "stride": twin.config.stem_stride, "size": twin.size}
         ),
-        **{key: json.dumps(values) for key, values in source.normalization._asdict().items()},
+        **{
+            key: json.dumps(values) for key, values in source.config.normalization._asdict().items()
+        },
     }
     write_tensors(target, twin.model.state_dict(), header=header)
     _compare(source, twin, target)
@@ -66,7 +68,7 @@ def _in_library(source: Encoder, library: str) -> Encoder:
         options = {k: v for k, v in source.config.options.items() if k != "zero_init_residual"}
     try:
         config = replace(source.config, name=f"{library}:{name}", options=options)
-        twin = Encoder(config, source.size, source.normalization)
+        twin = Encoder(config, source.size)
         twin.model.load_state_dict(source.model.state_dict())
     except (UserError, RuntimeError) as error:
         raise UserError(

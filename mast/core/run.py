@@ -205,7 +205,15 @@ class RunFolder:
         return {name: str(reason) for name, reason in missing.items()}
 
     def rewind_metrics(self, step: int) -> None:
-        """Drop what was logged after `step`, by a process that was killed since."""
+        """Drop what was logged after `step`, by a process that was killed since.
+
+        Raises:
+            UserError: The log is no file, but a pipe, for example, that nobody reads.
+        """
+        if os.path.lexists(self.metrics) and not self.metrics.is_file():
+            raise UserError(
+                f"{self.metrics} is not a file: remove it, or restore what it points to"
+            )
         records = [record for record in self.read_metrics() if record["step"] <= step]
         text = "".join(json.dumps(record) + "\n" for record in records)
         if self.metrics.is_file():

@@ -3,12 +3,11 @@
 from typing import NamedTuple
 
 from mast.core.errors import UserError
-from mast.methods.base import Method, MethodConfig, Subspaces, Vital
+from mast.methods.base import ENCODER, Method, MethodConfig, Subspaces, Vital
 from mast.methods.mast import Mast
 from mast.methods.mast_config import MODES, MastConfig
 from mast.methods.memory import StepMemory, step_memory
 from mast.methods.representations import (
-    ENCODER,
     Embedding,
     EncoderAndEmbedding,
     MaskedEnsemble,
