@@ -67,6 +67,18 @@ def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
     return description
 
 
+def untrained(config: PretrainConfig) -> Encoder:
+    """The encoder of a run before its first step, in evaluation mode.
+
+    Raises:
+        UserError: The weights that it starts from are not there, or do not fit.
+    """
+    config = with_architecture(config)
+    method = build_method(config)
+    start(method, config)
+    return method.encoder.eval()
+
+
 def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
     """The encoder of a run with the weights that it started from, to compare with what it learned.
 
@@ -81,10 +93,7 @@ def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
         UserError: No such run, or the weights that it started from are gone.
     """
     folder = RunFolder(run).require()
-    config = configuration_of(folder)
-    method = build_method(config)
-    start(method, config)
-    encoder = method.encoder.eval()
+    encoder = untrained(configuration_of(folder))
     size = encoder.size if size is None else size
     return Loaded(encoder, size, encoder.describe(), folder.untrained)
 

@@ -18,7 +18,7 @@ from mast.core.optim import make_optimizer
 from mast.core.run import RunFolder
 from mast.models import Encoder, EncoderConfig, load_encoder, save_encoder
 from mast.runs.load import load
-from mast.runs.start import load_untrained, start, with_architecture
+from mast.runs.start import load_untrained, untrained, with_architecture
 
 Configure = Callable[..., mast.PretrainConfig]
 IMAGES = torch.linspace(0, 1, 2 * 3 * 32 * 32).reshape(2, 3, 32, 32)
@@ -27,10 +27,7 @@ DARK = {"mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6)}
 
 def started(config: mast.PretrainConfig) -> tuple[mast.PretrainConfig, Encoder]:
     """A configuration with its architecture, and its encoder before the first step."""
-    config = with_architecture(config)
-    method = build_method(config)
-    start(method, config)
-    return config, method.encoder.eval()
+    return with_architecture(config), untrained(config)
 
 
 def test_a_run_goes_on_from_another(tiny: Configure, theirs: RunFolder) -> None:
