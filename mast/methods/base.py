@@ -84,7 +84,7 @@ class Method(nn.Module, ABC):
     Every parameter that requires a gradient must get one at every step, and a buffer that changes
     must be computed from the tensors of all processes (`mast.core.collectives`): the others take
     over that of the first. Before a run a copy is called with tensors without numbers, to count the
-    memory of a step (`mast.methods.memory`).
+    memory of a step (`mast.methods.needs`).
 
     Args:
         config: Its own configuration.
