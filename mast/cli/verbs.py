@@ -78,6 +78,12 @@ def _advice(result: Any) -> None:
     _print_plain(result.text)
 
 
+def _plan(result: Any) -> None:
+    _print_rich(result.table())
+    for text in (*result.notes, *result.commands):
+        _print_plain(text)
+
+
 def _study(result: Any) -> None:
     _print_rich(result.table())
     if (results := result.results_table()) is not None:
@@ -97,6 +103,10 @@ VERBS: dict[str, Verb] = {
     "pretrain": Verb(
         "pretrain an encoder on a folder of images; the same command continues a killed run",
         f"{_COMMANDS}.pretrain:pretrain", (), _nothing, ("recipes", "mast.recipes:RECIPES"),
+    ),
+    "plan": Verb(
+        "say which recipe, epochs, memory, disk and hours pretraining on some images takes",
+        f"{_COMMANDS}.plan:plan", (), _plan,
     ),
     "evaluate": Verb(
         "measure an encoder on labelled images, by any of the protocols",

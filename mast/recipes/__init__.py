@@ -1,7 +1,8 @@
 """Recipes: complete configurations, one function each; the docstring is its data sheet.
 
 A recipe named `<name>_small` is the same method for views of up to 64 pixels and a budget of
-minutes to hours on a laptop, `<name>_medium` one for a single GPU. `RECIPES` lists them all; `mast show recipes` prints them.
+minutes to hours on a laptop, `<name>_medium` one for a single GPU. `RECIPES` lists them all;
+`mast show recipes` prints them.
 """
 
 from collections.abc import Callable, Mapping

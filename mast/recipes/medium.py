@@ -12,8 +12,6 @@ from mast.models import EncoderConfig, GaussianProjectorConfig, MLPProjectorConf
 from mast.recipes.mast import mast5
 from mast.recipes.vicreg import vicreg5
 
-IMAGES = 50_000  # for which the epochs of recipes other than the paper's are meant
-
 
 def mast5_medium() -> PretrainConfig:
     """MAST-5 on one GPU: ResNet-50 at 224 pixels, batch 128 in two parts, 200 epochs, AdamW.
