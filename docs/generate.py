@@ -2,7 +2,7 @@
 
     python docs/generate.py
 
-docs/results.md is written whole; in the others the results stand between `<!-- NAME -->` and
+docs/results.md, docs/index.md and docs/reference.md are written whole; in the others the results stand between `<!-- NAME -->` and
 `<!-- /NAME -->`.
 """
 
@@ -13,8 +13,16 @@ from written.faults import faults
 from written.forgetting import demonstration, forgetting
 from written.insight import advice, findings, studies, uncertain
 from written.intervals import coverage
-from written.photos import compared_on_photos, does_it_help, found_on_photos, photos, regimes
+from written.photos import (
+    compared_on_photos,
+    does_it_help,
+    found_on_photos,
+    in_short,
+    photos,
+    regimes,
+)
 from written.result_files import ROOT
+from written.site import home, reference
 
 from mast.core.checkpoint import write_text
 
@@ -22,10 +30,10 @@ from mast.core.checkpoint import write_text
 def documents() -> dict[Path, str]:
     """Every document with the results that the files hold."""
     head = "# Results\n\nWritten by `docs/generate.py` from result files."
-    readme, insight, studied, detected, evaluated, reliable = (
+    readme, demo, insight, studied, detected, evaluated, reliable = (
         ROOT / name
         for name in (
-            "README.md", "docs/insight.md", "docs/studies.md", "docs/detection.md",
+            "README.md", "docs/demo.md", "docs/insight.md", "docs/studies.md", "docs/detection.md",
             "docs/evaluation.md", "docs/reliability.md",
         )
     )  # fmt: skip
@@ -41,13 +49,10 @@ def documents() -> dict[Path, str]:
     )  # fmt: skip
     return {
         ROOT / "docs" / "results.md": f"{in_full}\n",
-        readme: between(
-            readme,
-            {
-                "demo": demonstration(),
-                "results": "\n\n".join([*on_photos, photos()]),
-            },
-        ),
+        readme: between(readme, {"results": in_short()}),
+        demo: between(demo, {"demo": demonstration()}),
+        ROOT / "docs" / "index.md": home(),
+        ROOT / "docs" / "reference.md": reference(),
         insight: between(insight, parts),
         studied: between(studied, {"studies": studies()}),
         detected: between(detected, {"detection": detection()}),
