@@ -2,8 +2,11 @@
 
     python docs/generate.py
 
-docs/results.md, docs/index.md and docs/reference.md are written whole; in the others the results stand between `<!-- NAME -->` and
-`<!-- /NAME -->`.
+The help of every command, which `mast COMMAND --help` reads, is written likewise from what the
+command's function says.
+
+docs/results.md, docs/index.md and docs/reference.md are written whole; in the others the results
+stand between `<!-- NAME -->` and `<!-- /NAME -->`.
 """
 
 from pathlib import Path
@@ -24,6 +27,9 @@ from written.photos import (
 from written.result_files import ROOT
 from written.site import home, reference
 
+from mast.cli.form import file_of
+from mast.cli.options import form_of
+from mast.cli.verbs import TOPICS, VERBS
 from mast.core.checkpoint import write_text
 
 
@@ -61,6 +67,12 @@ def documents() -> dict[Path, str]:
     }
 
 
+def helps() -> dict[Path, str]:
+    """What every command takes, as its help shows it."""
+    names = [*VERBS, *(f"show {topic}" for topic in TOPICS)]
+    return {file_of(name): form_of(name).text() for name in names}
+
+
 def between(document: Path, parts: dict[str, str]) -> str:
     """A document with what stands between its marks replaced."""
     text = document.read_text()
@@ -72,7 +84,7 @@ def between(document: Path, parts: dict[str, str]) -> str:
 
 
 def main() -> None:
-    for document, text in documents().items():
+    for document, text in (documents() | helps()).items():
         write_text(document, text)
 
 

@@ -56,7 +56,7 @@ def _verdict(world: World, name: str, file: Path, outcome: Outcome) -> str:
 
 def _is_named(file: Path, said: str) -> bool:
     """Whether it is, or the run folder that it belongs to, in something else than progress."""
-    lines = (line for line in said.splitlines() if not line.startswith("done: "))
+    lines = (line for line in said.splitlines() if not line.startswith(("done: ", "next: ")))
     return any(file.name in line or f"{file.parent.name} " in line for line in lines)
 
 

@@ -68,6 +68,7 @@ def start(
         prepare: Called in its process before it.
     """
     from mast.cli import main
+    from mast.core import display
 
     pipes = [os.pipe(), os.pipe()]  # which no limit on the size of files concerns
     for _, end in pipes:
@@ -88,6 +89,7 @@ def start(
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             if prepare is not None:
                 prepare()
+            display.LINE_S = float("inf")  # lines of progress depend on how fast it goes
             torch.set_num_threads(1)  # before there are threads: after a fork they race for a pool
             sys.argv = ["mast", *words]
             sys.orig_argv = [sys.executable, "-m", "mast.cli", *words]  # of a run's other processes

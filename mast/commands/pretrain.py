@@ -11,7 +11,7 @@ import torch
 from mast.augment import Pipeline, draw_chosen, draw_views
 from mast.config import OPERATIONAL, PretrainConfig, build_method, deciding, read, record
 from mast.core.checkpoint import saved_step
-from mast.core.display import TrainingDisplay
+from mast.core.display import doing, say
 from mast.core.errors import UserError
 from mast.core.launch import (
     all_processes,
@@ -66,12 +66,14 @@ def pretrain(config: PretrainConfig) -> RunFolder:
     check_threads(config.threads)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    fabric = make_fabric(
-        config.device, config.devices, config.nodes, config.precision, _loggers(config, run)
-    )
+    with doing("setting up devices"):
+        fabric = make_fabric(
+            config.device, config.devices, config.nodes, config.precision, _loggers(config, run)
+        )
     _part_size(config, all_processes(fabric))
     if not run.encoder.is_file() and not is_started():
-        check_memory(config, fabric.device, all_processes(fabric), local_processes(fabric))
+        with doing("counting the memory of a step"):
+            check_memory(config, fabric.device, all_processes(fabric), local_processes(fabric))
     with (
         together(fabric, lambda: _continues(run)),
         run.held() if fabric.is_global_zero else nullcontext(),
@@ -232,18 +234,25 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         return output
 
     # --------------------------------------------------------------------------------- loop
-    display = TrainingDisplay("pretrain", training.steps, training.step, enabled=chief)
-    display.say(
-        f"{config.recipe}: {len(canvases):,} images, {config.epochs} epochs of {steps_per_epoch} "
-        f"steps on {processes} x {fabric.device}, into {run.path}"
-        + (f", from step {training.step}" if training.step else "")
-    )
+    if chief:
+        say(
+            f"{config.recipe}: {len(canvases):,} images, {config.epochs} epochs of "
+            f"{steps_per_epoch} steps on {processes} x {fabric.device}, into {run.path}"
+            + (f", from step {training.step}" if training.step else "")
+        )
+        if not training.step and not fabric.loggers:
+            say(f"metrics go to {run.metrics}; to TensorBoard with the extra mast-ssl[tensorboard]")
     # What was said before a run was killed is not said again.
     warned = {line["warning"].split(":")[0] for line in run.read_metrics() if "warning" in line}
     logged_step, logged_at = training.step, time.monotonic()
-    with display.running(), training.stop.listening():
+    shown = doing(
+        "training", training.steps, "steps", training.step,
+        images=config.batch_size, enabled=chief,
+    )  # fmt: skip
+    with shown as work, training.stop.listening():
         for result in training.run(fabric, loader.epoch, loss):
             plain_method.after_step(result.step / training.steps)
+            work.update(result.step)
 
             # ------------------------------------------------------------------------- log
             if result.due and result.metrics is not None and chief:
@@ -254,7 +263,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
                 metrics |= {"lr": result.share * config.optimizer.lr * config.batch_size / 256}
                 metrics |= {"seconds": training.seconds}
                 _log(run, fabric, result.step, result.step / steps_per_epoch, metrics, speed)
-                display.update(result.step, _summary(metrics), f"{speed:.0f} images/s")
+                work.update(result.step, _summary(metrics))
                 # The first twentieth of a run is still finding its scale.
                 if result.step > training.steps // 20:
                     progress = {"progress": result.step / training.steps}
@@ -262,7 +271,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
                         if text.split(":")[0] not in warned:
                             warned.add(text.split(":")[0])
                             run.append_metrics({"step": result.step, "warning": text})
-                            display.say(f"warning: {text}", style="yellow")
+                            say(f"warning: {text}", style="yellow")
 
             # ----------------------------------------------------------------------- score
             epoch = result.step // steps_per_epoch
@@ -273,7 +282,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
                     run.append_metrics({"step": result.step, "epoch": epoch, **scores})
                     fabric.log_dict(scores, result.step)
                     text = "  ".join(f"{name} {value:.1f}" for name, value in scores.items())
-                    display.say(f"epoch {epoch}: {text}")
+                    say(f"epoch {epoch}: {text}")
                     score = scores.get("online/knn", scores["online/effective_rank"])
                     if score > training.extra["best"]:
                         training.extra["best"] = score
@@ -283,17 +292,18 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
 
     # --------------------------------------------------------------------------------- end
     if chief:
-        training.save()
-        save_embedding(plain_method, run.embedding, deciding(config))
-        save_encoder(plain_method.encoder, run.encoder)  # last: it says that the run is complete
-        display.say(f"done: {run.encoder}")
+        with doing("saving"):
+            training.save()
+            save_embedding(plain_method, run.embedding, deciding(config))
+            save_encoder(plain_method.encoder, run.encoder)  # last: it says the run is complete
+        say(f"done: {run.encoder}")
     fabric.barrier()
 
 
 def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:
-    from mast.core.tensorboard import TensorBoardLogger
+    from mast.core.tensorboard import TensorBoardLogger, is_installed
 
-    loggers: list[Any] = [TensorBoardLogger(run.tensorboard)]
+    loggers: list[Any] = [TensorBoardLogger(run.tensorboard)] if is_installed() else []
     if config.wandb is not None:
         from mast.core.weights_and_biases import WandbLogger
 
