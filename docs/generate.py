@@ -11,10 +11,11 @@ stand between `<!-- NAME -->` and `<!-- /NAME -->`.
 
 from pathlib import Path
 
+from written.clean import copies, label_errors, search
 from written.detection import detection
 from written.faults import faults
 from written.forgetting import demonstration, forgetting
-from written.insight import advice, findings, studies, uncertain
+from written.insight import advice, findings, studies, uncertainty
 from written.intervals import coverage
 from written.photos import (
     compared_on_photos,
@@ -36,16 +37,16 @@ from mast.core.checkpoint import write_text
 def documents() -> dict[Path, str]:
     """Every document with the results that the files hold."""
     head = "# Results\n\nWritten by `docs/generate.py` from result files."
-    readme, demo, insight, studied, detected, evaluated, reliable = (
+    readme, demo, insight, studied, detected, evaluated, reliable, cleaned = (
         ROOT / name
         for name in (
             "README.md", "docs/demo.md", "docs/insight.md", "docs/studies.md", "docs/detection.md",
-            "docs/evaluation.md", "docs/reliability.md",
+            "docs/evaluation.md", "docs/reliability.md", "docs/clean.md",
         )
     )  # fmt: skip
     parts = {
         "advice": advice(),
-        "uncertain": uncertain(),
+        "uncertainty": uncertainty(),
         "findings": findings("cifar_exempt"),
     }
     on_photos = [compared_on_photos(), regimes()]
@@ -64,6 +65,9 @@ def documents() -> dict[Path, str]:
         detected: between(detected, {"detection": detection()}),
         evaluated: between(evaluated, {"coverage": coverage()}),
         reliable: between(reliable, {"faults": faults()}),
+        cleaned: between(
+            cleaned, {"search": search(), "copies": copies(), "label_errors": label_errors()}
+        ),
     }
 
 

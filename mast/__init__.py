@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from mast.commands.analyze import draw as draw
     from mast.commands.compare import compare as compare
     from mast.commands.demo import demo as demo
+    from mast.commands.duplicates import duplicates as duplicates
     from mast.commands.embed import embed as embed
     from mast.commands.evaluate import evaluate as evaluate
     from mast.commands.export import export as export
+    from mast.commands.neighbours import neighbours as neighbours
+    from mast.commands.outliers import outliers as outliers
     from mast.commands.plan import plan as plan
     from mast.commands.pretrain import pretrain as pretrain
     from mast.commands.report import report as report
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from mast.commands.show import show_recipes as show_recipes
     from mast.commands.show import show_views as show_views
     from mast.commands.study import study as study
-    from mast.commands.uncertain import uncertain as uncertain
     from mast.config import PretrainConfig as PretrainConfig
     from mast.measure.named_sets import NamedSets as NamedSets
     from mast.models import load_encoder as load_encoder
@@ -49,12 +51,15 @@ PUBLIC = {
     "configure": "mast.recipes",
     "demo": "mast.commands.demo",
     "draw": "mast.commands.analyze",
+    "duplicates": "mast.commands.duplicates",
     "embed": "mast.commands.embed",
     "evaluate": "mast.commands.evaluate",
     "export": "mast.commands.export",
     "load_embedding": "mast.runs.load",
     "load_encoder": "mast.models",
     "load_method": "mast.runs.load",
+    "neighbours": "mast.commands.neighbours",
+    "outliers": "mast.commands.outliers",
     "plan": "mast.commands.plan",
     "pretrain": "mast.commands.pretrain",
     "report": "mast.commands.report",
@@ -63,7 +68,6 @@ PUBLIC = {
     "show_recipes": "mast.commands.show",
     "show_views": "mast.commands.show",
     "study": "mast.commands.study",
-    "uncertain": "mast.commands.uncertain",
 }
 
 

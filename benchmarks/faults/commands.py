@@ -87,9 +87,18 @@ COMMANDS: dict[str, Command] = {
         ("run/analysis/*.npz",),
         reads=(*RUN, *KEPT, "run/metrics.jsonl", "run/provenance.json"),
     ),
-    "uncertain": Command(
-        ("uncertain", "run", "--data", "photos/test", "--out", "table.csv"), ("table.csv",),
+    "outliers": Command(
+        ("outliers", "run", "--data", "photos/test", "--out", "table.csv"), ("table.csv",),
         reads=(*RUN, *KEPT),
+    ),
+    "neighbours": Command(
+        ("neighbours", "run", "--data", "photos/test", "--query", "0",
+         "photos/train/dusk/0.png", "--k", "3", "--out", "near.html"),
+        ("near.html",), reads=(*RUN, *KEPT, *PHOTOS),
+    ),
+    "duplicates": Command(
+        ("duplicates", "run", "--data", "photos/train", "--above", "0.9", "--out", "copies.csv"),
+        ("copies.csv",), reads=(*RUN, *KEPT),
     ),
     "embed": Command(
         ("embed", "run", "--data", "photos/test", "--ignore", "color", "--out", "space.npz"),

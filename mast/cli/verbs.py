@@ -73,6 +73,11 @@ def _comparison(result: Any) -> None:
         _print_plain(note)
 
 
+def _listing(result: Any) -> None:
+    for part in result.shown():
+        _print_rich(part)
+
+
 def _insights(insights: Any) -> None:
     for insight in insights:
         _print_rich(f"[bold]{insight.title}[/bold]")
@@ -167,9 +172,17 @@ VERBS: dict[str, Verb] = {
         "retrain variants of a run to answer a question; the same command continues",
         f"{_COMMANDS}.study:study", ("name", "run"), _study, ("studies", "mast.studies:STUDIES"),
     ),
-    "uncertain": Verb(
-        "rank images by how unsure the run is of them, as a table",
-        f"{_COMMANDS}.uncertain:uncertain", ("run",), _print_plain,
+    "neighbours": Verb(
+        "find the images of a folder that are most similar to others",
+        f"{_COMMANDS}.neighbours:neighbours", ("encoder",), _listing,
+    ),
+    "duplicates": Verb(
+        "find the images of a folder that are there more than once, exactly or nearly",
+        f"{_COMMANDS}.duplicates:duplicates", ("encoder",), _listing,
+    ),
+    "outliers": Verb(
+        "rank the images of a folder by how little they fit in, and check their labels",
+        f"{_COMMANDS}.outliers:outliers", ("encoder",), _listing,
     ),
     "report": Verb(
         "write a run's page: how good it is, its figures, what was run",

@@ -2,23 +2,20 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from mast.core.arguments import as_list
 from mast.core.checkpoint import write_atomically
-from mast.core.errors import UserError
 from mast.core.files import as_unicode
 from mast.core.launch import Device, find_device
+from mast.core.tabular import check_ending
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
-from mast.measure.features import extract
-from mast.methods import Embedding, MatchBy
-from mast.runs.load import Representation, load
+from mast.methods import MatchBy
+from mast.runs.features import Invariances, compared
+from mast.runs.load import Representation
 
 
 def embed(
@@ -72,34 +69,12 @@ def embed(
     """
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
     file = Path(out or Path(data).name.replace(":", "-").replace("@", "-") + ".npz")
-    if file.suffix not in writers:
-        raise UserError(f"out must end in .npz or .parquet, got {file}")
-    if file.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
-    chosen = {"ignored": as_list(ignore or ()), "matched": as_list(match or ())}
-    chosen = {kind: names for kind, names in chosen.items() if names}
-    if match_by is not None and "matched" not in chosen:
-        raise UserError(f"match_by {match_by} says how to match: give match, too")
-    if chosen and representation is not None:
-        raise UserError(
-            "what is ignored and matched says in what images are compared: leave out "
-            f"representation, got {representation}"
-        )
-    kind = representation or ("embedding" if chosen else "encoder")
-    loaded = load(encoder, kind, size, seed, weights, download)
-    module, size = loaded.module, loaded.size
-    space = None
-    if chosen:
-        assert isinstance(module, Embedding)
-        chosen = {kind: module.named(names) for kind, names in chosen.items()}
-        with torch.no_grad():
-            space = module.space(chosen.get("ignored", ()), chosen.get("matched", ()), match_by)
-        if space.of == "representation":
-            module = module.method.encoder
-    canvases = open_canvas(DataConfig(str(data)), size)
-    features_ND = extract(module, canvases, size, Compute(find_device(device)))
-    if space is not None:
-        features_ND = space.seen(features_ND)
+    check_ending(file, writers)
+    invariances = Invariances(representation, ignore, match, match_by)
+    compute = Compute(find_device(device))
+    by = compared(encoder, invariances, compute, size, seed, weights, download)
+    canvases = open_canvas(DataConfig(str(data)), by.size)
+    features_ND, chosen = by.extract(canvases), by.chosen
     writers[file.suffix](file, features_ND.numpy(), canvases, chosen)
     return file
 

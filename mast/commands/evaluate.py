@@ -13,13 +13,11 @@ from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, make_fabric, precision_of
 from mast.core.processes import together
 from mast.core.run import RunFolder
-from mast.data.sources import default_cache
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import FOLDER, Result
-from mast.measure.store import FeatureStore, fingerprint
 from mast.protocols.run import (
     EvaluationSettings,
     evaluate_encoder,
@@ -27,7 +25,8 @@ from mast.protocols.run import (
     protocol_class,
     refuse_near_duplicates,
 )
-from mast.runs.load import Loaded, Representation, load
+from mast.runs.features import frozen
+from mast.runs.load import Representation, load
 from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
 from mast.runs.start import load_untrained
 
@@ -107,19 +106,19 @@ def evaluate(
 
         def representation(name: str) -> FrozenEncoder:
             other = load(encoder, cast(Representation, name), size, seed, weights)
-            return _frozen(other, str(encoder), compute, cache)
+            return frozen(other, encoder, compute, cache)
 
         workspace = loaded.folder / FOLDER
         of_run = not untrained and weights is None and RunFolder(encoder).config.is_file()
         bench = Bench(compute, workspace, representation if of_run else None)
-        frozen = _frozen(loaded, str(encoder), compute, cache, bench)
+        measured = frozen(loaded, encoder, compute, cache, bench)
 
         # What cannot work must fail before anything runs for hours.
         if near_duplicates:
             refuse_near_duplicates(names)
         common = EvaluationSettings(seed=seed, protocols=settings or {})
         for name in names:
-            make_evaluator(name, common).prepare(frozen)
+            make_evaluator(name, common).prepare(measured)
         groups = [
             (sets.open(kind, loaded.size), list(group))
             for kind, group in itertools.groupby(names, lambda name: protocol_class(name).needs)
@@ -136,18 +135,8 @@ def evaluate(
                 results.append(result)
 
         for opened, group in groups:
-            evaluate_encoder(frozen, opened, group, common, write, near_duplicates)
+            evaluate_encoder(measured, opened, group, common, write, near_duplicates)
         return results
-
-
-def _frozen(
-    loaded: Loaded, source: str, compute: Compute, cache: bool, bench: Bench | None = None
-) -> FrozenEncoder:
-    """What was loaded, as protocols receive it; its features are stored if there is a cache."""
-    identity = fingerprint(loaded.module, loaded.description)
-    store = FeatureStore(default_cache() / "features", identity) if cache else None
-    description = {"source": source, "fingerprint": identity, **loaded.description}
-    return FrozenEncoder(loaded.module, compute, store, description, bench)
 
 
 def measure_missing(

@@ -11,6 +11,7 @@ from mast.data.canvas import canvas_size as canvas_size
 from mast.data.canvas import open_canvas as open_canvas
 from mast.data.decode import BrokenImageError as BrokenImageError
 from mast.data.factors import Factors as Factors
+from mast.data.files import open_files as open_files
 from mast.data.folder import Folder as Folder
 from mast.data.loader import Batch as Batch
 from mast.data.loader import Loader as Loader

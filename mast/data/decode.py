@@ -53,6 +53,11 @@ class BrokenImageError(UserError):
         self.name = name
         self.reason = reason
 
+    @classmethod
+    def of(cls, name: str, error: Exception) -> "BrokenImageError":
+        """What a decoder raised, in one line."""
+        return cls(name, " ".join(str(error).split()) or type(error).__name__)
+
 
 @functools.cache
 def extensions() -> tuple[str, ...]:

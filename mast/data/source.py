@@ -97,8 +97,7 @@ class Source(ABC):
             raise self._broken(index, error) from error
 
     def _broken(self, index: int, error: Exception) -> BrokenImageError:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        return BrokenImageError(f"{self.name}/{self.identifier(index)}", reason)
+        return BrokenImageError.of(f"{self.name}/{self.identifier(index)}", error)
 
 
 @final

@@ -25,6 +25,7 @@ from mast.measure.accuracy import accuracy
 
 SPREAD = 1e-10  # variance, relative to the first axis, below which an axis is rounding
 CHUNK = 16384  # rows in float64 at once
+PENALTIES: tuple[float, ...] = tuple(torch.logspace(5, -6, 45, dtype=torch.float64).tolist())  # λ
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,29 +110,57 @@ def write_page(
     Raises:
         UserError: The page cannot be written, or would be too large.
     """
-    from jinja2 import Environment, FileSystemLoader
-
-    template = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    ).get_template("page.html.jinja")
     runs = [folder.path, *beside]
     if any(folder.untrained.glob("evaluations/*.json")):
         runs.append(folder.untrained)
     measured = compare(runs) if _measured(folder, beside) else None
     kinds = tuple(map(kind_of_run, runs))
+    write_fitting(
+        out,
+        "page.html.jinja",
+        lambda side: _page(folder, analyses, measured, kinds, side),
+        f"the page of {folder.path}",
+        "analyze fewer images, such as images=128",
+    )
+    return out
+
+
+def write_fitting(
+    out: Path, template: str, page: Callable[[int], Any], what: str, advice: str
+) -> None:
+    """Write a page with images as large as its size allows.
+
+    Args:
+        out: The page.
+        template: Name of its template.
+        page: What the template shows, with images of so many pixels.
+        what: What it is called in an error.
+        advice: How to make it smaller.
+
+    Raises:
+        UserError: It cannot be written, or is too large with the smallest images.
+    """
+    from jinja2 import Environment, FileSystemLoader
+
+    render = (
+        Environment(
+            loader=FileSystemLoader(TEMPLATES),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        .get_template(template)
+        .render
+    )
     for side in SIDES:
-        page = _page(folder, analyses, measured, kinds, side)
-        text = as_unicode(template.render(page=page))
+        text = as_unicode(render(page=page(side)))
         size = len(text.encode())
         if size < LIMIT:
-            break
-    else:
-        raise UserError(
-            f"the page of {folder.path} would have {size / 1e6:.0f} MB and the limit is "
-            f"{LIMIT / 1e6:.0f}; analyze fewer images, such as images=128"
-        )
-    write_text(out, text)
-    return out
+            write_text(out, text)
+            return
+    raise UserError(
+        f"{what} would have {size / 1e6:.0f} MB and the limit is {LIMIT / 1e6:.0f}; {advice}"
+    )
 
 
 def _measured(folder: RunFolder, beside: Sequence[Path]) -> bool:
@@ -185,9 +213,9 @@ def _page(
         parts=tuple(parts),
         missing=_missing(folder, analyses, unreadable),
         provenance=_provenance(folder, provenance),
-        style=Markup((TEMPLATES / "page.css").read_text("utf-8")),
+        style=style(),
         script=Markup(script),
-        policy=_policy(script),
+        policy=policy(script),
     )
 
 
@@ -290,10 +318,15 @@ def _said(template: str, facts: Mapping[str, Any]) -> str | None:
         return None
 
 
-def _policy(script: str) -> str:
-    """What the page may load: its own style and script, and images that it holds itself."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-        f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    )
+def style() -> Markup:
+    """The look of all pages."""
+    return Markup((TEMPLATES / "page.css").read_text("utf-8"))
+
+
+def policy(script: str | None = None) -> str:
+    """What a page may load: its own style and script, and images that it holds itself."""
+    own = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+    if script is not None:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        own += f"script-src 'sha256-{digest}'; "
+    return f"{own}base-uri 'none'; form-action 'none'"

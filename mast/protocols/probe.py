@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import torch
 from torch import Tensor
 
 from mast.measure.accuracy import accuracies
 from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.logistic import Classifier, Split, choose_penalty
+from mast.measure.logistic import PENALTIES, Classifier, Split, choose_penalty
 from mast.measure.sets import EvaluationData, Task, tasks
 from mast.protocols.evaluator import Evaluator
 
@@ -57,7 +56,7 @@ class Probe(Evaluator[EvaluationData], ABC):
     at_least: ClassVar[Mapping[str, float]] = {"patience": 1, "max_iterations": 1}
     above: ClassVar[Mapping[str, float]] = {"penalties": 0}
 
-    penalties: tuple[float, ...] = tuple(torch.logspace(5, -6, 45, dtype=torch.float64).tolist())
+    penalties: tuple[float, ...] = PENALTIES
     patience: int = 8
     max_iterations: int = 500
 

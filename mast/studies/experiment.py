@@ -22,6 +22,7 @@ from mast.core.errors import UserError
 from mast.core.launch import Device, find_device
 from mast.core.registry import Entry
 from mast.core.run import RunFolder, provenance
+from mast.core.tabular import Listing
 from mast.data import CanvasSet, open_canvas
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
@@ -44,7 +45,7 @@ class Verbs:
     evaluate: Callable[..., list[Result]]
     analyze: Callable[..., Any]
     advise: Callable[..., Any]
-    uncertain: Callable[..., Path]
+    outliers: Callable[..., Listing]
     study: Callable[..., Any]
 
 
