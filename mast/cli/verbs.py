@@ -78,6 +78,13 @@ def _advice(result: Any) -> None:
     _print_plain(result.text)
 
 
+def _exported(result: Any) -> None:
+    _print_plain(f"{result.folder}: features within {result.difference:.1g} of the encoder's")
+    if result.page is not None:
+        _print_plain(result.page)
+    _print_plain(result.line)
+
+
 def _study(result: Any) -> None:
     _print_rich(result.table())
     if (results := result.results_table()) is not None:
@@ -132,8 +139,9 @@ VERBS: dict[str, Verb] = {
         f"{_COMMANDS}.embed:embed", ("encoder",), _print_plain,
     ),
     "export": Verb(
-        "write an encoder as a timm or torchvision state dict",
-        f"{_COMMANDS}.export:export", ("encoder",), _print_plain, computes=False,
+        "write an encoder for timm, transformers, torchvision or ONNX, or as one file of PyTorch",
+        f"{_COMMANDS}.export:export", ("encoder",), _exported, ("formats", "mast.exports:FORMATS"),
+        computes=False,
     ),
 }  # fmt: skip
 TOPICS: dict[str, Verb] = {

@@ -30,6 +30,8 @@ LOWEST, HIGHEST = -0.5, 1.5
 UNSCALED = "divide values of 0 to 255 by 255"
 # Without an encoder a run is not complete: its files are written again from the last checkpoint.
 RETRAIN = "restore it, or delete encoder.safetensors and run the same `mast pretrain` command again"
+ZERO_INIT = "zero_init_residual"  # of torchvision's ResNets
+HEADS = ("fc", "classifier", "head", "heads")  # what torchvision calls them
 NORMALISED = "leave out mean and standard deviation, by which the encoder normalises itself"
 
 
@@ -76,6 +78,7 @@ class Encoder(nn.Module):
     Attributes:
         model: The timm or torchvision model; its state dict is what `mast export` writes.
         library: "timm" or "torchvision".
+        small_stem: Stride of the 3x3 stem without max-pooling; None where the library's own stands.
         dim: C, the dimensions of the representation.
 
     Raises:
@@ -100,7 +103,7 @@ class Encoder(nn.Module):
             self.model = build(name, size, config.options)
         except TypeError as error:
             raise UserError(f"encoder {config.name!r}: {error}") from error
-        _set_stem(self.model, config, size)
+        self.small_stem = _set_stem(self.model, config, size)
         for moment, values in normalization._asdict().items():
             self.register_buffer(moment, torch.tensor(values).view(3, 1, 1), persistent=False)
         self._family = _torchvision_family(self.model) if self.library == "torchvision" else None
@@ -276,38 +279,58 @@ def resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
     return "timm", model
 
 
+def arguments(encoder: Encoder) -> dict[str, Any]:
+    """What rebuilds an encoder's model for its weights: the arguments of its constructor."""
+    library, name = resolve(encoder.config.name)
+    given = _timm_arguments if library == "timm" else _torchvision_arguments
+    options = given(name, encoder.size, encoder.config.options)
+    return {key: value for key, value in options.items() if key != ZERO_INIT}
+
+
+def _timm_arguments(name: str, size: int, options: dict[str, Any]) -> dict[str, Any]:
+    import timm
+
+    pretrained = timm.get_pretrained_cfg(name)
+    if pretrained is not None and pretrained.fixed_input_size:
+        return {"img_size": size, **options}
+    return dict(options)
+
+
 def _timm_model(name: str, size: int, options: dict[str, Any]) -> nn.Module:
     import timm
 
-    options = dict(options)
-    pretrained = timm.get_pretrained_cfg(name)
-    if pretrained is not None and pretrained.fixed_input_size:
-        options.setdefault("img_size", size)
-    model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **options)
+    given = _timm_arguments(name, size, options)
+    model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **given)
     return model
+
+
+def _torchvision_arguments(name: str, size: int, options: dict[str, Any]) -> dict[str, Any]:
+    if name.startswith(("resnet", "resnext", "wide_resnet")):
+        # VICReg's encoder starts every residual branch at zero.
+        return {ZERO_INIT: True, **options}
+    return {"image_size": size, **options} if name.startswith("vit") else dict(options)
 
 
 def _torchvision_model(name: str, size: int, options: dict[str, Any]) -> nn.Module:
     import torchvision
 
-    options = dict(options)
-    if name.startswith(("resnet", "resnext", "wide_resnet")):
-        # VICReg's encoder starts every residual branch at zero.
-        options.setdefault("zero_init_residual", True)
-    if name.startswith("vit"):
-        options.setdefault("image_size", size)
+    options = _torchvision_arguments(name, size, options)
     model: nn.Module = torchvision.models.get_model(name, weights=None, **options)
-    for head in ("fc", "classifier", "head", "heads"):
+    for head in HEADS:
         if hasattr(model, head):
             setattr(model, head, nn.Identity())
     return model
 
 
-def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
-    """Replace the first layers of a ResNet by the small-image stem where it is wanted."""
+def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> int | None:
+    """Replace the first layers of a ResNet by the small-image stem where it is wanted.
+
+    Returns:
+        The stride of that stem; None where it is not wanted.
+    """
     is_resnet = type(model).__name__ == "ResNet"
     if config.stem == "standard" or (config.stem == "auto" and (size > 64 or not is_resnet)):
-        return
+        return None
     if not is_resnet:
         raise UserError(f"stem 'small' is for ResNets; {config.name!r} has none, use stem 'auto'")
     stride = config.stem_stride or (1 if size <= 32 else 2)
@@ -322,6 +345,7 @@ def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
         nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
         model.register_module("conv1", conv)
     model.register_module("maxpool", nn.Identity())
+    return stride
 
 
 Family = Callable[[Any, Tensor], Encoding]
@@ -334,7 +358,7 @@ def _residual(model: Any, x: Tensor) -> Encoding:
 
 def _tokens(model: Any, x: Tensor) -> Encoding:
     x = model._process_input(x)
-    x = model.encoder(torch.cat([model.class_token.expand(len(x), -1, -1), x], dim=1))
+    x = model.encoder(torch.cat([model.class_token.expand(x.shape[0], -1, -1), x], dim=1))
     return Encoding(x[:, 0], x[:, 1:])
 
 
