@@ -96,8 +96,8 @@ COMMANDS: dict[str, Command] = {
         ("space.npz",), reads=(*RUN, *KEPT, *PHOTOS),
     ),
     "export": Command(
-        ("export", "run", "--format", "torchscript", "--out", "exported"), ("exported/*",),
-        reads=RUN,
+        ("export", "run", "--format", "torchscript", "--out", "exported"),
+        ("exported/*.torchscript",), reads=RUN,
     ),
     "views": Command(
         ("show", "views", "--data", "photos/test", "--images", "2", "--out", "views.png"),

@@ -14,7 +14,7 @@ from mast.protocols import EVALUATORS
 
 def export(
     encoder: str | Path,
-    format: str = "timm",
+    format: str = "pt2",
     out: str | Path | None = None,
     push: str | None = None,
     license: str | None = None,
@@ -26,7 +26,7 @@ def export(
 
     Args:
         encoder: A run folder or an `encoder.safetensors`.
-        format: What loads it: a name in `mast.exports.FORMATS`.
+        format: What loads it: a name in `mast.exports.FORMATS`. Some hold any encoder.
         out: The folder; `exports/<format>` in the run folder, or `<encoder>-<format>` beside a file
             elsewhere, if not given. An earlier export of the same format is replaced.
         push: OWNER/NAME of a repository on the Hugging Face Hub to upload the folder to. It is made

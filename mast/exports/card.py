@@ -32,7 +32,7 @@ def card(
         form: How it is loaded.
         encoder: What was exported.
         place: Where it will lie.
-        run: Where it was trained; only the name of the images' folder is told, not its path.
+        run: Where it was trained; of the paths of sets only the last two parts are told.
         identity: The encoder's fingerprint; scores of any other are left out.
         protocols: All by which it could have been measured.
         license: As the Hub calls it; none is named if not given.

@@ -52,10 +52,10 @@ def refuse_something_else(out: Path, name: str) -> None:
     if written.get("format") != name:
         what = f"an export as {written['format']}" if "format" in written else "no export"
         raise UserError(f"{out} is there and is {what}; choose another out")
-    if others := sorted(files - {OURS, *written.get("files", ())}):
-        raise UserError(
-            f"{out} holds what no export wrote, such as {others[0]}; choose another out"
-        )
+    listed = written.get("files")
+    own = {OURS, *map(str, listed if isinstance(listed, list) else ())}
+    if others := sorted(files - own):
+        raise UserError(f"{out} holds {others[0]}, which no export wrote; choose another out")
 
 
 def export_folder(

@@ -57,8 +57,8 @@ def timm_twin(encoder: Encoder) -> Encoder:
     if encoder.small_stem is not None:
         raise UserError(
             f"timm builds no ResNet with a 3x3 stem and no max-pooling, as {encoder.config.name!r} "
-            f"has for views of {encoder.size} pixels: use torchvision (where it has that ResNet); "
-            f"{ANY}"
+            f"has for views of {encoder.size} pixels; the format torchvision replaces those "
+            f"layers, and {ANY}"
         )
     return stock(encoder, "timm")
 

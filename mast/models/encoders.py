@@ -30,9 +30,9 @@ LOWEST, HIGHEST = -0.5, 1.5
 UNSCALED = "divide values of 0 to 255 by 255"
 # Without an encoder a run is not complete: its files are written again from the last checkpoint.
 RETRAIN = "restore it, or delete encoder.safetensors and run the same `mast pretrain` command again"
-ZERO_INIT = "zero_init_residual"  # of torchvision's ResNets
-HEADS = ("fc", "classifier", "head", "heads")  # what torchvision calls them
 NORMALISED = "leave out mean and standard deviation, by which the encoder normalises itself"
+ZERO_INIT = "zero_init_residual"  # of torchvision's ResNets
+HEADS = ("fc", "classifier", "head", "heads")  # what torchvision calls a classifier
 
 
 @dataclass

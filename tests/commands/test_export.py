@@ -37,7 +37,7 @@ def large(tiny: Tiny) -> Path:
 
 
 def test_a_run_by_command(large: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", str(large)]) == 0
+    assert main(["export", str(large), "--format", "timm"]) == 0
     said, line = capsys.readouterr().out.splitlines()
     folder = large.resolve() / "exports" / "timm"
     assert re.fullmatch(rf"{folder}: features within \S+ of the encoder's", said)
@@ -67,7 +67,7 @@ def test_nothing_of_others_is_replaced(file: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is an export as timm; choose another out"):
         mast.export(file, "hf", tmp_path / "theirs")
     (tmp_path / "theirs" / "note.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"holds what no export wrote, such as note.txt"):
+    with pytest.raises(UserError, match=r"holds note\.txt, which no export wrote"):
         mast.export(file, "timm", tmp_path / "theirs")
     (tmp_path / "theirs" / "mast.json").write_text("[]")
     (tmp_path / "note.txt").write_text("mine")

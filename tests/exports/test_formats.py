@@ -17,6 +17,7 @@ from torchvision.transforms.functional import to_tensor
 
 import mast
 from mast.core.errors import UserError
+from mast.core.tensors import write_tensors
 from mast.exports import FORMATS, Exported
 from mast.measure.features import extract
 from mast.models import Encoder, EncoderConfig, load_foreign, save_encoder
@@ -155,6 +156,21 @@ def test_what_was_exported_is_evaluated(cases: dict[str, Case], name: str) -> No
     images_BCHW = torch.rand(2, 3, case.encoder.size, case.encoder.size)
     with torch.inference_mode():
         assert torch.equal(foreign.encoder(images_BCHW), case.encoder(images_BCHW))
+
+
+def test_what_earlier_versions_exported_is_read(tmp_path: Path) -> None:
+    """A single file, whose header has the stride of the stem as it was configured."""
+    encoder = scrambled(Encoder(EncoderConfig("timm:resnet18", NARROW.options), 48, HALF))
+    header = {
+        "architecture": "timm:resnet18", "options": json.dumps(NARROW.options),
+        "stem": json.dumps({"stem": "auto", "stride": None, "size": 48}),
+        "mean": json.dumps(HALF.mean), "std": json.dumps(HALF.std),
+    }  # fmt: skip
+    file = tmp_path / "encoder-timm.safetensors"
+    write_tensors(file, encoder.model.state_dict(), header=header)
+    images_BCHW = torch.rand(2, 3, 48, 48)
+    with torch.inference_mode():
+        assert torch.equal(load_foreign(file).encoder(images_BCHW), encoder(images_BCHW))
 
 
 def test_timm_prepares_images_as_they_were_measured(tmp_path: Path) -> None:
