@@ -2,8 +2,11 @@
 
     python docs/generate.py
 
-docs/results.md is written whole; in the others the results stand between `<!-- NAME -->` and
-`<!-- /NAME -->`.
+The help of every command, which `mast COMMAND --help` reads, is written likewise from what the
+command's function says.
+
+docs/results.md, docs/index.md and docs/reference.md are written whole; in the others the results
+stand between `<!-- NAME -->` and `<!-- /NAME -->`.
 """
 
 from pathlib import Path
@@ -13,19 +16,30 @@ from written.faults import faults
 from written.forgetting import demonstration, forgetting
 from written.insight import advice, findings, studies, uncertain
 from written.intervals import coverage
-from written.photos import compared_on_photos, does_it_help, found_on_photos, photos, regimes
+from written.photos import (
+    compared_on_photos,
+    does_it_help,
+    found_on_photos,
+    in_short,
+    photos,
+    regimes,
+)
 from written.result_files import ROOT
+from written.site import home, reference
 
+from mast.cli.form import file_of
+from mast.cli.options import form_of
+from mast.cli.verbs import TOPICS, VERBS
 from mast.core.checkpoint import write_text
 
 
 def documents() -> dict[Path, str]:
     """Every document with the results that the files hold."""
     head = "# Results\n\nWritten by `docs/generate.py` from result files."
-    readme, insight, studied, detected, evaluated, reliable = (
+    readme, demo, insight, studied, detected, evaluated, reliable = (
         ROOT / name
         for name in (
-            "README.md", "docs/insight.md", "docs/studies.md", "docs/detection.md",
+            "README.md", "docs/demo.md", "docs/insight.md", "docs/studies.md", "docs/detection.md",
             "docs/evaluation.md", "docs/reliability.md",
         )
     )  # fmt: skip
@@ -41,19 +55,22 @@ def documents() -> dict[Path, str]:
     )  # fmt: skip
     return {
         ROOT / "docs" / "results.md": f"{in_full}\n",
-        readme: between(
-            readme,
-            {
-                "demo": demonstration(),
-                "results": "\n\n".join([*on_photos, photos()]),
-            },
-        ),
+        readme: between(readme, {"results": in_short()}),
+        demo: between(demo, {"demo": demonstration()}),
+        ROOT / "docs" / "index.md": home(),
+        ROOT / "docs" / "reference.md": reference(),
         insight: between(insight, parts),
         studied: between(studied, {"studies": studies()}),
         detected: between(detected, {"detection": detection()}),
         evaluated: between(evaluated, {"coverage": coverage()}),
         reliable: between(reliable, {"faults": faults()}),
     }
+
+
+def helps() -> dict[Path, str]:
+    """What every command takes, as its help shows it."""
+    names = [*VERBS, *(f"show {topic}" for topic in TOPICS)]
+    return {file_of(name): form_of(name).text() for name in names}
 
 
 def between(document: Path, parts: dict[str, str]) -> str:
@@ -67,7 +84,7 @@ def between(document: Path, parts: dict[str, str]) -> str:
 
 
 def main() -> None:
-    for document, text in documents().items():
+    for document, text in (documents() | helps()).items():
         write_text(document, text)
 
 

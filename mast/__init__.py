@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mast.commands.embed import embed as embed
     from mast.commands.evaluate import evaluate as evaluate
     from mast.commands.export import export as export
+    from mast.commands.plan import plan as plan
     from mast.commands.pretrain import pretrain as pretrain
     from mast.commands.report import report as report
     from mast.commands.show import show_config as show_config
@@ -54,6 +55,7 @@ PUBLIC = {
     "load_embedding": "mast.runs.load",
     "load_encoder": "mast.models",
     "load_method": "mast.runs.load",
+    "plan": "mast.commands.plan",
     "pretrain": "mast.commands.pretrain",
     "report": "mast.commands.report",
     "show_config": "mast.commands.show",

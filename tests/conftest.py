@@ -85,6 +85,14 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _no_progress() -> Iterator[None]:
+    """However slow the machine is, what the tests read of stderr is the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mast.core.display.LINE_S", float("inf"))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """For the fixtures of a whole session too, which would else fill the user's."""
     with pytest.MonkeyPatch.context() as patch:

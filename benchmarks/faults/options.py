@@ -20,6 +20,7 @@ BASES = {
     "pretrain": COMMANDS["pretrain"].words,
     "evaluate": ("evaluate", "run", "--data", "photos", "--protocols", "knn"),
     "analyze": (*COMMANDS["analyze"].words[:-3], "--analyses", "masks"),
+    "plan": ("plan", "--data", "photos/train", "--recipes", "mast5_small", "--gpu", "A100"),
     "advise": ("advise", "run", "--data", "photos/test"),
     "study": ("study", "epochs", "run", "--data", "photos", "--dry"),
     "demo": ("demo", "--out", "demo", "--images", "0"),  # which alone takes a minute

@@ -6,10 +6,10 @@ Kernels compute in float32 and return the dtype they were given.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -67,6 +67,11 @@ class Operator(ABC):
                 f"{self.name}: expected a probability in [0, 1], got {self.probability}; "
                 f"the nearest is {min(max(self.probability, 0.0), 1.0)}"
             )
+
+    def magnitudes(self) -> dict[str, Any]:
+        """What is drawn for a view of this size, ranges and bounds by name."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: own[name] for name in own if name not in ("size", "probability")}
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         """Draw the parameters of `n` samples.

@@ -5,11 +5,12 @@ The module of a verb is imported when the verb is used.
 
 import io
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from mast.cli.options import arguments_of
+from mast.cli.form import Form
 from mast.cli.verbs import TOPICS, VERBS, named
 from mast.core.errors import UserError, unknown
 from mast.core.processes import ProcessEndedError, is_first_here, leave_word
@@ -74,12 +75,11 @@ def run(arguments: Sequence[str] | None) -> int:
 
 def _fail(message: str, code: int = 2) -> int:
     """Print why a command cannot do what it was asked to; its exit code."""
-    from mast.core.display import console
+    from mast.core.display import say
 
     if not leave_word(message):
-        text = f"error: {message}"
         try:
-            console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+            say(f"error: {message}", style="red")
         except OSError:  # the terminal is gone
             _drop_output()
     return code
@@ -134,12 +134,27 @@ def _overview(program: str, command: str, summaries: Mapping[str, str]) -> str:
 
 def _call(name: str, words: list[str]) -> None:
     """Call a verb's function with the arguments that words give, and show its result."""
+    if words in (["-h"], ["--help"]):
+        with _printing():
+            print(Form.kept(name).parser().format_help(), end="")
+        return
+    from mast.core.display import doing, say
+
     verb = named(name)
     try:
-        arguments = arguments_of(name, words)
-    except SystemExit:  # after --help
+        with doing(f"{name}: loading PyTorch"):
+            from mast.cli.options import arguments_of
+
+            arguments = arguments_of(name, words)
+    except SystemExit:  # after --help, with a recipe whose values it shows
         return
     with interruptible():
-        result = verb.load()(**arguments)
+        with doing(name):
+            result = verb.load()(**arguments)
         with _printing():
             verb.show(result)
+        if is_first_here() and verb.following is not None:
+            following = verb.following(arguments, result)
+            if following is not None:
+                with suppress(OSError):  # the terminal is gone, and the work is done
+                    say(f"next: {shlex.join(following)}")

@@ -4,14 +4,14 @@ A verb's options are the parameters of its function, whose docstring is their he
 takes a configuration has that configuration's fields as options too.
 """
 
-import argparse
 import inspect
 import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, NoReturn, get_type_hints
+from typing import Any, get_type_hints
 
+from mast.cli.form import FLAG, Form, Parser
 from mast.cli.verbs import Verb, named
 from mast.core.errors import UserError
 
@@ -29,47 +29,16 @@ NEGATIVE = re.compile(r"-[0-9.]+[eE][+-]?[0-9]+")  # which argparse takes for an
 # -------------------------------------------------------------------------------- words → values
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse, whose errors are those of this package."""
-
-    def error(self, message: str) -> NoReturn:
-        _, _, missing = message.partition("arguments are required: ")
-        if missing:
-            message = f"required: {missing}"
-            if not missing.startswith("-"):  # it may have been read as one more value of an option
-                message += f". The form is {self.usage}"
-        raise UserError(f"{message}. See `{self.prog} --help`.")
-
-
-class _Flag(argparse.Action):
-    """An option that is there or not: `--download`, `--no_download`."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
-        super().__init__(option_strings, dest, nargs=0, **options)
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        setattr(namespace, self.dest, option_string == self.option_strings[0])
-
-
 class _Options:
-    """The options of a verb: what each is called, its type, and the parser that finds them."""
+    """The options of a verb: what each is called, its type, and the form that they make."""
 
     def __init__(self, program: str, verb: Verb, words: Sequence[str]) -> None:
         self.function = verb.load()
-        self.parser = _Parser(
-            prog=program,
+        self.form = Form(
+            program,
             usage=" ".join([program, *self._positional(verb), "[options]"]),
             description=_summary(self.function),
             epilog=None if verb.rows is None else _rows(*verb.rows),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            argument_default=argparse.SUPPRESS,
-            allow_abbrev=False,
         )
         self.hints: dict[str, Any] = {}
         self.configured: str | None = None  # the parameter that is a configuration
@@ -118,7 +87,7 @@ class _Options:
             last = name == verb.words[-1]
             required = default is inspect.Parameter.empty
             nargs = ("+" if required else "*") if many and last else None if required else "?"
-            self.parser.add_argument(name, nargs=nargs, help=help_text)
+            self.form.add(name, nargs=nargs, help=help_text)
             return
         head, _, tail = name.rpartition(".")
         options = [f"--{name}"]
@@ -127,9 +96,9 @@ class _Options:
         self._names += options
         if hint is bool or bool in getattr(hint, "__args__", ()):
             options.append(f"--{head}.no_{tail}" if head else f"--no_{tail}")
-            self.parser.add_argument(*options, dest=name, action=_Flag, help=help_text)
+            self.form.add(*options, dest=name, action=FLAG, help=help_text)
         else:
-            self.parser.add_argument(
+            self.form.add(
                 *options, dest=name, nargs="+" if many else None, metavar=metavar, help=help_text,
                 required=default is inspect.Parameter.empty, action="extend" if many else "store",
             )  # fmt: skip
@@ -143,7 +112,7 @@ class _Options:
         self._add(
             "config", str | None, None, "A YAML file, whose fields replace the recipe's", verb
         )
-        first = _Parser(prog=self.parser.prog, add_help=False, allow_abbrev=False)
+        first = Parser(prog=self.form.program, add_help=False, allow_abbrev=False)
         for name in ("recipe", "config"):
             first.add_argument(f"--{name}")
         chosen = first.parse_known_args(words)[0]
@@ -157,7 +126,7 @@ class _Options:
         """The function's arguments from words."""
         from mast.core.fields import convert
 
-        namespace, unknown_words = self.parser.parse_known_intermixed_args(words)
+        namespace, unknown_words = self.form.parser().parse_known_intermixed_args(words)
         if unknown_words:
             raise self._unknown(unknown_words[0])
         values = vars(namespace)
@@ -195,12 +164,17 @@ class _Options:
         name = word.partition("=")[0]
         if not name.startswith("-"):
             return UserError(
-                f"unexpected {word!r}. The form is {self.parser.usage}. "
-                f"See `{self.parser.prog} --help`."
+                f"unexpected {word!r}. The form is {self.form.usage}. "
+                f"See `{self.form.program} --help`."
             )
         close = get_close_matches(name, self._names, n=1, cutoff=0.4)
         hint = f" Did you mean {close[0]}?" if close else ""
-        return UserError(f"unknown option {name}.{hint} See `{self.parser.prog} --help`.")
+        return UserError(f"unknown option {name}.{hint} See `{self.form.program} --help`.")
+
+
+def form_of(name: str) -> Form:
+    """What a command takes, from its function."""
+    return _Options(f"mast {name}", named(name), ()).form
 
 
 def arguments_of(name: str, words: Sequence[str]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The verbs of the command line, with what each prints."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -14,6 +15,8 @@ class Verb(NamedTuple):
         words: Parameters that are given without a name, in their order; the last may take several.
         show: Prints the result.
         rows: A heading, and the registry whose rows the help lists below it.
+        following: The words of the command that may come next, from its arguments and its result;
+            None where none does.
         computes: Whether it does so much that the number of threads matters.
     """
 
@@ -22,6 +25,7 @@ class Verb(NamedTuple):
     words: tuple[str, ...]
     show: Callable[[Any], None]
     rows: tuple[str, str] | None = None
+    following: "Following | None" = None
     computes: bool = True
 
     def load(self) -> Callable[..., Any]:
@@ -30,6 +34,8 @@ class Verb(NamedTuple):
         function: Callable[..., Any] = getattr(import_module(module), name)
         return function
 
+
+Following = Callable[[Mapping[str, Any], Any], Sequence[str] | None]
 
 # --------------------------------------------------------------------------------------- output
 
@@ -69,8 +75,10 @@ def _comparison(result: Any) -> None:
 
 def _insights(insights: Any) -> None:
     for insight in insights:
-        file = f"  [dim]{insight.file}[/dim]" if insight.file is not None else ""
-        _print_rich(f"[bold]{insight.title}[/bold]{file}\n{insight.text}\n")
+        _print_rich(f"[bold]{insight.title}[/bold]")
+        if insight.file is not None:
+            _print_plain(insight.file)
+        _print_rich(f"{insight.text}\n")
 
 
 def _advice(result: Any) -> None:
@@ -85,12 +93,41 @@ def _exported(result: Any) -> None:
     _print_plain(result.line)
 
 
+def _plan(result: Any) -> None:
+    _print_rich(result.table())
+    for text in (*result.notes, *result.commands):
+        _print_plain(text)
+
+
 def _study(result: Any) -> None:
     _print_rich(result.table())
     if (results := result.results_table()) is not None:
         _print_rich(results)
     if result.insight is not None:
         _insights([result.insight])
+    for folder in dict.fromkeys(file.parent for file in result.files):
+        _print_plain(f"results in {folder}")
+
+
+# --------------------------------------------------------------------------- what may come next
+
+
+def _measure(arguments: Mapping[str, Any], run: Any) -> Sequence[str]:
+    return "mast", "evaluate", str(run.path), "--data", "SET"
+
+
+def _write_page(arguments: Mapping[str, Any], result: Any) -> Sequence[str] | None:
+    """The page of the run that was looked into; there is none of another encoder."""
+    place = Path(arguments["encoder"] if "encoder" in arguments else arguments["run"])
+    run = place if place.is_dir() else place.parent
+    return ("mast", "report", str(run)) if (run / "config.yaml").is_file() else None
+
+
+def _read_features(arguments: Mapping[str, Any], file: Path) -> Sequence[str]:
+    read = 'import numpy, sys; print(numpy.load(sys.argv[1])["features"].shape)'
+    if file.suffix == ".parquet":
+        read = "import pyarrow.parquet, sys; print(pyarrow.parquet.read_schema(sys.argv[1]))"
+    return "python", "-c", read, str(file)
 
 
 # ---------------------------------------------------------------------------------------- verbs
@@ -104,11 +141,16 @@ VERBS: dict[str, Verb] = {
     "pretrain": Verb(
         "pretrain an encoder on a folder of images; the same command continues a killed run",
         f"{_COMMANDS}.pretrain:pretrain", (), _nothing, ("recipes", "mast.recipes:RECIPES"),
+        following=_measure,
+    ),
+    "plan": Verb(
+        "say which recipe, epochs, memory, disk and hours pretraining on some images takes",
+        f"{_COMMANDS}.plan:plan", (), _plan,
     ),
     "evaluate": Verb(
         "measure an encoder on labelled images, by any of the protocols",
         f"{_COMMANDS}.evaluate:evaluate", ("encoder",), _results,
-        ("protocols", "mast.protocols:EVALUATORS"),
+        ("protocols", "mast.protocols:EVALUATORS"), following=_write_page,
     ),
     "compare": Verb(
         "put what was measured of several runs side by side, with paired intervals",
@@ -117,6 +159,7 @@ VERBS: dict[str, Verb] = {
     "analyze": Verb(
         "look into a run: training curves, masks, what each subspace forgets",
         f"{_COMMANDS}.analyze:analyze", ("run",), _insights, ("analyses", "mast.studies:QUESTIONS"),
+        following=_write_page,
     ),
     "advise": Verb(
         "say which augmentations a labelled task can afford",
@@ -136,7 +179,7 @@ VERBS: dict[str, Verb] = {
     ),
     "embed": Verb(
         "write the representations of a folder of images to .npz or .parquet",
-        f"{_COMMANDS}.embed:embed", ("encoder",), _print_plain,
+        f"{_COMMANDS}.embed:embed", ("encoder",), _print_plain, following=_read_features,
     ),
     "export": Verb(
         "write an encoder for timm, transformers, torchvision or ONNX, or as one file of PyTorch",

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.table import Table
-
 from mast.analyses import ANALYSES, Subject
 from mast.augment import OPERATORS
 from mast.commands.analyze import insights_of
@@ -14,6 +12,7 @@ from mast.core.arguments import as_list
 from mast.core.errors import unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
+from mast.core.table import FittedTable
 from mast.runs.scores import labelled, scores_of
 from mast.runs.subject import subject_of
 
@@ -35,9 +34,9 @@ class AdviceResult:
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float, ...], ...]
 
-    def table(self) -> Table:
+    def table(self) -> FittedTable:
         """A table for a rich console."""
-        table = Table(title="Which augmentations each task can afford (95 % intervals)")
+        table = FittedTable(2, title="Which augmentations each task can afford (95 % intervals)")
         for column in self.columns:
             table.add_column(column, no_wrap=column == "operator")
         for at, row in enumerate(self.rows):

@@ -12,7 +12,7 @@ from mast.analyses.figure import save
 from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
 from mast.core.checkpoint import write_atomically, write_json
-from mast.core.display import console
+from mast.core.display import doing, say, track
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, read_optional
@@ -91,8 +91,7 @@ def analyze(
         try:
             measure_missing(folder, labelled(data, folder), device, seed, MEASURED)
         except UserError as error:  # features that are not finite: the other analyses go on
-            text = f"not measured: {error}"
-            console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+            say(f"not measured: {error}", style="yellow")
     subject = subject_of(folder, images_of, images, place, seed)
     runs_beside = tuple(
         subject_of(RunFolder(other).require(), images_of, images, place, seed)
@@ -133,7 +132,8 @@ def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list
     Returns:
         One insight an analysis.
     """
-    insights = [_insight(name, subject, folder) for name in analyses]
+    shown = track(analyses, "", len(analyses), "analyses", even=False)
+    insights = [_insight(name, subject, folder) for name in shown]
     file = folder / "missing.json"
     reasons = read_optional(file, {})
     for insight in insights:
@@ -147,8 +147,9 @@ def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list
 def _insight(name: str, subject: Subject, folder: Path) -> Insight:
     title, analysis = QUESTIONS[name].title, QUESTIONS[name].kind()
     try:
-        lacking = analysis.lacking(subject)
-        arrays = {} if lacking is not None else analysis.compute(subject)
+        with doing(name):
+            lacking = analysis.lacking(subject)
+            arrays = {} if lacking is not None else analysis.compute(subject)
     except UserError as error:  # the encoder's features of the images are not finite
         lacking = str(error)
     if lacking is not None:

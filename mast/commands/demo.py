@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
-from rich.table import Table
 
 from mast.commands.analyze import analyze
 from mast.commands.evaluate import evaluate
 from mast.commands.report import report
 from mast.commands.together import pretrain_together
-from mast.core.display import console
+from mast.core.display import say
 from mast.core.launch import Device
 from mast.core.run import RunFolder
+from mast.core.table import FittedTable
 from mast.data.toys import CLASSES
 from mast.measure.result import PRECISION, TOLD
 from mast.recipes import configure
@@ -53,7 +53,7 @@ class DemoResult:
     accuracy: Scores
     precision: Scores
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[FittedTable]:
         """Both, for a rich console."""
         return [
             _table("Linear accuracy (%)", self.accuracy, mean=True),
@@ -106,7 +106,7 @@ def demo(
     accuracy: Scores = {}
     precision: Scores = {}
     for column, run in ({"untrained": runs["MAST"]} | runs).items():
-        console.print(f"linear probes and retrieval of {column}", highlight=False)
+        say(f"linear probes and retrieval of {column}")
         linear, retrieval = evaluate(
             run.path, sets, ("linear", "retrieval"), device=device, untrained=column == "untrained"
         )
@@ -140,9 +140,9 @@ def _precisions(column: str, values: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def _table(title: str, scores: Scores, *, mean: bool) -> Table:
+def _table(title: str, scores: Scores, *, mean: bool) -> FittedTable:
     """A row an encoder or a space, a column a task, so that it fits into 80 characters."""
-    table = Table(title=title, box=SIMPLE, padding=0)
+    table = FittedTable(1, title=title, box=SIMPLE, padding=0)
     table.add_column("", min_width=20)
     for name in (*scores, "mean") if mean else scores:
         table.add_column(name, justify="right", no_wrap=True)

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args
 import torch
 
 from mast.core.checkpoint import write_text
+from mast.core.display import doing, say
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, make_fabric, precision_of
 from mast.core.processes import together
@@ -26,8 +27,9 @@ from mast.protocols.run import (
     protocol_class,
     refuse_near_duplicates,
 )
-from mast.runs.load import Loaded, Representation, load, load_untrained
+from mast.runs.load import Loaded, Representation, load
 from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
+from mast.runs.start import load_untrained
 
 EncoderPrecision = Literal["float32", "bfloat16"]
 PRECISIONS = get_args(EncoderPrecision)
@@ -92,7 +94,8 @@ def evaluate(
     if untrained and weights is not None:
         raise UserError("untrained is for a run's first weights: leave weights out")
     dtype = getattr(torch, precision)
-    fabric = make_fabric(device, devices, precision=precision_of(dtype))
+    with doing("setting up devices"):
+        fabric = make_fabric(device, devices, precision=precision_of(dtype))
     with together(fabric, lambda: "the same command goes on with what was saved"):
         compute = Compute(fabric.device, dtype, fabric=fabric)
         sets = data if isinstance(data, NamedSets) else NamedSets(data)
@@ -129,7 +132,7 @@ def evaluate(
 
         def write(result: Result) -> None:
             if fabric.is_global_zero:
-                result.write(loaded.folder)
+                say(f"done: {result.write(loaded.folder)}")
                 results.append(result)
 
         for opened, group in groups:

@@ -11,7 +11,7 @@ import torch
 from mast.augment import Pipeline, draw_chosen, draw_views
 from mast.config import OPERATIONAL, PretrainConfig, build_method, deciding, read, record
 from mast.core.checkpoint import saved_step
-from mast.core.display import TrainingDisplay
+from mast.core.display import doing, say
 from mast.core.errors import UserError
 from mast.core.launch import (
     all_processes,
@@ -29,8 +29,9 @@ from mast.core.run import RunFolder
 from mast.data import Batch, Loader, open_canvas
 from mast.measure.online import online_scores
 from mast.methods import save_embedding
-from mast.models import named_weights, save_encoder, synchronise_batchnorm
+from mast.models import Encoder, named_weights, save_encoder, synchronise_batchnorm
 from mast.runs.memory import check_memory
+from mast.runs.start import start, with_architecture
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -58,18 +59,21 @@ def pretrain(config: PretrainConfig) -> RunFolder:
             saved.
     """
     config.check()
+    config = with_architecture(config)
     run = RunFolder(config.folder())
     if not run.config.is_file():  # earlier versions took such names, and their runs can go on
         _refuse_named_weights(config.encoder.name)
     check_threads(config.threads)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    fabric = make_fabric(
-        config.device, config.devices, config.nodes, config.precision, _loggers(config, run)
-    )
+    with doing("setting up devices"):
+        fabric = make_fabric(
+            config.device, config.devices, config.nodes, config.precision, _loggers(config, run)
+        )
     _part_size(config, all_processes(fabric))
     if not run.encoder.is_file() and not is_started():
-        check_memory(config, fabric.device, all_processes(fabric), local_processes(fabric))
+        with doing("counting the memory of a step"):
+            check_memory(config, fabric.device, all_processes(fabric), local_processes(fabric))
     with (
         together(fabric, lambda: _continues(run)),
         run.held() if fabric.is_global_zero else nullcontext(),
@@ -90,9 +94,19 @@ def _refuse_named_weights(name: str) -> None:
     weights = named_weights(name)
     if weights is not None:
         raise UserError(
-            f"encoder.name {name} names the weights {weights!r}, and pretraining starts from "
-            f"random ones: expected timm:{weights.partition('.')[0]}"
+            f"encoder.name {name} names the weights {weights!r}: give them as encoder.weights to "
+            f"start from them, or timm:{weights.partition('.')[0]} to start from random ones"
         )
+
+
+def _encoder_shares(encoder: Encoder, config: PretrainConfig) -> dict[str, float]:
+    """The rate of each of the encoder's parameters, as a share of that of what is beside it."""
+    depths = dict.fromkeys((name for name, _ in encoder.named_parameters()), 0)
+    if config.optimizer.layer_decay < 1:
+        depths = encoder.depths()
+    last = max(depths.values())
+    decay = config.optimizer.layer_decay
+    return {name: config.encoder_rate * decay ** (last - at) for name, at in depths.items()}
 
 
 def _part_size(config: PretrainConfig, processes: int) -> int:
@@ -132,6 +146,9 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
 
     # -------------------------------------------------------------------- folder and its log
     plain_method = build_method(config)  # a folder that is opened holds a run that can be built
+    started_from = None
+    if not run.encoder.is_file() and saved_step(run.last) is None:
+        started_from = start(plain_method, config)
     if chief:
         run.open(record(config), OPERATIONAL, lambda file: record(read(file)))
     if run.encoder.is_file():
@@ -153,7 +170,10 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         plain_method.encoder.to(memory_format=torch.channels_last)
     if config.compile:
         plain_method.compile_parts()
-    optimizer = make_optimizer(plain_method.parameter_groups(), config.optimizer, config.batch_size)
+    shares = _encoder_shares(plain_method.encoder, config)
+    optimizer = make_optimizer(
+        plain_method.parameter_groups(shares), config.optimizer, config.batch_size
+    )
     warmup = warmup_share(config.optimizer, config.epochs)
 
     # ------------------------------------------------------------------------------- resume
@@ -169,7 +189,11 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         checkpoint=run.last,
         checkpoint_minutes=config.checkpoint_minutes,
         advice="Start a new run (another out) at a lower optimizer.lr or in precision 32-true.",
-        extra={"best": float("-inf"), "images": canvases.fingerprint},
+        extra={
+            "best": float("-inf"),
+            "images": canvases.fingerprint,
+            "started_from": started_from,
+        },
     )
     training.resume(config.seed)
     if training.extra.get("images", canvases.fingerprint) != canvases.fingerprint:
@@ -185,6 +209,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             precision=resolve(config.precision, fabric.device),
             seed=config.seed,
             representation=plain_method.encoder.dim,
+            started_from=training.extra.get("started_from"),
             data={
                 "spec": config.data.spec,
                 "images": len(canvases),
@@ -209,18 +234,25 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         return output
 
     # --------------------------------------------------------------------------------- loop
-    display = TrainingDisplay("pretrain", training.steps, training.step, enabled=chief)
-    display.say(
-        f"{config.recipe}: {len(canvases):,} images, {config.epochs} epochs of {steps_per_epoch} "
-        f"steps on {processes} x {fabric.device}, into {run.path}"
-        + (f", from step {training.step}" if training.step else "")
-    )
+    if chief:
+        say(
+            f"{config.recipe}: {len(canvases):,} images, {config.epochs} epochs of "
+            f"{steps_per_epoch} steps on {processes} x {fabric.device}, into {run.path}"
+            + (f", from step {training.step}" if training.step else "")
+        )
+        if not training.step and not fabric.loggers:
+            say(f"metrics go to {run.metrics}; to TensorBoard with the extra mast-ssl[tensorboard]")
     # What was said before a run was killed is not said again.
     warned = {line["warning"].split(":")[0] for line in run.read_metrics() if "warning" in line}
     logged_step, logged_at = training.step, time.monotonic()
-    with display.running(), training.stop.listening():
+    shown = doing(
+        "training", training.steps, "steps", training.step,
+        images=config.batch_size, enabled=chief,
+    )  # fmt: skip
+    with shown as work, training.stop.listening():
         for result in training.run(fabric, loader.epoch, loss):
             plain_method.after_step(result.step / training.steps)
+            work.update(result.step)
 
             # ------------------------------------------------------------------------- log
             if result.due and result.metrics is not None and chief:
@@ -231,7 +263,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
                 metrics |= {"lr": result.share * config.optimizer.lr * config.batch_size / 256}
                 metrics |= {"seconds": training.seconds}
                 _log(run, fabric, result.step, result.step / steps_per_epoch, metrics, speed)
-                display.update(result.step, _summary(metrics), f"{speed:.0f} images/s")
+                work.update(result.step, _summary(metrics))
                 # The first twentieth of a run is still finding its scale.
                 if result.step > training.steps // 20:
                     progress = {"progress": result.step / training.steps}
@@ -239,7 +271,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
                         if text.split(":")[0] not in warned:
                             warned.add(text.split(":")[0])
                             run.append_metrics({"step": result.step, "warning": text})
-                            display.say(f"warning: {text}", style="yellow")
+                            say(f"warning: {text}", style="yellow")
 
             # ----------------------------------------------------------------------- score
             epoch = result.step // steps_per_epoch
@@ -250,7 +282,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
                     run.append_metrics({"step": result.step, "epoch": epoch, **scores})
                     fabric.log_dict(scores, result.step)
                     text = "  ".join(f"{name} {value:.1f}" for name, value in scores.items())
-                    display.say(f"epoch {epoch}: {text}")
+                    say(f"epoch {epoch}: {text}")
                     score = scores.get("online/knn", scores["online/effective_rank"])
                     if score > training.extra["best"]:
                         training.extra["best"] = score
@@ -260,17 +292,18 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
 
     # --------------------------------------------------------------------------------- end
     if chief:
-        training.save()
-        save_embedding(plain_method, run.embedding, deciding(config))
-        save_encoder(plain_method.encoder, run.encoder)  # last: it says that the run is complete
-        display.say(f"done: {run.encoder}")
+        with doing("saving"):
+            training.save()
+            save_embedding(plain_method, run.embedding, deciding(config))
+            save_encoder(plain_method.encoder, run.encoder)  # last: it says the run is complete
+        say(f"done: {run.encoder}")
     fabric.barrier()
 
 
 def _loggers(config: PretrainConfig, run: RunFolder) -> list[Any]:
-    from mast.core.tensorboard import TensorBoardLogger
+    from mast.core.tensorboard import TensorBoardLogger, is_installed
 
-    loggers: list[Any] = [TensorBoardLogger(run.tensorboard)]
+    loggers: list[Any] = [TensorBoardLogger(run.tensorboard)] if is_installed() else []
     if config.wandb is not None:
         from mast.core.weights_and_biases import WandbLogger
 

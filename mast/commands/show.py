@@ -5,7 +5,6 @@ from pathlib import Path
 
 import torch
 import yaml
-from rich.table import Table
 
 from mast.augment import (
     OPERATORS,
@@ -18,39 +17,35 @@ from mast.augment import (
 )
 from mast.config import PretrainConfig, record
 from mast.core.errors import UserError
-from mast.core.run import plain
 from mast.core.seeds import stream
+from mast.core.table import FittedTable
 from mast.data import default_cache, kept, open_canvas
 from mast.methods import METHODS
 from mast.recipes import RECIPES
 
 
-def show_operators(size: int = 224) -> Table:
+def show_operators(size: int = 224) -> FittedTable:
     """All operators: what they destroy, probability and magnitudes for views of `size` pixels.
 
     Args:
         size: Side of a view in pixels; some magnitudes depend on it.
     """
-    table = Table(title=f"operators at {size} pixels")
+    table = FittedTable(2, title=f"operators at {size} pixels")
     for column in ("#", "operator", "destroys", "p", "magnitudes", "in"):
         table.add_column(column)
     for number, (name, build) in enumerate(OPERATORS.items(), start=1):
         operator = build(size)
-        magnitudes = {
-            field: value
-            for field, value in plain(operator).items()
-            if field not in ("size", "probability")
-        }
-        text = ", ".join(f"{field} {_short(value)}" for field, value in magnitudes.items())
+        magnitudes = operator.magnitudes().items()
+        text = ", ".join(f"{name} {_short(value)}" for name, value in magnitudes)
         presets = ", ".join(key for key, preset in PRESETS.items() if name in preset.operators)
         probability = f"{operator.probability:g}"
         table.add_row(str(number), name, operator.destroys, probability, text, presets)
     return table
 
 
-def show_recipes() -> Table:
+def show_recipes() -> FittedTable:
     """All recipes with what they train."""
-    table = Table(title="recipes", show_lines=True)
+    table = FittedTable(1, title="recipes", show_lines=True)
     table.add_column("recipe", no_wrap=True)
     table.add_column("what it trains")
     for name, make in RECIPES.items():
@@ -74,7 +69,7 @@ def show_config(config: PretrainConfig) -> str:
     return yaml.safe_dump(record(config), sort_keys=False)
 
 
-def show_cache(cache: str | Path | None = None, verify: bool = False) -> Table:
+def show_cache(cache: str | Path | None = None, verify: bool = False) -> FittedTable:
     """The sets whose resized images are kept, with the room that they take.
 
     A canvas that is damaged is noticed when it is read, and decoded again; so is a whole set whose
@@ -85,7 +80,7 @@ def show_cache(cache: str | Path | None = None, verify: bool = False) -> Table:
         verify: Read all of it, and count what changed since it was written.
     """
     folder = default_cache() if cache is None else Path(cache)
-    table = Table(title=f"kept in {folder}")
+    table = FittedTable(2, title=f"kept in {folder}")
     table.add_column("set")
     for column in ("pixels", "images", "GB"):
         table.add_column(column, justify="right")
@@ -140,6 +135,6 @@ def show_views(
 
 
 def _short(value: object) -> str:
-    if isinstance(value, list):
-        return "to".join(f" {item:g} " for item in value).strip()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, tuple):
+        return " to ".join(map(_short, value))
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

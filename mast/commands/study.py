@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from mast.analyses import Grid
 from mast.commands.advise import advise
 from mast.commands.analyze import Insight, analyze
@@ -18,6 +16,7 @@ from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, check_threads, find_device
 from mast.core.run import RunFolder
+from mast.core.table import FittedTable
 from mast.protocols.run import protocol_class
 from mast.runs.scores import LabelledSet, labelled, unmeasured
 from mast.runs.subject import subject_of
@@ -44,15 +43,17 @@ class StudyResult:
     results: Grid | None = None
     files: tuple[Path, ...] = ()
 
-    def table(self) -> Table:
+    def table(self) -> FittedTable:
         """The plan and its state, for a rich console."""
         return table(self.title, self.runs)
 
-    def results_table(self) -> Table | None:
+    def results_table(self) -> FittedTable | None:
         """The results of an experiment, for a rich console; None without any."""
         if self.results is None:
             return None
-        rendered = Table(*self.results.columns)
+        rendered = FittedTable(1)
+        for column in self.results.columns:
+            rendered.add_column(column)
         for row in self.results.rows:
             rendered.add_row(*map(str, row))
         return rendered

@@ -16,7 +16,7 @@ import yaml
 from mast.augment import Pipeline
 from mast.commands.pretrain import pretrain
 from mast.config import PretrainConfig, record
-from mast.core.display import TrainingDisplay
+from mast.core.display import doing, say
 from mast.core.errors import UserError
 from mast.core.launch import cores, find_device
 from mast.core.run import RunFolder
@@ -129,10 +129,9 @@ def _started(config: PretrainConfig, place: Path) -> "subprocess.Popen[bytes]":
 
 def _watch(children: Sequence[Child], steps: int) -> None:
     """Show how far all are together and what they warn of, until all ended or one failed."""
-    display = TrainingDisplay("pretrain", steps, sum(map(_step, children)), enabled=True)
-    display.say(f"{', '.join(child.name for child in children)}: {steps} steps, side by side")
+    say(f"{', '.join(child.name for child in children)}: {steps} steps, side by side")
     warned: set[tuple[str, str]] = set()
-    with display.running():
+    with doing("training", steps, "steps", sum(map(_step, children))) as work:
         while True:
             codes = [child.process.poll() for child in children]
             speed = 0.0
@@ -142,11 +141,11 @@ def _watch(children: Sequence[Child], steps: int) -> None:
                 speed += speeds[-1] if speeds and code is None else 0.0
                 said = {(child.name, line["warning"]) for line in lines if "warning" in line}
                 for name, warning in sorted(said - warned):
-                    display.say(f"warning: {name}: {warning}", style="yellow")
+                    say(f"warning: {name}: {warning}", style="yellow")
                 warned |= said
             each = {child.name: _step(child) for child in children}
             text = "  ".join(f"{name} {step}" for name, step in each.items())
-            display.update(sum(each.values()), text, f"{speed:.0f} images/s")
+            work.update(sum(each.values()), text, f"{speed:,.0f} images/s" if speed else None)
             if any(codes) or None not in codes:
                 return
             time.sleep(POLL_S)

@@ -122,7 +122,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 def saved_step(path: Path) -> int | None:
     """The step of the last checkpoint that can be read; None: there is none."""
-    for file in (path, previous(path)):
+    for file in filter(Path.is_file, (path, previous(path))):
         with suppress(Exception):  # torch raises RuntimeError, UnpicklingError, EOFError, …
             return int(torch.load(file, map_location="cpu", weights_only=True, mmap=True)["step"])
     return None

@@ -1,108 +1,283 @@
-"""What the user sees during long work: a live bar on a terminal, plain lines elsewhere."""
+"""What the user sees during long work, on stderr: bars on a terminal, plain lines elsewhere.
+
+Work is nested: a study trains runs, a run reads its images. One thread shows all that is under way,
+so that a single step of minutes gives a sign too. Work of a few seconds shows nothing.
+"""
 
 import sys
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
+
+from mast.core.processes import is_first_here
 
 Item = TypeVar("Item")
 
 console = Console(stderr=True)
-PATIENCE_S = 1.0  # shorter work shows no bar
+
+BAR_S = 1.0  # shorter work shows no bar on a terminal
+LINE_S = 3.0  # and no line elsewhere
+EVERY_S = 15.0  # at most between two lines
+APART_S = 5.0  # at least, in the first minute, where other work has begun
+MINUTE_S = 60.0
+SPEED_S = 60.0  # of which the speed is taken
+REFRESH_S = 0.25
 
 
-def track(items: Iterable[Item], description: str, total: int) -> Iterator[Item]:
-    """Pass items on, with a bar on stderr after one second if stderr is a terminal.
+class Work:
+    """Something under way, and how far it is.
+
+    Args:
+        what: What it does; empty where the unit says it.
+        total: How many there are; None: not counted.
+        unit: Of what, such as "images".
+        done: How many of them an earlier process did.
+        even: Whether all take about as long, so that the time that is left can be told.
+        images: How many images one stands for, so that their speed can be told.
+        clock: The time in seconds.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        total: int | None = None,
+        unit: str = "",
+        done: int = 0,
+        even: bool = True,
+        images: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.what, self.total, self.unit, self.even = what, total, unit, even
+        self.images = 1 if unit == "images" else images
+        self.done = done
+        self.note = ""
+        self.begun = clock()
+        self.said = False  # whether a line told of it
+        self._clock = clock
+        self._speed: str | None = None
+        self._marks = deque([(self.begun, done)])  # of the last minute, for the speed
+        self._last = self._marks[0]
+
+    def advance(self, count: int = 1) -> None:
+        """Count what was done."""
+        self.update(self.done + count)
+
+    def update(self, done: int, note: str | None = None, speed: str | None = None) -> None:
+        """Say how far it is.
+
+        Args:
+            done: How many are done.
+            note: What else there is to say, such as losses; as before if None.
+            speed: In words, where it is not to be measured here; as before if None.
+        """
+        now = self._clock()
+        self.done, self._last = done, (now, done)
+        if now - self._marks[-1][0] >= 1.0:
+            self._marks.append(self._last)
+            while len(self._marks) > 2 and self._marks[1][0] <= now - SPEED_S:
+                self._marks.popleft()
+        self.note = self.note if note is None else note
+        self._speed = self._speed if speed is None else speed
+
+    def facts(self, now: float, innermost: bool = True) -> list[str]:
+        """How far it is, in words.
+
+        Args:
+            now: The time.
+            innermost: Whether nothing that is shown is a part of it.
+        """
+        if self.total is None:
+            return [f"{_span(now - self.begun)} so far"] if innermost else []
+        facts = [f"{self.done:,} of {self.total:,} {self.unit}"]
+        seconds, count = (b - a for a, b in zip(self._marks[0], self._last, strict=True))
+        rate = count / seconds if count > 0 and seconds > 0 else None
+        if self._speed is not None:
+            facts.append(self._speed)
+        elif rate is not None and self.images:
+            speed = self.images * rate
+            facts.append(f"{speed:,.0f} images/s" if speed >= 10 else f"{speed:.1f} images/s")
+        if rate is not None and self.even:
+            facts.append(f"{_span((self.total - self.done) / rate)} left")
+        elif innermost and rate is None:
+            facts.append(f"{_span(now - self.begun)} so far")
+        if innermost and rate is not None and now - self._last[0] >= EVERY_S:
+            facts.append(f"the last one {_span(now - self._last[0])} ago")
+        return facts
+
+
+class Board:
+    """All that is under way, the outermost first; plain lines of it, and bars.
+
+    Args:
+        clock: The time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._works: list[Work] = []
+        self._line_at = float("-inf")
+        self._changing = threading.Lock()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def showing(self, work: Work) -> Iterator[None]:
+        """Show work during the block."""
+        try:
+            with self._changing:
+                self._works.append(work)
+                if self._thread is None:
+                    self._over = threading.Event()
+                    self._thread = threading.Thread(
+                        target=self._show, args=(self._over,), name="mast-display", daemon=True
+                    )
+                    self._thread.start()
+            yield
+        finally:
+            thread = None
+            with self._changing:
+                if work in self._works:  # a signal may come before it is
+                    self._works.remove(work)
+                if not self._works:
+                    thread, self._thread = self._thread, None
+                    self._over.set()
+            if thread is not None:
+                thread.join()
+
+    def line(self) -> str | None:
+        """The line that is due now, if one is.
+
+        It is when the last one is `EVERY_S` old, and in the first minute as soon as work that no
+        line told of has lasted for `LINE_S`.
+        """
+        now, works = self.clock(), list(self._works)
+        if not works or now - works[0].begun < LINE_S:
+            return None
+        new = any(now - work.begun >= LINE_S and not work.said for work in works)
+        patience = APART_S if new and now - works[0].begun < MINUTE_S else EVERY_S
+        if now - self._line_at < patience:
+            return None
+        self._line_at = now
+        parts = []
+        for work in works:
+            work.said = True
+            facts = ", ".join(work.facts(now, innermost=work is works[-1]))
+            parts.append(": ".join(filter(None, (work.what, facts))))
+        return "  ".join(filter(None, (": ".join(parts), works[-1].note)))
+
+    def bars(self) -> Table | None:
+        """The same for a terminal, a row each; None where nothing has lasted for `BAR_S`."""
+        now = self.clock()
+        works = [work for work in list(self._works) if now - work.begun >= BAR_S]
+        if not works:
+            return None
+        rows = Table.grid(padding=(0, 1))
+        rows.add_column(overflow="ellipsis", no_wrap=True)
+        rows.add_column(width=20)
+        rows.add_column(overflow="fold")
+        for depth, work in enumerate(works):
+            facts = ", ".join(work.facts(now, innermost=work is works[-1]))
+            bar = "" if work.total is None else ProgressBar(work.total, work.done, width=20)
+            rows.add_row(Text("  " * depth + work.what), bar, Text(facts))
+            if work.note:
+                rows.add_row("", "", Text(work.note, style="dim"))
+        return rows
+
+    def _show(self, over: threading.Event) -> None:
+        """Show what is under way until it is over, from a thread of its own."""
+        try:
+            if sys.stderr.isatty() and not console.is_dumb_terminal:
+                self._show_bars(over)
+            else:
+                while not over.wait(REFRESH_S):
+                    if (line := self.line()) is not None:
+                        say(line)
+        except OSError:  # the terminal is gone; the work itself notices if that matters to it
+            return
+
+    def _show_bars(self, over: threading.Event) -> None:
+        while not over.wait(REFRESH_S):
+            if self.bars() is None:
+                continue
+            with Live(console=console, auto_refresh=False, transient=True) as live:
+                while not over.wait(REFRESH_S) and (bars := self.bars()) is not None:
+                    live.update(bars, refresh=True)
+
+
+_board = Board()
+
+
+@contextmanager
+def doing(
+    what: str,
+    total: int | None = None,
+    unit: str = "",
+    done: int = 0,
+    *,
+    even: bool = True,
+    images: int = 0,
+    enabled: bool = True,
+) -> Iterator[Work]:
+    """Show that something is under way during the block, in the first process alone.
+
+    Args:
+        what: What it does.
+        total: How many there are; None: not counted.
+        unit: Of what, such as "images".
+        done: How many of them an earlier process did.
+        even: Whether all take about as long.
+        images: How many images one stands for.
+        enabled: Whether to show it.
+
+    Yields:
+        What the block tells how far it is.
+    """
+    work = Work(what, total, unit, done, even, images, _board.clock)
+    if not (enabled and is_first_here()):
+        yield work
+        return
+    with _board.showing(work):
+        yield work
+
+
+def track(
+    items: Iterable[Item], what: str, total: int, unit: str = "", even: bool = True
+) -> Iterator[Item]:
+    """Pass items on, and show how many were dealt with.
 
     Args:
         items: What is passed on.
-        description: What the bar says.
+        what: What is done with them.
         total: How many there are.
+        unit: What they are, such as "images".
+        even: Whether all take about as long.
 
     Yields:
         The items.
     """
-    if not sys.stderr.isatty():
-        yield from items
-        return
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=console, transient=True)
-    task = bar.add_task(description, total=total)
-    begun = time.monotonic()
-    try:
+    with doing(what, total, unit, even=even) as work:
         for item in items:
             yield item
-            bar.advance(task)
-            if not bar.live.is_started and time.monotonic() - begun > PATIENCE_S:
-                bar.start()
-    finally:
-        bar.stop()
+            work.advance()
 
 
-class TrainingDisplay:
-    """The live line of a training.
+def say(text: str, style: str | None = None) -> None:
+    """Print a line, above the bars where there are some."""
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
-    Args:
-        title: What the bar says.
-        total: Steps of the whole run.
-        completed: Steps that an earlier process has taken.
-        enabled: False on all processes but the first.
-    """
 
-    def __init__(self, title: str, total: int, completed: int, enabled: bool) -> None:
-        self.enabled = enabled
-        self.live = enabled and sys.stderr.isatty()
-        self.title = title
-        self.total = total
-        self._progress = Progress(
-            TextColumn(f"[bold]{title}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[speed]}"),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-        )
-        self._task = self._progress.add_task("", total=total, completed=completed, speed="")
-        self._live = Live(self._progress, console=console, refresh_per_second=4)
-        self._next_line = time.monotonic()
-
-    @contextmanager
-    def running(self) -> Iterator["TrainingDisplay"]:
-        """Show the bar while the block runs."""
-        if not self.live:
-            yield self
-            return
-        with self._live:
-            yield self
-
-    def update(self, step: int, terms: str, speed: str) -> None:
-        """Move the bar; away from a terminal, print a line at most every 30 seconds.
-
-        Args:
-            step: Steps taken.
-            terms: The loss and its terms, on a line of their own below the bar.
-            speed: The speed, as text.
-        """
-        if self.live:
-            self._progress.update(self._task, completed=step, speed=speed)
-            self._live.update(Group(self._progress, Text(terms, style="dim")))
-        elif self.enabled and time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + 30.0
-            self.say(f"{self.title}: step {step}/{self.total}  {terms}  {speed}")
-
-    def say(self, text: str, style: str | None = None) -> None:
-        """Print a line above the bar."""
-        if self.enabled:
-            console.print(text, style=style, highlight=False, soft_wrap=True)
+def _span(seconds: float) -> str:
+    """A length of time in words, to two digits or so."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

@@ -7,7 +7,7 @@ checkpoints/last.pt   everything needed to continue; last.previous.pt is the one
 checkpoints/best.safetensors   the encoder at its best online score
 embedding.safetensors what the method learned beside its encoder: projector, masks
 encoder.safetensors   the trained encoder; it exists only when the run is complete
-tensorboard/          the same metrics for TensorBoard
+tensorboard/          the same metrics for TensorBoard, where it is installed
 evaluations/*.json    one file a protocol and data set, by `mast evaluate`
 analysis/*.npz        the arrays of one analysis each, by `mast analyze`, beside their figures
 analysis/missing.json why others could not be made
@@ -207,7 +207,15 @@ class RunFolder:
         return {name: str(reason) for name, reason in missing.items()}
 
     def rewind_metrics(self, step: int) -> None:
-        """Drop what was logged after `step`, by a process that was killed since."""
+        """Drop what was logged after `step`, by a process that was killed since.
+
+        Raises:
+            UserError: The log is no file, but a pipe, for example, that nobody reads.
+        """
+        if os.path.lexists(self.metrics) and not self.metrics.is_file():
+            raise UserError(
+                f"{self.metrics} is not a file: remove it, or restore what it points to"
+            )
         records = [record for record in self.read_metrics() if record["step"] <= step]
         text = "".join(json.dumps(record) + "\n" for record in records)
         if self.metrics.is_file():

@@ -5,6 +5,7 @@ import socket
 import time
 from argparse import Namespace
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,12 @@ from lightning_fabric.utilities.rank_zero import rank_zero_only
 from mast.core.errors import UserError
 
 VERSION = "brain.Event:2"  # of the files, as their first event says
+
+
+def is_installed() -> bool:
+    """Whether TensorBoard is; a folder of that name, as a run has one, is no package."""
+    found = find_spec("tensorboard")
+    return found is not None and found.origin is not None
 
 
 class TensorBoardLogger(Logger):

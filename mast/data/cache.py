@@ -176,7 +176,8 @@ def _damaged(manifest: Manifest, file: Path) -> int:
         return 0
     length = manifest.size**2 * 3
     with file.open("rb") as canvases:
-        described = track(manifest.checksums, f"verifying {file.name}", len(manifest.checksums))
+        count = len(manifest.checksums)
+        described = track(manifest.checksums, f"verifying {file.name}", count, "images")
         return sum(crc32(canvases.read(length)) != checksum for checksum in described)
 
 
@@ -273,7 +274,8 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
     manifest = Manifest(VERSION, request.fingerprint, request.size)
     content = hashlib.blake2b(digest_size=16)
     outcomes = decode_in_order(source, range(len(source)), request.size, request.workers)
-    for index, outcome in enumerate(track(outcomes, f"reading {source.name}", len(source))):
+    shown = track(outcomes, f"reading {source.name}", len(source), "images")
+    for index, outcome in enumerate(shown):
         if isinstance(outcome, BrokenImageError):
             manifest.skipped[source.identifier(index)] = outcome.reason
             if len(manifest.skipped) >= 10:  # as many as the error names

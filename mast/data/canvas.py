@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.launch import cores
 from mast.data import cache
@@ -215,7 +216,8 @@ def open_canvas(config: DataConfig | str | Path, view_size: int, processes: int 
     if isinstance(config, str | Path):
         config = DataConfig(str(config))
     folder = Path(config.cache) if config.cache is not None else default_cache()
-    source = open_source(config.spec, config.root or folder / "downloads", config.download)
+    with doing(f"looking for the images of {config.spec}"):
+        source = open_source(config.spec, config.root or folder / "downloads", config.download)
     size = config.canvas or canvas_size(view_size)
     workers = config.workers or max(1, cores() // processes)
     store = len(source) * size * size * 3 <= config.cache_limit_gb * 1e9

@@ -10,6 +10,7 @@ from mast.core.run import RunFolder
 from mast.exports.format import Format, Place, resized
 from mast.measure.result import ENDS, Result, readable
 from mast.models import Encoder
+from mast.models.encoders import stem_of
 from mast.runs.scores import results_of
 
 BESIDE = ("ensemble", "embedding", "retrieval")  # of what a run keeps beside its encoder
@@ -70,9 +71,9 @@ def _front(form: Format, license: str | None) -> str:
 
 def _summary(encoder: Encoder) -> str:
     weights = sum(parameter.numel() for parameter in encoder.model.parameters())
-    stem = ""
-    if encoder.small_stem is not None:
-        stem = f", its stem a 3x3 convolution of stride {encoder.small_stem} without max-pooling"
+    stem, stride = "", stem_of(encoder).stem_stride
+    if stride is not None:
+        stem = f", its stem a 3x3 convolution of stride {stride} without max-pooling"
     return (
         f"An encoder of images, pretrained without labels by `mast`: "
         f"{encoder.config.name.rpartition(':')[2]}{stem}. {weights:,} parameters; RGB images of "
@@ -90,8 +91,8 @@ def _use(form: Format, place: Place) -> str:
 
 
 def _preprocessing(form: Format, encoder: Encoder) -> str:
-    size = encoder.size
-    mean, std = (", ".join(f"{value:g}" for value in values) for values in encoder.normalization)
+    size, moments = encoder.size, encoder.config.normalization
+    mean, std = (", ".join(f"{value:g}" for value in values) for values in moments)
     where = "inside the model" if form.normalises else "before the model"
     return (
         f"RGB; the short side resized to {resized(size)} pixels (bilinear, antialiased), the "
@@ -109,6 +110,7 @@ def _training(run: RunFolder) -> Iterator[tuple[str, str]]:
     facts = {
         "images": f"{count}{readable(config.data.spec)}",
         "recipe": config.recipe or None,
+        "starts from": readable(config.encoder.weights) if config.encoder.weights else None,
         "method": config.method,
         "views": f"{config.views}: {', '.join(config.preset.operators)}",
         "size of a view": f"{config.size} × {config.size} pixels",

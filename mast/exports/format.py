@@ -119,7 +119,7 @@ def transforms(encoder: Encoder, normalise: bool) -> str:
         "v2.ToDtype(torch.float32, scale=True)",
     ]
     if normalise:
-        mean, std = encoder.normalization
+        mean, std = encoder.config.normalization
         steps.append(f"v2.Normalize({list(mean)}, {list(std)})")
     inside = "".join(f"    {step},\n" for step in steps)
     return f"from torchvision.transforms import v2\n\nprepare = v2.Compose([\n{inside}])"

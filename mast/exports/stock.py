@@ -46,7 +46,7 @@ def _built(encoder: Encoder, library: str) -> Encoder:
     name = encoder.config.name.rpartition(":")[2]
     config = replace(encoder.config, name=f"{library}:{name}", options=options)
     try:
-        twin = Encoder(config, encoder.size, encoder.normalization)
+        twin = Encoder(config, encoder.size)
         twin.model.load_state_dict(encoder.model.state_dict())
     except (UserError, RuntimeError) as error:
         raise UserError(

@@ -12,7 +12,7 @@ from mast.exports.stock import stock
 from mast.exports.weights import write_weights
 from mast.measure.features import crop_fraction
 from mast.models import Encoder
-from mast.models.encoders import arguments
+from mast.models.encoders import arguments, stem_of
 
 
 class Timm(Format):
@@ -54,7 +54,7 @@ def timm_twin(encoder: Encoder) -> Encoder:
     Raises:
         UserError: timm does not.
     """
-    if encoder.small_stem is not None:
+    if stem_of(encoder).stem_stride is not None:
         raise UserError(
             f"timm builds no ResNet with a 3x3 stem and no max-pooling, as {encoder.config.name!r} "
             f"has for views of {encoder.size} pixels; the format torchvision replaces those "
@@ -83,8 +83,8 @@ def write_timm(twin: Encoder, folder: Path) -> None:
                 "interpolation": "bilinear",
                 "crop_pct": crop_fraction(twin.size),
                 "crop_mode": "center",
-                "mean": list(twin.normalization.mean),
-                "std": list(twin.normalization.std),
+                "mean": list(twin.config.normalization.mean),
+                "std": list(twin.config.normalization.std),
                 "num_classes": 0,
                 "pool_size": None,
                 "first_conv": built.get("first_conv"),

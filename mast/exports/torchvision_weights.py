@@ -9,7 +9,7 @@ from mast.exports.format import Format, Place, transforms
 from mast.exports.stock import stock
 from mast.exports.weights import WEIGHTS, write_weights
 from mast.models import Encoder
-from mast.models.encoders import HEADS, arguments
+from mast.models.encoders import HEADS, arguments, stem_of
 
 
 class Torchvision(Format):
@@ -52,11 +52,11 @@ class Torchvision(Format):
     def _replaced(self) -> dict[str, str]:
         """Python for the layers that are not the library's own, by name."""
         model, layers = self.twin.model, {}
-        if self.twin.small_stem is not None:
-            first = model.conv1
+        stride = stem_of(self.twin).stem_stride
+        if stride is not None:
+            channels = model.conv1.out_channels
             layers["conv1"] = (
-                f"torch.nn.Conv2d(3, {first.out_channels}, 3, stride={self.twin.small_stem}, "
-                "padding=1, bias=False)"
+                f"torch.nn.Conv2d(3, {channels}, 3, stride={stride}, padding=1, bias=False)"
             )
             layers["maxpool"] = "torch.nn.Identity()"
         for head in HEADS:

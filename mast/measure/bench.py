@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from mast.core.checkpoint import remove_checkpoint
-from mast.core.display import TrainingDisplay
+from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.launch import make_fabric, precision_of
 from mast.core.loop import Losses, StepResult, Training
@@ -145,18 +144,13 @@ class Bench:
         with forked(fabric.device):
             training.resume(seed)
             chief = fabric.is_global_zero
-            display = TrainingDisplay(title, training.steps, training.step, enabled=chief)
-            logged_at, logged_step = time.monotonic(), training.step
-            with display.running(), training.stop.listening():
+            shown = doing(title, training.steps, "steps", training.step, enabled=chief)
+            with shown as work, training.stop.listening():
                 for step in training.run(fabric, batches, loss):
                     if on_step is not None:
                         on_step(step)
-                    if step.due and step.metrics is not None:
-                        now = time.monotonic()
-                        speed = (step.step - logged_step) / (now - logged_at)
-                        logged_at, logged_step = now, step.step
-                        terms = [f"{name} {value:.3f}" for name, value in step.metrics.items()]
-                        display.update(step.step, "  ".join(terms), f"{speed:.2f} steps/s")
+                    terms = [f"{name} {value:.3f}" for name, value in (step.metrics or {}).items()]
+                    work.update(step.step, "  ".join(terms) if step.due else None)
         if chief and training.checkpoint is not None:
             training.save()
         fabric.barrier()

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich.table import Table
-
 from mast.core.errors import UserError
 from mast.core.run import flatten
+from mast.core.table import FittedTable
 from mast.measure.bootstrap import difference_interval, percentiles
 from mast.measure.result import ENDS, FOLDER, Result, readable
 
@@ -80,17 +79,19 @@ class Comparison:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = field(default=())
 
-    def table(self) -> Table:
+    def table(self) -> FittedTable:
         """A table for a rich console; a difference is below its value."""
-        table = Table(
-            title=f"Test sets, %; differences to {self.runs[0]} are paired; 95 % intervals"
+        table = FittedTable(
+            3, title=f"Test sets, %; differences to {self.runs[0]} are paired; 95 % intervals"
         )
-        for column in ("protocol", "set", "target", "measure"):
+        for column in ("protocol, set", "target", "measure"):
             table.add_column(column)
         for run in self.runs:
             table.add_column(run, justify="right")
         for row in self.rows:
-            table.add_row(*row.heading, *("\n".join(filter(None, cell)) for cell in row.cells()))
+            protocol, set_name, *measured = row.heading
+            cells = ("\n".join(filter(None, cell)) for cell in row.cells())
+            table.add_row(f"{protocol}, {set_name}", *measured, *cells)
         return table
 
 

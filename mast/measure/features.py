@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.augment import center_views
-from mast.core.display import track
+from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.memory import keep_freed_memory
 from mast.core.transfer import to_device
@@ -111,8 +111,13 @@ def extract(
     # A process without a batch of its own still has to know how many dimensions there are.
     batches_here = own_starts or starts[:1]
     features_ND = torch.empty(0)
-    with evaluating(encoder), torch.inference_mode():
-        for start in track(batches_here, f"features of {canvas_set.name}", len(batches_here)):
+    images = sum(min(batch_size, len(canvas_set) - start) for start in batches_here)
+    with (
+        evaluating(encoder),
+        torch.inference_mode(),
+        doing(f"features of {canvas_set.name}", images, "images") as work,
+    ):
+        for start in batches_here:
             stop = min(start + batch_size, len(canvas_set))
             canvas_BHWC, aspect_B = canvas_set.batch(torch.arange(start, stop))
             images_BCHW = center_views(
@@ -129,6 +134,7 @@ def extract(
                     features_ND = torch.zeros(len(canvas_set), features_BD.shape[1])
             if start in own_starts:
                 features_ND[start:stop] = features_BD
+            work.advance(stop - start)
     if compute.processes > 1:
         for chunk_RD in features_ND.split(GATHERED):
             chunk_RD.copy_(compute.sum(chunk_RD))

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from mast.core.display import track
 from mast.measure.accuracy import accuracy
 
 SPREAD = 1e-10  # variance, relative to the first axis, below which an axis is rounding
@@ -193,7 +194,7 @@ def choose_penalty(
     curvature = max(of.curvature(classes) for of in axes)
     total = sum(len(split.choose_VD) for split in splits)
     best, best_accuracy, worse = penalties[0], -1.0, 0
-    for penalty in penalties:
+    for penalty in track(penalties, "fitting", len(penalties), "penalties", even=False):
         reached = 0.0
         for at, split in enumerate(splits):
             weights[at] = fit(

@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.core.files import read_json
+from mast.core.table import FittedTable
 from mast.core.tensors import DIGEST, digest, read_tensors, write_tensors
 from mast.measure.bootstrap import Measured
 
@@ -260,7 +260,7 @@ def readable(set_name: str) -> str:
     return name.strip("-.") or "set"
 
 
-def tables(results: Sequence[Result]) -> list[Table]:
+def tables(results: Sequence[Result]) -> list[FittedTable]:
     """What was measured, in percent.
 
     Args:
@@ -281,8 +281,8 @@ def tables(results: Sequence[Result]) -> list[Table]:
     return shown
 
 
-def _measures(results: Sequence[Result]) -> list[Table]:
-    table = Table(title="Accuracy (test set, %, 95 % intervals)")
+def _measures(results: Sequence[Result]) -> list[FittedTable]:
+    table = FittedTable(3, title="Accuracy (test set, %, 95 % intervals)")
     for column in ("protocol", "set", "target"):
         table.add_column(column)
     for column in ("top-1", "top-5", "mean per class"):
@@ -318,11 +318,12 @@ def _by_space(result: Result) -> list[str]:
     return [name for name in first.values if name.startswith(PRECISION) and not name.endswith(ENDS)]
 
 
-def _spaces(result: Result) -> Table:
+def _spaces(result: Result) -> FittedTable:
     """A row for chance and for each space, a column for each target."""
     k = result.settings["protocol"]["k"]
-    table = Table(
-        title=f"Share of the {k} nearest that agree ({_short(result.set_name)}, %, 95 % intervals)"
+    table = FittedTable(
+        1,
+        title=f"Share of the {k} nearest that agree ({_short(result.set_name)}, %, 95 % intervals)",
     )
     table.add_column("nearest in")
     for target in result.targets:
@@ -333,10 +334,10 @@ def _spaces(result: Result) -> Table:
     return table
 
 
-def _other_measures(rows: Sequence[tuple[Result, str, str, dict[str, float]]]) -> Table:
+def _other_measures(rows: Sequence[tuple[Result, str, str, dict[str, float]]]) -> FittedTable:
     """A row for each measure, a column for each magnitude at which one was taken."""
     magnitudes = sorted({name.split("@")[1] for *_, v in rows for name in v if "@" in name})
-    table = Table(title="Other measures (%)")
+    table = FittedTable(4, title="Other measures (%)")
     for column in ("protocol", "set", "target", "measure"):
         table.add_column(column)
     for column in ("value", *(f"at {magnitude}" for magnitude in magnitudes)):

@@ -15,10 +15,8 @@ from mast.augment import PROPERTIES
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
 from mast.core.tensors import write_tensors
-from mast.methods.base import Method
+from mast.methods.base import ENCODER, Method
 from mast.models import SearchSpace, relative, selection, space_of_heads
-
-ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
 
 MatchBy = Literal["block", "heads"]
 

@@ -1,7 +1,14 @@
 """Encoders, projectors and masks."""
 
-from mast.models.encoders import Encoder, EncoderConfig, Encoding, load_encoder, save_encoder
-from mast.models.foreign import Foreign, is_foreign, load_foreign
+from mast.models.encoders import (
+    Encoder,
+    EncoderConfig,
+    Encoding,
+    load_encoder,
+    save_encoder,
+    stem_of,
+)
+from mast.models.foreign import Foreign, UnknownArchitectureError, is_foreign, load_foreign
 from mast.models.heads import (
     Gaussian,
     GaussianProjector,
@@ -32,6 +39,7 @@ __all__ = [
     "Masks",
     "SearchSpace",
     "SyncBatchNorm",
+    "UnknownArchitectureError",
     "check_sizes",
     "exempt_blocks",
     "is_foreign",
@@ -43,6 +51,7 @@ __all__ = [
     "save_encoder",
     "selection",
     "space_of_heads",
+    "stem_of",
     "synchronise_batchnorm",
     "weights_file",
 ]

@@ -82,7 +82,7 @@ class FewShot(Probe):
         generator = np.random.default_rng((self.seed, shots))
         penalty, validation = 0.0, 0.0
         accuracies: list[float] = []
-        for _ in range(self.repeats):
+        for _ in track(range(self.repeats), f"{shots} a class", self.repeats, "draws", even=False):
             drawn = draw_a_class(labels_N[task.fit_F].numpy(), shots, generator, task)
             few_F = task.fit_F[torch.from_numpy(drawn)]
             if not accuracies:
@@ -110,7 +110,7 @@ class FewShot(Probe):
         generator = np.random.default_rng((self.seed, support))
         accuracies = []
         name = f"{ways}_way_{support}_shot"
-        for _ in track(range(self.episodes), f"{name} on {task.target}", self.episodes):
+        for _ in track(range(self.episodes), f"{name} on {task.target}", self.episodes, "episodes"):
             chosen = generator.choice(len(members), ways, replace=False)
             support_set, query_set = [], []
             for positions in (generator.permutation(members[label]) for label in chosen):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from mast.augment import OPERATORS
+from mast.core.display import track
 from mast.core.errors import UserError, unknown
 from mast.measure.accuracy import correct_within
 from mast.measure.bootstrap import Measured, measured
@@ -69,7 +70,7 @@ class Retained(Probe):
             share = float(task.test_labels_M.bincount().max()) / len(task.test_labels_M)
             yield f"{task.target}/chance", 100 * share
             probes.append((task, learned, correct_within(scores_MC.cpu(), task.test_labels_M, k=1)))
-        for name in self.operators:
+        for name in track(self.operators, "", len(self.operators), "operators"):
             pool_ND, test_MD = self._changed(name, encoder, data)
             for task, learned, before_M in probes:
                 classifier = self.fit(pool_ND, task.pool_labels_N, learned.penalty, task)

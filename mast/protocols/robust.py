@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from mast.augment import OPERATORS
+from mast.core.display import track
 from mast.core.errors import unknown
 from mast.measure.accuracy import correct_within
 from mast.measure.bootstrap import Measured, measured
@@ -60,7 +61,7 @@ class Robust(Probe):
         for task, learned in probes:
             yield from self.report(task, learned, learned.scores(test_MD))
         credit: dict[str, list[Tensor]] = {task.target: [] for task, _ in probes}
-        for name in self.operators:
+        for name in track(self.operators, "", len(self.operators), "operators", even=False):
             magnitudes = self.magnitudes if OPERATORS[name].graded else (None,)
             credit_of: dict[str, list[Tensor]] = {target: [] for target in credit}
             for magnitude in magnitudes:

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from mast.core.display import doing, track
 from mast.core.errors import UserError, unknown
 from mast.core.fields import build
 from mast.core.run import provenance
@@ -98,21 +99,22 @@ def evaluate_encoder(
     copies, near = _overlap(encoder, data, near_duplicates)
     origin = provenance()
     results = []
-    for name, protocol in evaluators.items():
-        result = Result.collect(
-            protocol.run(encoder, data),
-            protocol=name,
-            set_name=data.test.name,
-            settings={"extraction": extraction, "protocol": protocol.settings()},
-            fingerprints=data.fingerprints,
-            sizes={part: len(images) for part, images in data.named.items()},
-            images=data.images,
-            metric=metric,
-            encoder=encoder.description,
-            duplicates=copies,
-            near_duplicates=near,
-            provenance=origin,
-        )
+    for name, protocol in track(evaluators.items(), "", len(evaluators), "protocols", even=False):
+        with doing(name):
+            result = Result.collect(
+                protocol.run(encoder, data),
+                protocol=name,
+                set_name=data.test.name,
+                settings={"extraction": extraction, "protocol": protocol.settings()},
+                fingerprints=data.fingerprints,
+                sizes={part: len(images) for part, images in data.named.items()},
+                images=data.images,
+                metric=metric,
+                encoder=encoder.description,
+                duplicates=copies,
+                near_duplicates=near,
+                provenance=origin,
+            )
         results.append(result)
         if on_result is not None:
             on_result(result)

@@ -108,7 +108,7 @@ class Svm(Evaluator[EvaluationData]):
         with warnings.catch_warnings(), ThreadPoolExecutor(cores()) as threads:
             warnings.simplefilter("ignore", ConvergenceWarning)  # counted below
             work = threads.map(lambda label: self._rank(task, label, pool_ND, test_MD), labels)
-            ranked = list(track(work, f"svm of {task.target}", len(labels)))
+            ranked = list(track(work, f"fitting {task.target}", len(labels), "classes"))
         unconverged = sum(not each.converged for each in ranked)
         if unconverged:
             _log.warning(

@@ -169,25 +169,6 @@ def load(
     return Loaded(kind(method).eval(), size, description, folder)
 
 
-def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
-    """The encoder of a run with the weights that it started from, to compare with what it learned.
-
-    Args:
-        run: A run folder.
-        size: Side of the views in pixels; that of pretraining if not given.
-
-    Returns:
-        As `load`; its evaluations belong to `untrained/` in the run folder.
-
-    Raises:
-        UserError: No such run.
-    """
-    folder = RunFolder(run).require()
-    encoder = build_method(configuration_of(folder)).encoder.eval()
-    size = encoder.size if size is None else size
-    return Loaded(encoder, size, encoder.describe(), folder.untrained)
-
-
 def _foreign(
     file: Path, name: str | None, representation: Representation, size: int | None
 ) -> Loaded:

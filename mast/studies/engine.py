@@ -10,12 +10,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from mast.config import PretrainConfig, change, read
-from mast.core.display import console
+from mast.core.display import doing, say
 from mast.core.errors import UserError, unknown
 from mast.core.run import RunFolder
+from mast.core.table import FittedTable
 from mast.recipes import rival
 
 TO_DO, BEGUN, FINISHED = "to do", "begun", "finished"
@@ -165,10 +164,18 @@ def carry_out(
     Raises:
         UserError: A run failed without which nothing can be compared.
     """
-    return tuple(
-        _carried_out(run, work, state) if is_own else run
-        for run, is_own in zip(runs, shard.selects(runs), strict=True)
-    )
+    own = shard.selects(runs)
+    to_do = [run for run, is_own in zip(runs, own, strict=True) if is_own and run.state != FINISHED]
+    outcomes = []
+    with doing("", len(to_do), "runs") as shown:
+        for run, is_own in zip(runs, own, strict=True):
+            if not is_own:
+                outcomes.append(run)
+                continue
+            with doing(run.name):
+                outcomes.append(_carried_out(run, work, state))
+            shown.advance(run.state != FINISHED)
+    return tuple(outcomes)
 
 
 def _carried_out(
@@ -180,15 +187,14 @@ def _carried_out(
         if run.needed:
             raise
         place = run.name if run.config is None else run.folder.path
-        message = f"{place}: {error}"
-        console.print(message, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        say(f"{place}: {error}", style="yellow")
         return replace(run, state=str(error))
     return replace(run, state=state(run))
 
 
-def table(title: str, runs: Sequence[StudyRun]) -> Table:
+def table(title: str, runs: Sequence[StudyRun]) -> FittedTable:
     """The runs and their states, for a rich console."""
-    rows = Table(title=title)
+    rows = FittedTable(2, title=title)
     for column in ("run", "seed", "what differs", "state"):
         rows.add_column(column, justify="right" if column == "seed" else "left")
     for run in runs:

@@ -5,6 +5,7 @@ Legend: B samples, C channels, H and W pixels.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise, product
 
 import kornia
 import pytest
@@ -15,6 +16,7 @@ from torchvision.transforms.v2 import functional as reference
 
 from mast.augment import OPERATORS
 from mast.augment.operators.color import ORDERS
+from mast.augment.operators.filters import motion_kernels
 from mast.augment.operators.noise import normal_field
 
 SIDE = 48
@@ -330,7 +332,7 @@ def test_a_wrong_probability_is_named(row):
 def test_magnitudes_scale_with_the_side():
     assert [OPERATORS["gaussian_blur"](side).taps for side in (32, 64, 224)] == [3, 7, 23]
     assert OPERATORS["motion_blur"](224).taps_range == (3, 7)
-    assert OPERATORS["motion_blur"](64).taps_range == (3, 3)
+    assert OPERATORS["motion_blur"](56).taps_range == (1.5, 2.5)
     sigma = OPERATORS["gaussian_blur"](56).sample(4096, torch.Generator().manual_seed(0))["sigma"]
     assert 0.025 <= sigma.min() < 0.03
     assert 0.49 < sigma.max() <= 0.5
@@ -349,6 +351,52 @@ def test_motion_lines_in_a_larger_window(taps):
     for i in range(24):
         expected = motion_blur(images[i], taps, angle[i].item())
         torch.testing.assert_close(views[i], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("side", [32, 64, 96, 128, 224])
+def test_motion_has_three_lengths_at_every_side(side):
+    """The ends of a line are 2, 4 or 6 pixels of a view of 224 apart."""
+    operator = OPERATORS["motion_blur"](side)
+    drawn = operator.sample(999, torch.Generator().manual_seed(5))
+    assert (drawn["taps"] - 1).unique().tolist() == pytest.approx(
+        [apart * side / 224 for apart in (2, 4, 6)], rel=1e-5
+    )
+    largest = OPERATORS["motion_blur"](224).sample(999, torch.Generator().manual_seed(5))
+    assert torch.equal(drawn["angle"], largest["angle"])  # the same numbers are drawn
+    image = torch.zeros(1, 3, side, side)
+    image[:, :, :, side // 2 :] = 1.0
+    across = {"taps": drawn["taps"][:1], "angle": torch.zeros(1)}
+    reached = [
+        (operator.apply(image, operator.at_magnitude(magnitude, across)) - image).abs().sum().item()
+        for magnitude in (0.0, 0.25, 0.5, 0.75, 1.0)
+    ]
+    assert reached[0] > 0
+    assert all(before < after for before, after in pairwise(reached))
+
+
+def test_a_line_covers_a_part_of_the_outermost_pixels():
+    """A line of 2.5 pixels: a whole one, and three quarters of one on either side."""
+    kernel = motion_kernels(torch.tensor([2.5, 3.0]), torch.tensor([0.0, 90.0]), 5)
+    expected = torch.zeros(2, 5, 5)
+    expected[0, 2, 1:4] = torch.tensor([0.75, 1.0, 0.75]) / 2.5
+    expected[1, 1:4, 2] = 1 / 3
+    torch.testing.assert_close(kernel, expected)
+
+
+def test_what_is_listed_is_what_is_drawn():
+    """`magnitudes` bounds what `sample` draws, wherever a parameter bears its name."""
+    compared = 0
+    for build, side in product(OPERATORS.values(), (32, 64, 224)):
+        operator = build(side)
+        drawn = operator.sample(4096, torch.Generator().manual_seed(0))
+        for name, bounds in operator.magnitudes().items():
+            if name in drawn and isinstance(bounds, tuple):
+                assert bounds[0] <= drawn[name].min() + 1e-6
+                assert drawn[name].max() <= bounds[1] + 1e-6
+                reach = (drawn[name].max() - drawn[name].min()).item()
+                assert reach > 0.95 * (bounds[1] - bounds[0])
+                compared += 1
+    assert compared >= 20
 
 
 @pytest.mark.parametrize("order", range(24))

@@ -128,7 +128,9 @@ def test_a_signal_before_training_is_one_line(moment: str, photos: Path, tmp_pat
         env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ended.returncode == 128 + number, ended.stderr
-    assert re.fullmatch(rf"{number.name}: stopped.* what was saved.*\n", ended.stderr)
+    *shown, said = ended.stderr.splitlines()
+    assert re.fullmatch(rf"{number.name}: stopped.* what was saved.*", said)
+    assert all(line.startswith("pretrain: ") for line in shown)  # what it does, if it takes long
     assert {path.suffix for path in (tmp_path / "cache").glob("*")} <= {".lock"}
     assert not (tmp_path / "run" / "config.yaml").exists()
 

@@ -8,10 +8,14 @@ the `__pycache__` of this folder, or the kernels of the other files keep what th
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.core.event import Event, Listener, register
+
+from mast.core.display import doing
 
 # Sums may be reordered and fused, which vectorising needs; NaN and infinity keep their meaning.
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
@@ -27,6 +31,27 @@ def kernel(function: Callable[..., Any]) -> Any:
         return njit(cache=True, **options)(function)
     except RuntimeError:  # neither this folder nor the user's cache can be written
         return njit(**options)(function)
+
+
+class _Compiling(Listener):
+    """Shows that kernels are compiled, which takes a minute where none is on disk."""
+
+    def __init__(self) -> None:
+        self._depth = 0  # a kernel is compiled within the one that calls it
+        self._shown = ExitStack()
+
+    def on_start(self, event: Event) -> None:
+        if self._depth == 0:
+            self._shown.enter_context(doing("compiling kernels"))
+        self._depth += 1
+
+    def on_end(self, event: Event) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._shown.close()
+
+
+register("numba:compile", _Compiling())
 
 
 @kernel

@@ -6,7 +6,8 @@ every kernel clips to it. Magnitudes in pixels are given for a view of 224 and s
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from math import ceil
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -89,14 +90,14 @@ def motion_kernels(taps_B: Tensor, angle_B: Tensor, largest: int) -> Tensor:
     """Filters of uniform motion along a line, in a window that holds the largest.
 
     Args:
-        taps_B: Odd length of each line in pixels.
+        taps_B: Length of each line in pixels, from 1; of the outermost ones it covers a part.
         angle_B: Degrees, counter-clockwise.
         largest: Odd side of the window.
 
     Returns:
         kernels_BTT: Float32, each of sum 1.
 
-    Reference: kornia `get_motion_kernel2d` (nearest, direction 0).
+    Reference: kornia `get_motion_kernel2d` (nearest, direction 0), for odd lengths.
     """
     offset_T = torch.arange(largest, device=angle_B.device, dtype=torch.float64) - largest // 2
     radians_B11 = torch.deg2rad(angle_B.double())[:, None, None]
@@ -105,9 +106,10 @@ def motion_kernels(taps_B: Tensor, angle_B: Tensor, largest: int) -> Tensor:
     # rounded to 2^-20 first, so that ties fall to the even pixel whatever the sine's last bit
     along = ((cos * x_T - sin * y_T1) * 2**20).round().div(2**20).round()
     across = ((sin * x_T + cos * y_T1) * 2**20).round().div(2**20).round()
-    radius = (taps_B // 2)[:, None, None]
-    window = (x_T.abs() <= radius) & (y_T1.abs() <= radius)
-    line = ((across == 0) & (along.abs() <= radius) & window).float()
+    reach_B11 = (taps_B.double()[:, None, None] - 1) / 2
+    window = torch.maximum(x_T.abs(), y_T1.abs()) <= reach_B11.ceil()
+    covered = (reach_B11 + 1 - along.abs()).clamp(0, 1)
+    line = (covered * ((across == 0) & window)).float()
     return line / line.sum(dim=(1, 2), keepdim=True)
 
 
@@ -200,6 +202,10 @@ class GaussianBlur(Operator):
     def taps(self) -> int:
         """Side of the filter in pixels."""
         return odd(self.extent * self.size)
+
+    def magnitudes(self) -> dict[str, Any]:
+        scale = self.size / REFERENCE_SIDE
+        return {"sigma": tuple(bound * scale for bound in self.sigma), "taps": self.taps}
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         return {"sigma": uniform(n, self.sigma, generator) * (self.size / REFERENCE_SIDE)}
@@ -348,7 +354,8 @@ class MotionBlur(Operator):
     """Blur along a line of random length and angle.
 
     Args:
-        taps: Shortest and longest line in pixels of a view of 224; odd and at least 3 at any size.
+        taps: Shortest and longest line in pixels of a view of 224, both odd and at least 3. All odd
+            lengths between them are drawn; how far their ends are apart scales with the view.
         angle: Range in degrees.
     """
 
@@ -365,33 +372,43 @@ class MotionBlur(Operator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.taps_range[1] // 2 >= self.size:
-            raise ValueError(
-                f"motion_blur: expected taps below {2 * REFERENCE_SIDE - 1}, got {self.taps}"
-            )
+        if self.window // 2 >= self.size:
+            most = 1 + 2 * REFERENCE_SIDE * (self.size - 1) // self.size
+            raise ValueError(f"motion_blur: expected taps of at most {most}, got {self.taps}")
 
     @property
-    def taps_range(self) -> tuple[int, int]:
+    def taps_range(self) -> tuple[float, float]:
         """Shortest and longest line in pixels of this view."""
-        shortest, longest = (odd(taps * self.size / REFERENCE_SIDE) for taps in self.taps)
+        shortest, longest = (self._scaled(odd(taps)) for taps in self.taps)
         return shortest, longest
 
+    @property
+    def window(self) -> int:
+        """Odd side of the filter that holds the longest line."""
+        return 1 + 2 * ceil((self.taps_range[1] - 1) / 2)
+
+    def _scaled(self, taps: Any) -> Any:
+        """Lines of a view of 224, in a view of this size."""
+        return 1 + (taps - 1) * self.size / REFERENCE_SIDE
+
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
-        shortest, longest = self.taps_range
+        shortest, longest = (odd(taps) for taps in self.taps)
         steps = torch.randint((longest - shortest) // 2 + 1, (n,), generator=generator)
-        return {"taps": shortest + 2 * steps, "angle": uniform(n, self.angle, generator)}
+        taps = self._scaled(shortest + 2 * steps)
+        return {"taps": taps, "angle": uniform(n, self.angle, generator)}
 
     def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
-        shortest, longest = self.taps_range
-        taps = odd(shortest + magnitude * (longest - shortest))
-        return parameters | {"taps": torch.full_like(parameters["taps"], taps)}
+        return parameters | {"taps": between(magnitude, self.taps_range, parameters["taps"])}
+
+    def magnitudes(self) -> dict[str, Any]:
+        return super().magnitudes() | {"taps": self.taps_range}
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        kernels_BTT = motion_kernels(parameters["taps"], parameters["angle"], self.taps_range[1])
+        kernels_BTT = motion_kernels(parameters["taps"], parameters["angle"], self.window)
         return filter_each(images_BCHW.float(), kernels_BTT).to(images_BCHW.dtype)
 
     def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
-        return (motion_kernels(parameters["taps"], parameters["angle"], self.taps_range[1]),)
+        return (motion_kernels(parameters["taps"], parameters["angle"], self.window),)
 
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
@@ -401,5 +418,5 @@ class MotionBlur(Operator):
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
-        taps, angle = int(parameters["taps"]), parameters["angle"].item()
-        return f"motion blur {taps} px {angle:.0f}°"
+        taps, angle = parameters["taps"].item(), parameters["angle"].item()
+        return f"motion blur {taps:.3g} px {angle:.0f}°"

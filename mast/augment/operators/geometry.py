@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -104,6 +104,9 @@ class RandomResizedCrop(GeometricOperator):
     def range_of_area(self) -> tuple[float, float]:
         """Smallest and largest share of the image's area."""
         return self.scale or ((0.2, 1.0) if self.size <= 96 else (0.08, 1.0))
+
+    def magnitudes(self) -> dict[str, Any]:
+        return super().magnitudes() | {"scale": self.range_of_area}
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         tries = n * CROP_TRIES

@@ -131,7 +131,8 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
             )
         if self.masks:
             require_masks(data.test)
-        for index in track(range(len(data.test)), f"reading {data.test.name}", len(data.test)):
+        count = len(data.test)
+        for index in track(range(count), f"reading {data.test.name}", count, "images"):
             read_image(data.test, index)  # a broken one is found now, not after days of training
         detector = self.train(encoder, data)
         yield from self.measure(encoder, detector, data)
@@ -199,7 +200,7 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
             torch.inference_mode(),
             autocast(fabric.device, encoder.compute.dtype),
         ):
-            for index in track(own, f"objects of {data.test.name}", len(own)):
+            for index in track(own, f"objects of {data.test.name}", len(own), "images"):
                 image_CHW = to_device(read_image(data.test, index), fabric.device)
                 (detections,) = detector([image_CHW.float() / 255])
                 precision.add(index, _with_binary_masks(detections))

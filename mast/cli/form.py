@@ -1,0 +1,101 @@
+"""What a command takes, as argparse is told: built from its function, or kept for its help.
+
+To build it, a command's function is imported and PyTorch with it, which takes seconds. So
+`docs/generate.py` keeps the form of each command in `help/`, and `mast COMMAND --help` reads it.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mast.core.errors import UserError
+
+KEPT = Path(__file__).parent / "help"
+FLAG = "flag"  # the action of an option that is there or not
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, whose errors are those of this package."""
+
+    def error(self, message: str) -> NoReturn:
+        _, _, missing = message.partition("arguments are required: ")
+        if missing:
+            message = f"required: {missing}"
+            if not missing.startswith("-"):  # it may have been read as one more value of an option
+                message += f". The form is {self.usage}"
+        raise UserError(f"{message}. See `{self.prog} --help`.")
+
+
+class _Flag(argparse.Action):
+    """An option that is there or not: `--download`, `--no_download`."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, option_string == self.option_strings[0])
+
+
+@dataclass
+class Form:
+    """What a command takes.
+
+    Attributes:
+        program: Its name, such as "mast pretrain".
+        usage: The first line of its help.
+        description: What it does.
+        epilog: What stands below the options; None: nothing.
+        arguments: Of each argument its names, and how argparse takes it.
+    """
+
+    program: str
+    usage: str
+    description: str
+    epilog: str | None = None
+    arguments: list[tuple[list[str], dict[str, Any]]] = field(default_factory=list)
+
+    def add(self, *names: str, **how: Any) -> None:
+        """Add an argument, as to an argparse parser."""
+        self.arguments.append((list(names), how))
+
+    def parser(self) -> Parser:
+        """A parser that takes it, and prints its help."""
+        parser = Parser(
+            prog=self.program,
+            usage=self.usage,
+            description=self.description,
+            epilog=self.epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            argument_default=argparse.SUPPRESS,
+            allow_abbrev=False,
+        )
+        parser.register("action", FLAG, _Flag)
+        for names, how in self.arguments:
+            parser.add_argument(*names, **how)
+        return parser
+
+    def text(self) -> str:
+        """As it is kept: JSON, a line for each argument."""
+        own = asdict(self)
+        rows = [f"  {json.dumps(row, ensure_ascii=False)}" for row in own.pop("arguments")]
+        head = json.dumps(own, indent=1, ensure_ascii=False).removesuffix("\n}")
+        return "\n".join([f"{head},", ' "arguments": [', ",\n".join(rows), " ]", "}", ""])
+
+    @classmethod
+    def kept(cls, name: str) -> "Form":
+        """The form of a command as it was kept."""
+        return cls(**json.loads(file_of(name).read_text(encoding="utf-8")))
+
+
+def file_of(name: str) -> Path:
+    """Where the form of a command is kept, such as "pretrain" or "show views"."""
+    return KEPT / f"{name.replace(' ', '-')}.json"

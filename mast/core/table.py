@@ -1,0 +1,94 @@
+"""Tables that keep their words where the terminal, or what is printed to, is narrow."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
+from rich.table import Column, Table
+
+
+@final
+class FittedTable(Table):
+    """A table whose text folds between words, and whose numbers do not fold.
+
+    Columns that do not fit side by side follow below, beside the first ones once more. Columns to
+    the right are numbers.
+
+    Args:
+        keys: How many of the first columns say what a row is.
+        options: Those of a `rich.table.Table`.
+    """
+
+    def __init__(self, keys: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.keys = keys
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        """One table or several, each with the width of every column."""
+        _, right, _, left = self.padding
+        beside = right + left + 1  # with the line between two columns
+
+        def least(column: Column) -> int:
+            """Characters of the longest word, or of the longest number."""
+            header, *cells = (Measurement.get(console, options, cell) for cell in _cells(column))
+            whole = column.no_wrap or column.justify == "right"
+            widths = [cell.maximum if whole else cell.minimum for cell in cells]
+            return max([header.minimum, *widths])
+
+        def most(column: Column) -> int:
+            return max(Measurement.get(console, options, cell).maximum for cell in _cells(column))
+
+        keys, rest = self.columns[: self.keys], self.columns[self.keys :]
+        room = options.max_width - 1 - sum(least(column) + beside for column in keys)
+        parts: list[list[Column]] = [[]]
+        used = 0
+        for column in rest:
+            needed = least(column) + beside
+            if used + needed > room and parts[-1]:
+                parts.append([])
+                used = 0
+            parts[-1].append(column)
+            used += needed
+        for number, part in enumerate(parts):
+            columns = [*keys, *part]
+            free = options.max_width - 1 - beside * len(columns)
+            widths = _shared(free, [(least(column), most(column)) for column in columns])
+            title = self.title if number == 0 else None
+            caption = self.caption if number == len(parts) - 1 else None
+            yield self._part(columns, widths, title, caption)
+
+    def _part(
+        self,
+        columns: Sequence[Column],
+        widths: Sequence[int],
+        title: Any,
+        caption: Any,
+    ) -> Table:
+        """Some columns of these widths."""
+        table = Table(
+            title=title, caption=caption, box=self.box, padding=self.padding,
+            show_lines=self.show_lines,
+        )  # fmt: skip
+        for column, width in zip(columns, widths, strict=True):
+            table.add_column(column.header, justify=column.justify, width=width, overflow="fold")
+        rows = zip(*(column.cells for column in columns), strict=True)
+        for row, cells in zip(self.rows, rows, strict=True):
+            table.add_row(*cells, end_section=row.end_section)
+        return table
+
+
+def _cells(column: Column) -> Iterator[RenderableType]:
+    yield column.header
+    yield from column.cells
+
+
+def _shared(room: int, bounds: Sequence[tuple[int, int]]) -> list[int]:
+    """Widths between bounds that have room together; where it is short, all but the least."""
+    widths = [least for least, _ in bounds]
+    spare = room - sum(widths)
+    for at in sorted(range(len(bounds)), key=lambda at: bounds[at][1] - bounds[at][0]):
+        more = min(bounds[at][1] - bounds[at][0], max(0, spare))
+        widths[at] += more
+        spare -= more
+    return widths

@@ -1,0 +1,133 @@
+"""Every table that a command prints keeps its words in 80 columns."""
+
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mast.analyses import Grid
+from mast.augment import OPERATORS
+from mast.commands.advise import AdviceResult
+from mast.commands.demo import RUNS, DemoResult
+from mast.commands.show import show_cache, show_operators, show_recipes
+from mast.commands.study import StudyResult
+from mast.core.run import RunFolder
+from mast.data import open_canvas
+from mast.measure.compare import Comparison, Difference, Row
+from mast.measure.result import Result, TargetResult, tables
+from mast.studies.engine import StudyRun
+
+WIDTH = 80
+TASKS = ("shape", "color", "orientation", "position", "texture", "sharpness")
+
+
+def measured(values: dict[str, float]) -> TargetResult:
+    """Values, each with an interval around it."""
+    ends = {f"{name}_low": value - 1.5 for name, value in values.items()}
+    ends |= {f"{name}_high": value + 1.5 for name, value in values.items()}
+    return TargetResult({**values, **ends}, chosen={"penalty": 1.25e-05, "validation": 100.0})
+
+
+def evaluations() -> list[Table]:
+    accuracies = measured({"top1": 100.0, "top5": 100.0, "mean_per_class": 100.0})
+    spaces = ["representation", "embedding", "told_color_jitter+grayscale"]
+    spaces += ["ignore_color_jitter+grayscale", "match_color_jitter+grayscale", "chance"]
+    precisions = measured({f"precision_{name}": 12.5 for name in spaces} | {"chance": 12.5})
+    changed = {f"{name}@{share:g}": 50.0 for name in OPERATORS for share in (0.2, 0.4, 0.6, 0.8, 1)}
+    robust = measured(dict.fromkeys(OPERATORS, 50.0) | {"changed": 50.0})
+    robust.values.update(changed)
+    settings = {"protocol": {"k": 10}}
+    results = [
+        ("linear_sgd", "sets/flowers17/test", {"class": accuracies}, {}),
+        ("fewshot", "torchvision:Flowers102@test", {"class": accuracies}, {}),
+        ("retrieval", "factors@test:4096", dict.fromkeys(TASKS, precisions), settings),
+        ("robust", "sets/flowers17/test", {"orientation": robust}, {}),
+    ]
+    made = [
+        Result(name, of, targets, settings, {}, {}, images="these")
+        for name, of, targets, settings in results
+    ]
+    return list(tables(made))
+
+
+def comparison() -> Table:
+    runs = ("flowers-mast5", "flowers-vicreg5_augself", "resnet50-random-0", "vicreg-5b3a9f11")
+    differences = tuple(Difference(-10.5, -12.5, -8.5) for _ in runs[1:])
+    rows = tuple(
+        Row(("linear", "flowers17-test", target, measure), (50.0,) * 4, ((48.5, 51.5),) * 4,
+            differences)
+        for target in TASKS
+        for measure in ("top1", "mean per class", "color jitter+grayscale")
+    )  # fmt: skip
+    return Comparison(runs, rows).table()
+
+
+def advice() -> Table:
+    columns = ("task", "operator", "change (points)", "low", "high", "the task")
+    texts = ("needs what it destroys", "can afford the invariance", "cannot tell")
+    rows = tuple(
+        (task, operator, -10.5, -12.5, -8.5, text, float("nan"))
+        for task in TASKS
+        for operator, text in zip(("random_resized_crop", "equalize", "sobel"), texts, strict=True)
+    )
+    return AdviceResult("", (*columns, "kept by its subspace (points)"), rows).table()
+
+
+def study() -> Iterator[Table]:
+    changes = {"views": list(OPERATORS), "objective.prediction.weight": 0.25}
+    state = "the loss is not finite: prediction_by_representation at step 1234"
+    runs = tuple(StudyRun(f"without-{name}", changes, seed=3, state=state) for name in OPERATORS)
+    columns = ("run", "linear probe (%)", "accuracy lost where the operator acts", "difference")
+    grid = Grid(columns, (("validation/learned_0.25", "50.0 [48.5, 51.5]", -1.25, "no verdict"),))
+    result = StudyResult("Leave one operator out", runs, results=grid)
+    assert result.results_table() is not None
+    yield from (result.table(), result.results_table())
+
+
+def demonstration() -> list[Table]:
+    names = ["chance", *RUNS, "VICReg + prediction, its heads", "MAST, ignoring colour"]
+    scores = {task: dict.fromkeys(names, 100.0) for task in TASKS}
+    return DemoResult(RunFolder("run"), Path("page.html"), scores, scores).tables()
+
+
+def words(cell: object) -> list[str]:
+    return Text.from_markup(str(cell)).plain.split()
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        *(pytest.param(table, id=f"evaluate-{at}") for at, table in enumerate(evaluations())),
+        pytest.param(comparison(), id="compare"),
+        pytest.param(advice(), id="advise"),
+        *(pytest.param(table, id=f"study-{at}") for at, table in enumerate(study())),
+        *(pytest.param(table, id=f"demo-{at}") for at, table in enumerate(demonstration())),
+        *(pytest.param(show_operators(size), id=f"operators-{size}") for size in (32, 224)),
+        pytest.param(show_recipes(), id="recipes"),
+    ],
+)
+def test_no_word_of_a_table_is_broken(printed: Table) -> None:
+    check(printed)
+
+
+def test_no_word_of_the_cache_is_broken(photos: Path, tmp_path: Path) -> None:
+    open_canvas(str(photos / "train"), 8)
+    check(show_cache())
+
+
+def check(printed: Table) -> None:
+    console = Console(width=WIDTH, file=io.StringIO())
+    console.print(printed)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert max(map(len, text.splitlines())) <= WIDTH
+    seen = re.sub("[┃│┏┓┗┛┡┩└┘├┤┬┴┼╇┳━─]", " ", text).split()
+    cells = [cell for column in printed.columns for cell in (column.header, *column.cells)]
+    expected = [word for cell in cells for word in words(cell)]
+    around = words(printed.title) if printed.title else []
+    assert set(expected) <= set(seen)
+    assert set(seen) <= {*expected, *around}
