@@ -105,7 +105,8 @@ COMMANDS: dict[str, Command] = {
         ("space.npz",), reads=(*RUN, *KEPT, *PHOTOS),
     ),
     "export": Command(
-        ("export", "run", "--out", "exported.safetensors"), ("exported.safetensors",), reads=RUN
+        ("export", "run", "--format", "torchscript", "--out", "exported"),
+        ("exported/*.torchscript",), reads=RUN,
     ),
     "views": Command(
         ("show", "views", "--data", "photos/test", "--images", "2", "--out", "views.png"),

@@ -91,6 +91,13 @@ def _advice(result: Any) -> None:
     _print_plain(result.text)
 
 
+def _exported(result: Any) -> None:
+    _print_plain(f"{result.folder}: features within {result.difference:.1g} of the encoder's")
+    if result.page is not None:
+        _print_plain(result.page)
+    _print_plain(result.line)
+
+
 def _plan(result: Any) -> None:
     _print_rich(result.table())
     for text in (*result.notes, *result.commands):
@@ -125,11 +132,6 @@ def _read_features(arguments: Mapping[str, Any], file: Path) -> Sequence[str]:
     read = 'import numpy, sys; print(numpy.load(sys.argv[1])["features"].shape)'
     if file.suffix == ".parquet":
         read = "import pyarrow.parquet, sys; print(pyarrow.parquet.read_schema(sys.argv[1]))"
-    return "python", "-c", read, str(file)
-
-
-def _read_header(arguments: Mapping[str, Any], file: Path) -> Sequence[str]:
-    read = 'import safetensors, sys; print(safetensors.safe_open(sys.argv[1], "pt").metadata())'
     return "python", "-c", read, str(file)
 
 
@@ -193,8 +195,8 @@ VERBS: dict[str, Verb] = {
         f"{_COMMANDS}.embed:embed", ("encoder",), _print_plain, following=_read_features,
     ),
     "export": Verb(
-        "write an encoder as a timm or torchvision state dict",
-        f"{_COMMANDS}.export:export", ("encoder",), _print_plain, following=_read_header,
+        "write an encoder for timm, transformers, torchvision or ONNX, or as one file of PyTorch",
+        f"{_COMMANDS}.export:export", ("encoder",), _exported, ("formats", "mast.exports:FORMATS"),
         computes=False,
     ),
 }  # fmt: skip

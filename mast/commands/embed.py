@@ -10,6 +10,7 @@ import numpy as np
 from mast.core.checkpoint import write_atomically
 from mast.core.files import as_unicode
 from mast.core.launch import Device, find_device
+from mast.core.run import RunFolder
 from mast.core.tabular import check_ending
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
@@ -38,8 +39,8 @@ def embed(
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
             timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
         data: The images; labels are not needed, and are written where there are some.
-        out: A file ending in .npz or .parquet (which needs the extra of that name); `<set>.npz`
-            in the current folder if not given.
+        out: A file ending in .npz or .parquet (which needs the extra of that name);
+            `<set>-<run>.npz` in the current folder if not given.
         size: Side of the views in pixels; that of pretraining if not given.
         representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
             operators are ignored or matched.
@@ -60,27 +61,40 @@ def embed(
         The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), one (N,) array of
         class indices a target as `target_<name>`, and one (N, C) int8 array a task of several
         labels as `multilabel_<name>` (1 present, 0 absent, -1 unknown); a .parquet has one row an
-        image with the same columns. The operators are kept in `ignored` and `matched`, in the
-        metadata of a .parquet as JSON, where there are some.
+        image with the same columns. What made them is kept beside them, in the metadata of a
+        .parquet as JSON: the encoder's fingerprint, as evaluations have it, in `encoder`, the side
+        of the views in `size`, and in `ignored` and `matched` the operators, where there are some.
 
     Raises:
         UserError: No such encoder or images, an unknown kind of file, or a choice of operators that
             the run does not have or that leaves no dimension.
     """
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
-    file = Path(out or Path(data).name.replace(":", "-").replace("@", "-") + ".npz")
+    file = Path(out or f"{_plain(Path(data).name)}-{_name(encoder)}.npz")
     check_ending(file, writers)
     invariances = Invariances(representation, ignore, match, match_by)
     compute = Compute(find_device(device))
     by = compared(encoder, invariances, compute, size, seed, weights, download)
     canvases = open_canvas(DataConfig(str(data)), by.size)
-    features_ND, chosen = by.extract(canvases), by.chosen
-    writers[file.suffix](file, features_ND.numpy(), canvases, chosen)
+    made_by = {"encoder": by.encoder.description["fingerprint"], "size": by.size}
+    writers[file.suffix](file, by.extract(canvases).numpy(), canvases, made_by | by.chosen)
     return file
 
 
+def _name(encoder: str | Path) -> str:
+    """What a file is named by: the run, the file, or the model's name."""
+    path = Path(encoder)
+    in_a_run = path.is_file() and RunFolder(path.parent).config.is_file()
+    place = (path.parent if in_a_run else path).absolute()
+    return _plain(place.stem if place.is_file() else place.name)
+
+
+def _plain(name: str) -> str:
+    return name.replace(":", "-").replace("@", "-")
+
+
 def _write_npz(
-    path: Path, features_ND: np.ndarray, canvases: CanvasSet, chosen: Mapping[str, Sequence[str]]
+    path: Path, features_ND: np.ndarray, canvases: CanvasSet, made_by: Mapping[str, Any]
 ) -> None:
     def write(partial: Path) -> None:
         with partial.open("wb") as file:
@@ -89,7 +103,7 @@ def _write_npz(
                 "identifiers": np.array(canvases.identifiers),
                 **{f"target_{name}": values for name, values in canvases.targets.items()},
                 **{f"multilabel_{name}": table for name, table in canvases.multilabels.items()},
-                **{kind: np.array(names) for kind, names in chosen.items()},
+                **{name: np.array(value) for name, value in made_by.items()},
             }
             np.savez(file, **arrays)
 
@@ -97,7 +111,7 @@ def _write_npz(
 
 
 def _write_parquet(
-    path: Path, features_ND: np.ndarray, canvases: CanvasSet, chosen: Mapping[str, Sequence[str]]
+    path: Path, features_ND: np.ndarray, canvases: CanvasSet, made_by: Mapping[str, Any]
 ) -> None:
     import pyarrow
     import pyarrow.parquet
@@ -113,6 +127,6 @@ def _write_parquet(
         "features": rows(features_ND),
     }
     table = pyarrow.table(
-        columns, metadata={kind: json.dumps(names) for kind, names in chosen.items()}
+        columns, metadata={name: json.dumps(value) for name, value in made_by.items()}
     )
     write_atomically(path, lambda partial: pyarrow.parquet.write_table(table, partial))

@@ -13,6 +13,7 @@ analysis/*.npz        the arrays of one analysis each, by `mast analyze`, beside
 analysis/missing.json why others could not be made
 untrained/            evaluations of its encoder before training, by `mast evaluate --untrained`
 studies/              run folders that differ from this one in something, by `mast study`
+exports/<format>/     its encoder for another library, by `mast export`
 report.html           one page, by `mast report`
 """
 
@@ -76,6 +77,7 @@ class RunFolder:
         self.analysis = self.path / "analysis"
         self.untrained = self.path / "untrained"
         self.studies = self.path / "studies"
+        self.exports = self.path / "exports"
 
     def require(self) -> "RunFolder":
         """This folder, if it holds a run.

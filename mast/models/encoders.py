@@ -36,6 +36,8 @@ RETRAIN = "restore it, or delete encoder.safetensors and run the same `mast pret
 # What of a configuration rebuilds an encoder, beside the normalisation.
 ARCHITECTURE = ("name", "options", "stem", "stem_stride")
 NORMALISED = "leave out mean and standard deviation, by which the encoder normalises itself"
+ZERO_INIT = "zero_init_residual"  # of torchvision's ResNets
+HEADS = ("fc", "classifier", "head", "heads")  # what torchvision calls a classifier
 
 
 @dataclass
@@ -326,28 +328,44 @@ def resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
     return "timm", model
 
 
+def arguments(encoder: Encoder) -> dict[str, Any]:
+    """What rebuilds an encoder's model for its weights: the arguments of its constructor."""
+    library, name = resolve(encoder.config.name)
+    given = _timm_arguments if library == "timm" else _torchvision_arguments
+    options = given(name, encoder.size, encoder.config.options)
+    return {key: value for key, value in options.items() if key != ZERO_INIT}
+
+
+def _timm_arguments(name: str, size: int, options: dict[str, Any]) -> dict[str, Any]:
+    import timm
+
+    pretrained = timm.get_pretrained_cfg(name)
+    if pretrained is not None and pretrained.fixed_input_size:
+        return {"img_size": size, **options}
+    return dict(options)
+
+
 def _timm_model(name: str, size: int, options: dict[str, Any]) -> nn.Module:
     import timm
 
-    options = dict(options)
-    pretrained = timm.get_pretrained_cfg(name)
-    if pretrained is not None and pretrained.fixed_input_size:
-        options.setdefault("img_size", size)
-    model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **options)
+    given = _timm_arguments(name, size, options)
+    model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **given)
     return model
+
+
+def _torchvision_arguments(name: str, size: int, options: dict[str, Any]) -> dict[str, Any]:
+    if name.startswith(("resnet", "resnext", "wide_resnet")):
+        # VICReg's encoder starts every residual branch at zero.
+        return {ZERO_INIT: True, **options}
+    return {"image_size": size, **options} if name.startswith("vit") else dict(options)
 
 
 def _torchvision_model(name: str, size: int, options: dict[str, Any]) -> nn.Module:
     import torchvision
 
-    options = dict(options)
-    if name.startswith(("resnet", "resnext", "wide_resnet")):
-        # VICReg's encoder starts every residual branch at zero.
-        options.setdefault("zero_init_residual", True)
-    if name.startswith("vit"):
-        options.setdefault("image_size", size)
+    options = _torchvision_arguments(name, size, options)
     model: nn.Module = torchvision.models.get_model(name, weights=None, **options)
-    for head in ("fc", "classifier", "head", "heads"):
+    for head in HEADS:
         if hasattr(model, head):
             setattr(model, head, nn.Identity())
     return model
@@ -402,7 +420,7 @@ def _residual(model: Any, x: Tensor) -> Encoding:
 
 def _tokens(model: Any, x: Tensor) -> Encoding:
     x = model._process_input(x)
-    x = model.encoder(torch.cat([model.class_token.expand(len(x), -1, -1), x], dim=1))
+    x = model.encoder(torch.cat([model.class_token.expand(x.shape[0], -1, -1), x], dim=1))
     return Encoding(x[:, 0], x[:, 1:])
 
 

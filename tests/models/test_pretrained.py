@@ -131,7 +131,7 @@ def test_files_keep_the_normalization(hub: Path, tmp_path: Path) -> None:
     images = torch.rand(2, 3, 64, 64)
     for again in (
         load_encoder(tmp_path / "encoder.safetensors"),
-        load_foreign(exported, size=64).encoder,
+        load_foreign(exported.folder / "model.safetensors", size=64).encoder,
     ):
         assert again.config.normalization == HALF
         with torch.no_grad():
