@@ -61,6 +61,8 @@ class _Options:
     """The options of a verb: what each is called, its type, and the parser that finds them."""
 
     def __init__(self, program: str, verb: Verb, words: Sequence[str]) -> None:
+        from mast.core.fields import in_text
+
         self.function = verb.load()
         self.parser = _Parser(
             prog=program,
@@ -76,7 +78,8 @@ class _Options:
         self.base: Any = None
         self.groups: dict[str, type] = {}  # parameters that may be a dataclass of options
         self._names: list[str] = []
-        helps, hints = _documented(self.function), get_type_hints(self.function)
+        helps = _documented(self.function)
+        hints = {name: in_text(hint) for name, hint in get_type_hints(self.function).items()}
         parameters = inspect.signature(self.function).parameters
         for name, parameter in parameters.items():
             if _is_configuration(hints[name]):

@@ -2,18 +2,19 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from mast.core.arguments import as_list
 from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError
 from mast.core.files import as_unicode
 from mast.core.launch import Device, find_device
+from mast.core.table import check_ending
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.features import extract
@@ -22,7 +23,7 @@ from mast.runs.load import Representation, load
 
 
 def embed(
-    encoder: str | Path,
+    encoder: str | Path | nn.Module,
     data: str | Path,
     out: str | Path | None = None,
     size: int | None = None,
@@ -39,11 +40,12 @@ def embed(
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
+            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
+            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
         data: The images; labels are not needed, and are written where there are some.
         out: A file ending in .npz or .parquet (which needs the extra of that name); `<set>.npz`
             in the current folder if not given.
-        size: Side of the views in pixels; that of pretraining if not given.
+        size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
             operators are ignored or matched.
         ignore: Operators of a run to which its embedding is to be invariant, or properties such as
@@ -72,10 +74,7 @@ def embed(
     """
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
     file = Path(out or Path(data).name.replace(":", "-").replace("@", "-") + ".npz")
-    if file.suffix not in writers:
-        raise UserError(f"out must end in .npz or .parquet, got {file}")
-    if file.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
+    check_ending(file, tuple(writers))
     chosen = {"ignored": as_list(ignore or ()), "matched": as_list(match or ())}
     chosen = {kind: names for kind, names in chosen.items() if names}
     if match_by is not None and "matched" not in chosen:

@@ -1,7 +1,5 @@
 """Images ranked by how unsure a run is of them, for people who look through data."""
 
-import csv
-import io
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -9,10 +7,10 @@ import numpy as np
 
 from mast.analyses.uncertainty import rescaled
 from mast.config import PretrainConfig, configuration_of
-from mast.core.checkpoint import write_text
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
+from mast.core.table import safe_cell, write_csv
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.features import extract
@@ -23,7 +21,6 @@ from mast.runs.load import load_method
 
 By = Literal["neighbours", "prediction"]
 COLUMN = {"neighbours": "distance", "prediction": "trace"}
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet begins to run a cell at
 KNOWN = 10_000  # images at most among which neighbours are looked for
 
 
@@ -82,21 +79,13 @@ def uncertain(
     if len(value_N) > 1 and np.ptp(value_N) == 0:
         raise UserError(f"{folder.path} says the same of every image: no ranking")
     score_N = rescaled(value_N, value_N)
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    table.writerow(("path", "score", COLUMN[by]))
-    for at in (-value_N).argsort(kind="stable"):
-        table.writerow(
-            (_cell(canvases.identifiers[at]), f"{score_N[at]:.6f}", f"{value_N[at]:.6g}")
-        )
     target = Path(f"{readable(data)}-uncertainty.csv" if out is None else out)
-    write_text(target, text.getvalue())
+    rows = (
+        (safe_cell(canvases.identifiers[at]), f"{score_N[at]:.6f}", f"{value_N[at]:.6g}")
+        for at in (-value_N).argsort(kind="stable")
+    )
+    write_csv(target, ("path", "score", COLUMN[by]), rows)
     return target
-
-
-def _cell(name: str) -> str:
-    """A name as a cell of a table, by OWASP's rule against formulas; every cell is quoted, too."""
-    return f"'{name}" if name.startswith(FORMULA) else name
 
 
 def _known_images(config: PretrainConfig, known: str | None, size: int) -> CanvasSet:
