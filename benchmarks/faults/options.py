@@ -15,7 +15,8 @@ from faults.world import World
 # Where options are tried: every command with something small to do.
 BASES = {
     **{
-        name: COMMANDS[name].words for name in ("compare", "uncertain", "embed", "export", "report")
+        name: COMMANDS[name].words
+        for name in ("compare", "uncertain", "embed", "fit", "predict", "export", "report")
     },
     "pretrain": COMMANDS["pretrain"].words,
     "evaluate": ("evaluate", "run", "--data", "photos", "--protocols", "knn"),

@@ -67,6 +67,10 @@ def _comparison(result: Any) -> None:
         _print_plain(note)
 
 
+def _fitted(result: Any) -> None:
+    _print_plain(result.text)
+
+
 def _insights(insights: Any) -> None:
     for insight in insights:
         file = f"  [dim]{insight.file}[/dim]" if insight.file is not None else ""
@@ -126,6 +130,14 @@ VERBS: dict[str, Verb] = {
     "report": Verb(
         "write a run's page: how good it is, its figures, what was run",
         f"{_COMMANDS}.report:report", ("run",), _print_plain, computes=False,
+    ),
+    "fit": Verb(
+        "learn a classifier on an encoder from labelled images, with calibrated probabilities",
+        f"{_COMMANDS}.fit:fit", ("encoder",), _fitted,
+    ),
+    "predict": Verb(
+        "tell the classes of a folder of images, as a table",
+        f"{_COMMANDS}.predict:predict", ("classifier",), _print_plain,
     ),
     "embed": Verb(
         "write the representations of a folder of images to .npz or .parquet",

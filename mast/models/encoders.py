@@ -4,7 +4,7 @@ Shapes: B batch, L locations of the last feature map (or patch tokens), C featur
 Images are RGB in [0, 1]; the encoder normalises them itself.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -77,6 +77,7 @@ class Encoder(nn.Module):
         model: The timm or torchvision model; its state dict is what `mast export` writes.
         library: "timm" or "torchvision".
         dim: C, the dimensions of the representation.
+        stem_padding: Of the first convolution, where it is not that of the architecture.
 
     Raises:
         UserError: An unknown name, or options that the model does not take.
@@ -93,6 +94,7 @@ class Encoder(nn.Module):
         self.config = config
         self.size = size
         self.normalization = normalization
+        self.stem_padding: int | None = None
         self._looked = False  # at images on a GPU
         self.library, name = resolve(config.name)
         build = _torchvision_model if self.library == "torchvision" else _timm_model
@@ -105,6 +107,11 @@ class Encoder(nn.Module):
             self.register_buffer(moment, torch.tensor(values).view(3, 1, 1), persistent=False)
         self._family = _torchvision_family(self.model) if self.library == "torchvision" else None
         self.dim = self._measure()
+
+    def pad_stem(self, padding: int) -> None:
+        """Pad the first convolution by so many pixels, where another project pads it otherwise."""
+        self.stem_padding = None if padding == self.model.conv1.padding[0] else padding
+        self.model.conv1.padding = (padding, padding)
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """Representations (B, C) of images (B, 3, H, W) in [0, 1]."""
@@ -171,10 +178,12 @@ class Encoder(nn.Module):
 
         The normalization is named where it is not ImageNet's.
         """
-        described = {"encoder": asdict(self.config), "size": self.size}
-        if self.normalization == IMAGENET:
-            return described
-        return described | {"normalization": self.normalization._asdict()}
+        described: dict[str, Any] = {"encoder": asdict(self.config), "size": self.size}
+        if self.normalization != IMAGENET:
+            described["normalization"] = self.normalization._asdict()
+        if self.stem_padding is not None:
+            described["stem_padding"] = self.stem_padding
+        return described
 
 
 def _check_type(images_BCHW: Tensor) -> None:
@@ -221,14 +230,37 @@ def load_encoder(path: str | Path) -> Encoder:
     of_a_run = (file.parent / "config.yaml").is_file()
     tensors, header = read_tensors(file, RETRAIN if of_a_run else "restore it")
     described = said_of(header)
+    if "classifier" in described:
+        raise UserError(f"{file} is a classifier, for `mast predict` and mast.load_classifier")
     if "encoder" not in described:
         raise UserError(f"{file} was not written by `mast pretrain`: its header names no encoder")
+    return described_encoder(described, tensors, file)
+
+
+def described_encoder(
+    described: Mapping[str, Any], tensors: Mapping[str, Tensor], file: Path
+) -> Encoder:
+    """An encoder from what `Encoder.describe` said of it, and its weights.
+
+    Args:
+        described: What it said.
+        tensors: The state dict of its `model`.
+        file: Which holds both.
+
+    Returns:
+        The encoder in evaluation mode, on the CPU.
+
+    Raises:
+        UserError: They do not fit together, or this version has no such encoder.
+    """
     try:
         normalization = IMAGENET
         if "normalization" in described:
             normalization = read_normalization(**described["normalization"])
         encoder = Encoder(EncoderConfig(**described["encoder"]), described["size"], normalization)
-    except (ValueError, KeyError, TypeError) as error:
+        if "stem_padding" in described:
+            encoder.pad_stem(described["stem_padding"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"{file}: its header describes no encoder of this version: {error}"
         ) from error
