@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from mast.commands.embed import embed as embed
     from mast.commands.evaluate import evaluate as evaluate
     from mast.commands.export import export as export
+    from mast.commands.fit import fit as fit
     from mast.commands.neighbours import neighbours as neighbours
     from mast.commands.outliers import outliers as outliers
     from mast.commands.plan import plan as plan
+    from mast.commands.predict import predict as predict
     from mast.commands.pretrain import pretrain as pretrain
     from mast.commands.report import report as report
     from mast.commands.show import show_config as show_config
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
     from mast.commands.show import show_views as show_views
     from mast.commands.study import study as study
     from mast.config import PretrainConfig as PretrainConfig
+    from mast.measure.features import open_images as open_images
     from mast.measure.named_sets import NamedSets as NamedSets
+    from mast.models import load_classifier as load_classifier
     from mast.models import load_encoder as load_encoder
     from mast.recipes import configure as configure
     from mast.runs.load import load_embedding as load_embedding
@@ -55,12 +59,16 @@ PUBLIC = {
     "embed": "mast.commands.embed",
     "evaluate": "mast.commands.evaluate",
     "export": "mast.commands.export",
+    "fit": "mast.commands.fit",
+    "load_classifier": "mast.models",
     "load_embedding": "mast.runs.load",
     "load_encoder": "mast.models",
     "load_method": "mast.runs.load",
     "neighbours": "mast.commands.neighbours",
+    "open_images": "mast.measure.features",
     "outliers": "mast.commands.outliers",
     "plan": "mast.commands.plan",
+    "predict": "mast.commands.predict",
     "pretrain": "mast.commands.pretrain",
     "report": "mast.commands.report",
     "show_config": "mast.commands.show",

@@ -104,6 +104,15 @@ COMMANDS: dict[str, Command] = {
         ("embed", "run", "--data", "photos/test", "--ignore", "color", "--out", "space.npz"),
         ("space.npz",), reads=(*RUN, *KEPT, *PHOTOS),
     ),
+    "fit": Command(
+        ("fit", "run", "--data", "photos", "--settings", '{"penalties": [0.01, 1.0]}',
+         "--out", "fitted.safetensors"),
+        ("fitted.safetensors",), reads=(*RUN, *KEPT, *PHOTOS),
+    ),
+    "predict": Command(
+        ("predict", "fitted.safetensors", "--data", "photos/test", "--out", "told.csv"),
+        ("told.csv",), reads=("fitted.safetensors", *KEPT),
+    ),
     "export": Command(
         ("export", "run", "--format", "torchscript", "--out", "exported"),
         ("exported/*.torchscript",), reads=RUN,

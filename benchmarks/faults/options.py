@@ -16,7 +16,17 @@ from faults.world import World
 BASES = {
     **{
         name: COMMANDS[name].words
-        for name in ("compare", "outliers", "neighbours", "duplicates", "embed", "export", "report")
+        for name in (
+            "compare",
+            "outliers",
+            "neighbours",
+            "duplicates",
+            "embed",
+            "fit",
+            "predict",
+            "export",
+            "report",
+        )
     },
     "pretrain": COMMANDS["pretrain"].words,
     "evaluate": ("evaluate", "run", "--data", "photos", "--protocols", "knn"),

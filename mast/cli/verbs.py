@@ -78,6 +78,10 @@ def _listing(result: Any) -> None:
         _print_rich(part)
 
 
+def _fitted(result: Any) -> None:
+    _print_plain(result.text)
+
+
 def _insights(insights: Any) -> None:
     for insight in insights:
         _print_rich(f"[bold]{insight.title}[/bold]")
@@ -189,6 +193,14 @@ VERBS: dict[str, Verb] = {
     "report": Verb(
         "write a run's page: how good it is, its figures, what was run",
         f"{_COMMANDS}.report:report", ("run",), _print_plain, computes=False,
+    ),
+    "fit": Verb(
+        "learn a classifier on an encoder from labelled images, with calibrated probabilities",
+        f"{_COMMANDS}.fit:fit", ("encoder",), _fitted,
+    ),
+    "predict": Verb(
+        "tell the classes of a folder of images, as a table",
+        f"{_COMMANDS}.predict:predict", ("classifier",), _print_plain,
     ),
     "embed": Verb(
         "write the representations of a folder of images to .npz or .parquet",

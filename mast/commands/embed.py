@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from mast.core.checkpoint import write_atomically
 from mast.core.files import as_unicode
@@ -20,7 +21,7 @@ from mast.runs.load import Representation
 
 
 def embed(
-    encoder: str | Path,
+    encoder: str | Path | nn.Module,
     data: str | Path,
     out: str | Path | None = None,
     size: int | None = None,
@@ -37,11 +38,12 @@ def embed(
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
+            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
+            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
         data: The images; labels are not needed, and are written where there are some.
         out: A file ending in .npz or .parquet (which needs the extra of that name);
             `<set>-<run>.npz` in the current folder if not given.
-        size: Side of the views in pixels; that of pretraining if not given.
+        size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
             operators are ignored or matched.
         ignore: Operators of a run to which its embedding is to be invariant, or properties such as
@@ -81,8 +83,10 @@ def embed(
     return file
 
 
-def _name(encoder: str | Path) -> str:
-    """What a file is named by: the run, the file, or the model's name."""
+def _name(encoder: str | Path | nn.Module) -> str:
+    """What a file is named by: the run, the file, or the model's name or class."""
+    if isinstance(encoder, nn.Module):
+        return type(encoder).__name__
     path = Path(encoder)
     in_a_run = path.is_file() and RunFolder(path.parent).config.is_file()
     place = (path.parent if in_a_run else path).absolute()

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import torch
+from torch import nn
 
-from mast.core.checkpoint import write_text
+from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, make_fabric, precision_of
@@ -35,7 +36,7 @@ PRECISIONS = get_args(EncoderPrecision)
 
 
 def evaluate(
-    encoder: str | Path,
+    encoder: str | Path | nn.Module,
     data: str | Path | NamedSets | None = None,
     protocols: str | Sequence[str] = ("knn", "linear"),
     settings: Mapping[str, Mapping[str, Any]] | None = None,
@@ -54,24 +55,29 @@ def evaluate(
     Hyper-parameters of a protocol are chosen on the validation set (or a tenth of the training
     set, where there is none); the test set is scored once. Results are also written to
     `evaluations/<protocol>-<set>.json` in the run folder; for a name in
-    `runs/<name>-random-<seed>`, for a checkpoint of another project in `runs/<file>-<SHA-256>`.
+    `runs/<name>-random-<seed>`, for a checkpoint of another project in `runs/<file>-<SHA-256>`,
+    for a module in `runs/<class>-<SHA-256>`.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project (VICReg,
             MoCo, SimSiam, SwAV, DINO, solo-learn, lightly, VISSL and others), or a timm or
-            torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
-        data: The labelled set, such as `flowers17`; `NamedSets` where its parts are in
+            torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In Python
+            also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D), which normalises
+            images itself and is moved to the device.
+        data: The labelled set, such as `flowers17`, or a folder with one subfolder a class, of
+            which a fifth of each class is drawn to be tested; `NamedSets` where its parts are in
             different places.
         protocols: Names of protocols, in the order in which they run.
         settings: Settings of protocols that differ from the defaults, by protocol.
-        size: Side of the views in pixels; that of pretraining if not given, for a name 224.
+        size: Side of the views in pixels; that of pretraining if not given, for a name 224. A
+            module needs one.
         device: auto, cpu or cuda.
         devices: Processes on this node (torchrun overrides it); they share the work of training
             and of the encoder.
         precision: Of the encoder's forward pass, and of training; bfloat16 is mixed precision.
-        seed: Seed of everything a protocol draws.
+        seed: Seed of everything a protocol draws, and of what is tested of a folder without parts.
         cache: Whether to keep features for the next call, in `features` beside the canvases; they
-            are found by the content of encoder and images.
+            are found by the content of encoder and images. Those of a module are not kept.
         weights: A checkpoint with weights for the name. If not given, those that the name names,
             or random ones where it names none.
         untrained: Measure the run's encoder with the weights that it started from; the results go
@@ -92,6 +98,8 @@ def evaluate(
         raise unknown("precision", precision, PRECISIONS)
     if untrained and weights is not None:
         raise UserError("untrained is for a run's first weights: leave weights out")
+    if untrained and isinstance(encoder, nn.Module):
+        raise UserError("untrained is for a run's first weights: give a run folder, not a module")
     dtype = getattr(torch, precision)
     with doing("setting up devices"):
         fabric = make_fabric(device, devices, precision=precision_of(dtype))
@@ -100,7 +108,7 @@ def evaluate(
         sets = data if isinstance(data, NamedSets) else NamedSets(data)
         loaded = (
             load_untrained(encoder, size)
-            if untrained
+            if untrained and not isinstance(encoder, nn.Module)
             else load(encoder, size=size, seed=seed, weights=weights, download=sets.download)
         )
 
@@ -109,7 +117,10 @@ def evaluate(
             return frozen(other, encoder, compute, cache)
 
         workspace = loaded.folder / FOLDER
-        of_run = not untrained and weights is None and RunFolder(encoder).config.is_file()
+        of_run = (
+            not (untrained or isinstance(encoder, nn.Module) or weights is not None)
+            and RunFolder(encoder).config.is_file()
+        )
         bench = Bench(compute, workspace, representation if of_run else None)
         measured = frozen(loaded, encoder, compute, cache, bench)
 
@@ -120,12 +131,11 @@ def evaluate(
         for name in names:
             make_evaluator(name, common).prepare(measured)
         groups = [
-            (sets.open(kind, loaded.size), list(group))
+            (sets.open(kind, loaded.size, seed), list(group))
             for kind, group in itertools.groupby(names, lambda name: protocol_class(name).needs)
         ]
         if fabric.is_global_zero:
-            write_text(workspace / ".writable", "")
-            (workspace / ".writable").unlink()
+            check_writable(workspace)
 
         results: list[Result] = []
 

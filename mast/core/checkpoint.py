@@ -55,6 +55,17 @@ def write_atomically(path: Path, write: Callable[[Path], None], keep: Path | Non
         ) from error
 
 
+def check_writable(folder: Path) -> None:
+    """Make sure that files can be written into a folder before hours are spent on what is to be.
+
+    Raises:
+        UserError: As `write_atomically`.
+    """
+    probe = folder / ".writable"
+    write_text(probe, "")
+    probe.unlink()
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a value as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -7,6 +7,7 @@ checkpoints/last.pt   everything needed to continue; last.previous.pt is the one
 checkpoints/best.safetensors   the encoder at its best online score
 embedding.safetensors what the method learned beside its encoder: projector, masks
 encoder.safetensors   the trained encoder; it exists only when the run is complete
+classifier-*.safetensors   a classifier on the encoder, by `mast fit`
 tensorboard/          the same metrics for TensorBoard, where it is installed
 evaluations/*.json    one file a protocol and data set, by `mast evaluate`
 analysis/*.npz        the arrays of one analysis each, by `mast analyze`, beside their figures

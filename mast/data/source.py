@@ -107,6 +107,7 @@ class SetDescription:
 
     Attributes:
         parts: What `open_source` takes, by "train", "val" and "test"; not every set has all three.
+            Of a folder with none of them all images, by "all".
         metric: "top1", "mean_per_class" (the mean over classes of the accuracy within one) or
             "mAP" (the mean over classes of the average precision).
     """

@@ -142,7 +142,7 @@ def _evaluation(results: Sequence[Result]) -> str:
     rows = [row for result in results for row in _scores(result)]
     head = ("protocol", "test set", "images", "target", "measure", "%", "95 % interval")
     notes = dict.fromkeys(
-        f"{readable(result.set_name)}: {note}." for result in results for note in result.overlaps()
+        f"{readable(result.set_name)}: {note}." for result in results for note in result.notes()
     )
     return "\n\n".join([_table(head, rows), *notes])
 

@@ -144,7 +144,7 @@ def compare(
             heading = (key[0], set_name, target, measure.replace("_", " "))
             rows.append(Row(heading, values, intervals, differences))
     notes += _namesakes(results)
-    notes += _overlaps(results)
+    notes += _of_tests(results)
     return Comparison(names, tuple(rows), tuple(notes))
 
 
@@ -168,13 +168,13 @@ def _namesakes(results: Sequence[Mapping[tuple[str, str], Result]]) -> Iterator[
             yield f"{protocol} on {name}: other images or labels; each has rows of its own"
 
 
-def _overlaps(results: Sequence[Mapping[tuple[str, str], Result]]) -> list[str]:
-    """A note for each set of which test images may have been learned from."""
+def _of_tests(results: Sequence[Mapping[tuple[str, str], Result]]) -> list[str]:
+    """What must be said of the test images of each set."""
     notes = (
         f"{readable(result.set_name)}: {text}"
         for of_run in results
         for result in of_run.values()
-        for text in result.overlaps()
+        for text in result.notes()
     )
     return list(dict.fromkeys(notes))
 

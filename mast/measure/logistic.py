@@ -151,6 +151,13 @@ class Classifier:
         """Class scores_MC of features, on the device that it was fitted on."""
         return self.axes.coordinates(features_MD.to(self.weight_CP.device)) @ self.weight_CP.T
 
+    def linear(self) -> tuple[Tensor, Tensor]:
+        """The same as one linear layer on the features: weight_CD and bias_C."""
+        weight_CP = self.weight_CP.double()
+        weight_CD = weight_CP[:, :-1] @ self.axes.rotation_DR.double().T
+        bias_C = weight_CP[:, -1] - weight_CD @ self.axes.mean_D.double()
+        return weight_CD.to(self.weight_CP), bias_C.to(self.weight_CP)
+
 
 class Split(NamedTuple):
     """Features and labels to fit, and those by which a penalty is chosen; on one device."""

@@ -92,6 +92,8 @@ class Result:
         sizes: Number of images, by part.
         images: Hash of which images were tested and of their labels, whatever their size.
         metric: What the field reports on this set, "top1" or "mean_per_class".
+        split: How train and test were drawn from one set, as `EvaluationData` has it; empty where
+            they are two sets.
         encoder: What was measured: its source, its fingerprint and what rebuilds it.
         duplicates: How many test images have an exact copy in a part, by part; empty where it was
             not counted (in older files, and for annotated objects).
@@ -108,6 +110,7 @@ class Result:
     sizes: dict[str, int]
     images: str = ""
     metric: str = "top1"
+    split: dict[str, Any] = field(default_factory=dict)
     encoder: dict[str, Any] = field(default_factory=dict)
     duplicates: dict[str, int] = field(default_factory=dict, compare=False)
     near_duplicates: dict[str, Any] = field(default_factory=dict, compare=False)
@@ -138,10 +141,17 @@ class Result:
                 result.values[measure] = value
         return cls(targets=targets, **fields)
 
-    def overlaps(self) -> list[str]:
-        """What must be said of test images that may have been learned from; nothing of none."""
+    def notes(self) -> list[str]:
+        """What must be said of the test images: how they were drawn, which were learned from."""
         tested = self.sizes.get("test")
-        said = [
+        said = []
+        if self.split:
+            said.append(
+                f"{tested} of {sum(self.sizes.values())} images were tested, "
+                f"{100 * self.split['share']:g} % of each class, drawn by seed "
+                f"{self.split['seed']}; the others were learned from"
+            )
+        said += [
             f"{count} of {tested} test images are in {part} too, pixel for pixel"
             for part, count in self.duplicates.items()
             if count
@@ -190,7 +200,7 @@ class Result:
             for kind in ("counts", "intervals"):
                 if not target[kind]:
                     del target[kind]
-        for kind in ("duplicates", "near_duplicates"):
+        for kind in ("split", "duplicates", "near_duplicates"):
             if not as_json[kind]:
                 del as_json[kind]
         text = json.dumps(as_json, allow_nan=False)  # refused before anything is replaced
@@ -270,14 +280,14 @@ def tables(results: Sequence[Result]) -> list[FittedTable]:
         Tables for a rich console: accuracies of whole test sets, a row for each protocol, set and
         target, the set's own metric in bold; for each retrieval the precision in every space; then
         every other measure, a row each, with its value at each magnitude. Below the last stands
-        which test images may have been learned from.
+        what must be said of the test images.
     """
     shown = _measures(results)
-    overlaps = dict.fromkeys(
-        f"{_short(result.set_name)}: {text}." for result in results for text in result.overlaps()
+    notes = dict.fromkeys(
+        f"{_short(result.set_name)}: {text}." for result in results for text in result.notes()
     )
-    if shown and overlaps:
-        shown[-1].caption = Text("\n".join(overlaps))
+    if shown and notes:
+        shown[-1].caption = Text("\n".join(notes))
     return shown
 
 

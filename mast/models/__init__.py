@@ -1,5 +1,13 @@
 """Encoders, projectors and masks."""
 
+from mast.models.classifier import (
+    Classifier,
+    Prediction,
+    classifier_file,
+    load_classifier,
+    said_of_classifier,
+    save_classifier,
+)
 from mast.models.encoders import (
     Encoder,
     EncoderConfig,
@@ -25,6 +33,7 @@ from mast.models.selection import SearchSpace, exempt_blocks, relative, selectio
 from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
 
 __all__ = [
+    "Classifier",
     "Encoder",
     "EncoderConfig",
     "Encoding",
@@ -37,17 +46,22 @@ __all__ = [
     "MLPProjector",
     "MLPProjectorConfig",
     "Masks",
+    "Prediction",
     "SearchSpace",
     "SyncBatchNorm",
     "UnknownArchitectureError",
     "check_sizes",
+    "classifier_file",
     "exempt_blocks",
     "is_foreign",
+    "load_classifier",
     "load_encoder",
     "load_foreign",
     "named_weights",
     "pair_head",
     "relative",
+    "said_of_classifier",
+    "save_classifier",
     "save_encoder",
     "selection",
     "space_of_heads",

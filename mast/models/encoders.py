@@ -5,7 +5,7 @@ Images are RGB in [0, 1]; the encoder normalises them itself.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -115,6 +115,7 @@ class Encoder(nn.Module):
         model: The timm or torchvision model; its state dict is what `mast export` writes.
         library: "timm" or "torchvision".
         dim: C, the dimensions of the representation.
+        stem_padding: Of the first convolution, where it is not that of the architecture.
 
     Raises:
         UserError: An unknown name, or options that the model does not take.
@@ -128,6 +129,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         self.size = size
+        self.stem_padding: int | None = None
         self._looked = False  # at images on a GPU
         self.library, name = resolve(config.name)
         build = _torchvision_model if self.library == "torchvision" else _timm_model
@@ -140,6 +142,11 @@ class Encoder(nn.Module):
             self.register_buffer(moment, torch.tensor(values).view(3, 1, 1), persistent=False)
         self._family = _torchvision_family(self.model) if self.library == "torchvision" else None
         self.dim = self._measure()
+
+    def pad_stem(self, padding: int) -> None:
+        """Pad the first convolution by so many pixels, where another project pads it otherwise."""
+        self.stem_padding = None if padding == self.model.conv1.padding[0] else padding
+        self.model.conv1.padding = (padding, padding)
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """Representations (B, C) of images (B, 3, H, W) in [0, 1]."""
@@ -223,10 +230,15 @@ class Encoder(nn.Module):
         The normalization is named where it is not ImageNet's.
         """
         values = asdict(self.config)
-        described = {"encoder": {name: values[name] for name in ARCHITECTURE}, "size": self.size}
-        if self.config.normalization == IMAGENET:
-            return described
-        return described | {"normalization": self.config.normalization._asdict()}
+        described: dict[str, Any] = {
+            "encoder": {name: values[name] for name in ARCHITECTURE},
+            "size": self.size,
+        }
+        if self.config.normalization != IMAGENET:
+            described["normalization"] = self.config.normalization._asdict()
+        if self.stem_padding is not None:
+            described["stem_padding"] = self.stem_padding
+        return described
 
 
 def _check_type(images_BCHW: Tensor) -> None:
@@ -273,15 +285,38 @@ def load_encoder(path: str | Path) -> Encoder:
     of_a_run = (file.parent / "config.yaml").is_file()
     tensors, header = read_tensors(file, RETRAIN if of_a_run else "restore it")
     described = said_of(header)
+    if "classifier" in described:
+        raise UserError(f"{file} is a classifier, for `mast predict` and mast.load_classifier")
     if "encoder" not in described:
         raise UserError(f"{file} was not written by `mast pretrain`: its header names no encoder")
+    return described_encoder(described, tensors, file)
+
+
+def described_encoder(
+    described: Mapping[str, Any], tensors: Mapping[str, Tensor], file: Path
+) -> Encoder:
+    """An encoder from what `Encoder.describe` said of it, and its weights.
+
+    Args:
+        described: What it said.
+        tensors: The state dict of its `model`.
+        file: Which holds both.
+
+    Returns:
+        The encoder in evaluation mode, on the CPU.
+
+    Raises:
+        UserError: They do not fit together, or this version has no such encoder.
+    """
     try:
         config = EncoderConfig(**described["encoder"])
         if "normalization" in described:
             normalization = read_normalization(**described["normalization"])
             config = replace(config, **normalization._asdict())
         encoder = Encoder(config, described["size"])
-    except (ValueError, KeyError, TypeError) as error:
+        if "stem_padding" in described:
+            encoder.pad_stem(described["stem_padding"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"{file}: its header describes no encoder of this version: {error}"
         ) from error

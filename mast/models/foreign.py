@@ -92,8 +92,7 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
 
     Returns:
         The encoder in evaluation mode, on the CPU, which takes images (B, 3, H, W) in [0, 1]; the
-        name of the layout; the keys that were left out. The padding of solo-learn's small stem
-        is set on the encoder itself, not in its configuration: `save_encoder` would lose it.
+        name of the layout; the keys that were left out.
 
     Raises:
         UserError: No such file, a damaged one, one that holds code, an unknown layout or
@@ -115,7 +114,7 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
     with torch.random.fork_rng(devices=[]):  # the first weights are drawn, only to be replaced
         encoder = Encoder(config, size).eval()
     if config.stem == "small":
-        encoder.model.conv1.padding = (layout.padding, layout.padding)
+        encoder.pad_stem(layout.padding)
     left_out = _fill(path, layout, encoder, tensors)
     return Foreign(encoder, layout.name, (*(layout.prefix + key for key in left_out), *beside))
 
@@ -126,7 +125,7 @@ def is_foreign(path: Path) -> bool:
         return path.is_file()
     header = read_header(path)
     try:
-        return header is not None and "encoder" not in said_of(header)
+        return header is not None and not {"encoder", "classifier"} & said_of(header).keys()
     except ValueError:  # ours, and damaged
         return False
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import torch
 from torch import Tensor
 
 from mast.measure.accuracy import accuracies
@@ -111,6 +112,20 @@ class Probe(Evaluator[EvaluationData], ABC):
             patience=self.patience,
             max_iterations=self.max_iterations,
         )
+
+    def held_out(self, pool_ND: Tensor, task: Task, penalty: float) -> Tensor:
+        """Scores (V, C) of the images that choose, each by a classifier that has not seen it.
+
+        Args:
+            pool_ND: Features of the pool.
+            task: Its `held_out_V` says which images these are, in their order.
+            penalty: λ.
+        """
+        parts = []
+        for fit_F, choose_V in task.splits:
+            fitted = self.fit(pool_ND[fit_F], task.pool_labels_N[fit_F], penalty, task)
+            parts.append(fitted.scores(pool_ND[choose_V]))
+        return torch.cat(parts)
 
     def fit(self, x_ND: Tensor, labels_N: Tensor, penalty: float, task: Task) -> Classifier:
         """A classifier of a task, fitted to features (N, D) and their labels at one penalty."""

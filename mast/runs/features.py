@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mast.core.arguments import as_list
 from mast.core.errors import UserError
@@ -20,20 +20,30 @@ from mast.measure.frozen import FrozenEncoder
 from mast.measure.store import FeatureStore, fingerprint
 from mast.methods import Embedding, MatchBy
 from mast.models import SearchSpace
-from mast.runs.load import Loaded, Representation, load
+from mast.runs.load import Loaded, Representation, called, load
 
 
 def frozen(
     loaded: Loaded,
-    source: str | Path,
+    source: str | Path | nn.Module,
     compute: Compute,
     cache: bool = True,
     bench: Bench | None = None,
 ) -> FrozenEncoder:
-    """What was loaded, as protocols receive it; its features are stored if there is a cache."""
+    """What was loaded, as protocols receive it.
+
+    Args:
+        loaded: By `load`.
+        source: What the user named.
+        compute: How it is run.
+        cache: Whether features are kept for the next call. Those of a module of the user's own are
+            not: its code may change where its weights do not.
+        bench: Where protocols train.
+    """
     identity = fingerprint(loaded.module, loaded.description)
-    store = FeatureStore(default_cache() / "features", identity) if cache else None
-    description = {"source": str(source), "fingerprint": identity, **loaded.description}
+    kept = cache and not isinstance(source, nn.Module)
+    store = FeatureStore(default_cache() / "features", identity) if kept else None
+    description = {"source": called(source), "fingerprint": identity, **loaded.description}
     return FrozenEncoder(loaded.module, compute, store, description, bench)
 
 
@@ -96,7 +106,7 @@ class Compared:
 
 
 def compared(
-    encoder: str | Path,
+    encoder: str | Path | nn.Module,
     invariances: Invariances,
     compute: Compute,
     size: int | None = None,
