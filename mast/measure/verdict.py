@@ -162,9 +162,9 @@ class Verdict:
     def basis(self) -> str:
         """What the intervals cover, and every set where there are several; empty without any."""
         known = [beside for beside in self.beside if beside.sets]
-        images = {on_set.name: on_set.images for beside in known for on_set in beside.sets}
         if not known:
             return ""
+        images = {on_set.name: on_set.images for beside in known for on_set in beside.sets}
         count = f"{sum(images.values()):,} " if all(images.values()) else ""
         parts = [
             f"95 % intervals, paired, over {count}test images: they do not cover other seeds of "
@@ -180,10 +180,10 @@ class Verdict:
         return " ".join(parts)
 
     def __str__(self) -> str:
-        advice = ""
+        lines = [self.sentence, self.basis]
         if self.command is not None:
-            advice = f"What it started as is measured by: {self.command}"
-        return "\n".join(filter(None, (self.sentence, self.basis, advice)))
+            lines.append(f"To measure what it started as: {self.command}")
+        return "\n".join(filter(None, lines))
 
 
 def started_from_weights(run: RunFolder) -> bool:
