@@ -30,6 +30,7 @@ GRAY = "#7F7F7F"
 # Black and white that stay so: the page gives its own colours to what is exactly black or white.
 LASTING = {"#000000": "#010101", "#ffffff": "#fefefe"}
 WIDTH = 8.4  # inches
+BELOW = 32  # points from an axis to a legend: the numbers and the name of its scale are between
 STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -195,10 +196,14 @@ def legend_below(axis: Any) -> None:
     labels = axis.get_legend_handles_labels()[1]
     if not labels:
         return
+    from matplotlib.transforms import offset_copy
+
     ncols = max(1, min(len(labels), 54 // (6 + max(map(len, labels)))))
+    # In points, as the names above it are: a share of a flat axis would be less than they need.
+    below = offset_copy(axis.transAxes, axis.figure, y=-BELOW, units="points")
     axis.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=ncols, columnspacing=1.2,
-        handlelength=1.5, borderaxespad=0,
+        loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, ncols=ncols,
+        columnspacing=1.2, handlelength=1.5, borderaxespad=0,
     )  # fmt: skip
 
 
@@ -268,6 +273,8 @@ def _with_tips(svg: str, name: str) -> str:
         r'<g class="tip" role="img" tabindex="0"><title>\1</title>',
         svg,
     )
+    # An image has a hash of its pixels, so that one that is drawn twice would have one id twice.
+    svg = re.sub(r'(<image\b[^>]*?)\sid="[^"]*"', r"\1", svg)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
 

@@ -71,6 +71,7 @@ def _comparison(result: Any) -> None:
     _print_rich(result.table())
     for note in result.notes:
         _print_plain(note)
+    _print_plain(f"\n{result.verdict}")
 
 
 def _listing(result: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the page opens with: what was trained, whether it collapsed, and what was found."""
+"""What the page says in words: what was trained, whether it collapsed, what each run is."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import Any
 from mast.config import PretrainConfig, read
 from mast.core.run import RunFolder
 from mast.measure.result import Result
+from mast.measure.verdict import started_from_weights
 from mast.methods import METHODS
 
 COLLAPSED_RANK = 2.0  # below it all images lie on a line
@@ -100,6 +101,9 @@ def kind_of_run(run: Path) -> str:
     folder = RunFolder(run)
     if folder.config.is_file():
         return METHODS[read(folder.config).method].title
+    trained = RunFolder(folder.path.parent)
+    if trained.untrained == folder.path and started_from_weights(trained):
+        return "the weights it started from"
     measured = Result.read(next(folder.evaluations.glob("*.json")))
     return "other weights" if "weights" in measured.encoder else "untrained"
 

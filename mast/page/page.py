@@ -4,7 +4,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from mast.core.files import as_unicode, read_markup
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
 from mast.measure.compare import Comparison, compare
+from mast.measure.verdict import Verdict
 from mast.page.answer import Health, duration, health, kind_of_run, training_summary
 from mast.page.pictures import Plane, Shelf, plane, shelf
 from mast.page.tables import Table, all_measures, by_space, main_measures, of_grid
@@ -25,7 +26,7 @@ from mast.page.tables import Table, all_measures, by_space, main_measures, of_gr
 TEMPLATES = Path(__file__).parent
 LIMIT = 10_000_000  # bytes: a page can still be sent by mail
 SIDES = (96, 48, 24)  # pixels of the images, the next where the page would be too large
-IN_THE_VERDICT = ("curves",)  # on collapse and divergence; not repeated among the findings
+CURVES, NEIGHBOURS = "curves", "neighbours"  # what the page opens with, below the verdict
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,14 @@ class Missing:
     """An analysis that the run does not have: why, and the command that makes it.
 
     Attributes:
+        name: Of the analysis.
         title: Its heading.
         reason: What the run lacks, or that it was not computed yet.
         invitation: What stands before the command.
         command: For a shell.
     """
 
+    name: str
     title: str
     reason: str
     invitation: str
@@ -72,9 +75,16 @@ class Missing:
 
 @dataclass(frozen=True)
 class Page:
-    """All that the template shows, from top to bottom."""
+    """All that the template shows, from top to bottom.
+
+    What the run lacks of `neighbours` and `curves` is among `missing`, as of all analyses.
+    """
 
     name: str
+    verdict: Verdict | None
+    neighbours: tuple[Shelf, ...]
+    curves: Part | None
+    health: Health
     trained: str
     facts: tuple[tuple[str, str], ...]
     measured: Table | None
@@ -83,8 +93,6 @@ class Page:
     first: str
     notes: tuple[str, ...]
     measure: str
-    health: Health
-    findings: tuple[Part, ...]
     parts: tuple[Part, ...]
     missing: tuple[Missing, ...]
     provenance: tuple[tuple[str, str], ...]
@@ -110,10 +118,8 @@ def write_page(
     Raises:
         UserError: The page cannot be written, or would be too large.
     """
-    runs = [folder.path, *beside]
-    if any(folder.untrained.glob("evaluations/*.json")):
-        runs.append(folder.untrained)
-    measured = compare(runs) if _measured(folder, beside) else None
+    measured = compare([folder.path, *beside]) if _measured(folder, beside) else None
+    runs = [folder.path] if measured is None else measured.folders
     kinds = tuple(map(kind_of_run, runs))
     write_fitting(
         out,
@@ -189,28 +195,38 @@ def _page(
                 parts.append(_part(name, entry, folder, side))
             except UserError as error:
                 unreadable[name] = str(error)
+    curves = next((part for part in parts if part.name == CURVES), None)
+    strip = next((part.shelves for part in parts if part.name == NEIGHBOURS), ())
+    below = tuple(
+        replace(part, shelves=()) if part.name == NEIGHBOURS else part
+        for part in parts
+        if part.name != CURVES
+    )
     script = (TEMPLATES / "page.js").read_text("utf-8")
+    count = provenance.get("data", {}).get("images")
     facts = {
         "Method": f"{kinds[0]}, views {config.views}",
         "Encoder": config.encoder.name,
-        "Images": _images(provenance) or config.data.spec,
+        "Images": f"{count:,}" if count is not None else config.data.spec,
         "Size": f"{config.size} pixels",
         "Epochs": f"{config.epochs}, batches of {config.batch_size}",
         "Trained in": duration(log),
     }
     return Page(
         name=folder.path.resolve().name,
+        verdict=measured.verdict if measured is not None else None,
+        neighbours=strip,
+        curves=curves,
+        health=health(config.method, log, provenance.get("representation")),
         trained=training_summary(config, provenance, folder.encoder.is_file()),
         facts=tuple((key, value) for key, value in facts.items() if value is not None),
         measured=main_measures(measured, kinds) if measured is not None else None,
         everything=all_measures(measured, kinds) if measured is not None else None,
         spaces=by_space(measured) if measured is not None else None,
-        first=measured.runs[0] if measured is not None else "",
+        first=measured.runs[0] if measured is not None and len(measured.runs) > 1 else "",
         notes=measured.notes if measured is not None else (),
         measure=f"mast evaluate {folder.path} --data SET",
-        health=health(config.method, log, provenance.get("representation")),
-        findings=tuple(part for part in parts if part.name not in IN_THE_VERDICT),
-        parts=tuple(parts),
+        parts=below,
         missing=_missing(folder, analyses, unreadable),
         provenance=_provenance(folder, provenance),
         style=style(),
@@ -280,6 +296,7 @@ def _missing(
     reasons = {**folder.read_missing(), **unreadable}
     return tuple(
         Missing(
+            name,
             entry.title,
             reasons.get(name, "Not computed yet."),
             "To compute it again:" if name in reasons else "To compute it:",

@@ -38,7 +38,10 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-MADE = ("curves", "masks", "subspaces", "invariance", "advice", "predictions", "uncertainty")
+MADE = (
+    "curves", "masks", "subspaces", "neighbours", "invariance", "advice", "predictions",
+    "uncertainty",
+)  # fmt: skip
 LARGEST = 10_000_000  # bytes
 SETTLED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 POSITIONS = "dots => dots.map(dot => dot.style.transform)"
@@ -232,8 +235,8 @@ def test_points_move_unless_motion_is_unwanted(seen: Visit, browser: Browser, fi
 def test_larger_images(seen: Visit) -> None:
     page, dialog = seen.page, seen.page.locator("dialog")
     galleries = page.locator(".gallery")
-    assert galleries.count() == 2
-    for gallery in (galleries.nth(at) for at in range(2)):
+    assert galleries.count() == 3  # the neighbours, and two of the uncertainty
+    for gallery in (galleries.nth(at) for at in range(1, 3)):
         buttons = gallery.locator("button")
         buttons.nth(1).click()
         assert "2 of 12" in dialog.inner_text()
@@ -281,6 +284,37 @@ def test_the_keyboard_reaches_everything(seen: Visit) -> None:
     assert set(wanted) <= reached
 
 
+def test_the_neighbours_are_rows(seen: Visit) -> None:
+    strip = seen.page.locator("#answer .gallery")
+    boxes = strip.locator("img").evaluate_all("all => all.map(a => a.getBoundingClientRect().top)")
+    assert len(boxes) == 4 * 7
+    assert [len(set(boxes[at : at + 7])) for at in range(0, 28, 7)] == [1] * 4
+    assert len(set(boxes)) == 4
+    strip.locator("button").nth(7).click()
+    assert "8 of 28: query: " in seen.page.locator("dialog").inner_text()
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize("width", [375, 1280])
+def test_what_is_wider_than_the_screen_says_so(
+    browser: Browser, file: Path, width: int, scripts: bool
+) -> None:
+    size = {"width": width, "height": 800}
+    seen = visit(browser, file, viewport=size, java_script_enabled=scripts)
+    summaries = seen.page.locator("summary")
+    for at in range(summaries.count()):
+        summaries.nth(at).click()
+    regions = seen.page.locator(".plot, .gallery.rows" + (", .wide" if scripts else ""))
+    found = regions.evaluate_all(
+        "all => all.map(region => [region.scrollWidth > region.clientWidth, "
+        "region.previousElementSibling.checkVisibility()])"
+    )
+    assert len(found) > len(MADE)
+    assert all(wider == said for wider, said in found)
+    assert any(wider for wider, _ in found) or width > 1000
+    seen.page.context.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [375, 1280])
 def test_it_fits(browser: Browser, file: Path, width: int, scheme: str) -> None:
@@ -309,7 +343,7 @@ def test_without_scripts_nothing_is_missing(browser: Browser, file: Path) -> Non
     assert page.locator("main figure svg").count() == len(MADE)
     assert page.locator("figcaption:visible").count() == len(MADE)
     assert page.locator("g.tip > title").count() > 50
-    assert page.locator(".gallery img:visible").count() == 24
+    assert page.locator(".gallery img:visible").count() == 28 + 24
     summaries = page.locator("summary")
     for at in range(summaries.count()):
         summaries.nth(at).click()

@@ -60,6 +60,7 @@ def test_analyze_images_alone_and_a_run_without_masks(
     assert "This run predicts no uncertainty" in shown
     assert sorted(path.stem for path in theirs.analysis.glob("*.npz")) == [
         "curves",
+        "neighbours",
         "subspaces",
         "told",
     ]
