@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from mast.commands.show import show_recipes as show_recipes
     from mast.commands.show import show_views as show_views
     from mast.commands.study import study as study
+    from mast.commands.watch import watch as watch
     from mast.config import PretrainConfig as PretrainConfig
     from mast.measure.named_sets import NamedSets as NamedSets
     from mast.models import load_encoder as load_encoder
     from mast.recipes import configure as configure
     from mast.runs.load import load_embedding as load_embedding
     from mast.runs.load import load_method as load_method
+    from mast.views import ViewMaker as ViewMaker
 
     __version__: str
 
@@ -45,6 +47,7 @@ PUBLIC = {
     "NamedSets": "mast.measure.named_sets",
     "PretrainConfig": "mast.config",
     "UserError": "mast.core.errors",
+    "ViewMaker": "mast.views",
     "advise": "mast.commands.advise",
     "analyze": "mast.commands.analyze",
     "compare": "mast.commands.compare",
@@ -68,6 +71,7 @@ PUBLIC = {
     "show_recipes": "mast.commands.show",
     "show_views": "mast.commands.show",
     "study": "mast.commands.study",
+    "watch": "mast.commands.watch",
 }
 
 

@@ -54,6 +54,12 @@ def _nothing(result: object) -> None:
     """Print nothing: the command reported while it ran."""
 
 
+def _print_path(result: object) -> None:
+    """The file that was written, if one was."""
+    if result is not None:
+        _print_plain(result)
+
+
 def _demo(result: Any) -> None:
     for table in result.tables():
         _print_rich(table)
@@ -189,6 +195,10 @@ VERBS: dict[str, Verb] = {
     "report": Verb(
         "write a run's page: how good it is, its figures, what was run",
         f"{_COMMANDS}.report:report", ("run",), _print_plain, computes=False,
+    ),
+    "watch": Verb(
+        "show a run while it trains, on a page of this machine that renews itself",
+        f"{_COMMANDS}.watch:watch", ("run",), _print_path, computes=False,
     ),
     "embed": Verb(
         "write the representations of a folder of images to .npz or .parquet",

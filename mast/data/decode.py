@@ -110,7 +110,7 @@ def to_canvas(image: Image.Image, size: int) -> tuple[np.ndarray, float]:
         size: Side of the canvas in pixels.
 
     Returns:
-        The canvas, (S, S, 3) uint8, and width / height of the upright original.
+        The canvas, (S, S, 3) uint8, and width / height of the upright original to six decimals.
     """
     width, height = image.size
     if image.format == "JPEG":
@@ -119,7 +119,7 @@ def to_canvas(image: Image.Image, size: int) -> tuple[np.ndarray, float]:
     aspect = height / width if turned else width / height
     if rgb.size != (size, size):
         rgb = rgb.resize((size, size), Image.Resampling.LANCZOS, reducing_gap=3.0)
-    return np.asarray(rgb), aspect
+    return np.asarray(rgb), round(aspect, 6)
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
