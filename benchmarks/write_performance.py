@@ -18,7 +18,7 @@ from mast.core.checkpoint import write_text
 ROOT = RESULTS.parent.parent
 MAST5, MAST15, MAST19 = (f"mast{k}, 256 to 224 pixels" for k in (5, 15, 19))
 SMALL = "mast5, 72 to 64 pixels"
-PAIRS = "mast5, pairs of 64 pixels from JPEGs of 256"
+PAIRS, LARGE_PAIRS = (f"mast5, pairs of {size} pixels from JPEGs of 256" for size in (64, 224))
 # (what, area, case, numerator, denominator, at least or at most, target: None where none was set)
 TARGETS = (
     ("MAST-5 views, 256 to 224, over torchvision on PIL images", "augment", MAST5,
@@ -47,6 +47,10 @@ TARGETS = (
      "ImageFolder, torchvision", "mast", ">=", 10.0),
     ("… from canvases of 256 pixels", "data", PAIRS,
      "ImageFolder, torchvision", "mast, canvas of 256", ">=", None),
+    ("an ImageFolder loop with our views of 64 pixels, over torchvision's", "data", PAIRS,
+     "ImageFolder, torchvision", "ImageFolder, our views", ">=", None),
+    ("… of 224 pixels", "data", LARGE_PAIRS,
+     "ImageFolder, torchvision", "ImageFolder, our views", ">=", None),
 )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mast.commands.show import show_recipes as show_recipes
     from mast.commands.show import show_views as show_views
     from mast.commands.study import study as study
+    from mast.commands.watch import watch as watch
     from mast.config import PretrainConfig as PretrainConfig
     from mast.measure.features import open_images as open_images
     from mast.measure.named_sets import NamedSets as NamedSets
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from mast.recipes import configure as configure
     from mast.runs.load import load_embedding as load_embedding
     from mast.runs.load import load_method as load_method
+    from mast.views import ViewMaker as ViewMaker
 
     __version__: str
 
@@ -49,6 +51,7 @@ PUBLIC = {
     "NamedSets": "mast.measure.named_sets",
     "PretrainConfig": "mast.config",
     "UserError": "mast.core.errors",
+    "ViewMaker": "mast.views",
     "advise": "mast.commands.advise",
     "analyze": "mast.commands.analyze",
     "compare": "mast.commands.compare",
@@ -76,6 +79,7 @@ PUBLIC = {
     "show_recipes": "mast.commands.show",
     "show_views": "mast.commands.show",
     "study": "mast.commands.study",
+    "watch": "mast.commands.watch",
 }
 
 

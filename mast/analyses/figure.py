@@ -7,6 +7,7 @@ classes that are named like colours have their own.
 from __future__ import annotations
 
 import functools
+import io
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -247,20 +248,28 @@ def cells(
 
 def save(figure: Figure, file: Path) -> None:
     """Write a figure beside its arrays, as .png and .svg of the same name."""
+    svg = signed(as_svg(figure, file.stem))
+
+    def write(partial: Path) -> None:
+        partial.write_text(svg, "utf-8")
+
+    write_atomically(file.with_suffix(".svg"), write)
+    figure.set_layout_engine("none")  # the second is laid out as the first, which takes time
+    write_atomically(file.with_suffix(".png"), lambda png: _write(figure, png, "png", file.stem))
+
+
+def as_svg(figure: Figure, name: str) -> str:
+    """A figure as SVG with tips; `name` keeps its ids apart from those of other figures."""
+    text = io.StringIO()
+    _write(figure, text, "svg", name)
+    return _with_tips(text.getvalue(), name)
+
+
+def _write(figure: Figure, target: Path | io.StringIO, kind: str, name: str) -> None:
     from matplotlib import rc_context
 
-    for kind in ("svg", "png"):
-
-        def write(partial: Path, kind: str = kind) -> None:
-            figure.savefig(partial, dpi=150, format=kind, metadata=DATELESS[kind])
-            if kind == "svg":
-                tipped = _with_tips(partial.read_text("utf-8"), file.stem)
-                partial.write_text(signed(tipped), "utf-8")
-
-        # The same arrays give the same file.
-        with rc_context({**STYLE, "svg.hashsalt": file.stem}):
-            write_atomically(file.with_suffix(f".{kind}"), write)
-        figure.set_layout_engine("none")  # the second is laid out as the first, which takes time
+    with rc_context({**STYLE, "svg.hashsalt": name}):  # the same arrays give the same file
+        figure.savefig(target, dpi=150, format=kind, metadata=DATELESS[kind])
 
 
 DATELESS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}}

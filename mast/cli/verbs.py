@@ -54,6 +54,12 @@ def _nothing(result: object) -> None:
     """Print nothing: the command reported while it ran."""
 
 
+def _print_path(result: object) -> None:
+    """The file that was written, if one was."""
+    if result is not None:
+        _print_plain(result)
+
+
 def _demo(result: Any) -> None:
     for table in result.tables():
         _print_rich(table)
@@ -202,6 +208,10 @@ VERBS: dict[str, Verb] = {
     "predict": Verb(
         "tell the classes of a folder of images, as a table",
         f"{_COMMANDS}.predict:predict", ("classifier",), _print_plain,
+    ),
+    "watch": Verb(
+        "show a run while it trains, on a page of this machine that renews itself",
+        f"{_COMMANDS}.watch:watch", ("run",), _print_path, computes=False,
     ),
     "embed": Verb(
         "write the representations of a folder of images to .npz or .parquet",

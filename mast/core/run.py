@@ -22,6 +22,7 @@ import json
 import logging
 import os
 import platform
+import re
 import socket
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -119,6 +120,13 @@ class RunFolder:
             stack.callback(self.holder.unlink, missing_ok=True)
             write_text(self.holder, f"process {os.getpid()} on {socket.gethostname()}")
             yield
+
+    def read_holder(self) -> tuple[int, str] | None:
+        """The process that holds the folder, or was killed while it did, and its machine."""
+        if not self.holder.is_file():
+            return None
+        said = re.fullmatch(r"process (\d+) on (.+)", self.holder.read_text(errors="replace"))
+        return None if said is None else (int(said[1]), said[2])
 
     def _refuse_something_else(self) -> None:
         ours = (self.lock, self.holder)

@@ -9,7 +9,8 @@ from markupsafe import Markup
 from PIL import Image
 
 from mast.data import CanvasSet
-from mast.page.page import policy, style, write_fitting
+from mast.page.html import inlined, policy
+from mast.page.page import write_fitting
 from mast.page.pictures import Picture, jpeg
 
 ROWS = 200  # on a page
@@ -86,7 +87,7 @@ def write_gallery(out: Path, title: str, lead: str, rows: Sequence[Row]) -> None
 
     def page(side: int) -> _Page:
         shown = tuple(_shown(row, side) for row in rows[:ROWS])
-        return _Page(title, lead, shown, len(rows) - len(shown), style(), policy())
+        return _Page(title, lead, shown, len(rows) - len(shown), inlined("page.css"), policy())
 
     write_fitting(out, "gallery.html.jinja", page, str(out), "name a table, .csv or .parquet")
 

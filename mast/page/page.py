@@ -1,14 +1,11 @@
 """One self-contained page of a run, from the files in its folder alone."""
 
-import base64
-import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from mast.analyses import Analysis, read_arrays
 from mast.config import configuration_of
@@ -20,10 +17,10 @@ from mast.core.run import RunFolder
 from mast.measure.compare import Comparison, compare
 from mast.measure.verdict import Verdict
 from mast.page.answer import Health, duration, health, kind_of_run, training_summary
+from mast.page.html import element, inlined, policy, template
 from mast.page.pictures import Plane, Shelf, plane, shelf
 from mast.page.tables import Table, all_measures, by_space, main_measures, of_grid
 
-TEMPLATES = Path(__file__).parent
 LIMIT = 10_000_000  # bytes: a page can still be sent by mail
 SIDES = (96, 48, 24)  # pixels of the images, the next where the page would be too large
 CURVES, NEIGHBOURS = "curves", "neighbours"  # what the page opens with, below the verdict
@@ -131,14 +128,12 @@ def write_page(
     return out
 
 
-def write_fitting(
-    out: Path, template: str, page: Callable[[int], Any], what: str, advice: str
-) -> None:
+def write_fitting(out: Path, name: str, page: Callable[[int], Any], what: str, advice: str) -> None:
     """Write a page with images as large as its size allows.
 
     Args:
         out: The page.
-        template: Name of its template.
+        name: Of its template.
         page: What the template shows, with images of so many pixels.
         what: What it is called in an error.
         advice: How to make it smaller.
@@ -146,20 +141,9 @@ def write_fitting(
     Raises:
         UserError: It cannot be written, or is too large with the smallest images.
     """
-    from jinja2 import Environment, FileSystemLoader
-
-    render = (
-        Environment(
-            loader=FileSystemLoader(TEMPLATES),
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        .get_template(template)
-        .render
-    )
+    html = template(name)
     for side in SIDES:
-        text = as_unicode(render(page=page(side)))
+        text = as_unicode(html.render(page=page(side)))
         size = len(text.encode())
         if size < LIMIT:
             write_text(out, text)
@@ -202,7 +186,7 @@ def _page(
         for part in parts
         if part.name != CURVES
     )
-    script = (TEMPLATES / "page.js").read_text("utf-8")
+    script = inlined("page.js")
     count = provenance.get("data", {}).get("images")
     facts = {
         "Method": f"{kinds[0]}, views {config.views}",
@@ -218,7 +202,8 @@ def _page(
         neighbours=strip,
         curves=curves,
         health=health(config.method, log, provenance.get("representation")),
-        trained=training_summary(config, provenance, folder.encoder.is_file()),
+        trained=training_summary(config, provenance, "trained")
+        + ("" if folder.encoder.is_file() else " It is not finished."),
         facts=tuple((key, value) for key, value in facts.items() if value is not None),
         measured=main_measures(measured, kinds) if measured is not None else None,
         everything=all_measures(measured, kinds) if measured is not None else None,
@@ -229,8 +214,8 @@ def _page(
         parts=below,
         missing=_missing(folder, analyses, unreadable),
         provenance=_provenance(folder, provenance),
-        style=style(),
-        script=Markup(script),
+        style=inlined("page.css"),
+        script=script,
         policy=policy(script),
     )
 
@@ -266,21 +251,15 @@ def _capital(text: str) -> str:
 
 
 def _inline(file: Path, label: str) -> Markup:
-    """A figure's file as an element: what only a file needs is left out, and a label is added.
-
-    An image must have no parts that can be reached; a figure with tips is a group of them.
+    """A figure's file as an element.
 
     Raises:
         UserError: The file is damaged.
     """
-    svg = read_markup(file)
-    role = "group" if 'class="tip"' in svg else "img"
-    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.S)
-    box = re.search(r'viewBox="[^"]*"', svg)
-    if box is None or "<svg" not in svg or not svg.rstrip().endswith("</svg>"):
+    figure = element(read_markup(file), label)
+    if figure is None:
         raise UserError(f"{file} is damaged.")
-    inside = svg[svg.index(">", svg.index("<svg")) + 1 :]
-    return Markup(f'<svg {box[0]} role="{role}" aria-label="{escape(label)}">{inside}')
+    return figure
 
 
 def _missing(
@@ -333,17 +312,3 @@ def _said(template: str, facts: Mapping[str, Any]) -> str | None:
         return template.format_map(facts)
     except KeyError:
         return None
-
-
-def style() -> Markup:
-    """The look of all pages."""
-    return Markup((TEMPLATES / "page.css").read_text("utf-8"))
-
-
-def policy(script: str | None = None) -> str:
-    """What a page may load: its own style and script, and images that it holds itself."""
-    own = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-    if script is not None:
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        own += f"script-src 'sha256-{digest}'; "
-    return f"{own}base-uri 'none'; form-action 'none'"
