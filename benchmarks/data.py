@@ -6,27 +6,32 @@ An entry is one whole epoch after the first: ours reads canvases that the first 
 recipe (`ImageFolder`, `DataLoader` without workers, torchvision on PIL images) decodes again. Views
 of 64 pixels are cut from canvases of 72 by default, so that small crops have less detail than the
 recipe's, which are cut from 256; "canvas of 256" has theirs. "in memory" has the canvases there,
-where none is verified as those in the cache are. The
-folder has generated images of `factors`, 256 pixels, as JPEGs of quality 90. Where the system can
-do that, the process is bound to as many cores as it has threads: reading ahead is counted too. On a
-GPU, our views are drawn there and the recipe's are copied there.
+where none is verified as those in the cache are. "our views" is the recipe's loop (`ImageFolder`,
+`DataLoader` without workers, decoding every epoch) with `mast.ViewMaker` in place of torchvision.
+The folder has generated images of `factors`, 256 pixels, as JPEGs of quality 90. Where the system
+can do that, the process is bound to as many cores as it has threads: reading ahead is counted too.
+On a GPU, our views are drawn there and the recipe's are copied there.
 """
 
 import argparse
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import peers
 import torch
 from measure import alternate, report
+from torch.utils.data import DataLoader
+from torchvision.datasets import ImageFolder
 
+from mast import ViewMaker
 from mast.augment import PRESETS, Pipeline, Views
 from mast.data import CanvasSet, DataConfig, Loader, open_canvas
 from mast.data.factors import Factors
 from mast.models.encoders import IMAGENET
+from mast.views import Canvas
 
 
 def write_folder(folder: Path, images: int, side: int) -> Path:
@@ -83,6 +88,21 @@ class Ours:
                 images_BCHW.sub_(mean_C11).div_(std_C11)
 
 
+def image_folder(
+    folder: Path, preset: str, size: int, batch: int, device: torch.device
+) -> Callable[[], None]:
+    """An epoch of the recipe's loop, with our views."""
+    make = ViewMaker(preset, size, mean=IMAGENET.mean, std=IMAGENET.std, reuse=True)
+    images = ImageFolder(str(folder), loader=make.to_canvas)
+    loader = DataLoader(images, batch_size=batch, shuffle=True, drop_last=True)
+
+    def epoch() -> None:
+        for canvases, _ in loader:
+            make(Canvas(*(part.to(device) for part in canvases)))
+
+    return epoch
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=256)
@@ -113,6 +133,9 @@ def main() -> None:
                     first.to(device), second.to(device)
 
             work = {"mast": ours.normalised, "ImageFolder, torchvision": read}
+            work["ImageFolder, our views"] = image_folder(
+                folder, "mast5", size, options.batch, device
+            )
             work["mast, in memory"] = unverified.normalised
             if size == 64:
                 large = open_canvas(replace(plain, canvas=256), size)

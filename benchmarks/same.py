@@ -27,10 +27,10 @@ from safetensors.torch import load_file
 from mast.commands.analyze import analyze
 from mast.commands.embed import embed
 from mast.commands.evaluate import evaluate
+from mast.commands.outliers import outliers
 from mast.commands.pretrain import pretrain
 from mast.commands.report import report
 from mast.commands.study import study
-from mast.commands.uncertain import uncertain
 from mast.core.run import RunFolder
 from mast.measure.result import Result
 from mast.protocols import EVALUATORS
@@ -209,7 +209,8 @@ def explained() -> Iterator[tuple[str, Any]]:
     for folder in sorted(Path("runs/mast/studies").glob("*-seed*")):
         weights = load_file(folder / "encoder.safetensors")
         yield f"study: {folder.name}", {key: of_array(value) for key, value in weights.items()}
-    yield "ranked by uncertainty", uncertain("runs/uncertain", "photos/test").read_text()
+    ranked = outliers("runs/uncertain", "photos/test", known="photos/train", labels=False)
+    yield "ranked by uncertainty", dict(ranked.columns)
     with np.load(embed("runs/mast", "photos/test")) as arrays:
         yield "embedded", of_array(arrays["features"])
     page = report("runs/uncertain", beside="runs/vicreg").read_text()

@@ -5,19 +5,28 @@
 The help of every command, which `mast COMMAND --help` reads, is written likewise from what the
 command's function says.
 
-docs/results.md is written whole; in the others the results stand between `<!-- NAME -->` and
-`<!-- /NAME -->`.
+docs/results.md, docs/index.md and docs/reference.md are written whole; in the others the results
+stand between `<!-- NAME -->` and `<!-- /NAME -->`.
 """
 
 from pathlib import Path
 
+from written.clean import copies, label_errors, search
 from written.detection import detection
 from written.faults import faults
 from written.forgetting import demonstration, forgetting
-from written.insight import advice, findings, studies, uncertain
+from written.insight import advice, findings, studies, uncertainty
 from written.intervals import coverage
-from written.photos import compared_on_photos, does_it_help, found_on_photos, photos, regimes
+from written.photos import (
+    compared_on_photos,
+    does_it_help,
+    found_on_photos,
+    in_short,
+    photos,
+    regimes,
+)
 from written.result_files import ROOT
+from written.site import home, reference
 
 from mast.cli.form import file_of
 from mast.cli.options import form_of
@@ -28,16 +37,16 @@ from mast.core.checkpoint import write_text
 def documents() -> dict[Path, str]:
     """Every document with the results that the files hold."""
     head = "# Results\n\nWritten by `docs/generate.py` from result files."
-    readme, insight, studied, detected, evaluated, reliable = (
+    readme, demo, insight, studied, detected, evaluated, reliable, cleaned = (
         ROOT / name
         for name in (
-            "README.md", "docs/insight.md", "docs/studies.md", "docs/detection.md",
-            "docs/evaluation.md", "docs/reliability.md",
+            "README.md", "docs/demo.md", "docs/insight.md", "docs/studies.md", "docs/detection.md",
+            "docs/evaluation.md", "docs/reliability.md", "docs/clean.md",
         )
     )  # fmt: skip
     parts = {
         "advice": advice(),
-        "uncertain": uncertain(),
+        "uncertainty": uncertainty(),
         "findings": findings("cifar_exempt"),
     }
     on_photos = [compared_on_photos(), regimes()]
@@ -47,18 +56,18 @@ def documents() -> dict[Path, str]:
     )  # fmt: skip
     return {
         ROOT / "docs" / "results.md": f"{in_full}\n",
-        readme: between(
-            readme,
-            {
-                "demo": demonstration(),
-                "results": "\n\n".join([*on_photos, photos()]),
-            },
-        ),
+        readme: between(readme, {"results": in_short()}),
+        demo: between(demo, {"demo": demonstration()}),
+        ROOT / "docs" / "index.md": home(),
+        ROOT / "docs" / "reference.md": reference(),
         insight: between(insight, parts),
         studied: between(studied, {"studies": studies()}),
         detected: between(detected, {"detection": detection()}),
         evaluated: between(evaluated, {"coverage": coverage()}),
         reliable: between(reliable, {"faults": faults()}),
+        cleaned: between(
+            cleaned, {"search": search(), "copies": copies(), "label_errors": label_errors()}
+        ),
     }
 
 

@@ -18,9 +18,15 @@ if TYPE_CHECKING:
     from mast.commands.analyze import draw as draw
     from mast.commands.compare import compare as compare
     from mast.commands.demo import demo as demo
+    from mast.commands.duplicates import duplicates as duplicates
     from mast.commands.embed import embed as embed
     from mast.commands.evaluate import evaluate as evaluate
     from mast.commands.export import export as export
+    from mast.commands.fit import fit as fit
+    from mast.commands.neighbours import neighbours as neighbours
+    from mast.commands.outliers import outliers as outliers
+    from mast.commands.plan import plan as plan
+    from mast.commands.predict import predict as predict
     from mast.commands.pretrain import pretrain as pretrain
     from mast.commands.report import report as report
     from mast.commands.show import show_config as show_config
@@ -28,13 +34,16 @@ if TYPE_CHECKING:
     from mast.commands.show import show_recipes as show_recipes
     from mast.commands.show import show_views as show_views
     from mast.commands.study import study as study
-    from mast.commands.uncertain import uncertain as uncertain
+    from mast.commands.watch import watch as watch
     from mast.config import PretrainConfig as PretrainConfig
+    from mast.measure.features import open_images as open_images
     from mast.measure.named_sets import NamedSets as NamedSets
+    from mast.models import load_classifier as load_classifier
     from mast.models import load_encoder as load_encoder
     from mast.recipes import configure as configure
     from mast.runs.load import load_embedding as load_embedding
     from mast.runs.load import load_method as load_method
+    from mast.views import ViewMaker as ViewMaker
 
     __version__: str
 
@@ -42,18 +51,27 @@ PUBLIC = {
     "NamedSets": "mast.measure.named_sets",
     "PretrainConfig": "mast.config",
     "UserError": "mast.core.errors",
+    "ViewMaker": "mast.views",
     "advise": "mast.commands.advise",
     "analyze": "mast.commands.analyze",
     "compare": "mast.commands.compare",
     "configure": "mast.recipes",
     "demo": "mast.commands.demo",
     "draw": "mast.commands.analyze",
+    "duplicates": "mast.commands.duplicates",
     "embed": "mast.commands.embed",
     "evaluate": "mast.commands.evaluate",
     "export": "mast.commands.export",
+    "fit": "mast.commands.fit",
+    "load_classifier": "mast.models",
     "load_embedding": "mast.runs.load",
     "load_encoder": "mast.models",
     "load_method": "mast.runs.load",
+    "neighbours": "mast.commands.neighbours",
+    "open_images": "mast.measure.features",
+    "outliers": "mast.commands.outliers",
+    "plan": "mast.commands.plan",
+    "predict": "mast.commands.predict",
     "pretrain": "mast.commands.pretrain",
     "report": "mast.commands.report",
     "show_config": "mast.commands.show",
@@ -61,7 +79,7 @@ PUBLIC = {
     "show_recipes": "mast.commands.show",
     "show_views": "mast.commands.show",
     "study": "mast.commands.study",
-    "uncertain": "mast.commands.uncertain",
+    "watch": "mast.commands.watch",
 }
 
 

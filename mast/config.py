@@ -111,6 +111,7 @@ class PretrainConfig:
         _ = self.preset
         _ = self.method
         self.objective.check()
+        self.encoder.check()
         self.optimizer.check()
         least = dict.fromkeys(
             ("epochs", "batch_size", "accumulate", "devices", "nodes", "log_every"), 1.0
@@ -146,6 +147,13 @@ class PretrainConfig:
         preset = PRESETS[self.views]
         return preset if self.operators is None else preset.only(self.operators)
 
+    @property
+    def encoder_rate(self) -> float:
+        """The encoder's rate as a share of that of what is trained beside it."""
+        if self.optimizer.encoder_rate is not None:
+            return self.optimizer.encoder_rate
+        return 1.0 if self.encoder.weights is None else 0.1
+
     def folder(self) -> Path:
         """Where the run goes."""
         if self.out is not None:
@@ -164,8 +172,11 @@ def build_method(config: PretrainConfig) -> Method:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         encoder = Encoder(config.encoder, config.size)
-        method = METHODS[config.method].method
-        return method(config.objective, encoder, config.preset.operators, config.seed)
+        kind = METHODS[config.method].method
+        method = kind(config.objective, encoder, config.preset.operators, config.seed)
+    if config.encoder.freeze:
+        method.freeze_encoder()
+    return method
 
 
 # ------------------------------------------------------------------------------ as plain values
@@ -178,6 +189,7 @@ def record(config: PretrainConfig) -> dict[str, Any]:
     """
     values = plain(config)
     values["objective"] |= plain(config.objective.resolved())
+    values["optimizer"]["encoder_rate"] = config.encoder_rate
     at = list(values).index("objective")
     items = list(values.items())
     return dict([*items[:at], ("method", config.method), *items[at:]])

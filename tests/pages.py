@@ -42,14 +42,18 @@ LOG: tuple[dict[str, Any], ...] = (
 )
 
 
-def measure(run: RunFolder, protocol: str, percent: Sequence[float]) -> None:
+def measure(
+    run: RunFolder, protocol: str, percent: Sequence[float], by_chance: float | None = None
+) -> None:
     """Give a run a result: of each class an accuracy, on 40 images."""
     targets = {}
     for at, value in enumerate(percent):
         each_N = (torch.arange(40) < 0.4 * value).float()
         values = {"top1": 100 * float(each_N.mean()), "top1_low": value - 5, "top1_high": value + 5}
         targets[f"task {at}"] = TargetResult(
-            {**values, "mean_per_class": value - 1}, each={"top1": each_N}
+            {**values, "mean_per_class": value - 1},
+            each={"top1": each_N},
+            by_chance={} if by_chance is None else {"top1": by_chance},
         )
     settings = {"protocol": {"seed": 0, "resamples": 20}}
     Result(protocol, "photos/test", targets, settings, {}, {}, images="the same").write(run.path)

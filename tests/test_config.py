@@ -58,7 +58,7 @@ def test_an_unknown_field_of_a_run_names_its_file(
     ours: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours.config.write_text(f"{ours.config.read_text()}seeds: 3\n")
-    assert main(["uncertain", str(ours.path), "--data", str(photos)]) == 2
+    assert main(["outliers", str(ours.path), "--data", str(photos)]) == 2
     error = capsys.readouterr().err
     assert f"error: {ours.config}: unknown field 'seeds'. Did you mean 'seed'?" in error
 

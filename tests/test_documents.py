@@ -80,20 +80,25 @@ def test_the_help_lists_every_protocol(capsys: pytest.CaptureFixture[str]) -> No
         assert re.search(rf"^  {name} +{re.escape(row.title)}$", shown, re.M)
 
 
+def python_of(document: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+
+
 def test_python_of_readme_and_manual_runs(
     tiny: Callable[..., mast.PretrainConfig],
     photos: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    use, train = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (use,), (train,), (choose,) = map(
+        python_of, ("README.md", "docs/runs.md", "docs/evaluation.md")
+    )
     monkeypatch.chdir(tmp_path)
-    mast.pretrain(tiny(epochs=1, size=64, out="runs/flowers", encoder={"name": "resnet18"}))
+    mast.pretrain(tiny(epochs=1, size=64, out="runs/photos", encoder={"name": "resnet18"}))
     names: dict[str, object] = {}
     exec(use, names)
     assert tuple(names["features"].shape) == (8, 512)  # type: ignore[attr-defined]
-    (choose,) = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), re.DOTALL)
-    exec(choose, names)
+    exec(choose.replace("runs/flowers", "runs/photos"), names)
     assert names["of_one_color"].shape == names["in_any_color"].shape  # type: ignore[attr-defined]
     exec(train.split("run =")[0], names)
     assert names["config"].encoder.name == "resnet34"  # type: ignore[attr-defined]

@@ -25,10 +25,10 @@ from mast.methods import (
     Mast,
     MastConfig,
     Method,
-    StepMemory,
+    StepNeeds,
     VICReg,
     VICRegConfig,
-    step_memory,
+    step_needs,
 )
 from mast.models import Encoder
 from mast.protocols.detection.batches import TrainingObjects
@@ -153,9 +153,9 @@ def test_a_step_never_waits(name: str, gpu: FakeGPU) -> None:
 def test_what_a_step_needs_is_counted(name: str, without_driver: None) -> None:
     pipeline = Pipeline(PRESETS["mast19"], SIZE)
 
-    def step(device: torch.device) -> StepMemory:
+    def step(device: torch.device) -> StepNeeds:
         make = partial(build, name, pipeline.names)
-        return step_memory(make, pipeline, COUNT, device, torch.bfloat16, moments=1)
+        return step_needs(make, pipeline, COUNT, device, torch.bfloat16, moments=1)
 
     on_gpu, on_cpu = step(GPU), step(torch.device("cpu"))
     assert on_gpu._replace(activations=0) == on_cpu._replace(activations=0)

@@ -87,16 +87,35 @@ COMMANDS: dict[str, Command] = {
         ("run/analysis/*.npz",),
         reads=(*RUN, *KEPT, "run/metrics.jsonl", "run/provenance.json"),
     ),
-    "uncertain": Command(
-        ("uncertain", "run", "--data", "photos/test", "--out", "table.csv"), ("table.csv",),
+    "outliers": Command(
+        ("outliers", "run", "--data", "photos/test", "--out", "table.csv"), ("table.csv",),
         reads=(*RUN, *KEPT),
+    ),
+    "neighbours": Command(
+        ("neighbours", "run", "--data", "photos/test", "--query", "0",
+         "photos/train/dusk/0.png", "--k", "3", "--out", "near.html"),
+        ("near.html",), reads=(*RUN, *KEPT, *PHOTOS),
+    ),
+    "duplicates": Command(
+        ("duplicates", "run", "--data", "photos/train", "--above", "0.9", "--out", "copies.csv"),
+        ("copies.csv",), reads=(*RUN, *KEPT),
     ),
     "embed": Command(
         ("embed", "run", "--data", "photos/test", "--ignore", "color", "--out", "space.npz"),
         ("space.npz",), reads=(*RUN, *KEPT, *PHOTOS),
     ),
+    "fit": Command(
+        ("fit", "run", "--data", "photos", "--settings", '{"penalties": [0.01, 1.0]}',
+         "--out", "fitted.safetensors"),
+        ("fitted.safetensors",), reads=(*RUN, *KEPT, *PHOTOS),
+    ),
+    "predict": Command(
+        ("predict", "fitted.safetensors", "--data", "photos/test", "--out", "told.csv"),
+        ("told.csv",), reads=("fitted.safetensors", *KEPT),
+    ),
     "export": Command(
-        ("export", "run", "--out", "exported.safetensors"), ("exported.safetensors",), reads=RUN
+        ("export", "run", "--format", "torchscript", "--out", "exported"),
+        ("exported/*.torchscript",), reads=RUN,
     ),
     "views": Command(
         ("show", "views", "--data", "photos/test", "--images", "2", "--out", "views.png"),

@@ -11,7 +11,8 @@ from faults.process import run
 from faults.world import World
 
 WRITERS = ("pretrain", "continue", "evaluate", "probe", "analyze", "embed", "export", "report",
-           "uncertain", "views", "new study")  # fmt: skip
+           "outliers", "neighbours", "duplicates", "fit", "predict", "views",
+           "new study")  # fmt: skip
 LARGEST = 3 << 20  # bytes; checkpoints and encoders are a little smaller
 # Of Linux: linux/capability.h
 CAPABILITY_VERSION = 0x20080522

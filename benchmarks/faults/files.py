@@ -40,7 +40,7 @@ def _verdict(world: World, name: str, file: Path, outcome: Outcome) -> str:
     if outcome.fault:
         return outcome.fault
     if outcome.code != 0:
-        return "refused" if _is_named(file, outcome.summary) else "wrong"
+        return "refused" if _is_named(file, outcome.said) else "wrong"
     answer, expected = COMMANDS[name].answer(world.place, outcome.printed), world.answers[name]
     if name == "cache":
         return "result" if answer != expected else "wrong"

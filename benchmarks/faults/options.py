@@ -15,12 +15,25 @@ from faults.world import World
 # Where options are tried: every command with something small to do.
 BASES = {
     **{
-        name: COMMANDS[name].words for name in ("compare", "uncertain", "embed", "export", "report")
+        name: COMMANDS[name].words
+        for name in (
+            "compare",
+            "outliers",
+            "neighbours",
+            "duplicates",
+            "embed",
+            "fit",
+            "predict",
+            "export",
+            "report",
+        )
     },
     "pretrain": COMMANDS["pretrain"].words,
     "evaluate": ("evaluate", "run", "--data", "photos", "--protocols", "knn"),
     "analyze": (*COMMANDS["analyze"].words[:-3], "--analyses", "masks"),
+    "plan": ("plan", "--data", "photos/train", "--recipes", "mast5_small", "--gpu", "A100"),
     "advise": ("advise", "run", "--data", "photos/test"),
+    "watch": ("watch", "run", "--once", "watch.html"),
     "study": ("study", "epochs", "run", "--data", "photos", "--dry"),
     "demo": ("demo", "--out", "demo", "--images", "0"),  # which alone takes a minute
     "show operators": ("show", "operators"),
@@ -29,8 +42,8 @@ BASES = {
     "show views": ("show", "views", "--data", "photos/test", "--images", "1", "--out", "v.png"),
     "show cache": ("show", "cache"),
 }
-# A network, or a compiler.
-LEFT_OUT = {"download", "compile", "wandb", "weights"}
+# A network, a compiler, or, without a file to write, a server.
+LEFT_OUT = {"download", "compile", "push", "wandb", "weights", "once"}
 SMALL = {  # where any number is right and a large one takes as long as it says
     "epochs", "resamples", "score_every", "devices", "nodes", "checkpoint_minutes", "data.workers",
 }  # fmt: skip

@@ -52,7 +52,9 @@ class Outcome:
     def summary(self) -> str:
         """Its error, or else the last line that it said."""
         said = f"\n{self.said.rstrip()}"
-        return (said[said.rfind("\nerror: ") :] if self.code == 2 else said)[-400:].strip()
+        return (
+            said[said.rfind("\nerror: ") :][:400].strip() if self.code == 2 else said[-400:].strip()
+        )
 
 
 def start(
@@ -90,6 +92,7 @@ def start(
             display.LINE_S = float("inf")  # lines of progress depend on how fast it goes
             torch.set_num_threads(1)  # before there are threads: after a fork they race for a pool
             sys.argv = ["mast", *words]
+            sys.orig_argv = [sys.executable, "-m", "mast.cli", *words]  # of a run's other processes
             code = main()
         except BaseException:  # what a user would see
             traceback.print_exc()

@@ -67,7 +67,7 @@ class World:
             for name in ("evaluate", "probe"):
                 _must(["evaluate", out, *COMMANDS[name].words[2:]], here)
         self._begin_a_run()
-        for name in ("analyze", "study", "report"):
+        for name in ("analyze", "study", "report", "fit"):
             _must(COMMANDS[name].words, here)
         shutil.copytree(here, self._whole, symlinks=True)
         for name, command in COMMANDS.items():

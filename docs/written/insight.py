@@ -44,7 +44,7 @@ def warned() -> str:
     )
 
 
-def uncertain() -> str:
+def uncertainty() -> str:
     """How often a damaged copy is ranked above its original, a column a run."""
     results = {str(at): result for at, result in enumerate(insights("uncertain"))}
     return markdown(UncertaintyCheck().table(results))

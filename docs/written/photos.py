@@ -180,6 +180,17 @@ def of_colour(results: list[dict[str, Any]], first: str) -> dict[str, str]:
     return spaces(sorted(scores), PROPERTIES["color"], "colour")
 
 
+def in_short() -> str:
+    """The mean of four tasks by method and regime, for the README."""
+    rows = []
+    for regime, (title, _) in REGIME_TITLES.items():
+        methods = compared(*scored(), regime)
+        if methods.keys() >= {OURS, *CONTROLS}:
+            means = (cell(list(map(mean_of_tasks, methods[name]))) for name in (*CONTROLS, OURS))
+            rows.append((title, str(len(methods[OURS])), *means))
+    return markdown(Grid(("pretrained with", "seeds", *CONTROLS, OURS), tuple(rows)))
+
+
 def regimes() -> str:
     """The chosen methods where something else differs: the operators, or how many images."""
     rows, verdicts, meant, trained_on = [], [], [], []

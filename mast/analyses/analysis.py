@@ -200,11 +200,13 @@ class Gallery:
         title: What they have in common.
         pictures_NPP3: uint8.
         captions: One for each.
+        columns: How many stand in a row; None for as many as fit.
     """
 
     title: str
     pictures_NPP3: np.ndarray
     captions: tuple[str, ...]
+    columns: int | None = None
 
 
 @dataclass(frozen=True)

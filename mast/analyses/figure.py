@@ -7,6 +7,7 @@ classes that are named like colours have their own.
 from __future__ import annotations
 
 import functools
+import io
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ GRAY = "#7F7F7F"
 # Black and white that stay so: the page gives its own colours to what is exactly black or white.
 LASTING = {"#000000": "#010101", "#ffffff": "#fefefe"}
 WIDTH = 8.4  # inches
+BELOW = 32  # points from an axis to a legend: the numbers and the name of its scale are between
 STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -195,10 +197,14 @@ def legend_below(axis: Any) -> None:
     labels = axis.get_legend_handles_labels()[1]
     if not labels:
         return
+    from matplotlib.transforms import offset_copy
+
     ncols = max(1, min(len(labels), 54 // (6 + max(map(len, labels)))))
+    # In points, as the names above it are: a share of a flat axis would be less than they need.
+    below = offset_copy(axis.transAxes, axis.figure, y=-BELOW, units="points")
     axis.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=ncols, columnspacing=1.2,
-        handlelength=1.5, borderaxespad=0,
+        loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, ncols=ncols,
+        columnspacing=1.2, handlelength=1.5, borderaxespad=0,
     )  # fmt: skip
 
 
@@ -242,20 +248,28 @@ def cells(
 
 def save(figure: Figure, file: Path) -> None:
     """Write a figure beside its arrays, as .png and .svg of the same name."""
+    svg = signed(as_svg(figure, file.stem))
+
+    def write(partial: Path) -> None:
+        partial.write_text(svg, "utf-8")
+
+    write_atomically(file.with_suffix(".svg"), write)
+    figure.set_layout_engine("none")  # the second is laid out as the first, which takes time
+    write_atomically(file.with_suffix(".png"), lambda png: _write(figure, png, "png", file.stem))
+
+
+def as_svg(figure: Figure, name: str) -> str:
+    """A figure as SVG with tips; `name` keeps its ids apart from those of other figures."""
+    text = io.StringIO()
+    _write(figure, text, "svg", name)
+    return _with_tips(text.getvalue(), name)
+
+
+def _write(figure: Figure, target: Path | io.StringIO, kind: str, name: str) -> None:
     from matplotlib import rc_context
 
-    for kind in ("svg", "png"):
-
-        def write(partial: Path, kind: str = kind) -> None:
-            figure.savefig(partial, dpi=150, format=kind, metadata=DATELESS[kind])
-            if kind == "svg":
-                tipped = _with_tips(partial.read_text("utf-8"), file.stem)
-                partial.write_text(signed(tipped), "utf-8")
-
-        # The same arrays give the same file.
-        with rc_context({**STYLE, "svg.hashsalt": file.stem}):
-            write_atomically(file.with_suffix(f".{kind}"), write)
-        figure.set_layout_engine("none")  # the second is laid out as the first, which takes time
+    with rc_context({**STYLE, "svg.hashsalt": name}):  # the same arrays give the same file
+        figure.savefig(target, dpi=150, format=kind, metadata=DATELESS[kind])
 
 
 DATELESS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}}
@@ -268,6 +282,8 @@ def _with_tips(svg: str, name: str) -> str:
         r'<g class="tip" role="img" tabindex="0"><title>\1</title>',
         svg,
     )
+    # An image has a hash of its pixels, so that one that is drawn twice would have one id twice.
+    svg = re.sub(r'(<image\b[^>]*?)\sid="[^"]*"', r"\1", svg)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", svg)
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.analyses import figure
-from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject
+from mast.analyses.analysis import Analysis, Arrays, Details, Gallery, Grid, Subject
 from mast.analyses.interval import mean_and_margin
 from mast.analyses.spaces import spaces_of
 from mast.measure.agreement import chance, retrieve
@@ -22,7 +22,8 @@ from mast.measure.agreement import chance, retrieve
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
 
-QUERIES, SHOWN, COUNTED = 1, 6, 10
+QUERIES, SHOWN, COUNTED = 4, 6, 10  # of the queries, the figure has the first
+WHOLE = "whole embedding"  # as `spaces_of` calls it
 FEWEST = 3  # images, so that there is a choice
 
 
@@ -32,14 +33,15 @@ class Neighbours(Analysis):
 
     For every distinct mask there are two spaces: the dimensions that are invariant to its operators
     ("ignoring …") and those that are exempt from them ("matching …"). Beside them are the whole
-    embedding and those of other runs.
+    embedding and those of other runs. A run without such masks has its whole embedding alone.
 
     Arrays:
         pictures: (N, P, P, 3) thumbnails, uint8.
-        queries: (Q,) positions of the queries that are shown: the first of the images.
+        queries: (Q,) positions of the queries that are shown, evenly spaced.
         spaces: (S,) names.
         nearest: (Q, S, J) positions of the nearest images, nearest first.
         tasks: (T,) names of what the images are labelled with.
+        labels: (T, N) names of the images' classes.
         shared: (S, T) percent of the ten nearest images, or of all others where there are fewer,
             that share a query's label, the mean over images.
         margin: (S, T) half of its 95 % interval over images.
@@ -57,8 +59,6 @@ class Neighbours(Analysis):
             return f"It needs {FEWEST} images or more, here are {len(subject.images.names)}."
         if not bool(subject.embed(None).isfinite().all()):
             return "The embedding is not finite: the run diverged."
-        if len(spaces_of(subject, 1)) == 1:
-            return "This run's masks leave nothing to choose: no dimension is exempt from anything."
         return None
 
     def compute(self, subject: Subject) -> Arrays:
@@ -73,7 +73,8 @@ class Neighbours(Analysis):
         }
         for space in spaces_of(subject, whole_ND.shape[1]):
             spaces[space.name] = whole_ND * space.weight_D
-        query_Q = np.arange(min(QUERIES, len(images.names)))
+        count = min(QUERIES, len(images.names))
+        query_Q = np.arange(count) * len(images.names) // count
         tasks = [task for task, label_N in images.labels.items() if len(set(label_N.tolist())) > 1]
         label_TN = torch.tensor(np.array([images.labels[task] for task in tasks]), dtype=torch.long)
         shared, margin = [], []
@@ -89,6 +90,9 @@ class Neighbours(Analysis):
             "spaces": np.array(list(spaces)),
             "nearest": np.stack([_nearest(space_ND, query_Q) for space_ND in spaces.values()], 1),
             "tasks": np.array(tasks, str),
+            "labels": np.array(
+                [np.array(images.classes[task])[images.labels[task]] for task in tasks], str
+            ).reshape(len(tasks), len(images.names)),
             "shared": np.array(shared).reshape(len(spaces), len(tasks)),
             "margin": np.array(margin).reshape(len(spaces), len(tasks)),
             "expected": np.array([100 * float(chance(label_N).mean()) for label_N in label_TN]),
@@ -96,18 +100,18 @@ class Neighbours(Analysis):
 
     @figure.styled
     def draw(self, arrays: Arrays) -> Figure:
-        """See `Analysis.draw`: one row per query and space, the query first."""
-        spaces, queries = arrays["spaces"], arrays["queries"]
+        """See `Analysis.draw`: one row a space, the query first."""
+        spaces, query = arrays["spaces"], arrays["queries"][0]
         columns = 1 + arrays["nearest"].shape[2]
-        drawn, axes = figure.panels(len(queries) * len(spaces) * columns, columns, 1.25)
-        for row, (query, space) in enumerate(np.ndindex(len(queries), len(spaces))):
-            shown = [queries[query], *arrays["nearest"][query, space]]
+        drawn, axes = figure.panels(len(spaces) * columns, columns, 1.25)
+        for row, space in enumerate(spaces):
+            shown = [query, *arrays["nearest"][0, row]]
             for column, at in enumerate(shown):
                 axis = axes[row * columns + column]
                 axis.imshow(arrays["pictures"][at], interpolation="nearest")
                 figure.plate(axis)
             axes[row * columns].set_ylabel("query", fontsize=7)
-            axes[row * columns + 1].set_title(str(spaces[space]), fontsize=8)
+            axes[row * columns + 1].set_title(str(space), fontsize=8)
         return drawn
 
     def caption(self, arrays: Arrays) -> str:
@@ -126,6 +130,10 @@ class Neighbours(Analysis):
             for at in matching
             for task in range(len(arrays["tasks"]))
         }
+        if not gain:
+            of_whole = _shared(arrays, arrays["spaces"].tolist().index(WHOLE))
+            nothing = "No dimension is exempt from anything, so there is no invariance to choose."
+            return f"{of_whole} {nothing} {shown}"
         space, task = max(gain, key=lambda key: abs(gain[key]))
         margin = float(np.hypot(arrays["margin"][space, task], arrays["margin"][space - 1, task]))
         sure = "" if abs(gain[space, task]) > margin else "; the difference is within its interval"
@@ -138,17 +146,56 @@ class Neighbours(Analysis):
         )
 
     def details(self, arrays: Arrays) -> Details:
-        """See `Analysis.details`: what neighbours share in each space."""
+        """See `Analysis.details`: neighbours in the whole embedding, what they share in each."""
         tasks = [str(task) for task in arrays["tasks"]]
+        galleries = (_gallery(arrays),)
         if not tasks:
-            return Details()
+            return Details(galleries=galleries)
         rows = tuple(
             (str(space), *shared_T)
             for space, shared_T in zip(arrays["spaces"], arrays["shared"].tolist(), strict=True)
         )
         nearest = min(COUNTED, len(arrays["pictures"]) - 1)
         columns = (f"of the {nearest} nearest, share of the same (%)", *tasks)
-        return Details(Grid(columns, (("by chance", *arrays["expected"].tolist()), *rows)))
+        grid = Grid(columns, (("by chance", *arrays["expected"].tolist()), *rows))
+        return Details(grid, galleries)
+
+
+def _gallery(arrays: Arrays) -> Gallery:
+    """Every query and its neighbours in the whole embedding, a row each."""
+    whole = arrays["spaces"].tolist().index(WHOLE)
+    found_QJ = arrays["nearest"][:, whole]
+    at_QJ = np.column_stack([arrays["queries"], found_QJ])
+    names = ["query", *(f"nearest {rank}" for rank in range(1, at_QJ.shape[1]))] * len(at_QJ)
+    # Files of earlier versions have no labels.
+    if len(arrays["tasks"]) and "labels" in arrays:
+        labels = arrays["labels"][0, at_QJ.ravel()]
+        names = [
+            f"query: {label}" if name == "query" else str(label)
+            for name, label in zip(names, labels, strict=True)
+        ]
+    title = f"Each row: an image, and the {found_QJ.shape[1]} nearest of {len(arrays['pictures'])}"
+    return Gallery(
+        f"{title}. {_shared(arrays, whole)}".rstrip(),
+        arrays["pictures"][at_QJ.ravel()],
+        tuple(names),
+        columns=at_QJ.shape[1],
+    )
+
+
+def _shared(arrays: Arrays, space: int) -> str:
+    """How often neighbours in a space share what a query is labelled with; empty without labels."""
+    nearest = min(COUNTED, len(arrays["pictures"]) - 1)
+    parts = [
+        f"{task} {shared:.0f} % (by chance {expected:.0f})"
+        for task, shared, expected in zip(
+            arrays["tasks"], arrays["shared"][space], arrays["expected"], strict=True
+        )
+    ]
+    if not parts:
+        return ""
+    what = f"What the {nearest} nearest in the {arrays['spaces'][space]} share with a query"
+    return f"{what}: {', '.join(parts)}."
 
 
 def _nearest(space_ND: Tensor, query_Q: np.ndarray) -> np.ndarray:

@@ -84,8 +84,11 @@ class Form:
         return parser
 
     def text(self) -> str:
-        """As it is kept."""
-        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+        """As it is kept: JSON, a line for each argument."""
+        own = asdict(self)
+        rows = [f"  {json.dumps(row, ensure_ascii=False)}" for row in own.pop("arguments")]
+        head = json.dumps(own, indent=1, ensure_ascii=False).removesuffix("\n}")
+        return "\n".join([f"{head},", ' "arguments": [', ",\n".join(rows), " ]", "}", ""])
 
     @classmethod
     def kept(cls, name: str) -> "Form":

@@ -33,6 +33,8 @@ class _Options:
     """The options of a verb: what each is called, its type, and the form that they make."""
 
     def __init__(self, program: str, verb: Verb, words: Sequence[str]) -> None:
+        from mast.core.fields import in_text
+
         self.function = verb.load()
         self.form = Form(
             program,
@@ -45,7 +47,8 @@ class _Options:
         self.base: Any = None
         self.groups: dict[str, type] = {}  # parameters that may be a dataclass of options
         self._names: list[str] = []
-        helps, hints = _documented(self.function), get_type_hints(self.function)
+        helps = _documented(self.function)
+        hints = {name: in_text(hint) for name, hint in get_type_hints(self.function).items()}
         parameters = inspect.signature(self.function).parameters
         for name, parameter in parameters.items():
             if _is_configuration(hints[name]):

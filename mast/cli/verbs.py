@@ -54,6 +54,12 @@ def _nothing(result: object) -> None:
     """Print nothing: the command reported while it ran."""
 
 
+def _print_path(result: object) -> None:
+    """The file that was written, if one was."""
+    if result is not None:
+        _print_plain(result)
+
+
 def _demo(result: Any) -> None:
     for table in result.tables():
         _print_rich(table)
@@ -71,6 +77,16 @@ def _comparison(result: Any) -> None:
     _print_rich(result.table())
     for note in result.notes:
         _print_plain(note)
+    _print_plain(f"\n{result.verdict}")
+
+
+def _listing(result: Any) -> None:
+    for part in result.shown():
+        _print_rich(part)
+
+
+def _fitted(result: Any) -> None:
+    _print_plain(result.text)
 
 
 def _insights(insights: Any) -> None:
@@ -84,6 +100,19 @@ def _insights(insights: Any) -> None:
 def _advice(result: Any) -> None:
     _print_rich(result.table())
     _print_plain(result.text)
+
+
+def _exported(result: Any) -> None:
+    _print_plain(f"{result.folder}: features within {result.difference:.1g} of the encoder's")
+    if result.page is not None:
+        _print_plain(result.page)
+    _print_plain(result.line)
+
+
+def _plan(result: Any) -> None:
+    _print_rich(result.table())
+    for text in (*result.notes, *result.commands):
+        _print_plain(text)
 
 
 def _study(result: Any) -> None:
@@ -117,11 +146,6 @@ def _read_features(arguments: Mapping[str, Any], file: Path) -> Sequence[str]:
     return "python", "-c", read, str(file)
 
 
-def _read_header(arguments: Mapping[str, Any], file: Path) -> Sequence[str]:
-    read = 'import safetensors, sys; print(safetensors.safe_open(sys.argv[1], "pt").metadata())'
-    return "python", "-c", read, str(file)
-
-
 # ---------------------------------------------------------------------------------------- verbs
 
 _COMMANDS = "mast.commands"
@@ -134,6 +158,10 @@ VERBS: dict[str, Verb] = {
         "pretrain an encoder on a folder of images; the same command continues a killed run",
         f"{_COMMANDS}.pretrain:pretrain", (), _nothing, ("recipes", "mast.recipes:RECIPES"),
         following=_measure,
+    ),
+    "plan": Verb(
+        "say which recipe, epochs, memory, disk and hours pretraining on some images takes",
+        f"{_COMMANDS}.plan:plan", (), _plan,
     ),
     "evaluate": Verb(
         "measure an encoder on labelled images, by any of the protocols",
@@ -157,21 +185,41 @@ VERBS: dict[str, Verb] = {
         "retrain variants of a run to answer a question; the same command continues",
         f"{_COMMANDS}.study:study", ("name", "run"), _study, ("studies", "mast.studies:STUDIES"),
     ),
-    "uncertain": Verb(
-        "rank images by how unsure the run is of them, as a table",
-        f"{_COMMANDS}.uncertain:uncertain", ("run",), _print_plain,
+    "neighbours": Verb(
+        "find the images of a folder that are most similar to others",
+        f"{_COMMANDS}.neighbours:neighbours", ("encoder",), _listing,
+    ),
+    "duplicates": Verb(
+        "find the images of a folder that are there more than once, exactly or nearly",
+        f"{_COMMANDS}.duplicates:duplicates", ("encoder",), _listing,
+    ),
+    "outliers": Verb(
+        "rank the images of a folder by how little they fit in, and check their labels",
+        f"{_COMMANDS}.outliers:outliers", ("encoder",), _listing,
     ),
     "report": Verb(
         "write a run's page: how good it is, its figures, what was run",
         f"{_COMMANDS}.report:report", ("run",), _print_plain, computes=False,
+    ),
+    "fit": Verb(
+        "learn a classifier on an encoder from labelled images, with calibrated probabilities",
+        f"{_COMMANDS}.fit:fit", ("encoder",), _fitted,
+    ),
+    "predict": Verb(
+        "tell the classes of a folder of images, as a table",
+        f"{_COMMANDS}.predict:predict", ("classifier",), _print_plain,
+    ),
+    "watch": Verb(
+        "show a run while it trains, on a page of this machine that renews itself",
+        f"{_COMMANDS}.watch:watch", ("run",), _print_path, computes=False,
     ),
     "embed": Verb(
         "write the representations of a folder of images to .npz or .parquet",
         f"{_COMMANDS}.embed:embed", ("encoder",), _print_plain, following=_read_features,
     ),
     "export": Verb(
-        "write an encoder as a timm or torchvision state dict",
-        f"{_COMMANDS}.export:export", ("encoder",), _print_plain, following=_read_header,
+        "write an encoder for timm, transformers, torchvision or ONNX, or as one file of PyTorch",
+        f"{_COMMANDS}.export:export", ("encoder",), _exported, ("formats", "mast.exports:FORMATS"),
         computes=False,
     ),
 }  # fmt: skip

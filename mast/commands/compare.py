@@ -11,12 +11,18 @@ from mast.measure.compare import compare as comparison
 def compare(
     runs: str | Path | Sequence[str | Path], *, seed: int = 0, resamples: int = 1000
 ) -> Comparison:
-    """Put what was measured of several runs side by side; see `mast.measure.compare`.
+    """Put what was measured of several runs side by side, and judge the first by it.
+
+    What the first run started as is put beside it, where `mast evaluate --untrained` measured it.
 
     Args:
-        runs: Run folders with evaluations, or one; differences are to the first.
+        runs: Run folders with evaluations, or one; differences are to the first, and the verdict is
+            on it.
         seed: Of the bootstrap.
         resamples: Test sets that the bootstrap draws, the same ones for all runs.
+
+    Returns:
+        Rows, notes, and the `verdict`; see `mast.measure.compare`.
 
     Raises:
         UserError: No run, or one without evaluations; a seed or a number that cannot be.

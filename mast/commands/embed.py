@@ -2,27 +2,26 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from torch import nn
 
-from mast.core.arguments import as_list
 from mast.core.checkpoint import write_atomically
-from mast.core.errors import UserError
 from mast.core.files import as_unicode
 from mast.core.launch import Device, find_device
+from mast.core.run import RunFolder
+from mast.core.tabular import check_ending
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
-from mast.measure.features import extract
-from mast.methods import Embedding, MatchBy
-from mast.runs.load import Representation, load
+from mast.methods import MatchBy
+from mast.runs.features import Invariances, compared
+from mast.runs.load import Representation
 
 
 def embed(
-    encoder: str | Path,
+    encoder: str | Path | nn.Module,
     data: str | Path,
     out: str | Path | None = None,
     size: int | None = None,
@@ -39,11 +38,12 @@ def embed(
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
+            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
+            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
         data: The images; labels are not needed, and are written where there are some.
-        out: A file ending in .npz or .parquet (which needs the extra of that name); `<set>.npz`
-            in the current folder if not given.
-        size: Side of the views in pixels; that of pretraining if not given.
+        out: A file ending in .npz or .parquet (which needs the extra of that name);
+            `<set>-<run>.npz` in the current folder if not given.
+        size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
             operators are ignored or matched.
         ignore: Operators of a run to which its embedding is to be invariant, or properties such as
@@ -63,49 +63,42 @@ def embed(
         The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), one (N,) array of
         class indices a target as `target_<name>`, and one (N, C) int8 array a task of several
         labels as `multilabel_<name>` (1 present, 0 absent, -1 unknown); a .parquet has one row an
-        image with the same columns. The operators are kept in `ignored` and `matched`, in the
-        metadata of a .parquet as JSON, where there are some.
+        image with the same columns. What made them is kept beside them, in the metadata of a
+        .parquet as JSON: the encoder's fingerprint, as evaluations have it, in `encoder`, the side
+        of the views in `size`, and in `ignored` and `matched` the operators, where there are some.
 
     Raises:
         UserError: No such encoder or images, an unknown kind of file, or a choice of operators that
             the run does not have or that leaves no dimension.
     """
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
-    file = Path(out or Path(data).name.replace(":", "-").replace("@", "-") + ".npz")
-    if file.suffix not in writers:
-        raise UserError(f"out must end in .npz or .parquet, got {file}")
-    if file.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
-    chosen = {"ignored": as_list(ignore or ()), "matched": as_list(match or ())}
-    chosen = {kind: names for kind, names in chosen.items() if names}
-    if match_by is not None and "matched" not in chosen:
-        raise UserError(f"match_by {match_by} says how to match: give match, too")
-    if chosen and representation is not None:
-        raise UserError(
-            "what is ignored and matched says in what images are compared: leave out "
-            f"representation, got {representation}"
-        )
-    kind = representation or ("embedding" if chosen else "encoder")
-    loaded = load(encoder, kind, size, seed, weights, download)
-    module, size = loaded.module, loaded.size
-    space = None
-    if chosen:
-        assert isinstance(module, Embedding)
-        chosen = {kind: module.named(names) for kind, names in chosen.items()}
-        with torch.no_grad():
-            space = module.space(chosen.get("ignored", ()), chosen.get("matched", ()), match_by)
-        if space.of == "representation":
-            module = module.method.encoder
-    canvases = open_canvas(DataConfig(str(data)), size)
-    features_ND = extract(module, canvases, size, Compute(find_device(device)))
-    if space is not None:
-        features_ND = space.seen(features_ND)
-    writers[file.suffix](file, features_ND.numpy(), canvases, chosen)
+    file = Path(out or f"{_plain(Path(data).name)}-{_name(encoder)}.npz")
+    check_ending(file, writers)
+    invariances = Invariances(representation, ignore, match, match_by)
+    compute = Compute(find_device(device))
+    by = compared(encoder, invariances, compute, size, seed, weights, download)
+    canvases = open_canvas(DataConfig(str(data)), by.size)
+    made_by = {"encoder": by.encoder.description["fingerprint"], "size": by.size}
+    writers[file.suffix](file, by.extract(canvases).numpy(), canvases, made_by | by.chosen)
     return file
 
 
+def _name(encoder: str | Path | nn.Module) -> str:
+    """What a file is named by: the run, the file, or the model's name or class."""
+    if isinstance(encoder, nn.Module):
+        return type(encoder).__name__
+    path = Path(encoder)
+    in_a_run = path.is_file() and RunFolder(path.parent).config.is_file()
+    place = (path.parent if in_a_run else path).absolute()
+    return _plain(place.stem if place.is_file() else place.name)
+
+
+def _plain(name: str) -> str:
+    return name.replace(":", "-").replace("@", "-")
+
+
 def _write_npz(
-    path: Path, features_ND: np.ndarray, canvases: CanvasSet, chosen: Mapping[str, Sequence[str]]
+    path: Path, features_ND: np.ndarray, canvases: CanvasSet, made_by: Mapping[str, Any]
 ) -> None:
     def write(partial: Path) -> None:
         with partial.open("wb") as file:
@@ -114,7 +107,7 @@ def _write_npz(
                 "identifiers": np.array(canvases.identifiers),
                 **{f"target_{name}": values for name, values in canvases.targets.items()},
                 **{f"multilabel_{name}": table for name, table in canvases.multilabels.items()},
-                **{kind: np.array(names) for kind, names in chosen.items()},
+                **{name: np.array(value) for name, value in made_by.items()},
             }
             np.savez(file, **arrays)
 
@@ -122,7 +115,7 @@ def _write_npz(
 
 
 def _write_parquet(
-    path: Path, features_ND: np.ndarray, canvases: CanvasSet, chosen: Mapping[str, Sequence[str]]
+    path: Path, features_ND: np.ndarray, canvases: CanvasSet, made_by: Mapping[str, Any]
 ) -> None:
     import pyarrow
     import pyarrow.parquet
@@ -138,6 +131,6 @@ def _write_parquet(
         "features": rows(features_ND),
     }
     table = pyarrow.table(
-        columns, metadata={kind: json.dumps(names) for kind, names in chosen.items()}
+        columns, metadata={name: json.dumps(value) for name, value in made_by.items()}
     )
     write_atomically(path, lambda partial: pyarrow.parquet.write_table(table, partial))

@@ -6,20 +6,19 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import torch
+from torch import nn
 
-from mast.core.checkpoint import write_text
+from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, make_fabric, precision_of
 from mast.core.processes import together
 from mast.core.run import RunFolder
-from mast.data.sources import default_cache
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import FOLDER, Result
-from mast.measure.store import FeatureStore, fingerprint
 from mast.protocols.run import (
     EvaluationSettings,
     evaluate_encoder,
@@ -27,15 +26,17 @@ from mast.protocols.run import (
     protocol_class,
     refuse_near_duplicates,
 )
-from mast.runs.load import Loaded, Representation, load, load_untrained
+from mast.runs.features import frozen
+from mast.runs.load import Representation, load
 from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
+from mast.runs.start import load_untrained
 
 EncoderPrecision = Literal["float32", "bfloat16"]
 PRECISIONS = get_args(EncoderPrecision)
 
 
 def evaluate(
-    encoder: str | Path,
+    encoder: str | Path | nn.Module,
     data: str | Path | NamedSets | None = None,
     protocols: str | Sequence[str] = ("knn", "linear"),
     settings: Mapping[str, Mapping[str, Any]] | None = None,
@@ -54,24 +55,29 @@ def evaluate(
     Hyper-parameters of a protocol are chosen on the validation set (or a tenth of the training
     set, where there is none); the test set is scored once. Results are also written to
     `evaluations/<protocol>-<set>.json` in the run folder; for a name in
-    `runs/<name>-random-<seed>`, for a checkpoint of another project in `runs/<file>-<SHA-256>`.
+    `runs/<name>-random-<seed>`, for a checkpoint of another project in `runs/<file>-<SHA-256>`,
+    for a module in `runs/<class>-<SHA-256>`.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project (VICReg,
             MoCo, SimSiam, SwAV, DINO, solo-learn, lightly, VISSL and others), or a timm or
-            torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
-        data: The labelled set, such as `flowers17`; `NamedSets` where its parts are in
+            torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In Python
+            also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D), which normalises
+            images itself and is moved to the device.
+        data: The labelled set, such as `flowers17`, or a folder with one subfolder a class, of
+            which a fifth of each class is drawn to be tested; `NamedSets` where its parts are in
             different places.
         protocols: Names of protocols, in the order in which they run.
         settings: Settings of protocols that differ from the defaults, by protocol.
-        size: Side of the views in pixels; that of pretraining if not given, for a name 224.
+        size: Side of the views in pixels; that of pretraining if not given, for a name 224. A
+            module needs one.
         device: auto, cpu or cuda.
         devices: Processes on this node (torchrun overrides it); they share the work of training
             and of the encoder.
         precision: Of the encoder's forward pass, and of training; bfloat16 is mixed precision.
-        seed: Seed of everything a protocol draws.
+        seed: Seed of everything a protocol draws, and of what is tested of a folder without parts.
         cache: Whether to keep features for the next call, in `features` beside the canvases; they
-            are found by the content of encoder and images.
+            are found by the content of encoder and images. Those of a module are not kept.
         weights: A checkpoint with weights for the name. If not given, those that the name names,
             or random ones where it names none.
         untrained: Measure the run's encoder with the weights that it started from; the results go
@@ -92,6 +98,8 @@ def evaluate(
         raise unknown("precision", precision, PRECISIONS)
     if untrained and weights is not None:
         raise UserError("untrained is for a run's first weights: leave weights out")
+    if untrained and isinstance(encoder, nn.Module):
+        raise UserError("untrained is for a run's first weights: give a run folder, not a module")
     dtype = getattr(torch, precision)
     with doing("setting up devices"):
         fabric = make_fabric(device, devices, precision=precision_of(dtype))
@@ -100,32 +108,34 @@ def evaluate(
         sets = data if isinstance(data, NamedSets) else NamedSets(data)
         loaded = (
             load_untrained(encoder, size)
-            if untrained
+            if untrained and not isinstance(encoder, nn.Module)
             else load(encoder, size=size, seed=seed, weights=weights, download=sets.download)
         )
 
         def representation(name: str) -> FrozenEncoder:
             other = load(encoder, cast(Representation, name), size, seed, weights)
-            return _frozen(other, str(encoder), compute, cache)
+            return frozen(other, encoder, compute, cache)
 
         workspace = loaded.folder / FOLDER
-        of_run = not untrained and weights is None and RunFolder(encoder).config.is_file()
+        of_run = (
+            not (untrained or isinstance(encoder, nn.Module) or weights is not None)
+            and RunFolder(encoder).config.is_file()
+        )
         bench = Bench(compute, workspace, representation if of_run else None)
-        frozen = _frozen(loaded, str(encoder), compute, cache, bench)
+        measured = frozen(loaded, encoder, compute, cache, bench)
 
         # What cannot work must fail before anything runs for hours.
         if near_duplicates:
             refuse_near_duplicates(names)
         common = EvaluationSettings(seed=seed, protocols=settings or {})
         for name in names:
-            make_evaluator(name, common).prepare(frozen)
+            make_evaluator(name, common).prepare(measured)
         groups = [
-            (sets.open(kind, loaded.size), list(group))
+            (sets.open(kind, loaded.size, seed), list(group))
             for kind, group in itertools.groupby(names, lambda name: protocol_class(name).needs)
         ]
         if fabric.is_global_zero:
-            write_text(workspace / ".writable", "")
-            (workspace / ".writable").unlink()
+            check_writable(workspace)
 
         results: list[Result] = []
 
@@ -135,18 +145,8 @@ def evaluate(
                 results.append(result)
 
         for opened, group in groups:
-            evaluate_encoder(frozen, opened, group, common, write, near_duplicates)
+            evaluate_encoder(measured, opened, group, common, write, near_duplicates)
         return results
-
-
-def _frozen(
-    loaded: Loaded, source: str, compute: Compute, cache: bool, bench: Bench | None = None
-) -> FrozenEncoder:
-    """What was loaded, as protocols receive it; its features are stored if there is a cache."""
-    identity = fingerprint(loaded.module, loaded.description)
-    store = FeatureStore(default_cache() / "features", identity) if cache else None
-    description = {"source": source, "fingerprint": identity, **loaded.description}
-    return FrozenEncoder(loaded.module, compute, store, description, bench)
 
 
 def measure_missing(

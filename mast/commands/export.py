@@ -1,92 +1,70 @@
-"""From a run to the state dict that timm or torchvision loads."""
+"""From a run to a folder that loads without this library."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
-
-import torch
 
 from mast.core.errors import UserError, unknown
-from mast.core.tensors import read_tensors, write_tensors
-from mast.models import Encoder, load_encoder
-
-FORMATS = ("timm", "torchvision")
+from mast.core.files import named
+from mast.core.run import RunFolder
+from mast.exports import FORMATS, Exported, Hub, Place, card, export_folder, refuse_something_else
+from mast.measure.store import fingerprint
+from mast.models import load_encoder
+from mast.protocols import EVALUATORS
 
 
 def export(
     encoder: str | Path,
-    format: Literal["timm", "torchvision"] = "timm",
+    format: str = "pt2",
     out: str | Path | None = None,
-) -> Path:
-    """Write an encoder as a state dict of another library, in safetensors.
+    push: str | None = None,
+    license: str | None = None,
+) -> Exported:
+    """Write an encoder as a folder that another library loads in one line, without this one.
 
-    The file is loaded back into that library's model and its representations are compared
-    with ours before it is kept.
+    The folder is loaded by that line, and its features are compared with the encoder's, before it
+    is kept.
 
     Args:
         encoder: A run folder or an `encoder.safetensors`.
-        format: Whose names and shapes the state dict has. The classifier is left out.
-        out: The file; `<encoder>-<format>.safetensors` beside the encoder if not given.
+        format: What loads it: a name in `mast.exports.FORMATS`. Some hold any encoder.
+        out: The folder; `exports/<format>` in the run folder, or `<encoder>-<format>` beside a file
+            elsewhere, if not given. An earlier export of the same format is replaced.
+        push: OWNER/NAME of a repository on the Hugging Face Hub to upload the folder to. It is made
+            if it is not there, public unless the owner's settings say otherwise.
+        license: That of the weights as the Hub calls it, such as apache-2.0, for the model card.
 
     Returns:
-        The file. Its header says the architecture, the stem, and the mean and standard
-        deviation with which inputs in [0, 1] must be normalised.
+        The folder, the line that loads it, how far its features are from the encoder's at most, and
+        its page on the Hub if it was pushed. Its README.md says how it is loaded, how images are
+        prepared and, for a run, how it was trained, what was measured of it and what was not.
 
     Raises:
-        UserError: No such encoder, or one that the library does not have.
+        UserError: No such encoder, one that the format cannot hold, something else in the folder's
+            place, or a failed upload.
     """
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     source = load_encoder(encoder)
-    twin = _in_library(source, format)
-    place = Path(encoder)
-    folder = place if place.is_dir() else place.parent
-    target = folder / f"encoder-{format}.safetensors" if out is None else Path(out)
-    header = {
-        "architecture": twin.config.name,
-        "options": json.dumps(twin.config.options),
-        "stem": json.dumps(
-            {"stem": twin.config.stem, "stride": twin.config.stem_stride, "size": twin.size}
-        ),
-        **{key: json.dumps(values) for key, values in source.normalization._asdict().items()},
-    }
-    write_tensors(target, twin.model.state_dict(), header=header)
-    _compare(source, twin, target)
-    return target
+    run, target = _places(Path(encoder), format)
+    target = target if out is None else named(out)
+    refuse_something_else(target, format)
+    if license is not None and not license.strip():
+        raise UserError("license is empty; leave it out to name none")
+    hub = None if push is None else Hub(push)
+    form = FORMATS[format].kind(source)
+    identity = fingerprint(source, source.describe())
+    place = Place(".") if hub is None else Place(hub.repository, on_hub=True)
+    name = place.name.rpartition("/")[2] if hub else (run.path if run else target).absolute().name
+    text = card(name, form, source, place, run, identity, EVALUATORS, license)
+    exported = export_folder(form, format, source, identity, text, target)
+    return exported if hub is None else replace(exported, page=hub.push(exported.folder))
 
 
-def _in_library(source: Encoder, library: str) -> Encoder:
-    """The same architecture built by another library, with our weights."""
-    name = source.config.name.rpartition(":")[2]
-    if library == source.library:
-        options = source.config.options
-    else:
-        # Initialisation options do not matter once weights are loaded.
-        options = {k: v for k, v in source.config.options.items() if k != "zero_init_residual"}
-    try:
-        config = replace(source.config, name=f"{library}:{name}", options=options)
-        twin = Encoder(config, source.size, source.normalization)
-        twin.model.load_state_dict(source.model.state_dict())
-    except (UserError, RuntimeError) as error:
-        raise UserError(
-            f"{library} has no model with the weights of {source.config.name!r}; "
-            f"export it as {source.library}"
-        ) from error
-    return twin.eval()
-
-
-@torch.inference_mode()
-def _compare(source: Encoder, twin: Encoder, file: Path) -> None:
-    """Load the written file into the twin and compare representations."""
-    twin.model.load_state_dict(read_tensors(file)[0])
-    generator = torch.Generator().manual_seed(0)
-    images_BCHW = torch.rand(4, 3, source.size, source.size, generator=generator)
-    ours_BC, twin_BC = source(images_BCHW), twin(images_BCHW)
-    if not torch.allclose(ours_BC, twin_BC, rtol=1e-4, atol=1e-5):
-        file.unlink()
-        difference = (ours_BC - twin_BC).abs().max().item()
-        raise UserError(
-            f"the exported {twin.config.name} differs from the encoder by {difference:.2g}; "
-            f"export it as {source.library}"
-        )
+def _places(encoder: Path, format: str) -> tuple[RunFolder | None, Path]:
+    """The run that an encoder is of, if it is in one, and the folder that it is written to."""
+    folder = encoder if encoder.is_dir() else encoder.parent
+    run = RunFolder(folder)
+    if run.config.is_file():
+        return run, run.exports / format
+    name = "encoder" if encoder.is_dir() else encoder.stem
+    return None, folder / f"{name}-{format}"

@@ -29,8 +29,9 @@ from mast.core.run import RunFolder
 from mast.data import Batch, Loader, open_canvas
 from mast.measure.online import online_scores
 from mast.methods import save_embedding
-from mast.models import named_weights, save_encoder, synchronise_batchnorm
+from mast.models import Encoder, named_weights, save_encoder, synchronise_batchnorm
 from mast.runs.memory import check_memory
+from mast.runs.start import start, with_architecture
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -58,6 +59,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
             saved.
     """
     config.check()
+    config = with_architecture(config)
     run = RunFolder(config.folder())
     if not run.config.is_file():  # earlier versions took such names, and their runs can go on
         _refuse_named_weights(config.encoder.name)
@@ -92,9 +94,19 @@ def _refuse_named_weights(name: str) -> None:
     weights = named_weights(name)
     if weights is not None:
         raise UserError(
-            f"encoder.name {name} names the weights {weights!r}, and pretraining starts from "
-            f"random ones: expected timm:{weights.partition('.')[0]}"
+            f"encoder.name {name} names the weights {weights!r}: give them as encoder.weights to "
+            f"start from them, or timm:{weights.partition('.')[0]} to start from random ones"
         )
+
+
+def _encoder_shares(encoder: Encoder, config: PretrainConfig) -> dict[str, float]:
+    """The rate of each of the encoder's parameters, as a share of that of what is beside it."""
+    depths = dict.fromkeys((name for name, _ in encoder.named_parameters()), 0)
+    if config.optimizer.layer_decay < 1:
+        depths = encoder.depths()
+    last = max(depths.values())
+    decay = config.optimizer.layer_decay
+    return {name: config.encoder_rate * decay ** (last - at) for name, at in depths.items()}
 
 
 def _part_size(config: PretrainConfig, processes: int) -> int:
@@ -134,6 +146,9 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
 
     # -------------------------------------------------------------------- folder and its log
     plain_method = build_method(config)  # a folder that is opened holds a run that can be built
+    started_from = None
+    if not run.encoder.is_file() and saved_step(run.last) is None:
+        started_from = start(plain_method, config)
     if chief:
         run.open(record(config), OPERATIONAL, lambda file: record(read(file)))
     if run.encoder.is_file():
@@ -155,7 +170,10 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         plain_method.encoder.to(memory_format=torch.channels_last)
     if config.compile:
         plain_method.compile_parts()
-    optimizer = make_optimizer(plain_method.parameter_groups(), config.optimizer, config.batch_size)
+    shares = _encoder_shares(plain_method.encoder, config)
+    optimizer = make_optimizer(
+        plain_method.parameter_groups(shares), config.optimizer, config.batch_size
+    )
     warmup = warmup_share(config.optimizer, config.epochs)
 
     # ------------------------------------------------------------------------------- resume
@@ -171,7 +189,11 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         checkpoint=run.last,
         checkpoint_minutes=config.checkpoint_minutes,
         advice="Start a new run (another out) at a lower optimizer.lr or in precision 32-true.",
-        extra={"best": float("-inf"), "images": canvases.fingerprint},
+        extra={
+            "best": float("-inf"),
+            "images": canvases.fingerprint,
+            "started_from": started_from,
+        },
     )
     training.resume(config.seed)
     if training.extra.get("images", canvases.fingerprint) != canvases.fingerprint:
@@ -187,6 +209,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             precision=resolve(config.precision, fabric.device),
             seed=config.seed,
             representation=plain_method.encoder.dim,
+            started_from=training.extra.get("started_from"),
             data={
                 "spec": config.data.spec,
                 "images": len(canvases),

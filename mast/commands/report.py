@@ -12,12 +12,12 @@ from mast.studies import QUESTIONS
 def report(
     run: str | Path, beside: str | Path | Sequence[str | Path] = (), out: str | Path | None = None
 ) -> Path:
-    """Write a run's page: the answer first, then its figures; it needs no network and no scripts.
+    """Write a run's page: the verdict first, then its figures; it needs no network and no scripts.
 
     Args:
         run: A run folder; what `mast evaluate` and `mast analyze` wrote there is shown.
         beside: Other run folders whose evaluations are shown beside this one's, such as VICReg's;
-            the untrained encoder's are too, where `mast evaluate --untrained` measured it.
+            those of what it started as are too, where `mast evaluate --untrained` measured it.
         out: The page; `report.html` in the run folder if not given.
 
     Returns:

@@ -9,8 +9,8 @@ from mast.analyses import Grid
 from mast.commands.advise import advise
 from mast.commands.analyze import Insight, analyze
 from mast.commands.evaluate import evaluate, measure_missing
+from mast.commands.outliers import outliers
 from mast.commands.pretrain import pretrain
-from mast.commands.uncertain import uncertain
 from mast.config import change, configuration_of
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
@@ -137,7 +137,7 @@ def study(
         raise UserError(f"{name} makes runs and result files: give out, a folder for them")
     if not kind.seeded:
         _refuse(name, "runs of seed 0", seeds=seeds)
-    verbs = Verbs(pretrain, evaluate, analyze, advise, uncertain, study)
+    verbs = Verbs(pretrain, evaluate, analyze, advise, outliers, study)
     workplace = Workplace(Path(data), Path(out), verbs, QUESTIONS, device, threads)
     runs, measured = perform(kind, workplace, chosen, as_list(only), Shard.parse(shard), dry)
     files = tuple(file for file in kind.files(runs, workplace.out) if file.is_file())

@@ -55,6 +55,17 @@ def write_atomically(path: Path, write: Callable[[Path], None], keep: Path | Non
         ) from error
 
 
+def check_writable(folder: Path) -> None:
+    """Make sure that files can be written into a folder before hours are spent on what is to be.
+
+    Raises:
+        UserError: As `write_atomically`.
+    """
+    probe = folder / ".writable"
+    write_text(probe, "")
+    probe.unlink()
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a value as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
@@ -122,7 +133,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 def saved_step(path: Path) -> int | None:
     """The step of the last checkpoint that can be read; None: there is none."""
-    for file in (path, previous(path)):
+    for file in filter(Path.is_file, (path, previous(path))):
         with suppress(Exception):  # torch raises RuntimeError, UnpicklingError, EOFError, …
             return int(torch.load(file, map_location="cpu", weights_only=True, mmap=True)["step"])
     return None

@@ -16,6 +16,11 @@ def processes() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+def rank() -> int:
+    """This process, from 0."""
+    return dist.get_rank() if processes() > 1 else 0
+
+
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, local: Tensor) -> Tensor:

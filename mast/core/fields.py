@@ -26,6 +26,7 @@ NAMES = {
     dict: "a mapping",
     Mapping: "a mapping",
 }
+TEXTUAL = {*NAMES, Path, type(None)}
 
 
 def build(kind: type[Kind], values: Mapping[str, Any], noun: str) -> Kind:
@@ -165,6 +166,16 @@ def in_words(hint: Any) -> str:
     if kind in (dict, Mapping) and in_words(get_args(hint)[-1]).startswith("a mapping"):
         return "a mapping of mappings"
     return NAMES.get(kind, getattr(kind, "__name__", str(kind)))
+
+
+def in_text(hint: Any) -> Any:
+    """A type without the classes of a union that no text stands for, such as a module."""
+    members = [
+        member
+        for member in _union(hint)
+        if not isinstance(member, type) or member in TEXTUAL or is_dataclass(member)
+    ]
+    return Union[tuple(members)] if members else hint  # noqa: UP007
 
 
 def _union(hint: Any) -> tuple[Any, ...]:

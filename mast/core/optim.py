@@ -27,6 +27,10 @@ class OptimizerConfig:
         warmup: Linear warm-up in epochs, at most 5 % of the run.
         final: Last rate as a share of the peak.
         clip: Largest norm of the gradient; None: not clipped.
+        encoder_rate: The encoder's rate as a share of that of projector, masks and heads; if not
+            given, 1, and 0.1 where it starts from weights.
+        layer_decay: Factor by which the rate falls from each layer of the encoder to the one below
+            it (Clark et al., ELECTRA, ICLR 2020); for encoders of timm.
     """
 
     name: OptimizerName = "lars"
@@ -38,6 +42,8 @@ class OptimizerConfig:
     warmup: float = 10.0
     final: float = 0.001
     clip: float | None = None
+    encoder_rate: float | None = None
+    layer_decay: float = 1.0
 
     def check(self) -> None:
         """Refuse values that cannot be.
@@ -55,6 +61,15 @@ class OptimizerConfig:
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise UserError(f"optimizer.{name} must be 0 or more and finite, got {value}")
+        if self.encoder_rate is not None and not 0 < self.encoder_rate < math.inf:
+            raise UserError(
+                "optimizer.encoder_rate must be positive and finite (encoder.freeze leaves the "
+                f"encoder as it is), got {self.encoder_rate}"
+            )
+        if not 0 < self.layer_decay <= 1:
+            raise UserError(
+                f"optimizer.layer_decay must be above 0 and at most 1, got {self.layer_decay}"
+            )
         for name in ("momentum", "final"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
@@ -110,8 +125,8 @@ def make_optimizer(
     """Build the optimizer over parameter groups.
 
     Args:
-        groups: Dicts with "name" ("weights", "vectors" or "gates"), "params", and "peak_lr" where
-            a group has a rate of its own.
+        groups: Dicts with "name" ("weights", "vectors" or "gates") and "params"; "share", where the
+            rate is a share of the others'; "peak_lr", where a group has a rate of its own.
         config: Rates.
         batch_size: Global batch, over processes and accumulation.
 
@@ -126,7 +141,7 @@ def make_optimizer(
     for group in groups:
         is_weight, is_gate = group["name"] == "weights", group["name"] == "gates"
         peak = config.gate_lr if is_gate else config.lr * batch_size / 256
-        peak = group.get("peak_lr", peak)
+        peak = group.get("peak_lr", peak * group.get("share", 1.0))
         options = {"lr": peak, "peak_lr": peak}
         options["weight_decay"] = config.weight_decay if is_weight else 0.0
         if config.name == "lars":

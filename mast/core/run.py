@@ -7,12 +7,14 @@ checkpoints/last.pt   everything needed to continue; last.previous.pt is the one
 checkpoints/best.safetensors   the encoder at its best online score
 embedding.safetensors what the method learned beside its encoder: projector, masks
 encoder.safetensors   the trained encoder; it exists only when the run is complete
+classifier-*.safetensors   a classifier on the encoder, by `mast fit`
 tensorboard/          the same metrics for TensorBoard, where it is installed
 evaluations/*.json    one file a protocol and data set, by `mast evaluate`
 analysis/*.npz        the arrays of one analysis each, by `mast analyze`, beside their figures
 analysis/missing.json why others could not be made
 untrained/            evaluations of its encoder before training, by `mast evaluate --untrained`
 studies/              run folders that differ from this one in something, by `mast study`
+exports/<format>/     its encoder for another library, by `mast export`
 report.html           one page, by `mast report`
 """
 
@@ -20,6 +22,7 @@ import json
 import logging
 import os
 import platform
+import re
 import socket
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -76,6 +79,7 @@ class RunFolder:
         self.analysis = self.path / "analysis"
         self.untrained = self.path / "untrained"
         self.studies = self.path / "studies"
+        self.exports = self.path / "exports"
 
     def require(self) -> "RunFolder":
         """This folder, if it holds a run.
@@ -116,6 +120,13 @@ class RunFolder:
             stack.callback(self.holder.unlink, missing_ok=True)
             write_text(self.holder, f"process {os.getpid()} on {socket.gethostname()}")
             yield
+
+    def read_holder(self) -> tuple[int, str] | None:
+        """The process that holds the folder, or was killed while it did, and its machine."""
+        if not self.holder.is_file():
+            return None
+        said = re.fullmatch(r"process (\d+) on (.+)", self.holder.read_text(errors="replace"))
+        return None if said is None else (int(said[1]), said[2])
 
     def _refuse_something_else(self) -> None:
         ours = (self.lock, self.holder)
@@ -205,7 +216,15 @@ class RunFolder:
         return {name: str(reason) for name, reason in missing.items()}
 
     def rewind_metrics(self, step: int) -> None:
-        """Drop what was logged after `step`, by a process that was killed since."""
+        """Drop what was logged after `step`, by a process that was killed since.
+
+        Raises:
+            UserError: The log is no file, but a pipe, for example, that nobody reads.
+        """
+        if os.path.lexists(self.metrics) and not self.metrics.is_file():
+            raise UserError(
+                f"{self.metrics} is not a file: remove it, or restore what it points to"
+            )
         records = [record for record in self.read_metrics() if record["step"] <= step]
         text = "".join(json.dumps(record) + "\n" for record in records)
         if self.metrics.is_file():

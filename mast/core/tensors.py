@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError
+from mast.core.files import special
 
 OURS = "mast"  # the entry of a header that is ours, as JSON
 DIGEST = "sha256"  # in that entry
@@ -75,6 +76,8 @@ def read_tensors(
     from safetensors import SafetensorError, safe_open
 
     try:
+        if kind := special(path):
+            raise UserError(f"{path} is {kind}: expected a file")
         with path.open("rb"):  # as safetensors calls no such file what may not be read
             pass
     except OSError as error:
@@ -101,6 +104,8 @@ def read_header(path: Path) -> dict[str, str] | None:
     from safetensors import SafetensorError, safe_open
 
     try:
+        if special(path):
+            return None
         with safe_open(path, framework="pt") as archive:
             return archive.metadata() or {}
     except (OSError, SafetensorError):

@@ -287,7 +287,7 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
         manifest.checksums.append(crc32(pixels))
         manifest.kept.append(index)
         manifest.identifiers.append(source.identifier(index))
-        manifest.aspect.append(round(outcome[1], 6))
+        manifest.aspect.append(outcome[1])
     _refuse_too_many(request, manifest)
     content.update(np.array(manifest.aspect, np.float32).tobytes())  # views undo the stretch by it
     for label_N in (*source.targets.values(), *source.multilabels.values()):

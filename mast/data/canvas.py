@@ -23,6 +23,7 @@ from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.launch import cores
 from mast.data import cache
+from mast.data.chosen import Chosen
 from mast.data.decoded import Decoded
 from mast.data.sources import default_cache, open_source
 from mast.data.stored import Stored
@@ -113,8 +114,8 @@ class CanvasSet:
 
     Attributes:
         name: What the user called the set.
-        images: (N, S, S, 3) uint8: in memory, in a file of which what is read is verified, or
-            decoded when indexed.
+        images: (N, S, S, 3) uint8: in memory, in a file of which what is read is verified,
+            decoded when indexed, or some of another set's.
         aspect_N: (N,) float32, width / height of the original.
         targets: Label arrays, each (N,) int64, by task; empty where there are no labels.
         classes: Class names by task, of `targets` and of `multilabels`.
@@ -126,7 +127,7 @@ class CanvasSet:
     """
 
     name: str
-    images: np.ndarray | Stored | Decoded
+    images: np.ndarray | Stored | Decoded | Chosen
     aspect_N: np.ndarray
     targets: dict[str, np.ndarray]
     classes: dict[str, tuple[str, ...]]
@@ -169,9 +170,25 @@ class CanvasSet:
             indices: Integers below N.
         """
         index_B = np.asarray(indices, np.int64)
+        return self._some(index_B, self.batch(index_B)[0].numpy())
+
+    def part(self, indices: Sequence[int] | np.ndarray | Tensor, name: str) -> "CanvasSet":
+        """As `subset`, but nothing is copied: canvases are read when they are asked for.
+
+        Args:
+            indices: Integers below N.
+            name: What the part is called.
+        """
+        index_B = np.asarray(indices, np.int64)
+        images = self.images
+        some = images[index_B] if isinstance(images, np.ndarray) else Chosen(images, index_B)
+        return replace(self._some(index_B, some), name=name)
+
+    def _some(self, index_B: np.ndarray, images: "np.ndarray | Chosen") -> "CanvasSet":
+        """What is known of some images, with their canvases."""
         return replace(
             self,
-            images=self.batch(index_B)[0].numpy(),
+            images=images,
             aspect_N=self.aspect_N[index_B],
             targets={task: target_N[index_B] for task, target_N in self.targets.items()},
             identifiers=tuple(self.identifiers[i] for i in index_B),

@@ -53,6 +53,11 @@ class BrokenImageError(UserError):
         self.name = name
         self.reason = reason
 
+    @classmethod
+    def of(cls, name: str, error: Exception) -> "BrokenImageError":
+        """What a decoder raised, in one line."""
+        return cls(name, " ".join(str(error).split()) or type(error).__name__)
+
 
 @functools.cache
 def extensions() -> tuple[str, ...]:
@@ -82,6 +87,27 @@ def open_image(file: Path | BytesIO) -> Image.Image:
     return Image.open(file)
 
 
+def read_canvas(image: str | Path | Image.Image, size: int) -> tuple[np.ndarray, float]:
+    """A file, or an image that is open already, as `to_canvas` gives it.
+
+    Args:
+        image: A file is decoded as for the cache. An image that is open stays as it is: a copy is
+            decoded, whole, from which pixels of a large JPEG differ a little.
+        size: Side of the canvas in pixels.
+
+    Raises:
+        BrokenImageError: It cannot be decoded.
+    """
+    try:
+        if isinstance(image, Image.Image):
+            return to_canvas(image.copy(), size)
+        with open_image(Path(image)) as opened:
+            return to_canvas(opened, size)
+    except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
+        name = "an image" if isinstance(image, Image.Image) else str(image)
+        raise BrokenImageError.of(name, error) from error
+
+
 def to_pixels(image: Image.Image) -> np.ndarray:
     """Decodes an opened image at its full size.
 
@@ -105,7 +131,7 @@ def to_canvas(image: Image.Image, size: int) -> tuple[np.ndarray, float]:
         size: Side of the canvas in pixels.
 
     Returns:
-        The canvas, (S, S, 3) uint8, and width / height of the upright original.
+        The canvas, (S, S, 3) uint8, and width / height of the upright original, to six digits.
     """
     width, height = image.size
     if image.format == "JPEG":
@@ -114,7 +140,7 @@ def to_canvas(image: Image.Image, size: int) -> tuple[np.ndarray, float]:
     aspect = height / width if turned else width / height
     if rgb.size != (size, size):
         rgb = rgb.resize((size, size), Image.Resampling.LANCZOS, reducing_gap=3.0)
-    return np.asarray(rgb), aspect
+    return np.asarray(rgb), round(aspect, 6)
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:

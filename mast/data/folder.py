@@ -13,12 +13,13 @@ from PIL import Image
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, named, special
 from mast.data.decode import HEIF, extensions, open_image
+from mast.data.partition import WHOLE
 from mast.data.source import PARTS, SetDescription, Source
 from mast.data.walk import Found, walk
 
 _log = logging.getLogger("mast")
 _NAMED = 3  # of what is left out, with its most common endings
-_SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
+SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
 
 
 @final
@@ -50,7 +51,7 @@ class Folder(Source):
         _warn(root, found)
         self._files = sorted(found.images)
         self.targets, self.classes = _label([path for path, _, _ in self._files])
-        if set(self.classes.get("class", ())) & _SPLIT_NAMES:
+        if set(self.classes.get("class", ())) & SPLIT_NAMES:
             _log.warning(
                 "%s has the classes %s, which look like splits; name one of them to train on it "
                 "alone.", root, ", ".join(self.classes["class"][:5])
@@ -91,15 +92,18 @@ def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
 
 
 def describe_folder(spec: str) -> SetDescription:
-    """The parts of a folder: those of `train`, `val` and `test` that lie below it.
+    """The parts of a folder: `train`, `val` and `test` below it, or all of it where none is.
 
     Raises:
         UserError: There is no such folder.
     """
     root = named(spec)
     if not os.path.isdir(root):
-        raise UserError(f"no folder {root}; give one with `train` and `test` below it")
-    return SetDescription({part: str(root / part) for part in PARTS if (root / part).is_dir()})
+        raise UserError(
+            f"no folder {root}; give one with `train` and `test`, or a folder a class, below it"
+        )
+    parts = {part: str(root / part) for part in PARTS if (root / part).is_dir()}
+    return SetDescription(parts or {WHOLE: str(root)})
 
 
 def _warn(root: Path, found: Found) -> None:

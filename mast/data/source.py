@@ -97,8 +97,7 @@ class Source(ABC):
             raise self._broken(index, error) from error
 
     def _broken(self, index: int, error: Exception) -> BrokenImageError:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        return BrokenImageError(f"{self.name}/{self.identifier(index)}", reason)
+        return BrokenImageError.of(f"{self.name}/{self.identifier(index)}", error)
 
 
 @final
@@ -108,6 +107,7 @@ class SetDescription:
 
     Attributes:
         parts: What `open_source` takes, by "train", "val" and "test"; not every set has all three.
+            Of a folder with none of them all images, by "all".
         metric: "top1", "mean_per_class" (the mean over classes of the accuracy within one) or
             "mAP" (the mean over classes of the average precision).
     """

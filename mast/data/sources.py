@@ -113,7 +113,7 @@ def describe(data: str | Path) -> SetDescription:
         data: `factors` or `toys`, or `factors:1024` for so many training images and a quarter of
             them to validate and to test; `torchvision:NAME` or `hf:owner/name`; `coco:FOLDER` with
             annotations/instances_*.json in it; `voc:VOCdevkit/VOC2007`; or a folder with `train`,
-            `test` and perhaps `val` below it.
+            `test` and perhaps `val` below it, or with a subfolder a class.
 
     Returns:
         The parts that there are; of a set by name without looking whether they are on disk.

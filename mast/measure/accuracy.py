@@ -11,6 +11,7 @@ from torch import Tensor
 from mast.core.errors import UserError
 from mast.measure.bootstrap import Measured, draws, measured, resampled
 
+GUESSES = {"top1": 1, "top5": 5}  # of the class of an image
 TOP5_FROM = 10  # classes; below, five guesses say little
 
 
@@ -65,6 +66,21 @@ def accuracy(scores_NC: Tensor, labels_N: Tensor, metric: str) -> float:
     return 100 * float(credit_N.mean())
 
 
+def chance_level(labels_N: Tensor, measure: str) -> float:
+    """What an accuracy is without a look at the images, in percent.
+
+    Args:
+        labels_N: True classes of the test images.
+        measure: "top1" or "top5": as if the most frequent classes of the test images were guessed
+            for all of them; "mean_per_class": one over the classes that occur, whatever is guessed.
+    """
+    count_C = torch.bincount(labels_N)
+    if measure == "mean_per_class":
+        return 100 / int((count_C > 0).sum())
+    guessed = count_C.sort(descending=True).values[: GUESSES[measure]]
+    return 100 * int(guessed.sum()) / len(labels_N)
+
+
 def accuracies(
     target: str,
     scores_NC: Tensor,
@@ -86,17 +102,20 @@ def accuracies(
 
     Yields:
         What `measured` yields, for "top1" and from 10 classes on "top5"; "mean_per_class" with
-        its interval and its draws.
+        its interval and its draws; what each is by chance, as `<target>/by_chance/<measure>`.
     """
     scores_NC, labels_N = scores_NC.cpu(), labels_N.cpu()
-    ks = {"top1": 1, "top5": 5} if scores_NC.shape[1] >= TOP5_FROM else {"top1": 1}
-    for name, k in ks.items():
+    for name, k in GUESSES.items():
+        if k > 1 and scores_NC.shape[1] < TOP5_FROM:
+            continue
         credit_N = correct_within(scores_NC, labels_N, k).double().view(copies, -1).mean(dim=0)
         yield from measured(target, name, credit_N, seed, resamples)
+        yield f"{target}/by_chance/{name}", chance_level(labels_N, name)
     yield f"{target}/mean_per_class", accuracy(scores_NC, labels_N, "mean_per_class")
     credit_CN = correct_within(scores_NC, labels_N, 1).double().view(copies, -1)
     resampled_R = resampled_class_means(credit_CN, labels_N.view(copies, -1), seed, resamples)
     yield from resampled(target, "mean_per_class", resampled_R)
+    yield f"{target}/by_chance/mean_per_class", chance_level(labels_N, "mean_per_class")
 
 
 def resampled_class_means(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
     from mast.measure.frozen import FrozenEncoder
-    from mast.measure.sets import EvaluationData, ObjectData
+    from mast.measure.sets import EvaluationData, LearningData, ObjectData
 
 
 class Bench:
@@ -80,7 +80,7 @@ class Bench:
         self,
         encoder: FrozenEncoder,
         protocol: Any,
-        data: EvaluationData | ObjectData,
+        data: EvaluationData | LearningData | ObjectData,
         **details: Any,
     ) -> Path | None:
         """Where the state of a training is kept until its result is written.

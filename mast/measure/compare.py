@@ -1,9 +1,4 @@
-"""Runs side by side: what each measured, and how far they differ on the same test images.
-
-The interval of a difference is paired, so that what makes an image hard for every encoder cancels:
-Tango's where every image is right or wrong, else of a bootstrap, in which each test set that is
-drawn is scored for both runs.
-"""
+"""Runs side by side: what each measured, how far they differ, and whether the first is better."""
 
 from __future__ import annotations
 
@@ -12,25 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mast.core.errors import UserError
-from mast.core.run import flatten
+from mast.core.run import RunFolder, flatten
 from mast.core.table import FittedTable
-from mast.measure.bootstrap import difference_interval, percentiles
+from mast.measure.paired import Difference, difference
 from mast.measure.result import ENDS, FOLDER, Result, readable
+from mast.measure.verdict import Verdict, verdict
 
+START = "before pretraining"  # what the first run started as
 # They change no value beyond rounding.
 OF_MACHINES = ("extraction.device", "extraction.batch_size", "extraction.processes")
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A run's value minus that of the first run, in percentage points; the interval is of 95 %.
-
-    `low` and `high` are None where the measure is not a mean over images.
-    """
-
-    value: float
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -42,12 +27,20 @@ class Row:
         values: Percent, one a run; None where a run was not measured so.
         intervals: The ends of each value's own 95 % interval; None where there is none.
         differences: To the first run, one for each of the others; None where there is none.
+        chance: What is reached without a look at the images, in percent; None where the results do
+            not say.
     """
 
     heading: tuple[str, str, str, str]
     values: tuple[float | None, ...]
     intervals: tuple[tuple[float, float] | None, ...]
     differences: tuple[Difference | None, ...]
+    chance: float | None = None
+
+    @property
+    def chance_cell(self) -> str:
+        """What is reached by chance, as text; empty where it is not known."""
+        return "" if self.chance is None else f"{self.chance:.1f}"
 
     def cells(self) -> list[tuple[str, str]]:
         """For each run its value, and its interval (the first run) or difference (the others)."""
@@ -71,12 +64,16 @@ class Comparison:
 
     Args:
         runs: Their names.
+        folders: Where their results are.
         rows: One a measure.
+        verdict: Whether the first is better than what it started as, and than the others.
         notes: Why some could not be compared, or only with care.
     """
 
     runs: tuple[str, ...]
+    folders: tuple[Path, ...]
     rows: tuple[Row, ...]
+    verdict: Verdict
     notes: tuple[str, ...] = field(default=())
 
     def table(self) -> FittedTable:
@@ -86,12 +83,14 @@ class Comparison:
         )
         for column in ("protocol, set", "target", "measure"):
             table.add_column(column)
-        for run in self.runs:
-            table.add_column(run, justify="right")
+        with_chance = any(row.chance is not None for row in self.rows)
+        for column in (*(["chance"] if with_chance else []), *self.runs):
+            table.add_column(column, justify="right")
         for row in self.rows:
             protocol, set_name, *measured = row.heading
-            cells = ("\n".join(filter(None, cell)) for cell in row.cells())
-            table.add_row(f"{protocol}, {set_name}", *measured, *cells)
+            cells = ["\n".join(filter(None, cell)) for cell in row.cells()]
+            chance = [row.chance_cell] if with_chance else []
+            table.add_row(f"{protocol}, {set_name}", *measured, *chance, *cells)
         return table
 
 
@@ -101,13 +100,14 @@ def compare(
     """Put what was measured of several runs side by side.
 
     Args:
-        runs: Run folders with evaluations, or one; differences are to the first.
+        runs: Run folders with evaluations, or one; differences are to the first. What the first
+            started as comes last, where it was measured.
         seed: Of the bootstrap.
         resamples: Test sets that the bootstrap draws.
 
     Returns:
         A row for each measure of each protocol, set and target that one of the runs has, what the
-        field reports on the set first.
+        field reports on the set first; and the verdict on the first run.
 
     Raises:
         UserError: No run, or one without evaluations.
@@ -115,8 +115,11 @@ def compare(
     folders = [Path(run) for run in ((runs,) if isinstance(runs, str | Path) else runs)]
     if not folders:
         raise UserError("name the runs to compare, such as runs/flowers and runs/vicreg")
+    start = _with_start(folders)
     results = [_results(folder) for folder in folders]
     names = _names(folders)
+    if start is not None:
+        names = (*names[:start], START, *names[start + 1 :])
     notes: list[str] = []
     rows: list[Row] = []
     for key in dict.fromkeys(key for of_run in results for key in of_run):
@@ -137,15 +140,44 @@ def compare(
         for target, measure in measures:
             values = tuple(_value(result, target, measure) for result in (first, *others))
             differences = tuple(
-                _difference(first, other, target, measure, seed, resamples) if paired else None
+                difference(first, other, (target,), measure, seed, resamples)
+                if first is not None and other is not None and paired
+                else None
                 for other, paired in zip(others, comparable, strict=True)
             )
             intervals = tuple(_interval(result, target, measure) for result in (first, *others))
             heading = (key[0], set_name, target, measure.replace("_", " "))
-            rows.append(Row(heading, values, intervals, differences))
+            chances = (_chance(result, target, measure) for result in (first, *others))
+            chance = next((value for value in chances if value is not None), None)
+            rows.append(Row(heading, values, intervals, differences, chance))
     notes += _namesakes(results)
-    notes += _overlaps(results)
-    return Comparison(names, tuple(rows), tuple(notes))
+    notes += _of_tests(results)
+    others_by_name = {
+        name: of_other
+        for at, (name, of_other) in enumerate(zip(names, results, strict=True))
+        if at not in (0, start)
+    }
+    of_start = None if start is None else results[start]
+    judged = verdict(
+        RunFolder(folders[0]), names[0], results[0], of_start, others_by_name, seed, resamples
+    )
+    return Comparison(names, tuple(folders), tuple(rows), judged, tuple(notes))
+
+
+def _with_start(folders: list[Path]) -> int | None:
+    """Add the folder of what the first run started as, where it was measured and is not there yet.
+
+    Returns:
+        Its place; None where that was not measured.
+    """
+    start = RunFolder(folders[0]).untrained
+    places = [folder.resolve() for folder in folders]
+    if start.resolve() in places:
+        return places.index(start.resolve())
+    if not any((start / FOLDER).glob("*.json")):
+        return None
+    folders.append(start)
+    return len(folders) - 1
 
 
 def _results(run: Path) -> dict[tuple[str, str], Result]:
@@ -168,13 +200,13 @@ def _namesakes(results: Sequence[Mapping[tuple[str, str], Result]]) -> Iterator[
             yield f"{protocol} on {name}: other images or labels; each has rows of its own"
 
 
-def _overlaps(results: Sequence[Mapping[tuple[str, str], Result]]) -> list[str]:
-    """A note for each set of which test images may have been learned from."""
+def _of_tests(results: Sequence[Mapping[tuple[str, str], Result]]) -> list[str]:
+    """What must be said of the test images of each set."""
     notes = (
         f"{readable(result.set_name)}: {text}"
         for of_run in results
         for result in of_run.values()
-        for text in result.overlaps()
+        for text in result.notes()
     )
     return list(dict.fromkeys(notes))
 
@@ -225,35 +257,12 @@ def _value(result: Result | None, target: str, measure: str) -> float | None:
     return result.targets[target].values.get(measure)
 
 
+def _chance(result: Result | None, target: str, measure: str) -> float | None:
+    if result is None or target not in result.targets:
+        return None
+    return result.targets[target].chance(measure)
+
+
 def _interval(result: Result | None, target: str, measure: str) -> tuple[float, float] | None:
     low, high = (_value(result, target, f"{measure}{end}") for end in ENDS)
     return None if low is None or high is None else (low, high)
-
-
-def _difference(
-    first: Result | None,
-    other: Result | None,
-    target: str,
-    measure: str,
-    seed: int,
-    resamples: int,
-) -> Difference | None:
-    before, after = _value(first, target, measure), _value(other, target, measure)
-    if first is None or other is None or before is None or after is None:
-        return None
-    of_first, of_other = first.targets[target], other.targets[target]
-    if measure in of_first.each and measure in of_other.each:
-        credit_N, other_N = of_first.each[measure], of_other.each[measure]
-        if credit_N.shape == other_N.shape:
-            low, high, _ = difference_interval(other_N - credit_N, seed, resamples)
-            return Difference(after - before, 100 * low, 100 * high)
-    drawn_alike = all(
-        first.settings["protocol"][name] == other.settings["protocol"][name]
-        for name in ("seed", "resamples")
-    )
-    if drawn_alike and measure in of_first.draws and measure in of_other.draws:
-        value_R, other_R = of_first.draws[measure], of_other.draws[measure]
-        if value_R.shape == other_R.shape:
-            low, high = percentiles(other_R - value_R)
-            return Difference(after - before, 100 * low, 100 * high)
-    return Difference(after - before)

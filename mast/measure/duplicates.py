@@ -1,19 +1,26 @@
-"""Test images that were learned from: exact copies by their pixels, near-copies by their features.
+"""Images that are there twice: exact copies by their pixels, near-copies by their features.
 
-N images to learn from, M test images, D dimensions.
+Within one set, and test images of which there is a copy among those to learn from.
+
+N images of one set or to learn from, U of them with different pixels, M test images, D dimensions,
+P pairs or copies, R rows and C columns of a block of cosines.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
 
+from mast.core.display import track
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.neighbours import nearest
+from mast.measure.neighbours import block_shape, cosines, nearest
 from mast.measure.sets import EvaluationData
 
 if TYPE_CHECKING:
@@ -23,6 +30,128 @@ NEAR = 0.99  # cosine of standardised features; docs/log.md has what it finds an
 DEAD = 1e-4  # share of the largest deviation, below which a dimension says nothing
 NAMED = 5  # pairs
 _AT_ONCE = 256  # canvases
+_HELD = 2**22  # pairs, before they are joined into groups
+
+
+# ------------------------------------------------------------------------------------ within a set
+
+
+class Copy(NamedTuple):
+    """An image of a group of copies.
+
+    Attributes:
+        group: Its number, from 1, in the order of the set.
+        position: In the set.
+        kind: "first" of its group in the order of the set; "exact" where one of the group's images
+            before it has the same pixels; else "near".
+        cosine: Of its standardised features and those of the first.
+    """
+
+    group: int
+    position: int
+    kind: str
+    cosine: float
+
+
+def copies_within(canvases: CanvasSet, features_ND: Tensor, above: float = NEAR) -> list[Copy]:
+    """The images that are there more than once.
+
+    A group holds what a chain of copies connects, so that its last may be unlike its first.
+
+    Args:
+        canvases: The set. Canvases are compared for exact copies, so that one in another file
+            format that lost nothing is found, too.
+        features_ND: Their features, each dimension of which is standardised by the set.
+        above: Cosine above which two images are near-copies.
+
+    Returns:
+        The images of each group in the order of the set, group by group.
+    """
+    first_N = _first_of_its_pixels(canvases)
+    distinct_U, of_N = np.unique(first_N, return_inverse=True)
+    (x_ND,) = standardised(features_ND)
+    joined_U = connected(x_ND[torch.from_numpy(distinct_U)], above)
+    group_N = distinct_U[joined_U][of_N]  # the first image of each image's group
+    several_N = np.bincount(group_N, minlength=len(group_N))[group_N] > 1
+    at_P = np.flatnonzero(several_N)
+    at_P = at_P[np.argsort(group_N[at_P], kind="stable")]
+    first_P = group_N[at_P]
+    number_P = 1 + np.unique(first_P, return_inverse=True)[1]
+    cosine_P = F.cosine_similarity(x_ND[torch.from_numpy(at_P)], x_ND[torch.from_numpy(first_P)])
+    kind_P = np.where(at_P == first_P, "first", np.where(first_N[at_P] < at_P, "exact", "near"))
+    # Features of exact copies may all have been constant.
+    cosine_P[torch.from_numpy(first_N[at_P] == first_P)] = 1.0
+    columns = (number_P, at_P, kind_P, cosine_P)
+    return [Copy(*row) for row in zip(*(column_P.tolist() for column_P in columns), strict=True)]
+
+
+def standardised(reference_ND: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+    """Features with every dimension standardised by those of some images.
+
+    The features of many encoders all point into one direction; it is gone afterwards, and so are
+    the dimensions that hardly vary.
+
+    Args:
+        reference_ND: Features that say the mean and the deviation of each dimension.
+        others: More features of the same dimensions.
+
+    Returns:
+        All of them, those of the reference first.
+    """
+    std_D, mean_D = torch.std_mean(reference_ND, dim=0, correction=0)
+    alive_D = std_D > DEAD * std_D.max()
+    return tuple(
+        (x_MD[:, alive_D] - mean_D[alive_D]) / std_D[alive_D] for x_MD in (reference_ND, *others)
+    )
+
+
+def _first_of_its_pixels(canvases: CanvasSet) -> np.ndarray:
+    """The position of the first image with the same pixels, of each image."""
+    sum_N = canvases.checksums()
+    _, of_N, counts = np.unique(sum_N, return_inverse=True, return_counts=True)
+    chosen_N = counts[of_N] > 1
+    first_N = np.arange(len(sum_N))
+    first: dict[bytes, int] = {}
+    for at, digest in zip(np.flatnonzero(chosen_N), _digests(canvases, chosen_N), strict=True):
+        first_N[at] = first.setdefault(digest, int(at))
+    return first_N
+
+
+def connected(x_ND: Tensor, above: float) -> np.ndarray:
+    """The first image of each image's connected component; pairs above a cosine are connected."""
+    first_N = np.arange(len(x_ND))
+    held: list[tuple[np.ndarray, np.ndarray]] = []
+    pairs = 0  # that are held
+    rows, columns = block_shape(x_ND, x_ND)
+    blocks = sum(
+        math.ceil(len(x_ND) / columns) - top // columns for top in range(0, len(x_ND), rows)
+    )
+    found = track(cosines(x_ND, x_ND, above_diagonal=True), "comparing images", blocks)
+    for top, left, cosine_RC in found:
+        row_P, column_P = (places_P.cpu().numpy() for places_P in torch.where(cosine_RC > above))
+        pair_P = row_P + top < column_P + left
+        if pair_P.any():
+            held.append((row_P[pair_P] + top, column_P[pair_P] + left))
+            pairs += len(held[-1][0])
+        if pairs > _HELD:
+            first_N, held, pairs = _join(first_N, held), [], 0
+    return _join(first_N, held)
+
+
+def _join(first_N: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """The first of each component, once more pairs are connected."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    row_P = np.concatenate([np.arange(len(first_N)), *(row_P for row_P, _ in pairs)])
+    column_P = np.concatenate([first_N, *(column_P for _, column_P in pairs)])
+    graph = coo_array((np.ones(len(row_P), bool), (row_P, column_P)), shape=2 * (len(first_N),))
+    _, label_N = connected_components(graph, directed=False)
+    _, first_of = np.unique(label_N, return_index=True)
+    return np.asarray(first_of[label_N])
+
+
+# ----------------------------------------------------------------------- between test and training
 
 
 def count_copies(data: EvaluationData) -> dict[str, int]:
@@ -78,12 +207,8 @@ def near_copies(
     """
     pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
     test_MD = encoder.features(data.test, data.size).to(encoder.device)
-    std_D, mean_D = torch.std_mean(pool_ND, dim=0, correction=0)
-    alive_D = std_D > DEAD * std_D.max()
-    pool_ND, test_MD = ((x[:, alive_D] - mean_D[alive_D]) / std_D[alive_D]
-                        for x in (pool_ND, test_MD))  # fmt: skip
-    positions_N = torch.arange(len(pool_ND), device=pool_ND.device)
-    cosine_M1, position_M1 = nearest(pool_ND, positions_N, test_MD, 1)
+    pool_ND, test_MD = standardised(pool_ND, test_MD)
+    cosine_M1, position_M1 = nearest(pool_ND, test_MD, 1)
     cosine_M, position_M = cosine_M1[:, 0].cpu(), position_M1[:, 0].cpu()
     places = [
         (part, name)

@@ -6,18 +6,23 @@ D dimensions, H and W pixels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from mast.augment import center_views
+from mast.core.arguments import as_list
 from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.memory import keep_freed_memory
 from mast.core.transfer import to_device
+from mast.data import canvas_size, read_canvas
 from mast.measure.changes import Change
 from mast.measure.compute import Compute, autocast
 
@@ -34,6 +39,38 @@ CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
 def crop_fraction(size: int) -> float:
     """The share of the short side that a test view of `size` pixels shows."""
     return CROP_FRACTION if size > SMALL else 1.0
+
+
+def open_images(
+    images: str | Path | Image.Image | Sequence[str | Path | Image.Image], size: int
+) -> Tensor:
+    """Read images as `mast evaluate`, `embed` and `predict` show them to an encoder.
+
+    Args:
+        images: One or several: files, or images that Pillow opened.
+        size: Side of the views in pixels, such as `encoder.size` or `classifier.size`.
+
+    Returns:
+        images_BCHW, RGB in [0, 1]: of each the central view, with 87.5 % of the short side above
+        96 pixels and all of it below. Those of files are the same to the last bit as a set's; of
+        an opened JPEG pixels may differ a little.
+
+    Raises:
+        UserError: One cannot be decoded, or there is none.
+    """
+    if size < 1:
+        raise UserError(f"size must be 1 pixel or more, got {size}")
+    canvases = [read_canvas(image, canvas_size(size)) for image in as_list(images)]
+    if not canvases:
+        raise UserError("there is no image: name one or more")
+    canvas_BHWC = torch.from_numpy(np.stack([canvas_HWC for canvas_HWC, _ in canvases]))
+    aspect_B = torch.tensor([aspect for _, aspect in canvases], dtype=torch.float32)
+    return _central(canvas_BHWC, aspect_B, size)
+
+
+def _central(canvas_BHWC: Tensor, aspect_B: Tensor, size: int) -> Tensor:
+    """The views that are tested."""
+    return center_views(canvas_BHWC, aspect_B, size, crop_fraction(size))
 
 
 @contextmanager
@@ -67,10 +104,12 @@ def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Te
     """
     with autocast(images_BCHW.device, dtype):
         representation_BD = encoder(images_BCHW)
+    expected = f"expected the encoder to return a representation of shape ({len(images_BCHW)}, D)"
+    if not isinstance(representation_BD, Tensor):
+        raise UserError(f"{expected}, got a {type(representation_BD).__name__}. Return it alone.")
     if representation_BD.ndim != 2 or len(representation_BD) != len(images_BCHW):
         raise UserError(
-            f"expected the encoder to return a representation of shape ({len(images_BCHW)}, D), "
-            f"got {tuple(representation_BD.shape)}. Pool its feature map first."
+            f"{expected}, got {tuple(representation_BD.shape)}. Pool its feature map first."
         )
     return representation_BD.float()
 
@@ -120,11 +159,8 @@ def extract(
         for start in batches_here:
             stop = min(start + batch_size, len(canvas_set))
             canvas_BHWC, aspect_B = canvas_set.batch(torch.arange(start, stop))
-            images_BCHW = center_views(
-                to_device(canvas_BHWC, device),
-                to_device(aspect_B, device),
-                size,
-                crop_fraction(size),
+            images_BCHW = _central(
+                to_device(canvas_BHWC, device), to_device(aspect_B, device), size
             )
             if change is not None:
                 images_BCHW = change.apply(images_BCHW, torch.arange(start, stop))

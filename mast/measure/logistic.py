@@ -25,6 +25,7 @@ from mast.measure.accuracy import accuracy
 
 SPREAD = 1e-10  # variance, relative to the first axis, below which an axis is rounding
 CHUNK = 16384  # rows in float64 at once
+PENALTIES: tuple[float, ...] = tuple(torch.logspace(5, -6, 45, dtype=torch.float64).tolist())  # λ
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,13 @@ class Classifier:
     def scores(self, features_MD: Tensor) -> Tensor:
         """Class scores_MC of features, on the device that it was fitted on."""
         return self.axes.coordinates(features_MD.to(self.weight_CP.device)) @ self.weight_CP.T
+
+    def linear(self) -> tuple[Tensor, Tensor]:
+        """The same as one linear layer on the features: weight_CD and bias_C."""
+        weight_CP = self.weight_CP.double()
+        weight_CD = weight_CP[:, :-1] @ self.axes.rotation_DR.double().T
+        bias_C = weight_CP[:, -1] - weight_CD @ self.axes.mean_D.double()
+        return weight_CD.to(self.weight_CP), bias_C.to(self.weight_CP)
 
 
 class Split(NamedTuple):

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from mast.core.errors import UserError
 from mast.data import (
+    SPLIT_NAMES,
+    WHOLE,
+    CanvasSet,
     DataConfig,
     SetDescription,
     describe,
@@ -15,7 +18,7 @@ from mast.data import (
     open_source,
     with_objects,
 )
-from mast.measure.sets import EvaluationData, ObjectData
+from mast.measure.sets import TESTED, EvaluationData, LearningData, ObjectData, hold_out
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,9 @@ class NamedSets:
     Args:
         data: The labelled set: a folder with `train`, `test` and perhaps `val` below it,
             `factors`, `torchvision:NAME`, `hf:owner/name`, `coco:FOLDER` or
-            `voc:VOCdevkit/VOC2007`, of which the usual splits are taken; `factors` if nothing is
-            named.
+            `voc:VOCdevkit/VOC2007`, of which the usual splits are taken; or a folder with one
+            subfolder a class, of which a fifth of each class is drawn to be tested; `factors` if
+            nothing is named.
         train: Training images, if not those of `data`.
         val: Validation images, if not those of `data`.
         test: Test images, if not those of `data`.
@@ -44,47 +48,104 @@ class NamedSets:
     download: bool = False
 
     def description(self) -> SetDescription:
-        """The parts of `data`, those that are named taking their place.
-
-        Raises:
-            UserError: There is no train or no test among them.
-        """
+        """The parts of `data`, those that are named taking their place."""
         named = {"train": self.train, "val": self.val, "test": self.test}
         overrides = {part: str(spec) for part, spec in named.items() if spec is not None}
         if self.data is None and overrides:
-            described = SetDescription({})
-        else:
-            described = describe("factors" if self.data is None else str(self.data))
-        parts = {**described.parts, **overrides}
-        missing = sorted({"train", "test"} - parts.keys())
-        if missing:
-            raise UserError(
-                f"{self.data or 'what is named'} has no {' and no '.join(missing)} folder; give "
-                f"{' and '.join(missing)} too"
-            )
-        return replace(described, parts=parts)
+            return SetDescription(overrides)
+        described = describe("factors" if self.data is None else str(self.data))
+        if overrides:  # what has no parts is none of them
+            parts = {part: spec for part, spec in described.parts.items() if part != WHOLE}
+            described = replace(described, parts={**parts, **overrides})
+        return described
 
     def open(
-        self, kind: type[EvaluationData] | type[ObjectData], size: int
+        self, kind: type[EvaluationData] | type[ObjectData], size: int, seed: int = 0
     ) -> EvaluationData | ObjectData:
         """The sets of the kind that a protocol needs.
 
         Args:
             kind: See `Evaluator.needs`.
             size: Side of the views in pixels.
+            seed: Of what is tested of a folder without parts.
 
         Raises:
-            UserError: There is nothing of that name, or it has no labels of that kind.
+            UserError: There is nothing of that name, no train or no test among its parts, or no
+                labels of that kind.
         """
         described = self.description()
+        if kind is EvaluationData and WHOLE in described.parts:
+            return self._divided(described, size, seed)
+        missing = sorted({"train", "test"} - described.parts.keys())
+        if missing:
+            raise UserError(
+                f"{self.data or 'what is named'} has no {' and no '.join(missing)} folder; give "
+                f"{' and '.join(missing)} too"
+            )
         return (self._labelled if kind is EvaluationData else self._objects)(described, size)
 
+    def learning(self, size: int) -> LearningData:
+        """What may be learned from: train and val, or all of a folder without parts.
+
+        Args:
+            size: Side of the views in pixels.
+
+        Raises:
+            UserError: There is nothing of that name, no train among its parts, or no label in a
+                folder without parts.
+        """
+        described = self.description()
+        if WHOLE in described.parts:
+            whole = self._whole(described, size)
+            return LearningData(whole, None, size, described.metric, whole=True)
+        if "train" not in described.parts:
+            raise UserError(
+                f"{self.data or 'what is named'} has no train folder: name images to learn from"
+            )
+        pool = [
+            self._canvases(described.parts[part], size)
+            for part in ("train", "val")
+            if part in described.parts
+        ]
+        return LearningData(pool[0], pool[1] if len(pool) > 1 else None, size, described.metric)
+
+    def _canvases(self, spec: str, size: int) -> CanvasSet:
+        return open_canvas(DataConfig(spec, root=self.root, download=self.download), size)
+
     def _labelled(self, described: SetDescription, size: int) -> EvaluationData:
-        sets = {
-            part: open_canvas(DataConfig(spec, root=self.root, download=self.download), size)
-            for part, spec in described.parts.items()
-        }
+        sets = {part: self._canvases(spec, size) for part, spec in described.parts.items()}
         return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
+
+    def _divided(self, described: SetDescription, size: int, seed: int) -> EvaluationData:
+        """A folder without parts, of which a share of each class is tested."""
+        whole = self._whole(described, size)
+        (label_N,) = whole.targets.values()
+        learned_F, tested_M = hold_out(label_N, seed, TESTED)
+        if not len(tested_M):
+            raise UserError(f"no class of {whole.name} has two images, so none can be tested")
+        return EvaluationData(
+            whole.part(learned_F, f"{whole.name}@train"),
+            None,
+            whole.part(tested_M, f"{whole.name}@test"),
+            size,
+            described.metric,
+            split={"by": "class", "share": TESTED, "seed": seed},
+        )
+
+    def _whole(self, described: SetDescription, size: int) -> CanvasSet:
+        """A folder without parts, if its subfolders are classes."""
+        whole = self._canvases(described.parts[WHOLE], size)
+        if not whole.targets:
+            raise UserError(
+                f"{whole.name} has no labels: expected train and test below it, or one subfolder "
+                "a class and no image beside them"
+            )
+        if parts := sorted(SPLIT_NAMES.intersection(*whole.classes.values())):
+            raise UserError(
+                f"{whole.name} has the subfolders {', '.join(parts)}, which look like parts, not "
+                "classes: call them train, val and test, or give each as one of these"
+            )
+        return whole
 
     def _objects(self, described: SetDescription, size: int) -> ObjectData:
         sources = {

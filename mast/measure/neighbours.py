@@ -1,9 +1,12 @@
-"""Classification by the votes of the nearest training images.
+"""The nearest images by cosine, and classification by the votes of the nearest training images.
 
-N images in the bank, M queries, D dimensions, C classes, K neighbours kept.
+N images in the bank, M queries, D dimensions, K neighbours kept, C classes; R rows and C columns of
+a block of cosines.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -12,38 +15,71 @@ from torch import Tensor
 from mast.core.errors import UserError
 from mast.measure.accuracy import accuracy
 
-CHUNK_ELEMENTS = 2**24  # similarities held at once: 64 MiB
+CHUNK_ELEMENTS = 2**24  # cosines, or numbers of the bank, held at once: 64 MiB
+ROWS = 1024  # queries at a time, beside which reading the bank costs little
 
 
-def nearest(
-    bank_ND: Tensor, bank_labels_N: Tensor, queries_MD: Tensor, k: int
-) -> tuple[Tensor, Tensor]:
+def nearest(bank_ND: Tensor, queries_MD: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k nearest bank images of each query by cosine, nearest first, in bounded memory.
 
     Args:
         bank_ND: Features to search.
-        bank_labels_N: Their classes.
-        queries_MD: Features to search for.
+        queries_MD: Features to search for, on the same device.
         k: How many to keep, at most N.
 
     Returns:
-        similarity_MK in [-1, 1], labels_MK.
+        similarity_MK in [-1, 1], position_MK in the bank.
 
     Raises:
         UserError: If k exceeds the bank.
     """
     if not 1 <= k <= len(bank_ND):
         raise UserError(
-            f"expected k between 1 and the {len(bank_ND)} training images, got {k}. Ask for "
+            f"expected k between 1 and the {len(bank_ND)} images to search, got {k}. Ask for "
             "fewer neighbours or give more images."
         )
-    bank_DN = F.normalize(bank_ND, dim=1).T
-    similarities, labels = [], []
-    for chunk_RD in queries_MD.split(max(1, CHUNK_ELEMENTS // len(bank_ND))):
-        similarity_RK, index_RK = (F.normalize(chunk_RD, dim=1) @ bank_DN).topk(k, dim=1)
-        similarities.append(similarity_RK)
-        labels.append(bank_labels_N[index_RK])
-    return torch.cat(similarities), torch.cat(labels)
+    similarity_MK = queries_MD.new_empty(len(queries_MD), k)
+    position_MK = torch.empty(len(queries_MD), k, dtype=torch.long, device=queries_MD.device)
+    for top, left, cosine_RC in cosines(bank_ND, queries_MD):
+        rows = slice(top, top + len(cosine_RC))
+        best_RK, at_RK = cosine_RC.topk(min(k, cosine_RC.shape[1]), dim=1)
+        at_RK += left
+        if left:
+            kept = min(k, left)  # of the columns before this block
+            best_RK = torch.cat([similarity_MK[rows, :kept], best_RK], dim=1)
+            at_RK = torch.cat([position_MK[rows, :kept], at_RK], dim=1)
+            best_RK, order_RK = best_RK.topk(min(k, best_RK.shape[1]), dim=1)
+            at_RK = at_RK.gather(1, order_RK)
+        similarity_MK[rows, : best_RK.shape[1]] = best_RK
+        position_MK[rows, : at_RK.shape[1]] = at_RK
+    return similarity_MK, position_MK
+
+
+def cosines(
+    bank_ND: Tensor, queries_MD: Tensor, *, above_diagonal: bool = False
+) -> Iterator[tuple[int, int, Tensor]]:
+    """All cosines, a block at a time.
+
+    Args:
+        bank_ND: Features of the columns.
+        queries_MD: Features of the rows.
+        above_diagonal: Leave out the blocks that lie below the diagonal.
+
+    Yields:
+        The first row and the first column of a block, and the block, cosine_RC.
+    """
+    rows, columns = block_shape(bank_ND, queries_MD)
+    for top in range(0, len(queries_MD), rows):
+        unit_RD = F.normalize(queries_MD[top : top + rows], dim=1)
+        for left in range(0, len(bank_ND), columns):
+            if not above_diagonal or left + columns > top:
+                yield top, left, unit_RD @ F.normalize(bank_ND[left : left + columns], dim=1).T
+
+
+def block_shape(bank_ND: Tensor, queries_MD: Tensor) -> tuple[int, int]:
+    """Rows and columns of a block of cosines, of which some may be smaller."""
+    rows = max(1, min(len(queries_MD), max(ROWS, CHUNK_ELEMENTS // max(1, len(bank_ND)))))
+    return rows, max(1, CHUNK_ELEMENTS // max(rows, bank_ND.shape[1]))
 
 
 def votes(similarity_MK: Tensor, labels_MK: Tensor, temperature: float, classes: int) -> Tensor:
@@ -92,7 +128,7 @@ def knn_accuracy(
     Raises:
         UserError: If k exceeds N.
     """
-    similarity_MK, labels_MK = nearest(train_features_ND, train_labels_N, test_features_MD, k)
+    similarity_MK, position_MK = nearest(train_features_ND, test_features_MD, k)
     classes = 1 + int(max(train_labels_N.max(), test_labels_M.max()))
-    scores_MC = votes(similarity_MK, labels_MK, temperature, classes)
+    scores_MC = votes(similarity_MK, train_labels_N[position_MK], temperature, classes)
     return accuracy(scores_MC, test_labels_M, "top1")

@@ -28,7 +28,7 @@ from mast.measure.bootstrap import Measured
 FOLDER = "evaluations"  # inside a run folder
 EACH = "each"  # inside that: what every image contributed
 ARRAYS = ("each", "draws")  # of a target, beside its values
-NUMBERS = ("chosen", "counts")  # likewise
+NUMBERS = ("chosen", "counts", "by_chance")  # likewise
 METHOD = "interval"  # of a target: by what method each of its intervals was found
 ACCURACIES = ("top1", "top5", "mean_per_class")
 ENDS = ("_low", "_high")  # of an interval
@@ -53,6 +53,8 @@ class TargetResult:
             any.
         intervals: By what method each interval was found, such as "Wilson"; written where there
             are any. Files without it are older: percentile bootstrap, Student's t in few-shot.
+        by_chance: What each measure is without a look at the images, in percent; written where it
+            is known. Files without it are older.
     """
 
     values: dict[str, float] = field(default_factory=dict)
@@ -61,6 +63,13 @@ class TargetResult:
     draws: dict[str, Tensor] = field(default_factory=dict, compare=False)
     counts: dict[str, float] = field(default_factory=dict)
     intervals: dict[str, str] = field(default_factory=dict)
+    by_chance: dict[str, float] = field(default_factory=dict)
+
+    def chance(self, measure: str) -> float | None:
+        """What a measure is without a look at the images; None where that is not known."""
+        if measure.startswith(PRECISION):  # of a random order, whatever the space
+            return self.values.get("chance")
+        return self.by_chance.get(measure)
 
     def check(self) -> None:
         """Refuse what cannot have been measured.
@@ -68,7 +77,8 @@ class TargetResult:
         Raises:
             ValueError: A number that is none or not finite, or a share of images outside [0, 100].
         """
-        for name, value in (*self.values.items(), *self.chosen.items(), *self.counts.items()):
+        of_all = (self.values, self.chosen, self.counts, self.by_chance)
+        for name, value in (pair for numbers in of_all for pair in numbers.items()):
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise ValueError(f"{name} is {value!r}, which is no number")
             if not math.isfinite(value):
@@ -92,6 +102,8 @@ class Result:
         sizes: Number of images, by part.
         images: Hash of which images were tested and of their labels, whatever their size.
         metric: What the field reports on this set, "top1" or "mean_per_class".
+        split: How train and test were drawn from one set, as `EvaluationData` has it; empty where
+            they are two sets.
         encoder: What was measured: its source, its fingerprint and what rebuilds it.
         duplicates: How many test images have an exact copy in a part, by part; empty where it was
             not counted (in older files, and for annotated objects).
@@ -108,6 +120,7 @@ class Result:
     sizes: dict[str, int]
     images: str = ""
     metric: str = "top1"
+    split: dict[str, Any] = field(default_factory=dict)
     encoder: dict[str, Any] = field(default_factory=dict)
     duplicates: dict[str, int] = field(default_factory=dict, compare=False)
     near_duplicates: dict[str, Any] = field(default_factory=dict, compare=False)
@@ -138,10 +151,17 @@ class Result:
                 result.values[measure] = value
         return cls(targets=targets, **fields)
 
-    def overlaps(self) -> list[str]:
-        """What must be said of test images that may have been learned from; nothing of none."""
+    def notes(self) -> list[str]:
+        """What must be said of the test images: how they were drawn, which were learned from."""
         tested = self.sizes.get("test")
-        said = [
+        said = []
+        if self.split:
+            said.append(
+                f"{tested} of {sum(self.sizes.values())} images were tested, "
+                f"{100 * self.split['share']:g} % of each class, drawn by seed "
+                f"{self.split['seed']}; the others were learned from"
+            )
+        said += [
             f"{count} of {tested} test images are in {part} too, pixel for pixel"
             for part, count in self.duplicates.items()
             if count
@@ -187,10 +207,10 @@ class Result:
         for target in as_json["targets"].values():
             for kind in ARRAYS:
                 del target[kind]
-            for kind in ("counts", "intervals"):
+            for kind in ("counts", "intervals", "by_chance"):
                 if not target[kind]:
                     del target[kind]
-        for kind in ("duplicates", "near_duplicates"):
+        for kind in ("split", "duplicates", "near_duplicates"):
             if not as_json[kind]:
                 del as_json[kind]
         text = json.dumps(as_json, allow_nan=False)  # refused before anything is replaced
@@ -268,16 +288,17 @@ def tables(results: Sequence[Result]) -> list[FittedTable]:
 
     Returns:
         Tables for a rich console: accuracies of whole test sets, a row for each protocol, set and
-        target, the set's own metric in bold; for each retrieval the precision in every space; then
-        every other measure, a row each, with its value at each magnitude. Below the last stands
-        which test images may have been learned from.
+        target, the set's own metric in bold, and what that is by chance; for each retrieval the
+        precision in every space; then every other measure, a row each, with its value at each
+        magnitude. Below the last stands what must be said of the test
+        images.
     """
     shown = _measures(results)
-    overlaps = dict.fromkeys(
-        f"{_short(result.set_name)}: {text}." for result in results for text in result.overlaps()
+    notes = dict.fromkeys(
+        f"{_short(result.set_name)}: {text}." for result in results for text in result.notes()
     )
-    if shown and overlaps:
-        shown[-1].caption = Text("\n".join(overlaps))
+    if shown and notes:
+        shown[-1].caption = Text("\n".join(notes))
     return shown
 
 
@@ -287,7 +308,8 @@ def _measures(results: Sequence[Result]) -> list[FittedTable]:
         table.add_column(column)
     for column in ("top-1", "top-5", "mean per class"):
         table.add_column(column, justify="right")
-    table.add_column("chosen on validation")
+    for column in ("chance", "chosen on validation"):
+        table.add_column(column, justify="right" if column == "chance" else "left")
     for result in results:
         for target, measured in result.targets.items():
             if not set(ACCURACIES) & measured.values.keys():
@@ -297,10 +319,11 @@ def _measures(results: Sequence[Result]) -> list[FittedTable]:
                 _short(result.set_name),
                 target,
                 *(_cell(measured.values, name, bold=name == result.metric) for name in ACCURACIES),
+                _chance_cell(measured, result.metric),
                 ", ".join(f"{name} {value:.3g}" for name, value in measured.chosen.items()),
             )
     rows = [
-        (result, target, name, measured.values)
+        (result, target, name, measured)
         for result in results
         if not _by_space(result)
         for target, measured in result.targets.items()
@@ -334,22 +357,27 @@ def _spaces(result: Result) -> FittedTable:
     return table
 
 
-def _other_measures(rows: Sequence[tuple[Result, str, str, dict[str, float]]]) -> FittedTable:
+def _other_measures(rows: Sequence[tuple[Result, str, str, TargetResult]]) -> FittedTable:
     """A row for each measure, a column for each magnitude at which one was taken."""
-    magnitudes = sorted({name.split("@")[1] for *_, v in rows for name in v if "@" in name})
+    magnitudes = sorted(
+        {name.split("@")[1] for *_, of in rows for name in of.values if "@" in name}
+    )
     table = FittedTable(4, title="Other measures (%)")
     for column in ("protocol", "set", "target", "measure"):
         table.add_column(column)
-    for column in ("value", *(f"at {magnitude}" for magnitude in magnitudes)):
+    with_chance = any(measured.chance(name) is not None for _, _, name, measured in rows)
+    numbers = ("value", *(["chance"] if with_chance else []), *(f"at {m}" for m in magnitudes))
+    for column in numbers:
         table.add_column(column, justify="right")
-    for result, target, name, values in rows:
+    for result, target, name, measured in rows:
         table.add_row(
             result.protocol,
             _short(result.set_name),
             target,
             name.replace("_", " "),
-            _cell(values, name),
-            *(_cell(values, f"{name}@{magnitude}") for magnitude in magnitudes),
+            _cell(measured.values, name),
+            *([_chance_cell(measured, name)] if with_chance else []),
+            *(_cell(measured.values, f"{name}@{magnitude}") for magnitude in magnitudes),
         )
     return table
 
@@ -357,6 +385,11 @@ def _other_measures(rows: Sequence[tuple[Result, str, str, dict[str, float]]]) -
 def _short(set_name: str) -> str:
     """The end of a path, which tells sets apart well enough."""
     return "/".join(Path(set_name).parts[-2:])
+
+
+def _chance_cell(measured: TargetResult, name: str) -> str:
+    chance = measured.chance(name)
+    return "" if chance is None else f"{chance:.1f}"
 
 
 def _cell(values: dict[str, float], name: str, bold: bool = False) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,6 +27,41 @@ if TYPE_CHECKING:
 # Without a validation set, that of fewer training images is a cross-validation.
 FEW, FOLDS = 5000, 5
 HELD_OUT = 0.1  # share of each class of the training set, where there is no validation set
+TESTED = 0.2  # share of each class of a folder that has no parts
+
+
+@dataclass(frozen=True)
+class LearningData:
+    """Labelled sets to learn from, where nothing is tested.
+
+    Args:
+        train: Images to learn from.
+        val: Images to choose hyper-parameters by; None holds out some of `train` for it.
+        size: Side of the views in pixels.
+        metric: As in `EvaluationData`.
+        whole: Whether `train` is all of a set that has no parts.
+    """
+
+    train: CanvasSet
+    val: CanvasSet | None
+    size: int
+    metric: str = "top1"
+    whole: bool = False
+
+    @property
+    def pool(self) -> tuple[CanvasSet, ...]:
+        """The sets, in the order of the pool's positions."""
+        return (self.train,) if self.val is None else (self.train, self.val)
+
+    @property
+    def named(self) -> dict[str, CanvasSet]:
+        """The sets by the name of their part."""
+        return dict(zip(("train", "val"), self.pool, strict=False))
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Hashes of canvases and labels, by part."""
+        return {part: canvases.fingerprint for part, canvases in self.named.items()}
 
 
 @dataclass(frozen=True)
@@ -40,6 +75,8 @@ class EvaluationData:
         size: Side of the views in pixels.
         metric: What the field reports on this set: "top1", "mean_per_class" or "mAP". By the
             first two hyper-parameters are chosen.
+        split: How train and test were drawn from one set: by what, the share that is tested, the
+            seed; None where they are two sets.
     """
 
     train: CanvasSet
@@ -47,17 +84,22 @@ class EvaluationData:
     test: CanvasSet
     size: int
     metric: str = "top1"
+    split: Mapping[str, Any] | None = None
+
+    @property
+    def learning(self) -> LearningData:
+        """What may be learned from."""
+        return LearningData(self.train, self.val, self.size, self.metric)
 
     @property
     def pool(self) -> tuple[CanvasSet, ...]:
         """The sets that may be learned from, in the order of the pool's positions."""
-        return (self.train,) if self.val is None else (self.train, self.val)
+        return self.learning.pool
 
     @property
     def named(self) -> dict[str, CanvasSet]:
         """The sets that were given, by the name of their part."""
-        parts = {"train": self.train, "val": self.val, "test": self.test}
-        return {part: canvases for part, canvases in parts.items() if canvases is not None}
+        return {**self.learning.named, "test": self.test}
 
     @property
     def images(self) -> str:
@@ -125,7 +167,7 @@ class Task:
         choose_V: Positions in the pool to choose hyper-parameters by; disjoint from `fit_F`.
         folds: Splits of a cross-validation, for what can afford to fit several times; empty where
             there are images enough, or a validation set.
-        test_labels_M: Labels of the test set.
+        test_labels_M: Labels of the test set; none where nothing is tested.
         metric: What hyper-parameters are chosen by.
     """
 
@@ -143,8 +185,13 @@ class Task:
         """The folds, or the one split: positions to fit on, and to choose by."""
         return self.folds or ((self.fit_F, self.choose_V),)
 
+    @property
+    def held_out_V(self) -> Tensor:
+        """Positions of the images that choose, in the order of the splits."""
+        return torch.cat([choose_V for _, choose_V in self.splits])
 
-def tasks(data: EvaluationData, seed: int, tuned: bool = True) -> list[Task]:
+
+def tasks(data: EvaluationData | LearningData, seed: int, tuned: bool = True) -> list[Task]:
     """The targets that every set of the data carries, checked and split.
 
     Args:
@@ -176,7 +223,7 @@ def tasks(data: EvaluationData, seed: int, tuned: bool = True) -> list[Task]:
     return [_task(data, target, seed, tuned) for target in shared]
 
 
-def _task(data: EvaluationData, target: str, seed: int, tuned: bool) -> Task:
+def _task(data: EvaluationData | LearningData, target: str, seed: int, tuned: bool) -> Task:
     classes = data.train.classes[target]
     labels = {part: np.asarray(s.targets[target], np.int64) for part, s in data.named.items()}
     for part, canvases in data.named.items():
@@ -203,7 +250,7 @@ def _task(data: EvaluationData, target: str, seed: int, tuned: bool) -> Task:
         pool_labels_N=torch.from_numpy(pool),
         fit_F=torch.from_numpy(fit_F),
         choose_V=torch.from_numpy(choose_V),
-        test_labels_M=torch.from_numpy(labels["test"]),
+        test_labels_M=torch.from_numpy(labels.get("test", labels["train"][:0])),
         metric=data.metric,
         folds=tuple((torch.from_numpy(fit), torch.from_numpy(choose)) for fit, choose in folds),
     )

@@ -27,7 +27,9 @@ def fingerprint(module: nn.Module, described: Any) -> str:
         described: What rebuilds it, as JSON has it; two encoders with the same weights and another
             forward pass must differ here.
     """
-    return digest(module.state_dict(), described)
+    state = module.state_dict()  # a module may keep something else than tensors in it
+    tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+    return digest(tensors, described)
 
 
 @dataclass(frozen=True)

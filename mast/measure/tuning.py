@@ -7,9 +7,9 @@ test set.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -21,9 +21,10 @@ from mast.core.errors import UserError, unknown
 from mast.core.loop import Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
 from mast.core.seeds import seed_global
+from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.sets import EvaluationData, Task
+from mast.measure.sets import EvaluationData, LearningData, Task
 from mast.measure.settings import Ranged
 from mast.measure.training_views import CROP_AND_FLIP, LabelledBatch, TrainingViews
 from mast.models import synchronise_batchnorm
@@ -133,15 +134,33 @@ class Network(nn.Module):
         ]
 
 
+class Tuned(NamedTuple):
+    """A network after its training.
+
+    Attributes:
+        network: Encoder and head.
+        size: Side of the test views in pixels.
+        compute: How it is run.
+    """
+
+    network: Network
+    size: int
+    compute: Compute
+
+    def scores(self, canvas_set: CanvasSet) -> Tensor:
+        """Class scores_MC of a set, on the CPU."""
+        return extract(self.network, canvas_set, self.size, self.compute)
+
+
 def tune(
     encoder: FrozenEncoder,
-    data: EvaluationData,
+    data: EvaluationData | LearningData,
     task: Task,
     positions_N: Tensor,
     recipe: Recipe,
     seed: int,
     title: str,
-) -> Callable[[CanvasSet], Tensor]:
+) -> Tuned:
     """Fine-tune a copy of an encoder.
 
     Args:
@@ -154,7 +173,7 @@ def tune(
         title: Of this training, for the progress bar and the checkpoint.
 
     Returns:
-        Scores the images of a set: scores_MC, on the CPU.
+        The network, as what scores the images of a set.
 
     Raises:
         UserError: A loss that is not finite, or fewer than two images a process, of which BatchNorm
@@ -179,7 +198,7 @@ def tune(
         # Mixup computes with the pixels: they are rounded when it has done so.
         dtype=torch.float32 if recipe.mixup > 0 else encoder.compute.dtype,
     )
-    dim = encoder.features(data.test, data.size).shape[1]
+    dim = encoder.extract(data.train.subset([0]), data.size).shape[1]
     network = Network(encoder.module, dim, len(task.classes), torch.Generator().manual_seed(seed))
     if fabric.world_size > 1:
         synchronise_batchnorm(network, fabric.device)
@@ -206,11 +225,7 @@ def tune(
         return {"loss": each_B.mean()}
 
     bench.fit(training, lambda *place: views.epoch(fabric, *place), loss, title, seed)
-
-    def scores(canvas_set: CanvasSet) -> Tensor:
-        return extract(network, canvas_set, data.size, encoder.compute)
-
-    return scores
+    return Tuned(network, data.size, encoder.compute)
 
 
 def classification_loss(scores_BC: Tensor, target_BC: Tensor, loss: str) -> Tensor:

@@ -5,7 +5,6 @@ N images in the bank, M images that are asked about, D dimensions.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
@@ -33,11 +32,10 @@ def distances(bank_ND: Tensor, queries_MD: Tensor) -> Tensor:
     Reference:
         Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022.
     """
-    labels_N = torch.zeros(len(bank_ND), dtype=torch.long)
     k = min(NEIGHBOUR + 1, len(bank_ND))
-    similarity_MK, _ = nearest(bank_ND, labels_N, queries_MD, k)
+    similarity_MK, _ = nearest(bank_ND, queries_MD, k)
     inside_M = (similarity_MK[:, 0] > SAME).long()
     if k == 1 and inside_M.any():
-        raise UserError("there is no other known image: name a set of several")
+        raise UserError("there is no other image to compare with: name a set of several")
     at_M = (NEIGHBOUR - 1 + inside_M).clamp(max=k - 1)
     return (1 - similarity_MK.gather(1, at_M[:, None]).squeeze(1)).clamp(min=0)

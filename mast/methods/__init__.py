@@ -3,12 +3,11 @@
 from typing import NamedTuple
 
 from mast.core.errors import UserError
-from mast.methods.base import Method, MethodConfig, Subspaces, Vital
+from mast.methods.base import ENCODER, Method, MethodConfig, Subspaces, Vital
 from mast.methods.mast import Mast
 from mast.methods.mast_config import MODES, MastConfig
-from mast.methods.memory import StepMemory, step_memory
+from mast.methods.needs import StepNeeds, step_needs
 from mast.methods.representations import (
-    ENCODER,
     Embedding,
     EncoderAndEmbedding,
     MaskedEnsemble,
@@ -61,7 +60,7 @@ __all__ = [
     "Method",
     "MethodConfig",
     "PredictedUncertainty",
-    "StepMemory",
+    "StepNeeds",
     "Subspaces",
     "VICReg",
     "VICRegConfig",
@@ -69,5 +68,5 @@ __all__ = [
     "method_of",
     "predicts_uncertainty",
     "save_embedding",
-    "step_memory",
+    "step_needs",
 ]

@@ -11,7 +11,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,9 @@ from torch import Tensor, nn
 from mast.augment import Views
 from mast.core.errors import UserError
 from mast.models import Encoder
+
+ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
+ONE_RATE: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass
@@ -80,7 +84,7 @@ class Method(nn.Module, ABC):
     Every parameter that requires a gradient must get one at every step, and a buffer that changes
     must be computed from the tensors of all processes (`mast.core.collectives`): the others take
     over that of the first. Before a run a copy is called with tensors without numbers, to count the
-    memory of a step (`mast.methods.memory`).
+    memory of a step (`mast.methods.needs`).
 
     Args:
         config: Its own configuration.
@@ -104,6 +108,7 @@ class Method(nn.Module, ABC):
         self.config = config
         self.encoder = encoder
         self.operators = operators
+        self._frozen = False
 
     # --------------------------------------------------------------------------- training
     @abstractmethod
@@ -126,17 +131,44 @@ class Method(nn.Module, ABC):
             progress: Share of the run that is done with the step, in (0, 1].
         """
 
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        """What is trained, in three groups: "weights", "vectors" (biases, norms) and "gates"."""
-        groups: dict[str, list[nn.Parameter]] = {"weights": [], "vectors": [], "gates": []}
+    def parameter_groups(self, shares: Mapping[str, float] = ONE_RATE) -> list[dict[str, Any]]:
+        """What is trained, in groups named "weights", "vectors" (biases, norms) and "gates".
+
+        Args:
+            shares: Rates as a share of the others', by the name of an encoder's parameter.
+
+        Returns:
+            Dicts with "name", "params" and "share", one for each kind and share.
+        """
+        groups: dict[tuple[str, float], list[nn.Parameter]] = {
+            (kind, 1.0): [] for kind in ("weights", "vectors", "gates")
+        }
         for name, parameter in self.named_parameters():
             if not parameter.requires_grad:
                 continue
+            share = shares.get(name.removeprefix(ENCODER), 1.0) if name.startswith(ENCODER) else 1.0
+            kind = "vectors" if parameter.ndim < 2 else "weights"
             if name.endswith(self.gates) and self.gates:
-                groups["gates"].append(parameter)
-            else:
-                groups["vectors" if parameter.ndim < 2 else "weights"].append(parameter)
-        return [{"name": name, "params": params} for name, params in groups.items() if params]
+                kind = "gates"
+            groups.setdefault((kind, share), []).append(parameter)
+        return [
+            {"name": kind, "params": params, "share": share}
+            for (kind, share), params in groups.items()
+            if params
+        ]
+
+    def freeze_encoder(self) -> None:
+        """Leave the encoder as it is, the statistics of its norms included."""
+        self._frozen = True
+        self.encoder.requires_grad_(False)
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> Self:
+        """See `nn.Module.train`; an encoder that is frozen stays in evaluation mode."""
+        super().train(mode)
+        if self._frozen:
+            self.encoder.eval()
+        return self
 
     def compile_parts(self) -> None:
         """Compile with `torch.compile` what gains by it: the encoder."""

@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.augment import PROPERTIES
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
 from mast.core.tensors import write_tensors
-from mast.methods.base import Method
+from mast.methods.base import ENCODER, Method
 from mast.models import SearchSpace, relative, selection, space_of_heads
-
-ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
 
 MatchBy = Literal["block", "heads"]
 
@@ -156,8 +153,6 @@ class Embedding(nn.Module):
 class EncoderAndEmbedding(nn.Module):
     """Representation and embedding of an image side by side: (B, 3, H, W) to (B, C + D).
 
-    Each has the length 1, so that a cosine is the mean of both.
-
     Args:
         method: A trained method.
     """
@@ -169,7 +164,7 @@ class EncoderAndEmbedding(nn.Module):
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """Both in float32."""
         outputs = (self.method.encoder(images_BCHW), self.method.embed(images_BCHW))
-        return torch.cat([F.normalize(output_BD.float(), dim=1) for output_BD in outputs], dim=1)
+        return torch.cat([output_BD.float() for output_BD in outputs], dim=1)
 
 
 class PredictedUncertainty(nn.Module):

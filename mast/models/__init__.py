@@ -1,7 +1,22 @@
 """Encoders, projectors and masks."""
 
-from mast.models.encoders import Encoder, EncoderConfig, Encoding, load_encoder, save_encoder
-from mast.models.foreign import Foreign, is_foreign, load_foreign
+from mast.models.classifier import (
+    Classifier,
+    Prediction,
+    classifier_file,
+    load_classifier,
+    said_of_classifier,
+    save_classifier,
+)
+from mast.models.encoders import (
+    Encoder,
+    EncoderConfig,
+    Encoding,
+    load_encoder,
+    save_encoder,
+    stem_of,
+)
+from mast.models.foreign import Foreign, UnknownArchitectureError, is_foreign, load_foreign
 from mast.models.heads import (
     Gaussian,
     GaussianProjector,
@@ -18,6 +33,7 @@ from mast.models.selection import SearchSpace, exempt_blocks, relative, selectio
 from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
 
 __all__ = [
+    "Classifier",
     "Encoder",
     "EncoderConfig",
     "Encoding",
@@ -30,19 +46,26 @@ __all__ = [
     "MLPProjector",
     "MLPProjectorConfig",
     "Masks",
+    "Prediction",
     "SearchSpace",
     "SyncBatchNorm",
+    "UnknownArchitectureError",
     "check_sizes",
+    "classifier_file",
     "exempt_blocks",
     "is_foreign",
+    "load_classifier",
     "load_encoder",
     "load_foreign",
     "named_weights",
     "pair_head",
     "relative",
+    "said_of_classifier",
+    "save_classifier",
     "save_encoder",
     "selection",
     "space_of_heads",
+    "stem_of",
     "synchronise_batchnorm",
     "weights_file",
 ]

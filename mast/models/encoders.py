@@ -4,10 +4,11 @@ Shapes: B batch, L locations of the last feature map (or patch tokens), C featur
 Images are RGB in [0, 1]; the encoder normalises them itself.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +16,14 @@ from torch import Tensor, nn
 from mast.core.errors import UserError, unknown
 from mast.core.tensors import read_tensors, said_of, write_tensors
 
+Moment = tuple[float, float, float]  # of the colour channels
+
 
 class Normalization(NamedTuple):
     """What is subtracted from each colour channel in [0, 1], and what it is divided by then."""
 
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    mean: Moment
+    std: Moment
 
 
 IMAGENET = Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -30,7 +33,11 @@ LOWEST, HIGHEST = -0.5, 1.5
 UNSCALED = "divide values of 0 to 255 by 255"
 # Without an encoder a run is not complete: its files are written again from the last checkpoint.
 RETRAIN = "restore it, or delete encoder.safetensors and run the same `mast pretrain` command again"
+# What of a configuration rebuilds an encoder, beside the normalisation.
+ARCHITECTURE = ("name", "options", "stem", "stem_stride")
 NORMALISED = "leave out mean and standard deviation, by which the encoder normalises itself"
+ZERO_INIT = "zero_init_residual"  # of torchvision's ResNets
+HEADS = ("fc", "classifier", "head", "heads")  # what torchvision calls a classifier
 
 
 @dataclass
@@ -40,20 +47,52 @@ class EncoderConfig:
     Attributes:
         name: A torchvision or timm model name, such as "resnet18" or
             "vit_small_patch16_224". A name that both have is torchvision's; the prefixes
-            "torchvision:" and "timm:" choose. It names an architecture: pretraining starts from
-            random weights.
+            "torchvision:" and "timm:" choose. It names an architecture.
         options: Keyword arguments of the model's constructor, for example
-            {"channels": [32, 64, 128, 256]} for a narrow timm ResNet.
+            {"channels": [32, 64, 128, 256]} for a narrow timm ResNet, or {"drop_path_rate": 0.1}.
         stem: First layers of a ResNet. "standard": 7x7 stride 2 and max-pooling; "small":
             3x3 without max-pooling; "auto": small for ResNets and views up to 64 pixels.
         stem_stride: Stride of the small stem; 1 for views up to 32 pixels and 2 above if not
             given.
+        mean: What is subtracted from each colour channel in [0, 1]; ImageNet's if not given.
+        std: What each is divided by then.
+        weights: Where pretraining starts; random weights if not given. A run folder, a checkpoint
+            that `mast evaluate` recognises, or a name with a tag, such as
+            "timm:vit_small_patch14_dinov2.lvd142m". The architecture, the stem and the
+            normalisation are then those of the weights; name is used only where they do not tell
+            the architecture, and options and stem_stride are added to theirs.
+        freeze: Leave these weights as they are, and train the rest: projector, masks, heads.
     """
 
     name: str = "resnet50"
     options: dict[str, Any] = field(default_factory=dict)
     stem: Literal["auto", "standard", "small"] = "auto"
     stem_stride: Literal[1, 2] | None = None
+    mean: Moment = IMAGENET.mean
+    std: Moment = IMAGENET.std
+    weights: str | None = None
+    freeze: bool = False
+
+    @property
+    def normalization(self) -> Normalization:
+        """Mean and standard deviation by which the encoder normalises images."""
+        return Normalization(self.mean, self.std)
+
+    def check(self) -> None:
+        """Refuse values that cannot be.
+
+        Raises:
+            UserError: Naming the field, what it is and what it may be.
+        """
+        if not all(map(math.isfinite, (*self.mean, *self.std))) or min(self.std) <= 0:
+            raise UserError(
+                "encoder.mean must be finite, and encoder.std positive and finite, got "
+                f"{list(self.mean)} and {list(self.std)}"
+            )
+        if self.weights == "":
+            raise UserError("encoder.weights is empty: name weights, or leave it out")
+        if self.freeze and self.weights is None:
+            raise UserError("encoder.freeze keeps weights as they are: give encoder.weights, too")
 
 
 class Encoding(NamedTuple):
@@ -69,14 +108,14 @@ class Encoder(nn.Module):
     Calling it gives representations; `encode` gives the unpooled features as well.
 
     Args:
-        config: Name and options.
+        config: Which one; its weights are random here.
         size: Side of the views in pixels, for the stem and for models of a fixed input size.
-        normalization: Of the images; ImageNet's but for weights that were trained with another.
 
     Attributes:
         model: The timm or torchvision model; its state dict is what `mast export` writes.
         library: "timm" or "torchvision".
         dim: C, the dimensions of the representation.
+        stem_padding: Of the first convolution, where it is not that of the architecture.
 
     Raises:
         UserError: An unknown name, or options that the model does not take.
@@ -86,13 +125,11 @@ class Encoder(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(
-        self, config: EncoderConfig, size: int, normalization: Normalization = IMAGENET
-    ) -> None:
+    def __init__(self, config: EncoderConfig, size: int) -> None:
         super().__init__()
         self.config = config
         self.size = size
-        self.normalization = normalization
+        self.stem_padding: int | None = None
         self._looked = False  # at images on a GPU
         self.library, name = resolve(config.name)
         build = _torchvision_model if self.library == "torchvision" else _timm_model
@@ -101,10 +138,15 @@ class Encoder(nn.Module):
         except TypeError as error:
             raise UserError(f"encoder {config.name!r}: {error}") from error
         _set_stem(self.model, config, size)
-        for moment, values in normalization._asdict().items():
+        for moment, values in config.normalization._asdict().items():
             self.register_buffer(moment, torch.tensor(values).view(3, 1, 1), persistent=False)
         self._family = _torchvision_family(self.model) if self.library == "torchvision" else None
         self.dim = self._measure()
+
+    def pad_stem(self, padding: int) -> None:
+        """Pad the first convolution by so many pixels, where another project pads it otherwise."""
+        self.stem_padding = None if padding == self.model.conv1.padding[0] else padding
+        self.model.conv1.padding = (padding, padding)
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """Representations (B, C) of images (B, 3, H, W) in [0, 1]."""
@@ -166,15 +208,37 @@ class Encoder(nn.Module):
         for parameter, gradient in zip(trained, gradients, strict=True):
             parameter.requires_grad_(gradient is not None)
 
+    def depths(self) -> dict[str, int]:
+        """By name, in which of its layers each parameter is; those next to the images are 0.
+
+        Raises:
+            UserError: The model does not say what its layers are.
+        """
+        from timm.models import group_parameters
+
+        if not hasattr(self.model, "group_matcher"):
+            raise UserError(
+                f"optimizer.layer_decay needs an encoder of timm, which says what its layers are; "
+                f"{self.config.name!r} is of {self.library}"
+            )
+        depth_of = group_parameters(self.model, self.model.group_matcher(), reverse=True)
+        return {f"model.{name}": depth for name, depth in depth_of.items()}
+
     def describe(self) -> dict[str, Any]:
         """What rebuilds this encoder, as stored in the header of `encoder.safetensors`.
 
         The normalization is named where it is not ImageNet's.
         """
-        described = {"encoder": asdict(self.config), "size": self.size}
-        if self.normalization == IMAGENET:
-            return described
-        return described | {"normalization": self.normalization._asdict()}
+        values = asdict(self.config)
+        described: dict[str, Any] = {
+            "encoder": {name: values[name] for name in ARCHITECTURE},
+            "size": self.size,
+        }
+        if self.config.normalization != IMAGENET:
+            described["normalization"] = self.config.normalization._asdict()
+        if self.stem_padding is not None:
+            described["stem_padding"] = self.stem_padding
+        return described
 
 
 def _check_type(images_BCHW: Tensor) -> None:
@@ -221,14 +285,38 @@ def load_encoder(path: str | Path) -> Encoder:
     of_a_run = (file.parent / "config.yaml").is_file()
     tensors, header = read_tensors(file, RETRAIN if of_a_run else "restore it")
     described = said_of(header)
+    if "classifier" in described:
+        raise UserError(f"{file} is a classifier, for `mast predict` and mast.load_classifier")
     if "encoder" not in described:
         raise UserError(f"{file} was not written by `mast pretrain`: its header names no encoder")
+    return described_encoder(described, tensors, file)
+
+
+def described_encoder(
+    described: Mapping[str, Any], tensors: Mapping[str, Tensor], file: Path
+) -> Encoder:
+    """An encoder from what `Encoder.describe` said of it, and its weights.
+
+    Args:
+        described: What it said.
+        tensors: The state dict of its `model`.
+        file: Which holds both.
+
+    Returns:
+        The encoder in evaluation mode, on the CPU.
+
+    Raises:
+        UserError: They do not fit together, or this version has no such encoder.
+    """
     try:
-        normalization = IMAGENET
+        config = EncoderConfig(**described["encoder"])
         if "normalization" in described:
             normalization = read_normalization(**described["normalization"])
-        encoder = Encoder(EncoderConfig(**described["encoder"]), described["size"], normalization)
-    except (ValueError, KeyError, TypeError) as error:
+            config = replace(config, **normalization._asdict())
+        encoder = Encoder(config, described["size"])
+        if "stem_padding" in described:
+            encoder.pad_stem(described["stem_padding"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"{file}: its header describes no encoder of this version: {error}"
         ) from error
@@ -245,10 +333,9 @@ def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normaliza
     Raises:
         ValueError: It is not one of three channels, or divides by what is not positive.
     """
-    read = Normalization(tuple(map(float, mean)), tuple(map(float, std)))
-    if {len(read.mean), len(read.std)} != {3} or min(read.std) <= 0:
-        raise ValueError(f"expected mean and std of three channels, got {read}")
-    return read
+    if {len(mean), len(std)} != {3} or min(map(float, std)) <= 0:
+        raise ValueError(f"expected mean and std of three channels, got {mean} and {std}")
+    return Normalization(*(cast(Moment, tuple(map(float, values))) for values in (mean, std)))
 
 
 def resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
@@ -276,41 +363,75 @@ def resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
     return "timm", model
 
 
+def arguments(encoder: Encoder) -> dict[str, Any]:
+    """What rebuilds an encoder's model for its weights: the arguments of its constructor."""
+    library, name = resolve(encoder.config.name)
+    given = _timm_arguments if library == "timm" else _torchvision_arguments
+    options = given(name, encoder.size, encoder.config.options)
+    return {key: value for key, value in options.items() if key != ZERO_INIT}
+
+
+def _timm_arguments(name: str, size: int, options: dict[str, Any]) -> dict[str, Any]:
+    import timm
+
+    pretrained = timm.get_pretrained_cfg(name)
+    if pretrained is not None and pretrained.fixed_input_size:
+        return {"img_size": size, **options}
+    return dict(options)
+
+
 def _timm_model(name: str, size: int, options: dict[str, Any]) -> nn.Module:
     import timm
 
-    options = dict(options)
-    pretrained = timm.get_pretrained_cfg(name)
-    if pretrained is not None and pretrained.fixed_input_size:
-        options.setdefault("img_size", size)
-    model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **options)
+    given = _timm_arguments(name, size, options)
+    model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **given)
     return model
+
+
+def _torchvision_arguments(name: str, size: int, options: dict[str, Any]) -> dict[str, Any]:
+    if name.startswith(("resnet", "resnext", "wide_resnet")):
+        # VICReg's encoder starts every residual branch at zero.
+        return {ZERO_INIT: True, **options}
+    return {"image_size": size, **options} if name.startswith("vit") else dict(options)
 
 
 def _torchvision_model(name: str, size: int, options: dict[str, Any]) -> nn.Module:
     import torchvision
 
-    options = dict(options)
-    if name.startswith(("resnet", "resnext", "wide_resnet")):
-        # VICReg's encoder starts every residual branch at zero.
-        options.setdefault("zero_init_residual", True)
-    if name.startswith("vit"):
-        options.setdefault("image_size", size)
+    options = _torchvision_arguments(name, size, options)
     model: nn.Module = torchvision.models.get_model(name, weights=None, **options)
-    for head in ("fc", "classifier", "head", "heads"):
+    for head in HEADS:
         if hasattr(model, head):
             setattr(model, head, nn.Identity())
     return model
 
 
-def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
-    """Replace the first layers of a ResNet by the small-image stem where it is wanted."""
+class Stem(NamedTuple):
+    """The first layers of an encoder, as `EncoderConfig` has them, with nothing left open."""
+
+    stem: Literal["standard", "small"]
+    stem_stride: Literal[1, 2] | None
+
+
+def stem_of(encoder: Encoder) -> Stem:
+    """The stem of an encoder, whatever the size at which it is built again."""
+    return _stem(encoder.model, encoder.config, encoder.size)
+
+
+def _stem(model: nn.Module, config: EncoderConfig, size: int) -> Stem:
     is_resnet = type(model).__name__ == "ResNet"
     if config.stem == "standard" or (config.stem == "auto" and (size > 64 or not is_resnet)):
-        return
+        return Stem("standard", None)
     if not is_resnet:
         raise UserError(f"stem 'small' is for ResNets; {config.name!r} has none, use stem 'auto'")
-    stride = config.stem_stride or (1 if size <= 32 else 2)
+    return Stem("small", config.stem_stride or (1 if size <= 32 else 2))
+
+
+def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
+    """Replace the first layers of a ResNet by the small-image stem where it is wanted."""
+    kind, stride = _stem(model, config, size)
+    if kind == "standard" or stride is None:
+        return
     first = model.get_submodule("conv1")
     if isinstance(first, nn.Sequential):  # a deep stem: three 3x3 convolutions
         deep = first[0]
@@ -334,7 +455,7 @@ def _residual(model: Any, x: Tensor) -> Encoding:
 
 def _tokens(model: Any, x: Tensor) -> Encoding:
     x = model._process_input(x)
-    x = model.encoder(torch.cat([model.class_token.expand(len(x), -1, -1), x], dim=1))
+    x = model.encoder(torch.cat([model.class_token.expand(x.shape[0], -1, -1), x], dim=1))
     return Encoding(x[:, 0], x[:, 1:])
 
 

@@ -14,6 +14,7 @@ it to be absent, as on CIFAR; activations and strides are those of the architect
 import json
 import re
 from argparse import Namespace
+from dataclasses import replace
 from math import isqrt
 from pathlib import Path
 from pickle import UnpicklingError
@@ -63,6 +64,10 @@ VITS = {
 }
 
 
+class UnknownArchitectureError(UserError):
+    """The weights of a checkpoint do not tell of which architecture they are."""
+
+
 class Foreign(NamedTuple):
     """An encoder of another project, the layout of its checkpoint, and the keys left out of it."""
 
@@ -87,8 +92,7 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
 
     Returns:
         The encoder in evaluation mode, on the CPU, which takes images (B, 3, H, W) in [0, 1]; the
-        name of the layout; the keys that were left out. The padding of solo-learn's small stem
-        is set on the encoder itself, not in its configuration: `save_encoder` would lose it.
+        name of the layout; the keys that were left out.
 
     Raises:
         UserError: No such file, a damaged one, one that holds code, an unknown layout or
@@ -106,10 +110,11 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
     exported = _exported(path, header)
     config, size = _architecture(path, layout, tensors, name, exported, size)
     normalization = exported.get("normalization") or normalization_of(config.name)
+    config = replace(config, **normalization._asdict())
     with torch.random.fork_rng(devices=[]):  # the first weights are drawn, only to be replaced
-        encoder = Encoder(config, size, normalization).eval()
+        encoder = Encoder(config, size).eval()
     if config.stem == "small":
-        encoder.model.conv1.padding = (layout.padding, layout.padding)
+        encoder.pad_stem(layout.padding)
     left_out = _fill(path, layout, encoder, tensors)
     return Foreign(encoder, layout.name, (*(layout.prefix + key for key in left_out), *beside))
 
@@ -120,7 +125,7 @@ def is_foreign(path: Path) -> bool:
         return path.is_file()
     header = read_header(path)
     try:
-        return header is not None and "encoder" not in said_of(header)
+        return header is not None and not {"encoder", "classifier"} & said_of(header).keys()
     except ValueError:  # ours, and damaged
         return False
 
@@ -228,7 +233,7 @@ def _infer(path: Path, layout: Layout, tensors: dict[str, Tensor]) -> tuple[str,
         if name and patches.shape[0] < 768 and _has_sines(tensors) and not layout.sine_heads:
             name = None  # MoCo v3 has 12 heads, others 3 or 6, and no weight tells
     if name is None:
-        raise UserError(
+        raise UnknownArchitectureError(
             f"{path} has the layout of {layout.name}, but its weights do not tell the "
             f"architecture: they begin with {first_keys(tensors)}. Give its timm or torchvision "
             "name (mast evaluate NAME --weights FILE)"

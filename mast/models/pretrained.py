@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mast.core.errors import UserError, unknown
-from mast.models.encoders import IMAGENET, Normalization, resolve
+from mast.models.encoders import IMAGENET, Normalization, read_normalization, resolve
 
 FILE = "model.safetensors"  # of every model that timm keeps on the Hub
 
@@ -53,7 +53,7 @@ def normalization_of(name: str) -> Normalization:
     if weights is None:
         return IMAGENET
     data = resolve_data_config({}, pretrained_cfg=_described(weights))
-    return Normalization(tuple(map(float, data["mean"])), tuple(map(float, data["std"])))
+    return read_normalization(data["mean"], data["std"])
 
 
 def weights_file(weights: str, download: bool = False) -> Path:
@@ -74,7 +74,7 @@ def weights_file(weights: str, download: bool = False) -> Path:
 
     repository, _, revision = (_described(weights).get("hf_hub_id") or "").partition("@")
     instead = (
-        f"give --weights FILE to read them from a file, or timm:{weights.partition('.')[0]} for "
+        f"give a FILE as weights to read them from there, or timm:{weights.partition('.')[0]} for "
         "random weights"
     )
     if not repository:
@@ -91,7 +91,7 @@ def weights_file(weights: str, download: bool = False) -> Path:
             ) from error
         raise UserError(
             f"the weights {weights!r} are not in the cache of the Hugging Face Hub: give "
-            f"--download to fetch them, {instead}"
+            f"--download (mast pretrain: --data.download) to fetch them, {instead}"
         ) from error
     return Path(file)
 

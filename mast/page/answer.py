@@ -1,4 +1,4 @@
-"""What the page opens with: what was trained, whether it collapsed, and what was found."""
+"""What the page says in words: what was trained, whether it collapsed, what each run is."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import Any
 from mast.config import PretrainConfig, read
 from mast.core.run import RunFolder
 from mast.measure.result import Result
+from mast.measure.verdict import started_from_weights
 from mast.methods import METHODS
 
 COLLAPSED_RANK = 2.0  # below it all images lie on a line
@@ -31,23 +32,22 @@ class Health:
     warnings: tuple[str, ...] = ()
 
 
-def training_summary(config: PretrainConfig, provenance: Mapping[str, Any], finished: bool) -> str:
-    """What was trained, on what, in a sentence.
+def training_summary(config: PretrainConfig, provenance: Mapping[str, Any], verb: str) -> str:
+    """What is trained, on what, in a sentence.
 
     Args:
         config: Of the run.
         provenance: Where it comes from: `provenance.json`.
-        finished: Whether the run is complete.
+        verb: "trained", or what else its method does with the encoder.
     """
     images = provenance.get("data", {}).get("images")
     count = f"{images:,} images of " if images is not None else ""
     operators = config.preset.operators
-    text = (
-        f"{METHODS[config.method].title} trained {config.encoder.name} on "
+    return (
+        f"{METHODS[config.method].title} {verb} {config.encoder.name} on "
         f"{count}{config.data.spec} for {_plural(config.epochs, 'epoch')} at {config.size} pixels, "
         f"with {_plural(len(operators), 'augmentation')}."
     )
-    return text if finished else f"{text} It is not finished."
 
 
 def health(method: str, log: Sequence[Mapping[str, Any]], dimensions: int | None) -> Health:
@@ -75,7 +75,7 @@ def health(method: str, log: Sequence[Mapping[str, Any]], dimensions: int | None
         evidence.append(f"the representation's effective rank at the end is {rank:.0f}{total}")
         if rank < COLLAPSED_RANK:
             signs.append("The representation collapsed.")
-    for vital in METHODS[method].method.vitals(_last_values(log)):
+    for vital in METHODS[method].method.vitals(last_values(log)):
         evidence += [vital.evidence] if vital.evidence else []
         signs += [vital.sign] if vital.sign is not None else []
     if not lost:
@@ -100,6 +100,9 @@ def kind_of_run(run: Path) -> str:
     folder = RunFolder(run)
     if folder.config.is_file():
         return METHODS[read(folder.config).method].title
+    trained = RunFolder(folder.path.parent)
+    if trained.untrained == folder.path and started_from_weights(trained):
+        return "the weights it started from"
     measured = Result.read(next(folder.evaluations.glob("*.json")))
     return "other weights" if "weights" in measured.encoder else "untrained"
 
@@ -107,8 +110,11 @@ def kind_of_run(run: Path) -> str:
 def duration(log: Sequence[Mapping[str, Any]]) -> str | None:
     """How long training took, in words."""
     seconds = _last(log, "seconds")
-    if seconds is None:
-        return None
+    return None if seconds is None else in_words(seconds)
+
+
+def in_words(seconds: float) -> str:
+    """A time: "12 seconds", "5 minutes", "3.2 hours"."""
     if seconds < 60:
         return _plural(round(seconds), "second")
     minutes = round(seconds / 60)
@@ -117,10 +123,10 @@ def duration(log: Sequence[Mapping[str, Any]]) -> str | None:
 
 def _last(log: Sequence[Mapping[str, Any]], name: str) -> float | None:
     """The last value of a metric, whatever it is."""
-    return _last_values(log).get(name)
+    return last_values(log).get(name)
 
 
-def _last_values(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def last_values(log: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The last value of every metric."""
     return {
         name: float(value)

@@ -35,6 +35,13 @@ function sort(table, heads, at) {
   body.append(...rows);
 }
 
+const overflow = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    target.previousElementSibling.hidden = target.scrollWidth <= target.clientWidth;
+  }
+});
+all(".wide").forEach((region) => overflow.observe(region));
+
 // --------------------------------------------------------------------------------------- tips
 
 const bubble = document.querySelector(".bubble");

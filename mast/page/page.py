@@ -1,14 +1,11 @@
 """One self-contained page of a run, from the files in its folder alone."""
 
-import base64
-import hashlib
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from mast.analyses import Analysis, read_arrays
 from mast.config import configuration_of
@@ -18,14 +15,15 @@ from mast.core.files import as_unicode, read_markup
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
 from mast.measure.compare import Comparison, compare
+from mast.measure.verdict import Verdict
 from mast.page.answer import Health, duration, health, kind_of_run, training_summary
+from mast.page.html import element, inlined, policy, template
 from mast.page.pictures import Plane, Shelf, plane, shelf
 from mast.page.tables import Table, all_measures, by_space, main_measures, of_grid
 
-TEMPLATES = Path(__file__).parent
 LIMIT = 10_000_000  # bytes: a page can still be sent by mail
 SIDES = (96, 48, 24)  # pixels of the images, the next where the page would be too large
-IN_THE_VERDICT = ("curves",)  # on collapse and divergence; not repeated among the findings
+CURVES, NEIGHBOURS = "curves", "neighbours"  # what the page opens with, below the verdict
 
 
 @dataclass(frozen=True)
@@ -58,12 +56,14 @@ class Missing:
     """An analysis that the run does not have: why, and the command that makes it.
 
     Attributes:
+        name: Of the analysis.
         title: Its heading.
         reason: What the run lacks, or that it was not computed yet.
         invitation: What stands before the command.
         command: For a shell.
     """
 
+    name: str
     title: str
     reason: str
     invitation: str
@@ -72,9 +72,16 @@ class Missing:
 
 @dataclass(frozen=True)
 class Page:
-    """All that the template shows, from top to bottom."""
+    """All that the template shows, from top to bottom.
+
+    What the run lacks of `neighbours` and `curves` is among `missing`, as of all analyses.
+    """
 
     name: str
+    verdict: Verdict | None
+    neighbours: tuple[Shelf, ...]
+    curves: Part | None
+    health: Health
     trained: str
     facts: tuple[tuple[str, str], ...]
     measured: Table | None
@@ -83,8 +90,6 @@ class Page:
     first: str
     notes: tuple[str, ...]
     measure: str
-    health: Health
-    findings: tuple[Part, ...]
     parts: tuple[Part, ...]
     missing: tuple[Missing, ...]
     provenance: tuple[tuple[str, str], ...]
@@ -110,29 +115,42 @@ def write_page(
     Raises:
         UserError: The page cannot be written, or would be too large.
     """
-    from jinja2 import Environment, FileSystemLoader
-
-    template = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    ).get_template("page.html.jinja")
-    runs = [folder.path, *beside]
-    if any(folder.untrained.glob("evaluations/*.json")):
-        runs.append(folder.untrained)
-    measured = compare(runs) if _measured(folder, beside) else None
+    measured = compare([folder.path, *beside]) if _measured(folder, beside) else None
+    runs = [folder.path] if measured is None else measured.folders
     kinds = tuple(map(kind_of_run, runs))
+    write_fitting(
+        out,
+        "page.html.jinja",
+        lambda side: _page(folder, analyses, measured, kinds, side),
+        f"the page of {folder.path}",
+        "analyze fewer images, such as images=128",
+    )
+    return out
+
+
+def write_fitting(out: Path, name: str, page: Callable[[int], Any], what: str, advice: str) -> None:
+    """Write a page with images as large as its size allows.
+
+    Args:
+        out: The page.
+        name: Of its template.
+        page: What the template shows, with images of so many pixels.
+        what: What it is called in an error.
+        advice: How to make it smaller.
+
+    Raises:
+        UserError: It cannot be written, or is too large with the smallest images.
+    """
+    html = template(name)
     for side in SIDES:
-        page = _page(folder, analyses, measured, kinds, side)
-        text = as_unicode(template.render(page=page))
+        text = as_unicode(html.render(page=page(side)))
         size = len(text.encode())
         if size < LIMIT:
-            break
-    else:
-        raise UserError(
-            f"the page of {folder.path} would have {size / 1e6:.0f} MB and the limit is "
-            f"{LIMIT / 1e6:.0f}; analyze fewer images, such as images=128"
-        )
-    write_text(out, text)
-    return out
+            write_text(out, text)
+            return
+    raise UserError(
+        f"{what} would have {size / 1e6:.0f} MB and the limit is {LIMIT / 1e6:.0f}; {advice}"
+    )
 
 
 def _measured(folder: RunFolder, beside: Sequence[Path]) -> bool:
@@ -161,33 +179,44 @@ def _page(
                 parts.append(_part(name, entry, folder, side))
             except UserError as error:
                 unreadable[name] = str(error)
-    script = (TEMPLATES / "page.js").read_text("utf-8")
+    curves = next((part for part in parts if part.name == CURVES), None)
+    strip = next((part.shelves for part in parts if part.name == NEIGHBOURS), ())
+    below = tuple(
+        replace(part, shelves=()) if part.name == NEIGHBOURS else part
+        for part in parts
+        if part.name != CURVES
+    )
+    script = inlined("page.js")
+    count = provenance.get("data", {}).get("images")
     facts = {
         "Method": f"{kinds[0]}, views {config.views}",
         "Encoder": config.encoder.name,
-        "Images": _images(provenance) or config.data.spec,
+        "Images": f"{count:,}" if count is not None else config.data.spec,
         "Size": f"{config.size} pixels",
         "Epochs": f"{config.epochs}, batches of {config.batch_size}",
         "Trained in": duration(log),
     }
     return Page(
         name=folder.path.resolve().name,
-        trained=training_summary(config, provenance, folder.encoder.is_file()),
+        verdict=measured.verdict if measured is not None else None,
+        neighbours=strip,
+        curves=curves,
+        health=health(config.method, log, provenance.get("representation")),
+        trained=training_summary(config, provenance, "trained")
+        + ("" if folder.encoder.is_file() else " It is not finished."),
         facts=tuple((key, value) for key, value in facts.items() if value is not None),
         measured=main_measures(measured, kinds) if measured is not None else None,
         everything=all_measures(measured, kinds) if measured is not None else None,
         spaces=by_space(measured) if measured is not None else None,
-        first=measured.runs[0] if measured is not None else "",
+        first=measured.runs[0] if measured is not None and len(measured.runs) > 1 else "",
         notes=measured.notes if measured is not None else (),
         measure=f"mast evaluate {folder.path} --data SET",
-        health=health(config.method, log, provenance.get("representation")),
-        findings=tuple(part for part in parts if part.name not in IN_THE_VERDICT),
-        parts=tuple(parts),
+        parts=below,
         missing=_missing(folder, analyses, unreadable),
         provenance=_provenance(folder, provenance),
-        style=Markup((TEMPLATES / "page.css").read_text("utf-8")),
-        script=Markup(script),
-        policy=_policy(script),
+        style=inlined("page.css"),
+        script=script,
+        policy=policy(script),
     )
 
 
@@ -222,21 +251,15 @@ def _capital(text: str) -> str:
 
 
 def _inline(file: Path, label: str) -> Markup:
-    """A figure's file as an element: what only a file needs is left out, and a label is added.
-
-    An image must have no parts that can be reached; a figure with tips is a group of them.
+    """A figure's file as an element.
 
     Raises:
         UserError: The file is damaged.
     """
-    svg = read_markup(file)
-    role = "group" if 'class="tip"' in svg else "img"
-    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.S)
-    box = re.search(r'viewBox="[^"]*"', svg)
-    if box is None or "<svg" not in svg or not svg.rstrip().endswith("</svg>"):
+    figure = element(read_markup(file), label)
+    if figure is None:
         raise UserError(f"{file} is damaged.")
-    inside = svg[svg.index(">", svg.index("<svg")) + 1 :]
-    return Markup(f'<svg {box[0]} role="{role}" aria-label="{escape(label)}">{inside}')
+    return figure
 
 
 def _missing(
@@ -252,6 +275,7 @@ def _missing(
     reasons = {**folder.read_missing(), **unreadable}
     return tuple(
         Missing(
+            name,
             entry.title,
             reasons.get(name, "Not computed yet."),
             "To compute it again:" if name in reasons else "To compute it:",
@@ -288,12 +312,3 @@ def _said(template: str, facts: Mapping[str, Any]) -> str | None:
         return template.format_map(facts)
     except KeyError:
         return None
-
-
-def _policy(script: str) -> str:
-    """What the page may load: its own style and script, and images that it holds itself."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-        f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    )

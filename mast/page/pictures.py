@@ -40,6 +40,7 @@ class Shelf:
 
     title: str
     pictures: tuple[Picture, ...]
+    columns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def shelf(gallery: Gallery, side: int) -> Shelf:
     """A gallery with images of at most `side` pixels."""
     pictures = (jpeg(_shrunk(picture_PP3, side)) for picture_PP3 in gallery.pictures_NPP3)
     captioned = (Picture(*both) for both in zip(pictures, gallery.captions, strict=True))
-    return Shelf(gallery.title, tuple(captioned))
+    return Shelf(gallery.title, tuple(captioned), gallery.columns)
 
 
 def plane(points_map: Map, side: int) -> Plane:

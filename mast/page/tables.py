@@ -19,14 +19,12 @@ class Cell:
         text: What is read.
         number: What it is sorted by, if it is a number.
         beside: An interval or a difference, small below it.
-        best: Whether it is the best of its row.
         clear: Whether the difference's interval leaves out zero.
     """
 
     text: str
     number: float | None = None
     beside: str = ""
-    best: bool = False
     clear: bool = False
 
 
@@ -73,7 +71,7 @@ def of_grid(caption: str, grid: Grid) -> Table:
 
 
 def main_measures(measured: Comparison, kinds: Sequence[str]) -> Table:
-    """The first measure of every task, which its field reports first, the best run marked.
+    """The first measure of every task, which its field reports first.
 
     Args:
         measured: Runs side by side.
@@ -128,7 +126,9 @@ def _table(
     kinds: Sequence[str],
     only: set[tuple[str, str, str, str]] | None,
 ) -> Table:
-    columns = [Column("task"), Column("measured by")]
+    with_chance = any(row.chance is not None for row in measured.rows)
+    columns = [Column("task"), Column("protocol")]
+    columns += [Column("chance", numeric=True)] if with_chance else []
     runs = [
         Column(name, kind, numeric=True) for name, kind in zip(measured.runs, kinds, strict=True)
     ]
@@ -138,20 +138,15 @@ def _table(
         if only is not None and row.heading not in only:
             continue
         protocol, set_name, target, measure = row.heading
-        known = [value for value in row.values if value is not None]
-        best = max(known) if only is not None and len(known) > 1 else None
-        clear = [False, *(d is not None and _leaves_out_zero(d.low, d.high)
-                          for d in row.differences)]  # fmt: skip
+        clear = [False, *(d is not None and d.is_clear for d in row.differences)]
         cells = [
-            Cell(text, value, beside, value is not None and value == best, marked)
+            Cell(text, value, beside, marked)
             for value, (text, beside), marked in zip(row.values, row.cells(), clear, strict=True)
         ]
-        rows.append((Cell(target, beside=set_name), Cell(protocol, beside=measure), *cells))
+        heads = [Cell(target, beside=set_name), Cell(protocol, beside=measure)]
+        heads += [Cell(row.chance_cell, row.chance)] if with_chance else []
+        rows.append((*heads, *cells))
     return Table(caption, (*columns, *runs), tuple(rows))
-
-
-def _leaves_out_zero(low: float | None, high: float | None) -> bool:
-    return low is not None and high is not None and (low > 0 or high < 0)
 
 
 def _places(numbers: Sequence[float]) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mast.core.display import track
 from mast.core.errors import UserError
-from mast.measure.accuracy import accuracy
+from mast.measure.accuracy import accuracy, chance_level
 from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, Task, tasks
@@ -91,6 +91,8 @@ class FewShot(Probe):
             classifier = self.fit(few_FD, labels_N[few_F], penalty, task)
             accuracies.append(accuracy(classifier.scores(test_MD), test_labels_M, task.metric))
         yield from interval(task.target, f"{shots}_a_class", accuracies)
+        by_chance = chance_level(task.test_labels_M, task.metric)
+        yield f"{task.target}/by_chance/{shots}_a_class", by_chance
         yield f"{task.target}/chosen/penalty_{shots}", penalty
         yield f"{task.target}/chosen/validation_{shots}", validation
 
@@ -127,6 +129,7 @@ class FewShot(Probe):
             predicted = classifier.predict(features_MD[np.concatenate(query_set)])
             accuracies.append(100 * float(np.mean(predicted == truth.repeat(self.queries))))
         yield from interval(task.target, name, accuracies)
+        yield f"{task.target}/by_chance/{name}", 100 / ways
 
 
 def draw_a_class(

@@ -7,14 +7,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, final
 
 import torch
+from torch import Tensor
 
 from mast.core.errors import UserError, unknown
 from mast.core.fields import build
 from mast.measure.accuracy import accuracies, accuracy
 from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.sets import EvaluationData, Task, tasks
-from mast.measure.tuning import Recipe, tune
+from mast.measure.sets import EvaluationData, LearningData, Task, tasks
+from mast.measure.tuning import Recipe, Tuned, tune
 from mast.protocols.evaluator import Evaluator
 
 RECIPES = {
@@ -85,22 +86,48 @@ class FineTune(Evaluator[EvaluationData]):
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`."""
         for task in tasks(data, self.seed, tuned=bool(self.encoder_lrs)):
-            recipe, validation = self._choose(encoder, data, task)
-            everything_N = torch.arange(len(task.pool_labels_N))
-            title = f"finetune, {task.target}"
-            scores_of = tune(encoder, data, task, everything_N, recipe, self.seed, title)
-            scores_MC = scores_of(data.test)
+            recipe, held_VC = self.choose(encoder, data, task)
+            scores_MC = self.learn(encoder, data, task, recipe).scores(data.test)
             yield from accuracies(
                 task.target, scores_MC, task.test_labels_M, self.seed, self.resamples
             )
-            if validation is not None:
+            if held_VC is not None:
+                labels_V = task.pool_labels_N[task.choose_V]
                 yield f"{task.target}/chosen/encoder_lr", recipe.encoder_lr
-                yield f"{task.target}/chosen/validation", validation
+                yield f"{task.target}/chosen/validation", accuracy(held_VC, labels_V, task.metric)
 
-    def _choose(
-        self, encoder: FrozenEncoder, data: EvaluationData, task: Task
-    ) -> tuple[Recipe, float | None]:
-        """The recipe with the rate that does best on validation, and how well."""
+    def learn(
+        self,
+        encoder: FrozenEncoder,
+        data: EvaluationData | LearningData,
+        task: Task,
+        recipe: Recipe,
+    ) -> Tuned:
+        """The network of all images of the pool."""
+        everything_N = torch.arange(len(task.pool_labels_N))
+        title = f"finetune, {task.target}"
+        return tune(encoder, data, task, everything_N, recipe, self.seed, title)
+
+    def held_out(
+        self,
+        encoder: FrozenEncoder,
+        data: EvaluationData | LearningData,
+        task: Task,
+        recipe: Recipe,
+    ) -> Tensor:
+        """Scores of the task's `choose_V`, (V, C), by a network of its `fit_F`."""
+        title = f"finetune, {task.target}, choosing {recipe.encoder_lr:g}"
+        tuned = tune(encoder, data, task, task.fit_F, recipe, self.seed, title)
+        return tuned.scores(data.train.subset(task.choose_V) if data.val is None else data.val)
+
+    def choose(
+        self, encoder: FrozenEncoder, data: EvaluationData | LearningData, task: Task
+    ) -> tuple[Recipe, Tensor | None]:
+        """The recipe with the rate that does best on validation.
+
+        Returns:
+            The recipe, and what `held_out` says of it; None where there is nothing to choose.
+        """
         recipe = self.resolved()
         if not self.encoder_lrs:
             return recipe, None
@@ -110,10 +137,6 @@ class FineTune(Evaluator[EvaluationData]):
         tried = []
         for rate in self.encoder_lrs:
             candidate = replace(recipe, encoder_lr=rate, head_lr=ratio * rate)
-            title = f"finetune, {task.target}, choosing {rate:g}"
-            scores_of = tune(encoder, data, task, task.fit_F, candidate, self.seed, title)
-            held_out = data.train.subset(task.choose_V) if data.val is None else data.val
-            scores_VC = scores_of(held_out)
-            labels_V = task.pool_labels_N[task.choose_V]
-            tried.append((candidate, accuracy(scores_VC, labels_V, task.metric)))
-        return max(tried, key=lambda row: row[1])
+            tried.append((candidate, self.held_out(encoder, data, task, candidate)))
+        labels_V = task.pool_labels_N[task.choose_V]
+        return max(tried, key=lambda row: accuracy(row[1], labels_V, task.metric))

@@ -46,8 +46,8 @@ class Knn(Evaluator[EvaluationData]):
             k, temperature, validation = self._choose(
                 pool_ND[fit_F], labels_N[fit_F], pool_ND[choose_V], labels_N[choose_V], task
             )
-            similarity_MK, labels_MK = nearest(pool_ND, labels_N, test_MD, k)
-            scores_MC = votes(similarity_MK, labels_MK, temperature, classes)
+            similarity_MK, position_MK = nearest(pool_ND, test_MD, k)
+            scores_MC = votes(similarity_MK, labels_N[position_MK], temperature, classes)
             yield from accuracies(
                 task.target, scores_MC, task.test_labels_M, self.seed, self.resamples
             )
@@ -60,7 +60,8 @@ class Knn(Evaluator[EvaluationData]):
     ) -> tuple[int, float, float]:
         """The (k, τ, accuracy) that does best on validation; the first of equals."""
         neighbours = sorted({min(k, len(bank_ND)) for k in self.neighbours})
-        similarity_MK, labels_MK = nearest(bank_ND, bank_labels_N, x_MD, neighbours[-1])
+        similarity_MK, position_MK = nearest(bank_ND, x_MD, neighbours[-1])
+        labels_MK = bank_labels_N[position_MK]
         tried = []
         for k in neighbours:
             for temperature in self.temperatures:

@@ -16,7 +16,7 @@ from torch import Tensor
 from mast.measure.accuracy import accuracies
 from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.logistic import Classifier, Split, choose_penalty
+from mast.measure.logistic import PENALTIES, Classifier, Split, choose_penalty
 from mast.measure.sets import EvaluationData, Task, tasks
 from mast.protocols.evaluator import Evaluator
 
@@ -57,7 +57,7 @@ class Probe(Evaluator[EvaluationData], ABC):
     at_least: ClassVar[Mapping[str, float]] = {"patience": 1, "max_iterations": 1}
     above: ClassVar[Mapping[str, float]] = {"penalties": 0}
 
-    penalties: tuple[float, ...] = tuple(torch.logspace(5, -6, 45, dtype=torch.float64).tolist())
+    penalties: tuple[float, ...] = PENALTIES
     patience: int = 8
     max_iterations: int = 500
 
@@ -112,6 +112,20 @@ class Probe(Evaluator[EvaluationData], ABC):
             patience=self.patience,
             max_iterations=self.max_iterations,
         )
+
+    def held_out(self, pool_ND: Tensor, task: Task, penalty: float) -> Tensor:
+        """Scores (V, C) of the images that choose, each by a classifier that has not seen it.
+
+        Args:
+            pool_ND: Features of the pool.
+            task: Its `held_out_V` says which images these are, in their order.
+            penalty: λ.
+        """
+        parts = []
+        for fit_F, choose_V in task.splits:
+            fitted = self.fit(pool_ND[fit_F], task.pool_labels_N[fit_F], penalty, task)
+            parts.append(fitted.scores(pool_ND[choose_V]))
+        return torch.cat(parts)
 
     def fit(self, x_ND: Tensor, labels_N: Tensor, penalty: float, task: Task) -> Classifier:
         """A classifier of a task, fitted to features (N, D) and their labels at one penalty."""

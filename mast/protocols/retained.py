@@ -15,7 +15,7 @@ from torch import Tensor
 from mast.augment import OPERATORS
 from mast.core.display import track
 from mast.core.errors import UserError, unknown
-from mast.measure.accuracy import correct_within
+from mast.measure.accuracy import chance_level, correct_within
 from mast.measure.bootstrap import Measured, measured
 from mast.measure.changes import changed_by
 from mast.measure.frozen import FrozenEncoder
@@ -67,8 +67,7 @@ class Retained(Probe):
             learned = self.learn(pool_ND, task)
             scores_MC = learned.scores(test_MD)
             yield from self.report(task, learned, scores_MC)
-            share = float(task.test_labels_M.bincount().max()) / len(task.test_labels_M)
-            yield f"{task.target}/chance", 100 * share
+            yield f"{task.target}/chance", chance_level(task.test_labels_M, "top1")
             probes.append((task, learned, correct_within(scores_MC.cpu(), task.test_labels_M, k=1)))
         for name in track(self.operators, "", len(self.operators), "operators"):
             pool_ND, test_MD = self._changed(name, encoder, data)
@@ -76,6 +75,8 @@ class Retained(Probe):
                 classifier = self.fit(pool_ND, task.pool_labels_N, learned.penalty, task)
                 after_M = correct_within(classifier.scores(test_MD).cpu(), task.test_labels_M, k=1)
                 yield from measured(task.target, f"with_{name}", after_M, self.seed, self.resamples)
+                by_chance = chance_level(task.test_labels_M, "top1")
+                yield f"{task.target}/by_chance/with_{name}", by_chance
                 yield from measured(
                     task.target, f"change_{name}", after_M - before_M, self.seed, self.resamples,
                     difference=True,

@@ -15,7 +15,7 @@ from torch import Tensor
 from mast.augment import OPERATORS
 from mast.core.display import track
 from mast.core.errors import unknown
-from mast.measure.accuracy import correct_within
+from mast.measure.accuracy import chance_level, correct_within
 from mast.measure.bootstrap import Measured, measured
 from mast.measure.changes import changed_by
 from mast.measure.frozen import FrozenEncoder
@@ -61,6 +61,7 @@ class Robust(Probe):
         for task, learned in probes:
             yield from self.report(task, learned, learned.scores(test_MD))
         credit: dict[str, list[Tensor]] = {task.target: [] for task, _ in probes}
+        by_chance = {task.target: chance_level(task.test_labels_M, "top1") for task, _ in probes}
         for name in track(self.operators, "", len(self.operators), "operators", even=False):
             magnitudes = self.magnitudes if OPERATORS[name].graded else (None,)
             credit_of: dict[str, list[Tensor]] = {target: [] for target in credit}
@@ -79,6 +80,8 @@ class Robust(Probe):
                 mean_M = torch.stack(of_magnitudes).mean(dim=0)
                 credit[target].append(mean_M)
                 yield from measured(target, name, mean_M, self.seed, self.resamples)
+                yield f"{target}/by_chance/{name}", by_chance[target]
         for target, of_operators in credit.items():
             mean_M = torch.stack(of_operators).mean(dim=0)
             yield from measured(target, "changed", mean_M, self.seed, self.resamples)
+            yield f"{target}/by_chance/changed", by_chance[target]

@@ -89,9 +89,9 @@ def evaluate_encoder(
         "device": encoder.device.type,
         "processes": compute.processes,
     }
-    metric = "ap"
+    metric, split = "ap", {}
     if isinstance(data, EvaluationData):
-        metric = data.metric
+        metric, split = data.metric, dict(data.split or {})
         extraction["crop_fraction"] = crop_fraction(data.size)
         extraction["held_out"] = HELD_OUT if data.val is None else None
     for protocol in evaluators.values():
@@ -109,6 +109,7 @@ def evaluate_encoder(
                 fingerprints=data.fingerprints,
                 sizes={part: len(images) for part, images in data.named.items()},
                 images=data.images,
+                split=split,
                 metric=metric,
                 encoder=encoder.description,
                 duplicates=copies,

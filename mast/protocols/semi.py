@@ -104,8 +104,8 @@ class Semi(Evaluator[EvaluationData]):
                     weight_decay=self.weight_decay,
                 )
                 title = f"semi, {target}"
-                scores_of = tune(encoder, data, task, labelled_F, recipe, self.seed, title)
-                scores_MC = scores_of(data.test)
+                tuned = tune(encoder, data, task, labelled_F, recipe, self.seed, title)
+                scores_MC = tuned.scores(data.test)
                 yield from accuracies(
                     target, scores_MC, task.test_labels_M, self.seed, self.resamples
                 )

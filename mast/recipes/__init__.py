@@ -1,7 +1,8 @@
 """Recipes: complete configurations, one function each; the docstring is its data sheet.
 
 A recipe named `<name>_small` is the same method for views of up to 64 pixels and a budget of
-minutes to hours on a laptop. `RECIPES` lists them all; `mast show recipes` prints them.
+minutes to hours on a laptop, `<name>_medium` one for a single GPU. `RECIPES` lists them all;
+`mast show recipes` prints them.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,6 +20,12 @@ from mast.recipes.mast import (
     mast5_uncertainty_only,
     mast15,
     mast19,
+)
+from mast.recipes.medium import (
+    mast5_medium,
+    mast5_medium_convnext,
+    mast5_medium_vit,
+    vicreg5_medium,
 )
 from mast.recipes.rival import rival as rival
 from mast.recipes.rival import rival_of as rival_of
@@ -67,12 +74,22 @@ def _small_recipe(full: Recipe) -> Recipe:
     return recipe
 
 
-# No small recipe with masks has the uncertainty, so one is not named for its absence.
-RECIPES: dict[str, Recipe] = FULL | {
-    f"{name}_small": _small_recipe(full)
-    for name, full in FULL.items()
-    if full is not mast5_no_uncertainty
+MEDIUM: dict[str, Recipe] = {
+    "mast5_medium": mast5_medium,
+    "mast5_medium_vit": mast5_medium_vit,
+    "mast5_medium_convnext": mast5_medium_convnext,
+    "vicreg5_medium": vicreg5_medium,
 }
+# No small recipe with masks has the uncertainty, so one is not named for its absence.
+RECIPES: dict[str, Recipe] = (
+    FULL
+    | MEDIUM
+    | {
+        f"{name}_small": _small_recipe(full)
+        for name, full in FULL.items()
+        if full is not mast5_no_uncertainty
+    }
+)
 
 
 def configure(

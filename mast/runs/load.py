@@ -1,4 +1,4 @@
-"""From what the user names to an encoder: a run, another project's checkpoint, a model by name."""
+"""From what the user names to an encoder: a run, a checkpoint, a model by name, or a module."""
 
 import hashlib
 from pathlib import Path
@@ -12,6 +12,7 @@ from mast.core.checkpoint import load_checkpoint
 from mast.core.errors import UserError, unknown
 from mast.core.run import RunFolder, plain
 from mast.core.tensors import read_tensors
+from mast.measure.store import fingerprint
 from mast.methods import ENCODER, Embedding, MaskedEnsemble, Method
 from mast.models import (
     Encoder,
@@ -105,7 +106,7 @@ class Loaded(NamedTuple):
 
 
 def load(
-    run: str | Path,
+    run: str | Path | nn.Module,
     representation: Representation = "encoder",
     size: int | None = None,
     seed: int = 0,
@@ -117,12 +118,14 @@ def load(
     Args:
         run: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a timm or
             torchvision name such as "resnet18" or "timm:resnet18"; a tag, as in
-            "timm:resnet18.a1_in1k", names weights too.
+            "timm:resnet18.a1_in1k", names weights too. Or a module from images (B, 3, H, W), RGB
+            in [0, 1], to (B, D): what it needs besides, such as a normalization, it does itself.
         representation: "encoder" (the pooled features, what is meant to be used), or
             "ensemble" (the K masked embeddings side by side, as in Table 3) or "embedding", which
             need a run folder of `mast`.
         size: Side of the views in pixels; that of pretraining if not given, for a name 224, for
-            a checkpoint of another project as `load_foreign` says.
+            a checkpoint of another project as `load_foreign` says. A module needs one, unless it
+            is an `Encoder` of this library.
         seed: Of the random weights of a name.
         weights: A checkpoint with weights for the name. If not given, those that the name names,
             or random ones where it names none.
@@ -132,7 +135,8 @@ def load(
         A module in evaluation mode from images (B, 3, H, W) in [0, 1] to (B, D), the side of the
         views in pixels, a description, and the folder of its evaluations: the run's,
         `runs/<name>-random-<seed>`, or for another project's checkpoint, beside which nothing is
-        written, `runs/[<name>-]<file>-<first digits of its SHA-256>`.
+        written, `runs/[<name>-]<file>-<first digits of its SHA-256>`, for a module
+        `runs/<class>-<first digits of its weights' SHA-256>`.
 
     Raises:
         UserError: No such encoder, neither a file nor a name, or no masks; a checkpoint that does
@@ -142,6 +146,10 @@ def load(
         raise unknown("representation", representation, get_args(Representation))
     if size is not None and size < 1:
         raise UserError(f"size must be 1 pixel or more, got {size}")
+    if isinstance(run, nn.Module):
+        if weights is not None:
+            raise UserError("a module has its weights: leave weights out")
+        return _module(run, representation, size)
     path = Path(run)
     is_name = not path.exists() and "/" not in str(run) and path.suffix not in CHECKPOINTS
     if is_name and weights is None and (named := named_weights(str(run))) is not None:
@@ -169,23 +177,11 @@ def load(
     return Loaded(kind(method).eval(), size, description, folder)
 
 
-def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
-    """The encoder of a run with the weights that it started from, to compare with what it learned.
-
-    Args:
-        run: A run folder.
-        size: Side of the views in pixels; that of pretraining if not given.
-
-    Returns:
-        As `load`; its evaluations belong to `untrained/` in the run folder.
-
-    Raises:
-        UserError: No such run.
-    """
-    folder = RunFolder(run).require()
-    encoder = build_method(configuration_of(folder)).encoder.eval()
-    size = encoder.size if size is None else size
-    return Loaded(encoder, size, encoder.describe(), folder.untrained)
+def called(run: str | Path | nn.Module) -> str:
+    """What an encoder is called in a result: as the user named it, or the class of a module."""
+    if not isinstance(run, nn.Module):
+        return str(run)
+    return f"{type(run).__module__}.{type(run).__qualname__}"
 
 
 def _foreign(
@@ -211,6 +207,20 @@ def _foreign(
 def _digest(file: Path) -> str:
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _module(module: nn.Module, representation: Representation, size: int | None) -> Loaded:
+    """A module of the user's own."""
+    kind = type(module).__name__
+    if representation != "encoder":
+        raise UserError(f"{kind} has no {representation}: it is a module; give a run folder")
+    described = {"module": called(module)}
+    if isinstance(module, Encoder):
+        described, size = module.describe(), module.size if size is None else size
+    if size is None:
+        raise UserError(f"{kind} does not say at which size it takes images: give size in pixels")
+    folder = Path("runs") / f"{kind}-{fingerprint(module, described)[:8]}"
+    return Loaded(module, size, described, folder)
 
 
 def _random(name: str, representation: Representation, size: int, seed: int) -> Loaded:

@@ -11,7 +11,7 @@ from mast.core.errors import UserError
 from mast.core.launch import type_of
 from mast.core.memory import memory_of
 from mast.core.optim import moments
-from mast.methods import StepMemory, step_memory
+from mast.methods import StepNeeds, step_needs
 
 # Bytes that a process shares with no other before it trains, from below: half of what it held with
 # PyTorch 2.15 for CUDA 13 (RssAnon after all imports: 0.51 GB), as other builds hold less.
@@ -22,7 +22,7 @@ MOST_PARTS = 4096  # of a batch, among which the fewest are looked for that fit
 def check_memory(config: PretrainConfig, device: torch.device, processes: int, local: int) -> None:
     """Refuse a run of which a step needs more memory than there is, before any is asked for.
 
-    What it needs is a lower bound (`step_memory`): what is refused cannot run.
+    What it needs is a lower bound (`step_needs`): what is refused cannot run.
 
     Args:
         config: The run.
@@ -40,8 +40,8 @@ def check_memory(config: PretrainConfig, device: torch.device, processes: int, l
     dtype = type_of(config.precision, device)
     pipeline = Pipeline(config.preset, config.size)
 
-    def step(parts: int) -> StepMemory:
-        return step_memory(
+    def step(parts: int) -> StepNeeds:
+        return step_needs(
             partial(build_method, config),
             pipeline,
             config.batch_size // (parts * processes),
@@ -52,7 +52,7 @@ def check_memory(config: PretrainConfig, device: torch.device, processes: int, l
             compiled=config.compile,
         )
 
-    def needed(step: StepMemory, parts: int) -> int:
+    def needed(step: StepNeeds, parts: int) -> int:
         one = step.least(parts, again=config.epochs > 1)
         return local * (LIBRARIES + one) if on_cpu else one
 

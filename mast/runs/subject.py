@@ -44,13 +44,6 @@ def subject_of(
     embedding = Embedding(method).eval()
     with torch.no_grad():
         mask_DK = embedding.masks()
-    schedule = config.schedule
-    stages: tuple[tuple[str, float], ...] = ()
-    if schedule.staged:
-        stages = (
-            ("operators begin to compose", schedule.stage1 * config.epochs),
-            ("all operators act", schedule.full * config.epochs),
-        )
     subject = Subject(
         name=folder.path.resolve().name,
         method=config.method,
@@ -58,7 +51,7 @@ def subject_of(
         operators=embedding.operators,
         mask_DK=mask_DK,
         epochs=config.epochs,
-        stages=tuple(stage for stage in stages if 0 < stage[1] < config.epochs),
+        stages=stages_of(config),
         log=folder.read_metrics(),
         scores=tuple(scores_of(folder)),
         coefficients=config.objective.coefficients(),
@@ -85,6 +78,18 @@ def subject_of(
         FrozenEncoder(PredictedUncertainty(method).eval(), Compute(device)), chosen, size, seed
     )
     return replace(subject, uncertainty=lambda change: unsure(change).squeeze(1))
+
+
+def stages_of(config: PretrainConfig) -> tuple[tuple[str, float], ...]:
+    """What begins in the middle of a run, and at which epoch."""
+    schedule = config.schedule
+    if not schedule.staged:
+        return ()
+    stages = (
+        ("operators begin to compose", schedule.stage1 * config.epochs),
+        ("all operators act", schedule.full * config.epochs),
+    )
+    return tuple(stage for stage in stages if 0 < stage[1] < config.epochs)
 
 
 def outputs(

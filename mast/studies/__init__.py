@@ -22,6 +22,7 @@ from mast.studies.growth import Growth
 from mast.studies.leave_one_out import LeaveOneOut
 from mast.studies.protocols import Protocols
 from mast.studies.sensitivity import Sensitivity
+from mast.studies.starts import Starts
 from mast.studies.study import Study
 from mast.studies.uncertainty_check import UncertaintyCheck
 
@@ -37,6 +38,7 @@ EXPERIMENTS: dict[str, Entry[Experiment]] = {
     "does_it_help": Entry("Does it help? MAST beside VICReg at equal budgets", DoesItHelp),
     "forgetting": Entry("Do exempt blocks keep what operators destroy?", Forgetting),
     "flowers": Entry("Real photos: Flowers-17 beside the untrained encoder", Flowers),
+    "starts": Entry("What is a start from weights worth?", Starts),
     "protocols": Entry("Do the probes agree?", Protocols),
     "detectors": Entry("Do the detectors learn?", Detectors),
     "advice_check": Entry("Is the advice right where the truth is known?", AdviceCheck),

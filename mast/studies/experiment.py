@@ -16,12 +16,13 @@ from typing import Any, ClassVar, cast
 import torch
 
 from mast.analyses import Analysis, Grid
-from mast.config import PretrainConfig, build_method
+from mast.config import PretrainConfig
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.core.launch import Device, find_device
 from mast.core.registry import Entry
 from mast.core.run import RunFolder, provenance
+from mast.core.tabular import Listing
 from mast.data import CanvasSet, open_canvas
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
@@ -30,6 +31,7 @@ from mast.measure.result import Result
 from mast.models import Encoder, load_encoder
 from mast.recipes import configure
 from mast.runs.load import Representation, load
+from mast.runs.start import untrained
 from mast.studies.engine import ALL, BEGUN, FINISHED, TO_DO, Shard, StudyRun, carry_out, matching
 
 Measured = dict[str, Any]  # a result file
@@ -43,7 +45,7 @@ class Verbs:
     evaluate: Callable[..., list[Result]]
     analyze: Callable[..., Any]
     advise: Callable[..., Any]
-    uncertain: Callable[..., Path]
+    outliers: Callable[..., Listing]
     study: Callable[..., Any]
 
 
@@ -97,10 +99,7 @@ class Workplace:
     def encoder(self, run: StudyRun) -> Encoder:
         """The encoder of a run: what it learned, or as it starts for one that is not trained."""
         assert run.config is not None
-        if run.trained:
-            encoder = load_encoder(run.folder.path)
-        else:
-            encoder = build_method(run.config).encoder.eval()
+        encoder = load_encoder(run.folder.path) if run.trained else untrained(run.config)
         return encoder.to(find_device(self.device))
 
 

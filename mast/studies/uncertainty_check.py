@@ -1,6 +1,5 @@
-"""Does it find damage? `mast uncertain` beside copies that were damaged."""
+"""Does it find damage? `mast outliers` beside copies that were damaged."""
 
-import csv
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -113,12 +112,12 @@ class UncertaintyCheck(Experiment):
             _write(originals, Path(folder, "original"))
             for kind, damage in DAMAGE.items():
                 _write([damage(image, random) for image in originals], Path(folder, kind))
-            table = workplace.verbs.uncertain(
-                run.folder.path, folder, out=Path(folder) / "ranked.csv", device=workplace.device,
-                by=run.changes["by"],
+            by = run.changes["by"]
+            listing = workplace.verbs.outliers(
+                run.folder.path, folder, by=by, labels=False, device=workplace.device,
+                known=run.config.data.spec if by == "neighbours" else None,
             )  # fmt: skip
-            with table.open() as file:
-                score = {row["path"]: float(row["score"]) for row in csv.DictReader(file)}
+        score = dict(zip(listing.columns["path"], listing.columns["score"], strict=True))
         names = [f"{at:05d}.png" for at in range(len(originals))]
         before_B = np.array([score[f"original/{name}"] for name in names])
         percent = {}

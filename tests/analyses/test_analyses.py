@@ -199,13 +199,32 @@ def test_neighbours_are_found_in_the_dimensions_that_are_chosen() -> None:
         "embedding of other", "whole embedding",
         "ignoring rotate and invert", "matching rotate and invert",
     ]  # fmt: skip
-    assert arrays["nearest"][:, 0, 0].tolist() == [1]  # by shape
-    assert arrays["nearest"][:, 3, 0].tolist() == [2]  # by colour
+    assert arrays["nearest"][:, 0, 0].tolist() == [1, 0, 3, 2]  # by shape
+    assert arrays["nearest"][:, 3, 0].tolist() == [2, 3, 0, 1]  # by colour
     # All three others count, of which one is alike, whatever the space.
     np.testing.assert_allclose(arrays["shared"], 100 / 3)
     np.testing.assert_allclose(arrays["expected"], 100 / 3)
     assert "within its interval" in Neighbours().caption(arrays)
-    assert "leave nothing to choose" in str(Neighbours().lacking(whole()))
+    (gallery,) = Neighbours().details(arrays).galleries
+    assert gallery.columns == 4  # every image, and all others
+    assert len(gallery.captions) == len(gallery.pictures_NPP3) == 16
+    assert gallery.captions[::4] == ("query: one", "query: one", "query: other", "query: other")
+    assert gallery.title.endswith(
+        "What the 3 nearest in the whole embedding share with a query: shape 33 % (by chance 33), "
+        "color 33 % (by chance 33)."
+    )
+    older = {name: values for name, values in arrays.items() if name != "labels"}
+    (gallery,) = Neighbours().details(older).galleries
+    assert gallery.captions[:4] == ("query", "nearest 1", "nearest 2", "nearest 3")
+
+
+def test_neighbours_of_a_run_with_nothing_to_choose() -> None:
+    subject = whole()
+    assert Neighbours().lacking(subject) is None
+    arrays = Neighbours().compute(subject)
+    assert arrays["spaces"].tolist() == ["whole embedding"]
+    assert "there is no invariance to choose" in Neighbours().caption(arrays)
+    Neighbours().draw(arrays)
 
 
 def test_what_is_told_by_the_block_that_shows_it_and_by_nothing_else() -> None:

@@ -1,4 +1,4 @@
-"""The page in a browser: every control works, by mouse and by keyboard, and nothing is loaded.
+"""The pages in a browser: every control works, by mouse and by keyboard, and nothing is loaded.
 
 Needs `pip install -e '.[browser]'` and a Chromium, which MAST_CHROMIUM names or the path has.
 """
@@ -9,14 +9,18 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pages import NASTY, OPERATORS, look_into, make_run, measure
 
 from mast.commands.report import report
+from mast.core.run import RunFolder
+from mast.page import LivePage, LocalServer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request
@@ -38,7 +42,10 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-MADE = ("curves", "masks", "subspaces", "invariance", "advice", "predictions", "uncertainty")
+MADE = (
+    "curves", "masks", "subspaces", "neighbours", "invariance", "advice", "predictions",
+    "uncertainty",
+)  # fmt: skip
 LARGEST = 10_000_000  # bytes
 SETTLED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 POSITIONS = "dots => dots.map(dot => dot.style.transform)"
@@ -75,8 +82,8 @@ class Visit:
     complaints: list[str] = field(default_factory=list)
 
 
-def visit(browser: Browser, file: Path, **options: Any) -> Visit:
-    """Open a page from disk; `options` are those of a browser's context."""
+def visit(browser: Browser, address: str, **options: Any) -> Visit:
+    """Open a page; `options` are those of a browser's context."""
     page = browser.new_context(**options).new_page()
     seen = Visit(page)
 
@@ -86,14 +93,16 @@ def visit(browser: Browser, file: Path, **options: Any) -> Visit:
     page.on("request", asked)
     page.on("console", lambda message: seen.complaints.append(message.text))
     page.on("pageerror", lambda error: seen.complaints.append(str(error)))
-    page.goto(file.as_uri())
+    page.goto(address)
     return seen
 
 
 @pytest.fixture
 def seen(browser: Browser, file: Path) -> Iterator[Visit]:
     """The page with its scripts; whatever the test does, nothing is loaded and nothing fails."""
-    seen = visit(browser, file, reduced_motion="reduce", viewport={"width": 1280, "height": 900})
+    seen = visit(
+        browser, file.as_uri(), reduced_motion="reduce", viewport={"width": 1280, "height": 900}
+    )
     yield seen
     others = [url for url in seen.requests if not url.startswith("data:")]
     assert others == [file.as_uri()]
@@ -224,7 +233,7 @@ def test_the_map_by_keyboard(seen: Visit) -> None:
 def test_points_move_unless_motion_is_unwanted(seen: Visit, browser: Browser, file: Path) -> None:
     ask = "dot => getComputedStyle(dot).transitionDuration"
     assert seen.page.locator(".plane > g").first.evaluate(ask) == "0s"
-    moving = visit(browser, file).page
+    moving = visit(browser, file.as_uri()).page
     assert moving.locator(".plane > g").first.evaluate(ask) == "0.6s"
     moving.context.close()
 
@@ -232,8 +241,8 @@ def test_points_move_unless_motion_is_unwanted(seen: Visit, browser: Browser, fi
 def test_larger_images(seen: Visit) -> None:
     page, dialog = seen.page, seen.page.locator("dialog")
     galleries = page.locator(".gallery")
-    assert galleries.count() == 2
-    for gallery in (galleries.nth(at) for at in range(2)):
+    assert galleries.count() == 3  # the neighbours, and two of the uncertainty
+    for gallery in (galleries.nth(at) for at in range(1, 3)):
         buttons = gallery.locator("button")
         buttons.nth(1).click()
         assert "2 of 12" in dialog.inner_text()
@@ -281,11 +290,42 @@ def test_the_keyboard_reaches_everything(seen: Visit) -> None:
     assert set(wanted) <= reached
 
 
+def test_the_neighbours_are_rows(seen: Visit) -> None:
+    strip = seen.page.locator("#answer .gallery")
+    boxes = strip.locator("img").evaluate_all("all => all.map(a => a.getBoundingClientRect().top)")
+    assert len(boxes) == 4 * 7
+    assert [len(set(boxes[at : at + 7])) for at in range(0, 28, 7)] == [1] * 4
+    assert len(set(boxes)) == 4
+    strip.locator("button").nth(7).click()
+    assert "8 of 28: query: " in seen.page.locator("dialog").inner_text()
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize("width", [375, 1280])
+def test_what_is_wider_than_the_screen_says_so(
+    browser: Browser, file: Path, width: int, scripts: bool
+) -> None:
+    size = {"width": width, "height": 800}
+    seen = visit(browser, file, viewport=size, java_script_enabled=scripts)
+    summaries = seen.page.locator("summary")
+    for at in range(summaries.count()):
+        summaries.nth(at).click()
+    regions = seen.page.locator(".plot, .gallery.rows" + (", .wide" if scripts else ""))
+    found = regions.evaluate_all(
+        "all => all.map(region => [region.scrollWidth > region.clientWidth, "
+        "region.previousElementSibling.checkVisibility()])"
+    )
+    assert len(found) > len(MADE)
+    assert all(wider == said for wider, said in found)
+    assert any(wider for wider, _ in found) or width > 1000
+    seen.page.context.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [375, 1280])
 def test_it_fits(browser: Browser, file: Path, width: int, scheme: str) -> None:
     size = {"width": width, "height": 800}
-    seen = visit(browser, file, viewport=size, color_scheme=scheme)
+    seen = visit(browser, file.as_uri(), viewport=size, color_scheme=scheme)
     seen.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
     ground, ink = seen.page.evaluate(
@@ -304,12 +344,12 @@ def test_it_fits(browser: Browser, file: Path, width: int, scheme: str) -> None:
 
 
 def test_without_scripts_nothing_is_missing(browser: Browser, file: Path) -> None:
-    seen = visit(browser, file, java_script_enabled=False)
+    seen = visit(browser, file.as_uri(), java_script_enabled=False)
     page = seen.page
     assert page.locator("main figure svg").count() == len(MADE)
     assert page.locator("figcaption:visible").count() == len(MADE)
     assert page.locator("g.tip > title").count() > 50
-    assert page.locator(".gallery img:visible").count() == 24
+    assert page.locator(".gallery img:visible").count() == 28 + 24
     summaries = page.locator("summary")
     for at in range(summaries.count()):
         summaries.nth(at).click()
@@ -331,3 +371,41 @@ def test_on_paper_everything_is_open(seen: Visit) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(ground) == "rgb(255, 255, 255)"
     assert len(page.pdf()) > 10_000
+
+
+# ------------------------------------------------------------------------------- mast watch
+
+
+@contextmanager
+def served(run: RunFolder) -> Iterator[str]:
+    """The address of a run's live page, until the block ends."""
+    with LocalServer(LivePage(run).answers()) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        yield server.address
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("width", [1280, 375])
+def test_the_live_page_renews_itself(browser: Browser, tmp_path: Path, width: int) -> None:
+    run = make_run(tmp_path / "run", epochs=50)
+    with served(run) as address:
+        seen = visit(browser, address, viewport={"width": width, "height": 900})
+        now = seen.page.locator("#now")
+        assert now.get_by_text("1 of 50").is_visible()
+        run.append_metrics({"step": 4, "epoch": 2.0, "loss": 2.0, "seconds": 140.0})
+        now.get_by_text("2 of 50").wait_for()
+        assert seen.page.locator("#lost").is_hidden()
+        assert seen.page.evaluate("document.documentElement.scrollWidth") == width
+        assert {*seen.requests} == {address, f"{address}parts.json"}
+        assert seen.complaints == []
+    seen.page.locator("#lost").wait_for()
+
+
+def test_the_live_page_without_scripts(browser: Browser, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", epochs=50)
+    with served(run) as address:
+        seen = visit(browser, address, java_script_enabled=False)
+        run.append_metrics({"step": 4, "epoch": 2.0, "loss": 2.0, "seconds": 140.0})
+        seen.page.locator("#now").get_by_text("2 of 50").wait_for()

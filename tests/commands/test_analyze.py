@@ -1,6 +1,5 @@
-"""`mast analyze`, `mast advise` and `mast uncertain`, on runs that were really trained."""
+"""`mast analyze` and `mast advise`, on runs that were really trained."""
 
-import csv
 import json
 import shutil
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 import mast
 from mast.analyses import ANALYSES
-from mast.augment import PRESETS, center_views
+from mast.augment import PRESETS
 from mast.augment.operators.color import gray
 from mast.cli import main
 from mast.core.errors import UserError
@@ -22,7 +21,6 @@ from mast.core.run import RunFolder
 from mast.data import open_canvas
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result
-from mast.runs.load import load_method
 from mast.runs.subject import outputs
 
 
@@ -62,6 +60,7 @@ def test_analyze_images_alone_and_a_run_without_masks(
     assert "This run predicts no uncertainty" in shown
     assert sorted(path.stem for path in theirs.analysis.glob("*.npz")) == [
         "curves",
+        "neighbours",
         "subspaces",
         "told",
     ]
@@ -174,95 +173,6 @@ def test_advise(
             mast.advise(ours.path, str(data))
     with pytest.raises(UserError, match=r"unknown operator 'inverts'\. Did you mean 'invert'"):
         mast.advise(ours.path, str(photos), operators=["inverts"])
-
-
-def test_uncertain(
-    ours: RunFolder, theirs: RunFolder, photos: Path, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    out = tmp_path / "ranked.csv"
-    for by, column in (("neighbours", "distance"), ("prediction", "trace")):
-        command = ["uncertain", str(ours.path), "--data", str(photos / "test"), "--out", str(out)]
-        assert main([*command, "--by", by]) == 0
-        assert capsys.readouterr().out.strip().endswith("ranked.csv")
-        with out.open() as file:
-            rows = list(csv.DictReader(file))
-        assert len(rows) == 24
-        scores = [float(row["score"]) for row in rows]
-        values = [float(row[column]) for row in rows]
-        assert scores == sorted(scores, reverse=True)
-        assert (scores[0], scores[-1]) == (1, 0)
-        assert values == sorted(values, reverse=True)
-        assert all((photos / "test" / row["path"]).is_file() for row in rows)
-    one = next((photos / "test").rglob("*.*"))
-    (tmp_path / "same").mkdir()
-    for at in range(2):
-        shutil.copy(one, tmp_path / "same" / f"{at}{one.suffix}")
-    with pytest.raises(UserError, match="says the same of every image: no ranking"):
-        mast.uncertain(ours.path, str(tmp_path / "same"))
-    with pytest.raises(UserError, match="predicts no uncertainty"):
-        mast.uncertain(theirs.path, str(photos / "test"), by="prediction")
-    with pytest.raises(UserError, match=r"uncertainty 'neighbors'\. Did you mean"):
-        mast.uncertain(theirs.path, str(photos / "test"), by="neighbors")  # type: ignore
-    with pytest.raises(UserError, match="known images are for neighbours"):
-        mast.uncertain(ours.path, str(photos / "test"), by="prediction", known=str(photos))
-
-
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
-def test_uncertain_writes_no_formulas(
-    ours: RunFolder, photos: Path, tmp_path: Path, start: str
-) -> None:
-    """A spreadsheet would run a cell that begins so; a single quote makes it text."""
-    (tmp_path / "set").mkdir()
-    first, second = sorted((photos / "test").rglob("*.jpg"))[:2]
-    shutil.copy(first, tmp_path / "set" / f"{start}1+2.jpg")
-    shutil.copy(second, tmp_path / "set" / "plain.jpg")
-    table = mast.uncertain(ours.path, str(tmp_path / "set"), tmp_path / "o.csv")
-    with table.open(newline="") as file:
-        paths = {row["path"] for row in csv.DictReader(file)}
-    assert paths == {f"'{start}1+2.jpg", "plain.jpg"}
-
-
-def test_uncertain_by_neighbours(
-    theirs: RunFolder, photos: Path, tmp_path: Path, write_images: Callable[..., Path]
-) -> None:
-    """Of any method: distances from what it was trained on, or from other images; by hand."""
-    method = load_method(theirs.path)
-
-    def features(folder: Path) -> dict[str, Tensor]:
-        canvases = open_canvas(str(folder), method.encoder.size)
-        images = center_views(*canvases.batch(np.arange(len(canvases))), method.encoder.size)
-        with torch.no_grad():
-            both = (F.normalize(of(images)) for of in (method.encoder, method.embed))
-            return dict(zip(canvases.identifiers, torch.cat(list(both), dim=1), strict=True))
-
-    def ranked(data: Path, **options: str) -> dict[str, float]:
-        table: Path = mast.uncertain(theirs.path, str(data), out=tmp_path / "o.csv", **options)
-        with table.open() as file:
-            return {row["path"]: float(row["distance"]) for row in csv.DictReader(file)}
-
-    def expected(known: Path, at: int) -> list[float]:
-        known_ND = torch.stack(list(features(known).values()))
-        query_MD = torch.stack(list(features(photos / "test").values()))
-        similarity_MN = (query_MD @ known_ND.T / 2).sort(dim=1, descending=True).values
-        return (1 - similarity_MN[:, at]).tolist()
-
-    tested = list(features(photos / "test"))
-    found = ranked(photos / "test")  # the test images are among those that it was trained on
-    assert [found[path] for path in tested] == pytest.approx(
-        expected(photos / "train", 5), abs=1e-5
-    )
-    elsewhere = write_images(tmp_path / "elsewhere", 12, side=48)
-    other = ranked(photos / "test", known=str(elsewhere))
-    assert [other[path] for path in tested] == pytest.approx(expected(elsewhere, 4), abs=1e-5)
-    config = theirs.config.read_text()
-    theirs.config.write_text(config.replace(str(photos), str(tmp_path / "moved")))
-    try:
-        with pytest.raises(UserError, match=r"are known: .*moved.* Name other known images"):
-            ranked(photos / "test")
-        assert ranked(photos / "test", known=str(elsewhere)) == other
-    finally:
-        theirs.config.write_text(config)
 
 
 def test_a_run_that_diverged_is_looked_into(

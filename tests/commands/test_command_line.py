@@ -207,7 +207,7 @@ def options_in(text: str) -> set[str]:
     return set(re.findall(r"--[a-z][a-z_.]+", text))
 
 
-@pytest.mark.parametrize("command", ["uncertain", "embed"])
+@pytest.mark.parametrize("command", ["outliers", "embed"])
 def test_errors_name_the_command_that_has_an_option(
     command: str, ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

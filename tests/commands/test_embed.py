@@ -55,9 +55,30 @@ def test_embed_what_is_ignored_and_matched(run: Path, photos: Path, tmp_path: Pa
         seen_ND = space.seen(torch.from_numpy(before["features"]))
         np.testing.assert_allclose(after["features"], seen_ND.numpy())
     metadata = pyarrow.parquet.read_table(tmp_path / "chosen.parquet").schema.metadata
-    assert metadata == {
-        b"ignored": json.dumps([first]).encode(), b"matched": json.dumps([second]).encode()
-    }  # fmt: skip
+    said = {name.decode(): json.loads(value) for name, value in metadata.items()}
+    assert (said["ignored"], said["matched"]) == ([first], [second])
+
+
+def test_embed_says_what_made_the_features(
+    run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = str(photos / "test")
+    (result,) = mast.evaluate(run, str(photos), "knn")
+    npz = mast.embed(run, data, tmp_path / "features.npz")
+    parquet = mast.embed(run / "encoder.safetensors", data, tmp_path / "features.parquet", size=40)
+    with np.load(npz) as arrays:
+        assert arrays["encoder"].item() == result.encoder["fingerprint"]
+        assert arrays["size"] == 32
+    metadata = pyarrow.parquet.read_table(parquet).schema.metadata
+    said = {name.decode(): json.loads(value) for name, value in metadata.items()}
+    assert said == {"encoder": result.encoder["fingerprint"], "size": 40}
+    monkeypatch.chdir(tmp_path)
+    for encoder, name in (
+        (run, run.name),
+        (run / "encoder.safetensors", run.name),
+        ("timm:test_resnet", "timm-test_resnet"),
+    ):
+        assert mast.embed(encoder, data) == Path(f"test-{name}.npz")
 
 
 def test_embed_what_heads_read(

@@ -1,51 +1,223 @@
-"""`mast export`: encoders in the names and shapes of other libraries."""
+"""`mast export`: what is kept, what is refused, the model card and the Hub."""
 
+import json
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-import timm
 import torch
-import torchvision
-from safetensors.torch import load_file
-from torch import nn
+import yaml
 
 import mast
+from mast.cli import main
 from mast.core.errors import UserError
-from mast.models import Encoder, EncoderConfig, save_encoder
+from mast.core.run import RunFolder
+from mast.exports import timm_folder
+from mast.measure.result import Result
+from mast.models import Encoder, EncoderConfig, load_encoder, save_encoder
+
+NARROW = EncoderConfig("timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]})
+Tiny = Callable[..., mast.PretrainConfig]
 
 
-def resnet18(tmp_path: Path, size: int) -> Encoder:
-    encoder = Encoder(EncoderConfig("resnet18"), size).eval()
-    with torch.no_grad():  # statistics other than those of the start
-        for module in encoder.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.running_mean.normal_(0.0, 0.1)
-                module.weight.uniform_(0.5, 1.5)
-    save_encoder(encoder, tmp_path / "encoder.safetensors")
-    return encoder
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """An encoder that is in no run."""
+    save_encoder(Encoder(NARROW, 96).eval(), tmp_path / "kept" / "mine.safetensors")
+    return tmp_path / "kept" / "mine.safetensors"
 
 
-@pytest.mark.parametrize("library", ["timm", "torchvision"])
-def test_exported_state_dicts_load_in_their_library(tmp_path: Path, library: str) -> None:
-    encoder = resnet18(tmp_path, size=96)
-    file = mast.export(tmp_path / "encoder.safetensors", library)
-    state = load_file(file)
-    images_BCHW = torch.rand(2, 3, 96, 96)
-    normalised = (images_BCHW - encoder.mean) / encoder.std
-    if library == "timm":
-        model = timm.create_model("resnet18", num_classes=0).eval()
-    else:
-        model = torchvision.models.resnet18().eval()
-        model.fc = nn.Identity()
-    model.load_state_dict(state)
-    with torch.no_grad():
-        assert torch.allclose(model(normalised), encoder(images_BCHW), atol=1e-5)
+@pytest.fixture
+def large(tiny: Tiny) -> Path:
+    """The folder of a run whose encoder timm builds as it is."""
+    encoder = {"name": NARROW.name, "options": NARROW.options, "stem": "standard"}
+    return mast.pretrain(tiny(epochs=1, encoder=encoder)).path
 
 
-def test_export_of_a_run_with_a_small_stem(run: Path) -> None:
-    file = mast.export(run, "timm")
-    assert file == run / "encoder-timm.safetensors"
-    with pytest.raises(UserError, match="torchvision has no model with the weights"):
-        mast.export(run, "torchvision")
-    with pytest.raises(UserError, match="Did you mean 'timm'"):
-        mast.export(run, "timn")
+def test_a_run_by_command(large: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(large), "--format", "timm"]) == 0
+    said, line = capsys.readouterr().out.splitlines()
+    folder = large.resolve() / "exports" / "timm"
+    assert re.fullmatch(rf"{folder}: features within \S+ of the encoder's", said)
+    names: dict[str, Any] = {}
+    exec(line, names)
+    encoder = load_encoder(large)
+    images = torch.rand(2, 3, 32, 32)
+    with torch.inference_mode():
+        given = names["model"]((images - encoder.mean) / encoder.std)
+        torch.testing.assert_close(given, encoder(images))
+    assert main(["export", str(large), "--format", "timn"]) == 2
+    assert "Did you mean 'timm'" in capsys.readouterr().err
+
+
+def test_where_an_export_goes(file: Path, tmp_path: Path) -> None:
+    assert mast.export(file, "timm").folder == (file.parent / "mine-timm").resolve()
+    assert (
+        mast.export(file, "timm", tmp_path / "a" / "b").folder == (tmp_path / "a" / "b").resolve()
+    )
+    again = mast.export(file, "timm", tmp_path / "a" / "b")  # in the place of the first
+    assert json.loads((again.folder / "mast.json").read_text())["format"] == "timm"
+
+
+def test_nothing_of_others_is_replaced(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    mast.export(file, "timm", tmp_path / "theirs")  # an empty folder is nobody's
+    with pytest.raises(UserError, match="is an export as timm; choose another out"):
+        mast.export(file, "hf", tmp_path / "theirs")
+    (tmp_path / "theirs" / "note.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"holds note\.txt, which no export wrote"):
+        mast.export(file, "timm", tmp_path / "theirs")
+    (tmp_path / "theirs" / "mast.json").write_text("[]")
+    (tmp_path / "note.txt").write_text("mine")
+    for out in (tmp_path / "theirs", tmp_path / "note.txt"):
+        with pytest.raises(UserError, match="is no export; choose another out"):
+            mast.export(file, "timm", out)
+    assert (tmp_path / "note.txt").read_text() == "mine"
+
+
+def test_an_export_that_differs_is_not_kept(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "outs" / "one"
+    mast.export(file, "timm", out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    write = timm_folder.write_weights
+
+    def otherwise(encoder: Encoder, folder: Path) -> None:
+        with torch.no_grad():
+            encoder.model.conv1.weight[0] *= 1.5
+        write(encoder, folder)
+
+    monkeypatch.setattr(timm_folder, "write_weights", otherwise)
+    for place in (out, tmp_path / "outs" / "two"):
+        with pytest.raises(
+            UserError, match=r"as timm differ from the encoder's by .*nothing was kept"
+        ):
+            mast.export(file, "timm", place)
+    assert [path.name for path in out.parent.iterdir()] == ["one"]
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_a_folder_that_cannot_be_written(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"cannot write .*note.txt/out"):
+        mast.export(file, "timm", tmp_path / "note.txt" / "out")
+
+
+def front_of(text: str) -> dict[str, Any]:
+    _, front, _ = text.split("---\n", 2)
+    return yaml.safe_load(front)
+
+
+def test_the_card_says_what_the_run_says(run: Path, photos: Path) -> None:
+    (result,) = mast.evaluate(run, str(photos), "knn")
+    exported = mast.export(run, "torchscript", license="cc-by-4.0")
+    text = (exported.folder / "README.md").read_text()
+    assert front_of(text) == {
+        "pipeline_tag": "image-feature-extraction", "license": "cc-by-4.0",
+        "tags": ["image-feature-extraction", "self-supervised-learning", "pytorch"],
+    }  # fmt: skip
+    provenance = RunFolder(run).read_provenance()
+    assert f"| images | {provenance['data']['images']} of" in text
+    assert "| recipe | mast5_small |" in text
+    last = json.loads(RunFolder(run).metrics.read_text().splitlines()[-1])
+    assert f"| steps | {last['step']} |" in text
+    values = result.targets["class"].values
+    row = f"| {values['top1']:.1f} | {values['top1_low']:.1f} to {values['top1_high']:.1f} |"
+    assert f"| 24 | class | top1 {row}" in text
+    assert "stem a 3x3 convolution of stride 2 without max-pooling" in text
+    assert "Trained for images of 32 × 32 pixels, and measured at 32." in text
+    (missing,) = re.findall("Protocols that were not run: (.*)\\.", text)
+    assert "linear" in missing.split(", ")
+    assert not {"knn", "ensemble"} & set(missing.split(", "))
+    assert str(photos.parent.parent) not in text  # no paths
+
+
+def test_scores_of_another_encoder_are_left_out(run: Path, photos: Path) -> None:
+    mast.evaluate(run, str(photos), "knn")
+    (result,) = map(Result.read, RunFolder(run).evaluations.glob("*.json"))
+    result.encoder["fingerprint"] = "0" * 64
+    result.write(run)
+    text = (mast.export(run, "torchscript").folder / "README.md").read_text()
+    assert "Nothing was measured of this encoder yet." in text
+    assert "measured at no size" in text
+    assert "license" not in front_of(text)
+
+
+class FakeHub:
+    """What `huggingface_hub.HfApi` would have been asked."""
+
+    asked: list[tuple[Any, ...]]
+    fails = False
+
+    def create_repo(self, repository: str, exist_ok: bool) -> str:
+        if self.fails:
+            raise ConnectionError("Name or service not known\nand more")
+        self.asked.append(("create", repository, exist_ok))
+        return f"https://huggingface.co/{repository}"
+
+    def upload_folder(self, repo_id: str, folder_path: Path, commit_message: str) -> None:
+        text = (folder_path / "README.md").read_text()
+        self.asked.append(
+            ("upload", repo_id, sorted(file.name for file in folder_path.iterdir()), text)
+        )
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> type[FakeHub]:
+    monkeypatch.setattr("huggingface_hub.HfApi", FakeHub)
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "hf_token")
+    monkeypatch.setattr(FakeHub, "asked", [], raising=False)
+    return FakeHub
+
+
+def test_pushing(file: Path, hub: type[FakeHub], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["export", str(file), "--format", "hf", "--push", "me/flowers", "--license", "mit"]
+    assert main(words) == 0
+    assert "https://huggingface.co/me/flowers\n" in capsys.readouterr().out
+    (created, (_, repository, files, text)) = hub.asked
+    assert created == ("create", "me/flowers", True)
+    assert repository == "me/flowers"
+    assert files == ["README.md", "config.json", "mast.json", "model.safetensors"]
+    assert front_of(text)["library_name"] == "transformers"
+    assert front_of(text)["license"] == "mit"
+    assert "transformers.AutoModel.from_pretrained('me/flowers')" in text
+    assert "# flowers\n" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("timm", "timm.create_model('hf-hub:me/flowers', pretrained=True, num_classes=0)"),
+        (
+            "torchscript",
+            "load(huggingface_hub.hf_hub_download('me/flowers', 'encoder.torchscript'))",
+        ),
+    ],
+)
+def test_cards_on_the_hub_load_from_there(
+    file: Path, hub: type[FakeHub], name: str, line: str
+) -> None:
+    mast.export(file, name, push="me/flowers")
+    text = hub.asked[-1][-1]
+    assert line in text
+    assert ("import huggingface_hub, torch\n" in text) == (name == "torchscript")
+    assert "In this folder" not in text
+
+
+def test_what_cannot_be_pushed(
+    file: Path, hub: type[FakeHub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match="as OWNER/NAME, got 'flowers'"):
+        mast.export(file, "timm", push="flowers")
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    with pytest.raises(UserError, match="pushing needs a token"):
+        mast.export(file, "timm", push="me/flowers")
+    assert not (file.parent / "mine-timm").exists()  # refused before anything is written
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "hf_token")
+    monkeypatch.setattr(hub, "fails", True)
+    with pytest.raises(UserError, match=r"cannot push .*Name or service not known\); .* is whole"):
+        mast.export(file, "timm", push="me/flowers")
+    assert (file.parent / "mine-timm").is_dir()

@@ -82,14 +82,6 @@ def test_embed(
     assert ("(24, 16)\n" if ending == "npz" else "features: fixed_size_list<") in said
 
 
-def test_export(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    printed, following = last_line(["export", str(run)], capsys)
-    assert printed.startswith(f"{run / 'encoder-timm.safetensors'}\n")
-    assert "'architecture': 'timm:" in run_python(following, monkeypatch, capsys)
-
-
 def run_python(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> str:

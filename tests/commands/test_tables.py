@@ -18,8 +18,10 @@ from mast.commands.show import show_cache, show_operators, show_recipes
 from mast.commands.study import StudyResult
 from mast.core.run import RunFolder
 from mast.data import open_canvas
-from mast.measure.compare import Comparison, Difference, Row
+from mast.measure.compare import Comparison, Row
+from mast.measure.paired import Difference
 from mast.measure.result import Result, TargetResult, tables
+from mast.measure.verdict import Verdict
 from mast.studies.engine import StudyRun
 
 WIDTH = 80
@@ -64,7 +66,7 @@ def comparison() -> Table:
         for target in TASKS
         for measure in ("top1", "mean per class", "color jitter+grayscale")
     )  # fmt: skip
-    return Comparison(runs, rows).table()
+    return Comparison(runs, tuple(map(Path, runs)), rows, Verdict(runs[0])).table()
 
 
 def advice() -> Table:

@@ -107,3 +107,10 @@ def test_one_or_several() -> None:
     assert as_list(0) == [0]
     assert as_list(("knn", "linear")) == ["knn", "linear"]
     assert as_list(()) == []
+
+
+def test_what_no_text_stands_for_is_no_value_of_an_option() -> None:
+    assert fields.in_text(str | Path | ValueError) == str | Path
+    assert fields.in_text(str | Inner | list[int] | None) == str | Inner | list[int] | None
+    for hint in (str, ValueError, tuple[str, ...], Literal["a"]):
+        assert fields.in_text(hint) is hint

@@ -156,4 +156,4 @@ def test_a_folder_may_be_called_as_a_scheme_is(
     monkeypatch.chdir(tmp_path)
     assert len(open_source(word)) == 2
     assert len(open_canvas(Path(word), 8)) == 2
-    assert describe(word).parts == {}
+    assert describe(word).parts == {"all": word}

@@ -1,6 +1,7 @@
 """Files that changed on the disk are noticed by what they say of themselves."""
 
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,10 @@ from safetensors.torch import load, load_file, save_file
 
 import mast
 from mast.config import configuration_of, read
+from mast.core.checkpoint import saved_step
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.core.tensors import read_header, read_tensors, said_of, write_tensors
 from mast.measure.result import Result, TargetResult
 from mast.runs.load import load_method
 
@@ -49,6 +51,21 @@ def test_every_byte_of_a_file_counts(tmp_path: Path) -> None:
         assert said_of(header).get("size", 32) == 32
     names = len("mast") + len("sha256")
     assert len(read) <= names, "only where the digest itself is no longer found"
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.safetensors")
+    with pytest.raises(UserError, match=r"x\.safetensors is a named pipe: expected a file"):
+        read_tensors(tmp_path / "x.safetensors")
+    assert read_header(tmp_path / "x.safetensors") is None
+    assert saved_step(tmp_path / "x.safetensors") is None
+
+
+def test_a_log_that_is_no_file_is_not_waited_for(ours: RunFolder) -> None:
+    ours.metrics.unlink()
+    os.mkfifo(ours.metrics)
+    with pytest.raises(UserError, match=r"metrics\.jsonl is not a file: remove it"):
+        ours.rewind_metrics(1)
 
 
 def test_the_same_tensors_are_the_same_file(tmp_path: Path) -> None:

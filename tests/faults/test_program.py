@@ -19,6 +19,14 @@ def refuses() -> int:
     return 2
 
 
+def refuses_at_length() -> int:
+    print(
+        f"error: run/config.yaml: unknown field. Choose from {', '.join('x' * 999)}",
+        file=sys.stderr,
+    )
+    return 2
+
+
 def raises() -> int:
     raise ValueError("nobody expected this")
 
@@ -47,6 +55,7 @@ def answers() -> int:
     [
         (answers, None),
         (refuses, None),
+        (refuses_at_length, None),
         (raises, "traceback"),
         (says_nothing, "traceback"),
         (is_a_fault_in_one_line, "traceback"),
@@ -64,6 +73,7 @@ def test_how_a_command_ends(
     assert outcome.fault == fault
     assert outcome.printed == ("84.3\n" if command is answers else "")
     case = Case.of("options", ["report"], "", outcome.fault or "refused", outcome)
+    assert command is not refuses_at_length or case.said.startswith("error: run/config.yaml:")
     assert bool(case.more) == (fault is not None and bool(outcome.said))
 
 

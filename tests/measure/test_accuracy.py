@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 import torch
 
-from mast.measure.accuracy import accuracies, accuracy, correct_within
+from mast.measure.accuracy import accuracies, accuracy, chance_level, correct_within
 from mast.measure.bootstrap import (
     BOOTSTRAP,
     TANGO,
@@ -41,6 +41,19 @@ def test_mean_per_class_ignores_how_many() -> None:
     scores, labels = torch.eye(5)[[0, 0, 0, 1]], torch.tensor([0, 0, 0, 4])
     assert accuracy(scores, labels, "mean_per_class") == pytest.approx(50)
     assert accuracy(scores, labels, "top1") == pytest.approx(75)
+
+
+def test_chance_is_what_a_constant_guess_reaches() -> None:
+    labels = torch.tensor([0] * 6 + [1, 1, 2, 3, 4, 5, 6, 7, 9])  # of fifteen images; none of 8
+    assert chance_level(labels, "top1") == pytest.approx(100 * 6 / 15)
+    assert chance_level(labels, "top5") == pytest.approx(100 * (6 + 2 + 3) / 15)
+    assert chance_level(labels, "mean_per_class") == pytest.approx(100 / 9)
+    for guess in (0, 1, 7):  # in mean per class, all constant guesses are worth the same
+        scores = torch.eye(10)[torch.full((15,), guess)]
+        assert accuracy(scores, labels, "mean_per_class") == pytest.approx(100 / 9)
+    found = numbers(accuracies("class", torch.zeros(15, 10), labels, 0, 10))
+    for measure in ("top1", "top5", "mean_per_class"):
+        assert found[f"class/by_chance/{measure}"] == chance_level(labels, measure)
 
 
 def test_bootstrap_interval() -> None:

@@ -99,6 +99,28 @@ def test_what_the_field_reports_comes_first(tmp_path: Path, hits: Tensor) -> Non
     ]  # fmt: skip
 
 
+def test_chance_is_known_of_new_results_alone(tmp_path: Path, hits: Tensor) -> None:
+    old = TargetResult({"top1": 60.0})
+    new = TargetResult({"top1": 60.0}, by_chance={"top1": 25.0})
+    search = TargetResult({"precision_embedding": 60.0, "mAP_embedding": 40.0, "chance": 6.0})
+    write(tmp_path / "a", hits, targets={"class": old})
+    write(tmp_path / "b", hits, targets={"class": new})
+    write(tmp_path / "b", hits, protocol="retrieval", targets={"class": search})
+    (row,) = compare([tmp_path / "a"]).rows
+    assert row.chance is None
+    assert row.chance_cell == ""
+    both = compare([tmp_path / "a", tmp_path / "b"])
+    known = {row.heading[3]: row.chance for row in both.rows}
+    assert known == {
+        "top1": 25.0, "precision embedding": 6.0, "mAP embedding": None, "chance": None,
+    }  # fmt: skip
+    assert "chance" in [column.header for column in both.table().columns]
+    assert "chance" in [column.name for column in main_measures(both, ["MAST"] * 2).columns]
+    only_old = compare([tmp_path / "a"])
+    assert "chance" not in [column.header for column in only_old.table().columns]
+    assert "chance" not in [column.name for column in main_measures(only_old, ["MAST"]).columns]
+
+
 def test_what_differs_is_said(tmp_path: Path, hits: Tensor) -> None:
     write(tmp_path / "a", hits)
     write(tmp_path / "a", hits, protocol="linear")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mast.core.errors import UserError
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compare import compare
-from mast.measure.duplicates import count_copies, near_copies
+from mast.measure.duplicates import copies_within, count_copies, near_copies, standardised
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result, tables
 from mast.measure.sets import EvaluationData, ObjectData
@@ -153,3 +153,51 @@ def test_near_copies_are_counted_on_request(
     )
     with pytest.raises(UserError, match="near_duplicates is for labelled images, and detection"):
         evaluate_encoder(Stretched(), object_data, "detection", near_duplicates=True)
+
+
+# ------------------------------------------------------------------------------------ within a set
+
+
+def directions(degrees: list[float]) -> Tensor:
+    """Features whose mean is zero, as standardising would make it: each beside its opposite."""
+    angle_N = torch.tensor(degrees).deg2rad()
+    half_N2 = torch.stack([angle_N.cos(), angle_N.sin()], dim=1)
+    return torch.cat([half_N2, -half_N2])
+
+
+def test_chains_of_near_copies_are_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    canvases = tiny_set(6).subset(range(10))
+    x = directions([0.0, 40.0, 8.0, 130.0, 4.0])
+    (standard,) = standardised(x)
+    unit = torch.nn.functional.normalize(standard, dim=1)
+    cosine = unit @ unit.T
+    above = float(min(cosine[0, 4], cosine[4, 2])) - 1e-4
+    assert cosine[0, 2] < above  # only by the one between them
+    expected = [
+        (1, 0, "first"), (1, 2, "near"), (1, 4, "near"),
+        (2, 5, "first"), (2, 7, "near"), (2, 9, "near"),
+    ]  # fmt: skip
+    for rows, held in ((1024, 2**22), (2, 0)):
+        monkeypatch.setattr("mast.measure.neighbours.ROWS", rows)
+        monkeypatch.setattr("mast.measure.neighbours.CHUNK_ELEMENTS", 3 * rows)
+        monkeypatch.setattr("mast.measure.duplicates._HELD", held)
+        found = copies_within(canvases, x, above)
+        assert [copy[:3] for copy in found] == expected
+        assert found[1].cosine == pytest.approx(float(cosine[0, 2]), abs=1e-5)
+        assert found[0].cosine == 1
+
+
+def test_exact_copies_need_no_features() -> None:
+    canvases = tiny_set(6).subset([3, 4, 3, 5, 4, 3])
+    found = copies_within(canvases, torch.zeros(6, 4))
+    assert found == [
+        (1, 0, "first", 1), (1, 2, "exact", 1), (1, 5, "exact", 1),
+        (2, 1, "first", 1), (2, 4, "exact", 1),
+    ]  # fmt: skip
+
+
+def test_an_exact_copy_of_a_near_copy_is_of_its_group() -> None:
+    canvases = tiny_set(6).subset([0, 1, 1, 2, 3, 4, 5, 6])
+    x = directions([0.0, 1.0, 1.0, 90.0])
+    found = copies_within(canvases, x, above=0.99)
+    assert [copy[:3] for copy in found][:3] == [(1, 0, "first"), (1, 1, "near"), (1, 2, "exact")]

@@ -8,7 +8,7 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 
 from mast.core.errors import UserError
-from mast.measure.neighbours import knn_accuracy, nearest, votes
+from mast.measure.neighbours import block_shape, cosines, knn_accuracy, nearest, votes
 
 
 def unit(degrees: list[float]) -> torch.Tensor:
@@ -20,10 +20,11 @@ def test_by_hand() -> None:
     # Of one query at 0°: class 0 at 10°, class 1 at 20° and 30°, longer vectors do not count more.
     bank = unit([10.0, 20.0, 30.0, 180.0]) * torch.tensor([[1.0], [5.0], [2.0], [9.0]])
     labels = torch.tensor([0, 1, 1, 0])
-    similarity, neighbours = nearest(bank, labels, unit([0.0]), k=3)
+    similarity, position = nearest(bank, unit([0.0]), k=3)
+    neighbours = labels[position]
     cosines = [math.cos(math.radians(degrees)) for degrees in (10, 20, 30)]
     assert similarity[0].tolist() == pytest.approx(cosines, abs=1e-6)
-    assert neighbours[0].tolist() == [0, 1, 1]
+    assert position[0].tolist() == [0, 1, 2]
     scores = votes(similarity, neighbours, temperature=0.5, classes=2)[0]
     weights = [math.exp((cosine - cosines[0]) / 0.5) for cosine in cosines]
     assert scores.tolist() == pytest.approx([weights[0], weights[1] + weights[2]], rel=1e-5)
@@ -51,11 +52,20 @@ def test_agrees_with_sklearn(k: int) -> None:
 
 
 def test_chunks_do_not_change_the_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    bank, labels, queries = torch.randn(40, 6), torch.arange(40), torch.randn(23, 6)
-    whole = nearest(bank, labels, queries, k=7)
-    monkeypatch.setattr("mast.measure.neighbours.CHUNK_ELEMENTS", 5 * 40)
-    parts = nearest(bank, labels, queries, k=7)
+    bank, queries = torch.randn(40, 6), torch.randn(23, 6)
+    whole = nearest(bank, queries, k=7)
+    monkeypatch.setattr("mast.measure.neighbours.CHUNK_ELEMENTS", 5 * 9)
+    monkeypatch.setattr("mast.measure.neighbours.ROWS", 9)
+    assert block_shape(bank, queries) == (9, 5)
+    parts = nearest(bank, queries, k=7)
     assert torch.equal(whole[1], parts[1])
+    blocks = list(cosines(bank, bank, above_diagonal=True))
+    every = torch.zeros(40, 40)
+    for top, left, block in blocks:
+        every[top : top + len(block), left : left + block.shape[1]] = block
+    unit_bank = torch.nn.functional.normalize(bank, dim=1)
+    torch.testing.assert_close(every.triu(), (unit_bank @ unit_bank.T).triu())
+    assert len(blocks) < len(list(cosines(bank, bank)))
     torch.testing.assert_close(whole[0], parts[0])
 
 
@@ -67,5 +77,5 @@ def test_small_temperature_does_not_overflow() -> None:
 @pytest.mark.parametrize("k", [0, 5])
 def test_k_must_fit_the_bank(k: int) -> None:
     x, labels = torch.randn(4, 3), torch.arange(4)
-    with pytest.raises(UserError, match=f"4 training images, got {k}"):
+    with pytest.raises(UserError, match=f"4 images to search, got {k}"):
         knn_accuracy(x, labels, x, labels, k=k)

@@ -67,7 +67,8 @@ def test_table(encoder: nn.Module, data: EvaluationData) -> None:
     results = evaluate_encoder(encoder, data, ["knn"])
     (shown,) = tables(results)
     assert shown.row_count == 2
-    assert len(shown.columns) == 7
+    assert len(shown.columns) == 8
+    assert list(shown.columns[6].cells) == ["33.3", "50.0"]  # of three classes, and of two
     cells = list(shown.columns[3].cells)
     assert f"[b]{results[0].targets['class'].values['top1']:.1f}[/b] [" in cells[0]
     assert list(shown.columns[4].cells) == ["–", "–"]  # fewer than ten classes

@@ -91,7 +91,7 @@ def test_head_and_encoder_have_rates_of_their_own(encoder: nn.Module) -> None:
 
 def scores(encoder: FrozenEncoder, data: EvaluationData, recipe: Recipe = QUICK) -> Tensor:
     task = tasks(data, 0)[0]
-    return tune(encoder, data, task, task.fit_F, recipe, 0, "trial")(data.test)
+    return tune(encoder, data, task, task.fit_F, recipe, 0, "trial").scores(data.test)
 
 
 def test_the_encoder_learns_and_the_one_that_was_given_stays(

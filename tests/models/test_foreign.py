@@ -361,8 +361,8 @@ def test_what_export_writes_is_read_with_its_stem(tmp_path: Path) -> None:
 
     encoder = scrambled(Encoder(EncoderConfig("resnet18", stem="small", stem_stride=2), 48))
     save_encoder(encoder, tmp_path / "encoder.safetensors")
-    file = export(tmp_path / "encoder.safetensors", "torchvision")
-    foreign = load_foreign(file)
+    exported = export(tmp_path / "encoder.safetensors", "torchvision")
+    foreign = load_foreign(exported.folder / "model.safetensors")
     assert foreign.encoder.size == 48
     images_BCHW = torch.rand(2, 3, 48, 48)
     torch.testing.assert_close(foreign.encoder(images_BCHW), encoder(images_BCHW))

@@ -10,11 +10,13 @@ from safetensors.torch import load as loaded
 from safetensors.torch import save_file
 
 import mast
+from mast.config import build_method
 from mast.core.errors import UserError
 from mast.models import Encoder, EncoderConfig, load_encoder, load_foreign, save_encoder
 from mast.models.encoders import IMAGENET, Normalization
 from mast.models.pretrained import named_weights, normalization_of, weights_file
 from mast.runs.load import load
+from mast.runs.start import start, with_architecture
 
 TAGGED = "tf_mobilenetv3_small_minimal_100.in1k"  # normalised by 0.5
 HALF = Normalization((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
@@ -76,8 +78,25 @@ def test_weights_of_the_cache_are_loaded_and_normalised_as_trained(hub: Path) ->
     assert load(f"timm:{TAGGED}", size=64, seed=1).folder == loaded.folder  # nothing is drawn
 
 
+def test_a_run_starts_from_weights_of_the_cache(hub: Path) -> None:
+    model = keep(hub, TAGGED)
+    config = mast.configure(encoder={"weights": f"timm:{TAGGED}"}, size=64)
+    config = with_architecture(config)
+    assert config.encoder.name == "timm:tf_mobilenetv3_small_minimal_100"
+    assert config.encoder.normalization == HALF
+    method = build_method(config)
+    described = start(method, config)
+    assert described is not None
+    assert described["weights"]["file"] == "model.safetensors"
+    images = torch.rand(2, 3, 64, 64)
+    with torch.no_grad():
+        tokens = model.forward_features(2 * images - 1)
+        expected = model.forward_head(tokens, pre_logits=True)
+        torch.testing.assert_close(method.encoder.eval()(images), expected)
+
+
 def test_weights_that_are_not_there_are_no_random_ones(hub: Path) -> None:
-    there = r"not in the cache .* give --download to fetch them, give --weights FILE .* or "
+    there = r"not in the cache .* give --download .*to fetch them, give a FILE as weights .* or "
     with pytest.raises(UserError, match=there + "timm:resnet18 for random weights"):
         load("timm:resnet18.a1_in1k")
     with pytest.raises(UserError, match=r"unknown weights 'resnet18\.a1_in2k'.*a1_in1k'\?"):
@@ -107,15 +126,15 @@ def test_a_download_only_where_it_was_asked_for(hub: Path, monkeypatch: pytest.M
 def test_files_keep_the_normalization(hub: Path, tmp_path: Path) -> None:
     keep(hub, TAGGED)
     encoder = load_foreign(weights_file(TAGGED), f"timm:{TAGGED}", 64).encoder
-    assert encoder.normalization == HALF
+    assert encoder.config.normalization == HALF
     save_encoder(encoder, tmp_path / "encoder.safetensors")
     exported = mast.export(tmp_path / "encoder.safetensors", "timm")
     images = torch.rand(2, 3, 64, 64)
     for again in (
         load_encoder(tmp_path / "encoder.safetensors"),
-        load_foreign(exported, size=64).encoder,
+        load_foreign(exported.folder / "model.safetensors", size=64).encoder,
     ):
-        assert again.normalization == HALF
+        assert again.config.normalization == HALF
         with torch.no_grad():
             torch.testing.assert_close(again(images), encoder(images))
 
@@ -124,10 +143,10 @@ def test_encoders_from_scratch_are_described_as_ever(tmp_path: Path) -> None:
     config = EncoderConfig(f"timm:{TAGGED}")  # as earlier versions trained it
     encoder = Encoder(config, 32).eval()
     assert encoder.describe().keys() == {"encoder", "size"}
-    assert encoder.normalization == IMAGENET
+    assert encoder.config.normalization == IMAGENET
     file = tmp_path / "encoder.safetensors"
     save_encoder(encoder, file)
-    assert load_encoder(file).normalization == IMAGENET
+    assert load_encoder(file).config.normalization == IMAGENET
     described = {**encoder.describe(), "normalization": {"mean": [0.5], "std": [0.5]}}
     save_file(loaded(file.read_bytes()), file, metadata={"mast": json.dumps(described)})
     with pytest.raises(UserError, match="expected mean and std of three channels"):

@@ -92,7 +92,7 @@ def test_real_runs_beside_each_other(ours: RunFolder, theirs: RunFolder, photos:
     mast.analyze(ours.path, str(photos / "test"), ("curves", "masks"), images=6)
     page = written(ours, beside=[str(theirs.path)])
     top1 = [result.targets["class"].values["top1"] for result in results]
-    assert "ours MAST trained timm:resnet18 on 48 images of" in page.text
+    assert "MAST trained timm:resnet18 on 48 images of" in page.text
     assert "1 epoch at 32 pixels, with 5 augmentations." in page.text
     assert f"{top1[1] - top1[0]:+.1f}" in page.text
     assert re.search(r"effective rank at the end is \d+ of 16", page.text)
@@ -111,10 +111,6 @@ def test_the_whole_page(run: RunFolder, tmp_path: Path) -> None:
     for name in MADE:
         assert QUESTIONS[name].title in page.text
     assert "Nothing collapsed or diverged. The representation's effective rank" in page.text
-    assert "70.0 (best of the row)" in page.text
-    assert "60.0 (best of the row)" in page.text
-    assert "30.0 (best of the row)" not in page.text  # there is nothing beside it
-    assert page.text.index("What was found") < page.text.index("How the run went", 500)
     assert NASTY in page.text
     (points,) = page.data
     assert not set("<>&") & set(points)
@@ -124,6 +120,76 @@ def test_the_whole_page(run: RunFolder, tmp_path: Path) -> None:
     text = unescape((run.path / "report.html").read_text())
     assert "default-src 'none'; img-src data:;" in text
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", text)
+
+
+def test_the_page_opens_with_the_verdict(run: RunFolder) -> None:
+    measure(run, "linear", (70.0,))
+    measure(RunFolder(run.untrained), "linear", (30.0,))
+    look_into(run, ("curves", "neighbours"))
+    page = written(run)
+    assert page.text.count("Pretraining added 40.0 points [") == 1
+    opening = [
+        "Pretraining added 40.0 points [",
+        "What lies nearest",
+        "Each row: an image, and the 6 nearest of 24",
+        "The loss went from",
+        "Nothing collapsed or diverged.",
+        "MAST trained ",
+        "before pretraining",
+        "Which augmentations",
+    ]
+    body = page.text.partition("A run of mast")[2]  # what stands before is the list of sections
+    assert [words for words in opening if words not in body] == []
+    places = [body.index(words) for words in opening]
+    assert places == sorted(places)
+    assert page.tags.count("img") == 4 * 7 + 1  # four queries with six neighbours, and the dialog
+    assert page.text.count("The loss went from") == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "looks", "said"),
+    [
+        (30.0, "good", "Pretraining added 40.0 points"),
+        (70.0, "unknown", "Not distinguishable from the untrained encoder on photos (+0.0 points"),
+        (100.0, "bad", "Worse than the untrained encoder on photos by 30.0 points"),
+        (None, "unknown", "What pretraining added is not known: nothing was measured beside"),
+    ],
+)
+def test_only_what_is_clearly_better_is_green(
+    before: float | None, looks: str, said: str, run: RunFolder
+) -> None:
+    measure(run, "linear", (70.0,))
+    if before is not None:
+        measure(RunFolder(run.untrained), "linear", (before,))
+    text = report(run.path).read_text()
+    assert f'<div class="verdict {looks}">\n<p><strong>{said}' in text
+    assert ("--data SET --untrained</code>" in text) == (before is None)
+    assert text.count('"good"') + text.count(' good"') == (looks == "good")  # of no other box
+    # In the tables, what is inside its interval looks like everything else.
+    marked = re.findall(r'<small class="clear">(.*?)</small>', text)
+    assert len(marked) == 2 * (looks in ("good", "bad"))  # among the main and among all measures
+    assert "strong" not in text[text.index("<table") : text.rindex("</table>")]
+
+
+def test_chance_has_a_column_where_it_is_known(run: RunFolder) -> None:
+    measure(run, "linear", (70.0,))
+    assert "Chance is what" not in written(run).text  # nothing of these results knows it
+    measure(run, "knn", (70.0,), by_chance=12.5)
+    text = report(run.path).read_text()
+    assert ">chance<" in text
+    assert "Chance is what is reached" in text
+    assert 'data-number="12.5">12.5</td>' in text
+    assert 'data-number=""></td>' in text  # of the older result
+
+
+def test_what_a_run_started_from_is_called_so(run: RunFolder) -> None:
+    measure(run, "linear", (70.0,))
+    measure(RunFolder(run.untrained), "linear", (30.0,))
+    run.provenance.write_text(json.dumps({"started_from": {"size": 32}}))
+    text = written(run).text
+    assert "over the weights it started from. 95 % intervals" in text
+    assert "before pretraining the weights it started from" in text
+    assert "untrained" not in text
 
 
 def test_a_map_of_colours_is_painted_in_them() -> None:
@@ -152,6 +218,8 @@ def test_a_bare_run_says_what_is_missing(run: RunFolder) -> None:
         "mast study"
     ) == len(QUESTIONS)
     assert "figure" not in page.tags[:-20]
+    assert "What pretraining added is not known: nothing has been measured yet." in page.text
+    assert f"mast evaluate {run.path} --data SET --untrained" in page.text
     assert page.sources == []
 
 

@@ -40,7 +40,7 @@ def test_a_run_without_its_checkpoints_is_whole(
         assert load(ours.path, "ensemble").module(IMAGES).shape == (2, 5 * 24)
     (insight,) = mast.analyze(ours.path, analyses="masks")
     assert insight.file is not None
-    assert mast.uncertain(ours.path, str(photos / "test"), tmp_path / "unsure.csv").is_file()
+    assert len(mast.outliers(ours.path, str(photos / "test")).columns["path"]) == 24
 
 
 @torch.no_grad()

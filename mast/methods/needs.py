@@ -1,4 +1,4 @@
-"""The memory of a training step, from below, before any of it is asked for.
+"""The memory of a training step, from below, before any of it is asked for, and its work.
 
 The method is built without memory (on PyTorch's meta device) and its forward pass runs on fake
 tensors, which have the shapes, types and devices of the real ones and no numbers.
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from mast.augment import Pipeline, Record, Views
 from mast.core.collectives import processes
@@ -25,8 +26,8 @@ UNCOUNTABLE = ("Storage size calculation overflowed", "Overflow when unpacking l
 MOST = 2**63  # bytes that such a tensor has at least
 
 
-class StepMemory(NamedTuple):
-    """Bytes that a training step needs in one process, each from below and 0 where not known.
+class StepNeeds(NamedTuple):
+    """What a training step needs in one process: bytes from below, and work; 0 where not known.
 
     Attributes:
         views: Images of all views of B images.
@@ -34,6 +35,8 @@ class StepMemory(NamedTuple):
         gradients: Of the parameters that are trained.
         state: Of the optimizer.
         activations: What the forward pass keeps for the backward pass.
+        flops: Floating-point operations of its matrix products and convolutions, forward and
+            backward; of a backward pass twice those of the forward pass.
     """
 
     views: int
@@ -41,6 +44,7 @@ class StepMemory(NamedTuple):
     gradients: int = 0
     state: int = 0
     activations: int = 0
+    flops: int = 0
 
     @property
     def largest(self) -> tuple[int, str]:
@@ -66,7 +70,7 @@ class StepMemory(NamedTuple):
         return self.weights + self.views + max(before + self.activations, behind)
 
 
-def step_memory(
+def step_needs(
     build: Callable[[], Method],
     pipeline: Pipeline,
     count: int,
@@ -76,7 +80,7 @@ def step_memory(
     moments: int,
     channels_last: bool = False,
     compiled: bool = False,
-) -> StepMemory:
+) -> StepNeeds:
     """What a training step of a method needs.
 
     Neither the method nor its tensors are made, and no generator of random numbers moves.
@@ -93,13 +97,13 @@ def step_memory(
             activations are not counted.
 
     Returns:
-        Without weights where the method cannot be built without memory; without activations where
+        Without weights where the method cannot be built without memory; without what follows where
         its forward pass cannot run on fake tensors: it reads numbers, has an operator that does not
         say what shape it returns, or would exchange them with processes that are running already.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    step = StepMemory(sum(count * 3 * size**2 * dtype.itemsize for size in pipeline.sizes))
+    step = StepNeeds(sum(count * 3 * size**2 * dtype.itemsize for size in pipeline.sizes))
     with _quietly(), torch.random.fork_rng(devices=[]):
         try:
             with torch.device("meta"):
@@ -117,20 +121,21 @@ def step_memory(
             # A kernel without shapes would be run on real memory to learn them.
             with FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True):
                 _onto(method, device, channels_last)
-                activations = _activations(method, pipeline.sizes, tuple(records), device, dtype)
+                activations, flops = _forward(method, pipeline.sizes, tuple(records), device, dtype)
         except Exception as error:
-            activations = _uncountable(error)
-    return step._replace(activations=activations)
+            return step._replace(activations=_uncountable(error))
+    is_frozen = not any(parameter.requires_grad for parameter in method.encoder.parameters())
+    return step._replace(activations=activations, flops=flops * (1 if is_frozen else 3))
 
 
-def _activations(
+def _forward(
     method: Method,
     sizes: tuple[int, ...],
     records: tuple[Record, ...],
     device: torch.device,
     dtype: torch.dtype,
-) -> int:
-    """Bytes that the forward pass of a method of fake tensors keeps."""
+) -> tuple[int, int]:
+    """Bytes that the forward pass of a method of fake tensors keeps, and its operations."""
     count = len(records[0])
     images = [torch.empty(count, 3, size, size, dtype=dtype, device=device) for size in sizes]
     views = Views(tuple(images), records, aspect_B=torch.ones(count, device=device))
@@ -141,7 +146,9 @@ def _activations(
             output: dict[str, Tensor] = method(views, 0.0)
             return output
 
-    return kept_for_backward(forward, [*method.parameters(), *method.buffers(), *images])
+    with FlopCounterMode(display=False) as counter:
+        kept = kept_for_backward(forward, [*method.parameters(), *method.buffers(), *images])
+    return kept, counter.get_total_flops()
 
 
 def _of_many(record: Record, count: int) -> Record:

@@ -21,8 +21,8 @@ from mast.config import build_method
 from mast.core.loop import Training
 from mast.core.memory import kept_for_backward
 from mast.core.optim import OptimizerConfig, make_optimizer, moments
-from mast.methods import Method, StepMemory, step_memory
-from mast.methods.memory import MOST
+from mast.methods import Method, StepNeeds, step_needs
+from mast.methods.needs import MOST
 
 CPU = torch.device("cpu")
 COUNT = 8
@@ -44,7 +44,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def of(config: mast.PretrainConfig, count: int = COUNT, **changes: Any) -> StepMemory:
+def of(config: mast.PretrainConfig, count: int = COUNT, **changes: Any) -> StepNeeds:
     arguments: dict[str, Any] = {
         "build": partial(build_method, config),
         "pipeline": Pipeline(config.preset, config.size),
@@ -54,7 +54,7 @@ def of(config: mast.PretrainConfig, count: int = COUNT, **changes: Any) -> StepM
         "moments": moments(config.optimizer),
         "channels_last": config.channels_last,
     }
-    return step_memory(**{**arguments, **changes})
+    return step_needs(**{**arguments, **changes})
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -137,7 +137,7 @@ def test_what_cannot_be_known_is_not_counted(photos: Path) -> None:
     whole = of(config)
     assert whole.activations > 0
     assert of(config, build=reads_numbers) == whole._replace(activations=0)
-    assert of(config, build=not_on_meta) == StepMemory(whole.views)
+    assert of(config, build=not_on_meta) == StepNeeds(whole.views)
     assert of(config, compiled=True) == whole._replace(activations=0)
 
 
@@ -148,7 +148,7 @@ def test_what_pytorch_cannot_count_is_the_most(photos: Path, hidden: int) -> Non
 
 
 def test_a_step_is_fullest_before_or_behind_the_backward_pass() -> None:
-    step = StepMemory(views=1, weights=10, gradients=100, state=1000, activations=10000)
+    step = StepNeeds(views=1, weights=10, gradients=100, state=1000, activations=10000)
     assert step.least(parts=1, again=False) == 10011
     assert step.least(parts=1, again=True) == 11011
     assert step.least(parts=2, again=True) == 11111

@@ -1,0 +1,195 @@
+"""Learn a classifier on an encoder from labelled images, and keep it."""
+
+import copy
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from torch import nn
+
+from mast.core.checkpoint import check_writable
+from mast.core.errors import UserError, unknown
+from mast.core.launch import Device, find_device
+from mast.core.run import provenance
+from mast.core.tabular import check_ending
+from mast.measure.accuracy import correct_within
+from mast.measure.bench import Bench
+from mast.measure.bootstrap import mean_interval
+from mast.measure.calibration import BINS, calibrate
+from mast.measure.compute import Compute
+from mast.measure.named_sets import NamedSets
+from mast.measure.result import FOLDER, readable
+from mast.measure.sets import HELD_OUT, LearningData, Task
+from mast.models import Classifier, said_of_classifier, save_classifier
+from mast.protocols.learn import Kind, Learned, learn, one_task
+from mast.runs.features import frozen
+from mast.runs.load import load
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A classifier that was learned.
+
+    Attributes:
+        path: Its file.
+        classifier: In evaluation mode, on the CPU.
+    """
+
+    path: Path
+    classifier: Classifier
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What it learned from and how well it does, as the file keeps it."""
+        return self.classifier.about
+
+    @property
+    def text(self) -> str:
+        """The same in a few lines."""
+        images, held, errors = (self.about[key] for key in ("images", "validation", "calibration"))
+        parts = ", ".join(f"{part} {count:,}" for part, count in images["sizes"].items())
+        interval = f"[{held['top1_low']:.1f}, {held['top1_high']:.1f}]"
+        chosen = " and ".join(name.replace("_", " ") for name in held["chosen"])
+        lines = [
+            f"{len(self.classifier.classes)} classes of {self.about['target']!r}, learned from "
+            f"{sum(images['sizes'].values()):,} images of {images['set']} ({parts}"
+            f"{', which are all: the set has no parts' if images['whole'] else ''})",
+            f"accuracy on {held['images']:,} images held out ({held['held_out']}): "
+            f"{held['top1']:.1f} % {interval}" + (f"; they chose the {chosen}" if chosen else ""),
+            f"temperature {self.classifier.temperature:.3g}; expected calibration error "
+            f"{errors['error_before']:.1f} % without it, {errors['error_after']:.1f} % with it "
+            f"({BINS} bins; each fifth of these images at the temperature of the others)",
+            str(self.path),
+        ]
+        return "\n".join(lines)
+
+
+def fit(
+    encoder: str | Path | nn.Module,
+    data: str | Path,
+    kind: Kind = "linear",
+    out: str | Path | None = None,
+    target: str | None = None,
+    size: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    device: Device = "auto",
+    seed: int = 0,
+    root: str | Path | None = None,
+    download: bool = False,
+    weights: str | Path | None = None,
+) -> Fitted:
+    """Learn a classifier on an encoder from labelled images, and keep it.
+
+    It learns as the protocol of the same name does: from train and val, or from all of a folder
+    with one subfolder a class. Hyper-parameters and the temperature of its probabilities are
+    chosen by images that were held out: val, or a tenth of train; of fewer than 5,000, a linear
+    head holds out each in its turn, in five folds. A test set is not looked at.
+
+    Args:
+        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
+            timm or torchvision name. In Python also a module from images (B, 3, H, W), RGB in
+            [0, 1], to (B, D); the file then keeps its weights, not its code.
+        data: The labelled set, such as `flowers17`, or a folder with one subfolder a class.
+        kind: "linear": logistic regression on the representation; "finetune": a linear head and
+            the encoder are trained together.
+        out: The file, which ends in .safetensors; `classifier-<kind>-<set>.safetensors` in the
+            encoder's folder if not given, with the target's name where the set has several.
+        target: Which labels to tell, where the set has several kinds of them.
+        size: Side of the views in pixels; that of pretraining if not given, for a name 224. A
+            module needs one.
+        settings: Settings of the protocol that differ from the defaults.
+        device: auto, cpu or cuda.
+        seed: Seed of everything that is drawn.
+        root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
+            given.
+        download: Whether such a set may be downloaded, and the weights that a name names.
+        weights: A checkpoint with weights for the name. If not given, those that the name names,
+            or random ones where it names none.
+
+    Returns:
+        The file and the classifier.
+
+    Raises:
+        UserError: No such encoder or images, no labels, several targets and none named, or a
+            setting that the protocol does not have.
+    """
+    if kind not in get_args(Kind):
+        raise unknown("kind of classifier", kind, get_args(Kind))
+    if out is not None:
+        _refuse_something_else(Path(out))
+    loaded = load(encoder, "encoder", size, seed, weights, download)
+    pool = NamedSets(data, root=root, download=download).learning(loaded.size)
+    task = one_task(pool, target, seed)
+    if out is None:
+        several = [task.target] if len(pool.train.targets) > 1 else []
+        name = "-".join(["classifier", kind, readable(str(data)), *several])
+        path = _free(loaded.folder / f"{name}.safetensors", str(data), pool)
+    else:
+        path = Path(out)
+    check_writable(path.parent)
+    compute = Compute(find_device(device))
+    bench = Bench(compute, loaded.folder / FOLDER)
+    start = frozen(loaded, encoder, compute, True, bench)
+    learned = learn(kind, start, pool, task, seed, settings or {})
+    calibration = calibrate(learned.scores_VC, learned.labels_V, seed)
+    about = {
+        "kind": kind,
+        "target": task.target,
+        "images": {
+            "set": str(data),
+            "whole": pool.whole,
+            "sizes": {part: len(images) for part, images in pool.named.items()},
+            "fingerprints": pool.fingerprints,
+        },
+        "encoder": start.description,
+        "settings": {"size": loaded.size, "protocol": learned.settings},
+        "validation": _validation(learned, pool, task, seed),
+        "calibration": {**calibration._asdict(), "bins": BINS},
+        "provenance": provenance(),
+    }
+    classifier = Classifier(
+        copy.deepcopy(learned.encoder),  # a module that was given stays as and where it is
+        learned.head,
+        task.classes,
+        loaded.size,
+        calibration.temperature,
+        about,
+    )
+    save_classifier(classifier, path)
+    bench.finish()
+    return Fitted(path, classifier.cpu().eval())
+
+
+def _validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> dict[str, Any]:
+    """How well images are told that were held out, and how they were."""
+    folds = len(task.folds) if len(learned.labels_V) == len(task.held_out_V) else 0
+    held_out = f"in {folds} folds" if folds else f"{100 * HELD_OUT:g} % of each class"
+    right_V = correct_within(learned.scores_VC, learned.labels_V, k=1).double()
+    interval = mean_interval(right_V, seed)
+    return {
+        "held_out": held_out if pool.val is None else "val",
+        "images": len(right_V),
+        "top1": 100 * float(right_V.mean()),
+        "top1_low": 100 * interval.low,
+        "top1_high": 100 * interval.high,
+        "interval": interval.method,
+        "chosen": learned.chosen,
+    }
+
+
+def _free(file: Path, name: str, pool: LearningData) -> Path:
+    """A file, or one beside it where that holds the classifier of another set that ends alike."""
+    before = (said_of_classifier(file) or {}).get("images")
+    if before is None or before["set"] == name or before["fingerprints"] == pool.fingerprints:
+        return file
+    mark = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:6]
+    return file.with_name(f"{file.stem}-{mark}.safetensors")
+
+
+def _refuse_something_else(out: Path) -> None:
+    """Refuse to write over a file that is no classifier, such as an encoder."""
+    check_ending(out, (".safetensors",))
+    if out.exists() and said_of_classifier(out) is None:
+        raise UserError(f"{out} is there and is no classifier: name another file as out")

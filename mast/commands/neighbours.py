@@ -1,0 +1,150 @@
+"""Search a folder of images by image."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from mast.core.arguments import as_list
+from mast.core.errors import UserError
+from mast.core.files import named
+from mast.core.launch import Device, find_device
+from mast.core.tabular import Listing, check_ending, write_table
+from mast.data import CanvasSet, DataConfig, open_canvas, open_files
+from mast.measure.compute import Compute
+from mast.measure.neighbours import nearest
+from mast.methods import MatchBy
+from mast.page import Item, Row, write_gallery
+from mast.runs.features import Invariances, compared
+from mast.runs.load import Representation
+
+
+def neighbours(
+    encoder: str | Path,
+    data: str | Path,
+    query: str | Path | Sequence[str | Path],
+    k: int = 10,
+    out: str | Path | None = None,
+    size: int | None = None,
+    representation: Representation | None = None,
+    ignore: str | Sequence[str] = (),
+    match: str | Sequence[str] = (),
+    match_by: MatchBy | None = None,
+    device: Device = "auto",
+    weights: str | Path | None = None,
+    download: bool = False,
+    seed: int = 0,
+) -> Listing:
+    """Find the images of a set that are most similar to others, by cosine.
+
+    Every image is compared; the features of the set are kept for the next search.
+
+    Args:
+        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
+            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
+        data: The images to search.
+        query: Image files, or images of the set by name or by position from 0.
+        k: Neighbours of each; an image of the set is not its own.
+        out: Where to write them: a table that ends in .csv or .parquet (which needs the extra of
+            that name), or a page of thumbnails that ends in .html; nowhere if not given.
+        size: Side of the views in pixels; that of pretraining if not given.
+        representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
+            operators are ignored or matched.
+        ignore: Operators of a run to which its embedding is to be invariant, or properties such as
+            color, which stand for the operators that destroy them.
+        match: Likewise, from which it is to be exempt, so that neighbours agree in what they
+            change.
+        match_by: "block" or "heads", to choose what matches where a run has both; the block if not
+            given.
+        device: auto, cpu or cuda.
+        weights: A checkpoint with weights for the name. If not given, those that the name names,
+            or random ones where it names none.
+        download: Whether the weights that the name names may be downloaded.
+        seed: Of the random weights of a name.
+
+    Returns:
+        A row for each neighbour, the nearest first: `query`, `rank` from 1, `path` in the set and
+        `cosine`.
+
+    Raises:
+        UserError: No such encoder, images or query; more neighbours than there are images; a choice
+            of operators that the run does not have; a file that cannot be written.
+    """
+    file = None if out is None else Path(out)
+    if file is not None:
+        check_ending(file, (".csv", ".parquet", ".html"))
+    invariances = Invariances(representation, ignore, match, match_by)
+    asked = list(dict.fromkeys(map(str, as_list(query))))
+    if not asked:
+        raise UserError("no query is named; give one or more images")
+    compute = Compute(find_device(device))
+    by = compared(encoder, invariances, compute, size, seed, weights, download)
+    canvases = open_canvas(DataConfig(str(data)), by.size)
+    places = {name: at for at, name in enumerate(canvases.identifiers)}
+    inside = {name: _position(name, data, places) for name in asked}
+    outside = [name for name, at in inside.items() if at is None]
+    others = open_files(outside, by.size) if outside else None
+    most = len(canvases) - (others is None or len(outside) < len(asked))
+    if not 1 <= k <= most:
+        raise UserError(f"k must be from 1 to the {most} images beside a query, got {k}")
+
+    bank_ND = by.features(canvases).to(by.encoder.device)
+    parts = [bank_ND[[at for at in inside.values() if at is not None]]]
+    if others is not None:
+        parts.append(by.extract(others).to(bank_ND.device))
+    cosine_MK, position_MK = nearest(bank_ND, torch.cat(parts), min(k + 1, len(canvases)))
+    ordered = [name for name in asked if inside[name] is not None] + outside
+    found = {
+        name: [
+            (at, cosine)
+            for at, cosine in zip(position_K.tolist(), cosine_K.tolist(), strict=True)
+            if at != inside[name]
+        ][:k]
+        for name, position_K, cosine_K in zip(ordered, position_MK, cosine_MK, strict=True)
+    }
+    rows = [
+        (name, rank, canvases.identifiers[at], cosine)
+        for name in asked
+        for rank, (at, cosine) in enumerate(found[name], start=1)
+    ]
+    columns = dict(zip(("query", "rank", "path", "cosine"), zip(*rows, strict=True), strict=True))
+    if file is not None and file.suffix == ".html":
+        shelves = [_row(name, inside[name], found[name], canvases, others) for name in asked]
+        lead = f"The {k} nearest of {len(canvases):,} images of {canvases.name}, by cosine."
+        write_gallery(file, "Nearest images", lead, shelves)
+    elif file is not None:
+        write_table(file, columns)
+    sections = {name: [at for at, row in enumerate(rows) if row[0] == name] for name in asked}
+    return Listing(columns, sections, file)
+
+
+def _position(query: str, data: str | Path, places: Mapping[str, int]) -> int | None:
+    """Where in the set a query is; None: it is a file elsewhere."""
+    if query in places:
+        return places[query]
+    if os.path.exists(named(query)):
+        inside = os.path.relpath(named(query), named(data))
+        return places.get(Path(inside).as_posix())
+    if query.isdecimal() and int(query) < len(places):
+        return int(query)
+    raise UserError(
+        f"no query {query!r}: it is neither an image of {data}, by name or by position below "
+        f"{len(places)}, nor a file"
+    )
+
+
+def _row(
+    name: str,
+    at: int | None,
+    found: Sequence[tuple[int, float]],
+    canvases: CanvasSet,
+    others: CanvasSet | None,
+) -> Row:
+    """A query and its neighbours, for the page."""
+    if at is not None:
+        first = Item(canvases, at, "the query", asked=True)
+    else:
+        assert others is not None
+        first = Item(others, others.identifiers.index(name), "the query", asked=True)
+    return Row(name, [first, *(Item(canvases, of, f"{cosine:.3f}") for of, cosine in found)])

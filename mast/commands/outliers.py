@@ -1,0 +1,276 @@
+"""Rank the images of a set by how little they fit in, and its labels by how little they fit."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from mast.analyses.uncertainty import rescaled
+from mast.core.errors import UserError, unknown
+from mast.core.launch import Device, find_device
+from mast.core.run import RunFolder, plain
+from mast.core.tabular import Listing, check_ending, write_table
+from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.measure.compute import Compute
+from mast.measure.confident import NO_CLASS, confident_classes, self_confidence
+from mast.measure.features import extract
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.out_of_fold import out_of_fold
+from mast.measure.unlike import distances
+from mast.methods import EncoderAndEmbedding, PredictedUncertainty
+from mast.page import Item, Row, write_gallery
+from mast.runs.features import frozen
+from mast.runs.load import load, load_method
+
+_log = logging.getLogger("mast")
+
+By = Literal["neighbours", "prediction"]
+COLUMN = {"neighbours": "distance", "prediction": "trace"}
+KNOWN = 10_000  # images at most of another set among which neighbours are looked for
+
+
+class Checked(NamedTuple):
+    """What the other images say of the labels.
+
+    Attributes:
+        label_N: The given ones; `NO_CLASS` where there is none.
+        suggested_N: Another class where the given one may be wrong, else `NO_CLASS`.
+        quality_N: How probable the given ones are; NaN where that cannot be said.
+        agreed: Percent of the labels that are the most probable class to the probes.
+        classes: Names of the classes.
+    """
+
+    label_N: np.ndarray
+    suggested_N: np.ndarray
+    quality_N: np.ndarray
+    agreed: float
+    classes: Sequence[str]
+
+    def name(self, label: int) -> str:
+        """The name of a class; nothing for none."""
+        return "" if label == NO_CLASS else self.classes[label]
+
+    def said(self, count: int) -> str:
+        """How many labels are suspected, and what that is worth."""
+        return (
+            f"{count:,} labels that may be wrong, the least probable first; the probes agree with "
+            f"{self.agreed:.0f} % of all"
+        )
+
+    def suspects(self) -> list[int]:
+        """Images whose label may be wrong, the least probable first."""
+        found = np.flatnonzero(self.suggested_N != NO_CLASS)
+        order: list[int] = found[self.quality_N[found].argsort(kind="stable")].tolist()
+        return order
+
+
+def outliers(
+    encoder: str | Path,
+    data: str | Path,
+    out: str | Path | None = None,
+    by: By = "neighbours",
+    known: str | Path | None = None,
+    labels: bool = True,
+    target: str | None = None,
+    size: int | None = None,
+    device: Device = "auto",
+    weights: str | Path | None = None,
+    download: bool = False,
+    seed: int = 0,
+) -> Listing:
+    """Rank images by how far they lie from all others, and find labels that may be wrong.
+
+    Labels are checked by confident learning: probes that did not see an image's label say how
+    probable each class is; a label may be wrong where another class is as probable as it usually is
+    for the images that bear its name. Where the probes disagree with many labels, few of those that
+    they suspect are wrong: look at the least probable ones.
+
+    Args:
+        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
+            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
+        data: The images. If they have labels, as in one subfolder a class, these are checked.
+        out: Where to write all: a table that ends in .csv or .parquet (which needs the extra of
+            that name), or a page of the first thumbnails that ends in .html; nowhere if not given.
+        by: What says how little an image fits in. "neighbours": its distance from the others, in
+            the representation and, of a run, in the embedding too. "prediction": the covariance
+            that a run predicts which was trained with `objective.uncertainty`.
+        known: The images from which the distance is taken, such as those that the run was trained
+            on; those of the set itself if not given. If there are more than 10,000, as many are
+            drawn at random.
+        labels: Whether labels are checked.
+        target: The labels to check where the set has several; the first if not given.
+        size: Side of the views in pixels; that of pretraining if not given.
+        device: auto, cpu or cuda.
+        weights: A checkpoint with weights for the name. If not given, those that the name names,
+            or random ones where it names none.
+        download: Whether the weights that the name names may be downloaded.
+        seed: Of the folds in which labels are checked, and of the random weights of a name.
+
+    Returns:
+        A row for each image, the farthest first: `path`; `score`, from 0 to 1 over these images;
+        and, comparable between calls, `distance` (one minus the cosine to the fifth nearest, the
+        image itself and its copies apart; of a run the cosine is the mean of the representation's
+        and the embedding's) or `trace` (of the predicted covariance). Where labels are checked,
+        also `label`; `suggested`, another class where the label is suspected; and `quality`, how
+        probable the label is to the probes, empty for a class with a single image.
+
+    Raises:
+        UserError: No such encoder or images, the run predicts no uncertainty, or the same is said
+            of every image.
+    """
+    if by not in get_args(By):
+        raise unknown("way to tell outliers", by, get_args(By))
+    if known is not None and by != "neighbours":
+        raise UserError("known images are for neighbours: leave known out, or by")
+    file = None if out is None else Path(out)
+    if file is not None:
+        check_ending(file, (".csv", ".parquet", ".html"))
+    compute = Compute(find_device(device))
+    frozen_encoder, dim, size = _encoder(encoder, compute, size, seed, weights, download)
+    module = PredictedUncertainty(load_method(encoder)).eval() if by == "prediction" else None
+    bank = None if known is None else _known_images(known, size)
+    canvases = open_canvas(DataConfig(str(data)), size)
+    given = _labels(canvases, target) if labels else None
+    if module is not None:
+        value_N = extract(module, canvases, size, compute)[:, 0].numpy()
+    else:
+        unit_ND = _unit(frozen_encoder.features(canvases, size), dim).to(frozen_encoder.device)
+        bank_ND = unit_ND
+        if bank is not None:
+            bank_ND = _unit(frozen_encoder.extract(bank, size), dim).to(unit_ND.device)
+        value_N = distances(bank_ND, unit_ND).cpu().numpy()
+    if not np.isfinite(value_N).all():
+        raise UserError(f"what {encoder} says of these images is not finite: it diverged")
+    if len(value_N) > 1 and np.ptp(value_N) == 0:
+        raise UserError(f"{encoder} says the same of every image: no ranking")
+    checked = None
+    if given is not None:
+        features_ND = frozen_encoder.features(canvases, size)[:, :dim].to(frozen_encoder.device)
+        checked = _check(*given, features_ND, seed)
+    return _listed(canvases, value_N, COLUMN[by], checked, file)
+
+
+def _encoder(
+    encoder: str | Path,
+    compute: Compute,
+    size: int | None,
+    seed: int,
+    weights: str | Path | None,
+    download: bool,
+) -> tuple[FrozenEncoder, int | None, int]:
+    """What features are taken from, the dimensions of its representation, and the side of a view.
+
+    Of a run the embedding comes after the representation; of others there is nothing else: None.
+    """
+    loaded = load(encoder, "encoder", size, seed, weights, download)
+    if weights is not None or not RunFolder(encoder).config.is_file():
+        return frozen(loaded, encoder, compute), None, loaded.size
+    method = load_method(encoder)
+    described = {**loaded.description, "with embedding": plain(method.config)}
+    both = loaded._replace(module=EncoderAndEmbedding(method).eval(), description=described)
+    return frozen(both, encoder, compute), method.encoder.dim, loaded.size
+
+
+def _unit(features_ND: Tensor, dim: int | None) -> Tensor:
+    """Features of which a cosine is the mean of the representation's and the embedding's."""
+    if dim is None:
+        return features_ND
+    parts = (features_ND[:, :dim], features_ND[:, dim:])
+    return torch.cat([F.normalize(part, dim=1) for part in parts], dim=1)
+
+
+def _known_images(known: str | Path, size: int) -> CanvasSet:
+    """Those that are named; some of very many."""
+    bank = open_canvas(DataConfig(str(known)), size)
+    if len(bank) <= KNOWN:
+        return bank
+    return bank.subset(np.sort(np.random.default_rng(0).permutation(len(bank))[:KNOWN]))
+
+
+def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequence[str]] | None:
+    """The labels to check, and the names of their classes; None where there is nothing to check."""
+    if target is not None and target not in canvases.targets:
+        raise unknown(f"labels of {canvases.name}", target, canvases.targets)
+    if not canvases.targets:
+        return None
+    name = next(iter(canvases.targets)) if target is None else target
+    label_N, classes = canvases.targets[name], canvases.classes[name]
+    if len(np.unique(label_N[_judged(label_N)])) < 2:
+        _log.warning("labels are not checked: fewer than two classes have several images")
+        return None
+    return label_N, classes
+
+
+def _judged(label_N: np.ndarray) -> np.ndarray:
+    """Positions of the images that have a label, and one that others have too."""
+    names, of_N, counts = np.unique(label_N, return_inverse=True, return_counts=True)
+    return np.flatnonzero(((names > NO_CLASS) & (counts > 1))[of_N])
+
+
+def _check(label_N: np.ndarray, classes: Sequence[str], features_ND: Tensor, seed: int) -> Checked:
+    """Compare labels, where they can be checked, with what probes say that did not see them."""
+    judged_J = _judged(label_N)
+    label_J = label_N[judged_J]
+    probability_JC = out_of_fold(features_ND[judged_J], label_J, len(classes), seed)
+    class_J = confident_classes(label_J, probability_JC)
+    suggested_N, quality_N = np.full(len(label_N), NO_CLASS), np.full(len(label_N), np.nan)
+    suggested_N[judged_J] = np.where(class_J == label_J, NO_CLASS, class_J)
+    quality_N[judged_J] = self_confidence(label_J, probability_JC)
+    agreed = 100 * float((probability_JC.argmax(axis=1) == label_J).mean())
+    return Checked(label_N, suggested_N, quality_N, agreed, classes)
+
+
+def _listed(
+    canvases: CanvasSet,
+    value_N: np.ndarray,
+    column: str,
+    checked: Checked | None,
+    file: Path | None,
+) -> Listing:
+    """All images, the farthest first, in a table or on a page."""
+    order_N = (-value_N).argsort(kind="stable")
+    columns: dict[str, Sequence[str] | Sequence[float]] = {
+        "path": [canvases.identifiers[at] for at in order_N],
+        "score": rescaled(value_N, value_N)[order_N].tolist(),
+        column: value_N[order_N].tolist(),
+    }
+    sections = {"Farthest from all others": range(len(order_N))}
+    suspects: list[int] = []
+    if checked is not None:
+        suspects = checked.suspects()
+        columns |= {
+            "label": [checked.name(label) for label in checked.label_N[order_N]],
+            "suggested": [checked.name(label) for label in checked.suggested_N[order_N]],
+            "quality": checked.quality_N[order_N].tolist(),
+        }
+        row_of_N = order_N.argsort()
+        sections[checked.said(len(suspects))] = row_of_N[suspects].tolist()
+    if file is not None and file.suffix == ".html":
+        farthest = [Item(canvases, at, f"{column} {value_N[at]:.3g}") for at in order_N.tolist()]
+        rows = [Row("Farthest from all others", farthest)]
+        if checked is not None:
+            rows += _confused(canvases, checked, suspects)
+        lead = f"{len(canvases):,} images of {canvases.name}. First those that fit in least." + (
+            f" Then {checked.said(len(suspects))}." if checked is not None else ""
+        )
+        write_gallery(file, "Outliers", lead, rows)
+    elif file is not None:
+        write_table(file, columns)
+    return Listing(columns, sections, file)
+
+
+def _confused(canvases: CanvasSet, checked: Checked, suspects: Sequence[int]) -> list[Row]:
+    """Suspected labels for the page, a row for each label and what is suggested instead."""
+    rows: dict[str, list[Item]] = {}
+    for at in suspects:
+        label, suggested = (
+            checked.name(of_N[at]) for of_N in (checked.label_N, checked.suggested_N)
+        )
+        item = Item(canvases, at, f"quality {checked.quality_N[at]:.2f}")
+        rows.setdefault(f"Labelled {label}, perhaps {suggested}", []).append(item)
+    return [Row(heading, items) for heading, items in rows.items()]

@@ -1,0 +1,165 @@
+"""Which recipe, how many epochs, how much memory, disk and time: before a run."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.table import Table
+
+from mast.commands.pretrain import pretrain
+from mast.config import change
+from mast.core.errors import UserError, unknown
+from mast.core.launch import Device, find_device
+from mast.data import default_cache, open_source
+from mast.recipes import recipe
+from mast.runs.cost import GPUS, REACHED, Cost, cost, decoding_seconds, free_space
+from mast.runs.start import with_architecture
+
+Where = Literal["H200", "H100", "A100", "RTX4090", "cpu"]
+ON_A_GPU = ("mast5_medium", "mast5_medium_vit", "mast5_medium_convnext")
+ON_A_CPU = ("mast5_small",)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What runs on some images would cost.
+
+    Attributes:
+        data: The images.
+        costs: One for each recipe.
+        notes: What is estimated, and what would not fit.
+    """
+
+    data: str
+    costs: tuple[Cost, ...]
+    notes: tuple[str, ...]
+
+    def table(self) -> Table:
+        """One row a recipe."""
+        table = Table(title=f"{self.costs[0].images:,} images of {self.data}")
+        table.add_column("recipe", no_wrap=True)
+        for column in ("px", "epochs", "batch", "memory GB", "images/s", "hours"):
+            table.add_column(column, justify="right")
+        for each in self.costs:
+            config = each.config
+            table.add_row(
+                config.recipe,
+                str(config.size),
+                str(config.epochs),
+                f"{config.accumulate} x {config.batch_size // config.accumulate}",
+                f"{each.memory / 1e9:.1f}",
+                f"{each.images_per_second:.0f}",
+                f"{each.seconds / 3600:.1f}",
+            )
+        return table
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The command of each row."""
+        return tuple(map(self._command, self.costs))
+
+    def _command(self, each: Cost) -> str:
+        config = each.config
+        words = ["mast", "pretrain", "--data", self.data, "--recipe", config.recipe,
+                 "--epochs", str(config.epochs)]  # fmt: skip
+        if config.accumulate != recipe(config.recipe).accumulate:
+            words += ["--accumulate", str(config.accumulate)]
+        if config.encoder.weights is not None:
+            words += ["--encoder.weights", config.encoder.weights]
+        return shlex.join(words)
+
+
+def plan(
+    data: str | Path,
+    gpu: Where | None = None,
+    hours: float | None = None,
+    recipes: str | Sequence[str] = (),
+    weights: str | None = None,
+    device: Device = "auto",
+    download: bool = False,
+) -> Plan:
+    """Say what pretraining on some images would cost, and how to start it.
+
+    Here a few steps are trained, on generated images; for a GPU that is not here time and memory
+    are computed from the operations of a step and the maker's figures.
+
+    Args:
+        data: The images.
+        gpu: Where they are to be trained on; here if not given, on its CPU for cpu.
+        hours: That a run may take; it has as many epochs as fit, up to eight times the recipe's. If
+            not given, a recipe's epochs are taken to be meant for 50,000 images: fewer are seen up
+            to eight times as often, more less often.
+        recipes: Recipes to compare; on a GPU those for one GPU if not given, else mast5_small.
+        weights: Where they start, as encoder.weights of mast pretrain.
+        device: auto, cpu or cuda, here.
+        download: Whether weights may be downloaded.
+
+    Returns:
+        Epochs, parts of a batch, memory, disk and hours for each recipe, and commands.
+
+    Raises:
+        UserError: No such images, recipe or weights, or not even an epoch fits into the hours.
+    """
+    if hours is not None and not hours > 0:
+        raise UserError(f"hours must be positive, got {hours}")
+    if gpu is not None and gpu != "cpu" and gpu not in GPUS:
+        raise unknown("gpu", gpu, [*GPUS, "cpu"])
+    here = find_device("cpu" if gpu == "cpu" else device)
+    there = GPUS.get(gpu or "")
+    default = ON_A_GPU if there is not None or here.type == "cuda" else ON_A_CPU
+    names = [recipes] if isinstance(recipes, str) else list(recipes)
+    configs = []
+    for name in names or default:
+        config = change(recipe(name), {"data.spec": str(data), "data.download": download,
+                                       "device": here.type})  # fmt: skip
+        if weights is not None:
+            config = change(config, {"encoder.weights": weights})
+        configs.append(with_architecture(config))
+    source = open_source(str(data), download=download)
+    if not len(source):
+        raise UserError(f"{data} has no images")
+    decoding = {size: decoding_seconds(source, size) for size in {c.size for c in configs}}
+    costs = tuple(
+        cost(config, source, decoding[config.size], there, here, hours, pretrain)
+        for config in configs
+    )
+    return Plan(str(data), costs, tuple(_notes(costs, gpu)))
+
+
+def _notes(costs: Sequence[Cost], gpu: str | None) -> list[str]:
+    first = costs[0]
+    notes = []
+    if first.measured:
+        notes.append("Speed: measured here, on a few steps. Nothing else may work beside the run.")
+    else:
+        notes.append(
+            f"Speed: computed, not measured: {REACHED:.0%} of the {gpu}'s peak in bfloat16. No GPU "
+            "has been measured yet; where images must be read faster than the CPU can, it is less."
+        )
+    notes.append(
+        "Memory: what can be counted before a run, times 1.45, the most by which it was found to "
+        "be more."
+    )
+    for size, disk in {each.config.size: each.disk for each in costs if each.disk}.items():
+        notes.append(f"Disk: {disk / 1e9:.1f} GB for the resized images of {size} pixels.")
+    for each in costs:
+        if not each.fits:
+            assert each.room is not None
+            notes.append(
+                f"{each.config.recipe} does not fit into {each.room / 1e9:.0f} GB, even in "
+                f"{each.config.accumulate} parts: take a smaller batch_size."
+            )
+        if not each.disk:
+            notes.append(
+                f"{each.config.recipe}: the resized images would take more than "
+                f"data.cache_limit_gb ({each.config.data.cache_limit_gb:g} GB), so that every "
+                "epoch reads all files again."
+            )
+    free = free_space(default_cache())
+    if first.measured and max(each.disk for each in costs) > free:
+        notes.append(
+            f"Only {free / 1e9:.1f} GB are free at {default_cache()}: name another data.cache."
+        )
+    return notes

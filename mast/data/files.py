@@ -1,0 +1,50 @@
+"""Single image files as a set of canvases, beside one of which they are looked at.
+
+Legend: N images, S side of the canvas.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mast.core.files import named
+from mast.data.canvas import CanvasSet, canvas_size
+from mast.data.decode import BrokenImageError, open_image, to_canvas
+
+
+def open_files(paths: Sequence[str | Path], view_size: int) -> CanvasSet:
+    """Decodes image files, without a cache.
+
+    Args:
+        paths: One or more files, by which the images are identified.
+        view_size: Side in pixels of the views that will be cut from the canvases.
+
+    Returns:
+        The set, in memory and without labels; its canvases are as large as those of `open_canvas`.
+
+    Raises:
+        UserError: One of them is no image that can be read.
+    """
+    size = canvas_size(view_size)
+    canvases, aspects = [], []
+    for path in paths:
+        try:
+            with open_image(named(path)) as image:
+                canvas_SS3, aspect = to_canvas(image, size)
+        except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
+            raise BrokenImageError.of(str(path), error) from error
+        canvases.append(canvas_SS3)
+        aspects.append(aspect)
+    images_NSS3, aspect_N = np.stack(canvases), np.array(aspects, np.float32)
+    digest = hashlib.blake2b(images_NSS3.tobytes() + aspect_N.tobytes(), digest_size=16)
+    return CanvasSet(
+        name="files",
+        images=images_NSS3,
+        aspect_N=aspect_N,
+        targets={},
+        classes={},
+        identifiers=tuple(map(str, paths)),
+        fingerprint=digest.hexdigest(),
+    )

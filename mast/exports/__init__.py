@@ -1,0 +1,34 @@
+"""Encoders as folders that load without this library; one file and one line of `FORMATS` each."""
+
+from mast.core.registry import Entry
+from mast.exports.card import card
+from mast.exports.folder import Exported, export_folder, refuse_something_else
+from mast.exports.format import Format, Place
+from mast.exports.hub import Hub
+from mast.exports.hugging_face import HuggingFace
+from mast.exports.onnx_graph import Onnx
+from mast.exports.program import Program
+from mast.exports.timm_folder import Timm
+from mast.exports.torchscript import TorchScript
+from mast.exports.torchvision_weights import Torchvision
+
+FORMATS: dict[str, Entry[Format]] = {
+    "timm": Entry("timm.create_model, for what timm builds by itself", Timm),
+    "hf": Entry("transformers.AutoModel, for the same", HuggingFace),
+    "torchvision": Entry("a state dict and the line that builds its model", Torchvision),
+    "pt2": Entry("torch.export: any encoder, normalization included", Program),
+    "onnx": Entry("ONNX Runtime: any encoder, normalization included", Onnx),
+    "torchscript": Entry("torch.jit.load: likewise; PyTorch calls it deprecated", TorchScript),
+}
+
+__all__ = [
+    "FORMATS",
+    "Entry",
+    "Exported",
+    "Format",
+    "Hub",
+    "Place",
+    "card",
+    "export_folder",
+    "refuse_something_else",
+]

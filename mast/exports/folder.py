@@ -1,0 +1,135 @@
+"""A folder that another library loads: written, loaded back and compared, and kept only then."""
+
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mast.core.checkpoint import write_json, write_text
+from mast.core.errors import UserError
+from mast.core.files import read_json
+from mast.exports.format import Format, Place, alike
+from mast.models import Encoder
+
+CARD = "README.md"
+OURS = "mast.json"  # which format, encoder and files a folder holds
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An encoder that loads without this library.
+
+    Attributes:
+        folder: Where it is.
+        line: Python that loads it as `model`.
+        difference: How far its features are from the encoder's, at most.
+        page: Its page on the Hugging Face Hub, if it was pushed.
+    """
+
+    folder: Path
+    line: str
+    difference: float
+    page: str | None = None
+
+
+def refuse_something_else(out: Path, name: str) -> None:
+    """Refuse to write over what is not an export of the same format, or holds more than that.
+
+    Raises:
+        UserError: Something else is there.
+    """
+    files = {file.name for file in out.iterdir()} if out.is_dir() else set()
+    if not files and (out.is_dir() or not os.path.lexists(out)):
+        return
+    known = read_json(out / OURS) if OURS in files else None
+    written = known if isinstance(known, dict) else {}
+    if written.get("format") != name:
+        what = f"an export as {written['format']}" if "format" in written else "no export"
+        raise UserError(f"{out} is there and is {what}; choose another out")
+    listed = written.get("files")
+    own = {OURS, *map(str, listed if isinstance(listed, list) else ())}
+    if others := sorted(files - own):
+        raise UserError(f"{out} holds {others[0]}, which no export wrote; choose another out")
+
+
+def export_folder(
+    form: Format, name: str, encoder: Encoder, identity: str, card: str, out: Path
+) -> Exported:
+    """Write an encoder, load it by the line that users copy, and keep it if its features are right.
+
+    Args:
+        form: Its format.
+        name: The format's name.
+        encoder: In evaluation mode, on the CPU.
+        identity: Its fingerprint.
+        card: What `README.md` says.
+        out: The folder; one of the same format is replaced.
+
+    Raises:
+        UserError: The encoder cannot be written so, the features differ, or the folder cannot be
+            written; nothing of it is left then.
+    """
+    out = Path(os.path.realpath(out))
+    refuse_something_else(out, name)
+    with _made_beside(out) as folder:
+        form.write(folder)
+        difference = _difference(form, name, encoder, folder)
+        write_text(folder / CARD, card)
+        files = sorted(file.name for file in folder.iterdir())
+        said = {"format": name, "encoder": identity, "difference": difference, "files": files}
+        write_json(folder / OURS, said)
+    return Exported(out, form.line(Place(str(out))), difference)
+
+
+@contextmanager
+def _made_beside(out: Path) -> Iterator[Path]:
+    """A folder to fill, which takes the place of another only when it is whole."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as place:
+            folder = Path(place) / "new"
+            folder.mkdir()
+            yield folder
+            if out.exists():
+                out.rename(Path(place) / "old")  # which is removed with the place
+            folder.rename(out)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {out}: {error.strerror or error}. Free some space or choose another out."
+        ) from error
+
+
+def _difference(form: Format, name: str, encoder: Encoder, folder: Path) -> float:
+    """How far features are from the encoder's at most, for batches of one image and of three.
+
+    Raises:
+        UserError: Farther than rounding explains.
+    """
+    size = encoder.size
+    images_BCHW = torch.rand(3, 3, size, size, generator=torch.Generator().manual_seed(0))
+    names: dict[str, Any] = {}
+    largest = 0.0
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")  # libraries warn of what they deprecate
+        exec(form.tried(Place(str(folder))), names)  # what is printed is what is tried
+        for images in (images_BCHW, images_BCHW[:1]):
+            ours_BC, theirs_BC = encoder(images), form.features(names["model"], images)
+            if theirs_BC.shape != ours_BC.shape:
+                raise UserError(
+                    f"{encoder.config.name!r} as {name} gives features of shape "
+                    f"{tuple(theirs_BC.shape)}, expected {tuple(ours_BC.shape)}; nothing was kept"
+                )
+            difference = (ours_BC - theirs_BC).abs().max().item()
+            if not alike(ours_BC, theirs_BC, form.tolerance):
+                raise UserError(
+                    f"features of {encoder.config.name!r} as {name} differ from the encoder's by "
+                    f"{difference:.2g}; nothing was kept, choose another format"
+                )
+            largest = max(largest, difference)
+    return largest

@@ -1,0 +1,55 @@
+"""An encoder built by timm or torchvision as they are, with our weights."""
+
+from dataclasses import replace
+from typing import Literal
+
+import torch
+
+from mast.core.errors import UserError
+from mast.exports.format import ANY, EXACT, alike
+from mast.models import Encoder
+from mast.models.encoders import ZERO_INIT
+
+
+def stock(encoder: Encoder, library: Literal["timm", "torchvision"]) -> Encoder:
+    """The same architecture by a library, with an encoder's weights.
+
+    Args:
+        encoder: In evaluation mode.
+        library: Which builds it; not always the one that built the encoder.
+
+    Returns:
+        An encoder whose model, called by itself, gives the same features.
+
+    Raises:
+        UserError: The library has no such model, or one that gives something else.
+    """
+    twin = _built(encoder, library)
+    size = encoder.size
+    images_BCHW = torch.rand(2, 3, size, size, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        ours_BC = encoder(images_BCHW)
+        theirs = twin.model((images_BCHW - encoder.mean) / encoder.std)
+    if theirs.shape != ours_BC.shape or not alike(ours_BC, theirs, EXACT):
+        raise UserError(
+            f"the model that {library} calls {twin.config.name.rpartition(':')[2]!r} gives other "
+            f"features than the encoder, whose last feature map is averaged; {ANY}"
+        )
+    return twin
+
+
+def _built(encoder: Encoder, library: str) -> Encoder:
+    options = encoder.config.options
+    if library != encoder.library:
+        # How weights start does not matter once they are loaded.
+        options = {key: value for key, value in options.items() if key != ZERO_INIT}
+    name = encoder.config.name.rpartition(":")[2]
+    config = replace(encoder.config, name=f"{library}:{name}", options=options)
+    try:
+        twin = Encoder(config, encoder.size)
+        twin.model.load_state_dict(encoder.model.state_dict())
+    except (UserError, RuntimeError) as error:
+        raise UserError(
+            f"{library} has no model with the weights of {encoder.config.name!r}; {ANY}"
+        ) from error
+    return twin.eval()

@@ -1,0 +1,91 @@
+"""How far two results are apart on the same test images.
+
+The interval of a difference is paired, so that what makes an image hard for every encoder cancels:
+Tango's where every image is right or wrong, else of a bootstrap, in which each test set that is
+drawn is scored for both.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mast.measure.bootstrap import difference_interval, percentiles
+from mast.measure.result import Result
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A value minus another, in percentage points; the interval is of 95 %.
+
+    `low` and `high` are None where nothing is known of each image or test set that was drawn.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves out zero."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+def difference(
+    first: Result, other: Result, targets: Sequence[str], measure: str, seed: int, resamples: int
+) -> Difference | None:
+    """A second result minus a first one, by a measure or by its mean over several targets.
+
+    Args:
+        first: A result.
+        other: A result of the same protocol on the same test images.
+        targets: What was predicted of these images; one or more.
+        measure: Such as "top1".
+        seed: Of the bootstrap.
+        resamples: Test sets that the bootstrap draws.
+
+    Returns:
+        The difference; None where one of the two lacks the measure.
+    """
+    pairs = [(first.targets.get(target), other.targets.get(target)) for target in targets]
+    values, each, draws = [], [], []
+    for of_first, of_other in pairs:
+        if of_first is None or of_other is None:
+            return None
+        if measure not in of_first.values or measure not in of_other.values:
+            return None
+        values.append(of_other.values[measure] - of_first.values[measure])
+        each.append((of_first.each.get(measure), of_other.each.get(measure)))
+        draws.append((of_first.draws.get(measure), of_other.draws.get(measure)))
+    value = statistics.fmean(values)
+    if (gain_N := _gain(each)) is not None:
+        low, high, _ = difference_interval(gain_N, seed, resamples)
+        return Difference(value, 100 * low, 100 * high)
+    if (gain_R := _gain(draws)) is not None and _drawn_alike(first, other):
+        low, high = percentiles(gain_R)
+        return Difference(value, 100 * low, 100 * high)
+    return Difference(value)
+
+
+def _gain(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> Tensor | None:
+    """The second minus the first of each pair, the mean over pairs; None if they do not fit."""
+    gains = []
+    for before, after in pairs:
+        if before is None or after is None or before.shape != after.shape:
+            return None
+        gains.append(after - before)
+    if len({gain.shape for gain in gains}) > 1:
+        return None
+    return torch.stack(gains).mean(dim=0)
+
+
+def _drawn_alike(first: Result, other: Result) -> bool:
+    """Whether the same test sets were drawn for both."""
+    return all(
+        first.settings["protocol"][name] == other.settings["protocol"][name]
+        for name in ("seed", "resamples")
+    )

@@ -1,0 +1,259 @@
+"""Whether pretraining helped: a run beside the encoder that it started as, and beside others.
+
+What is quoted follows a rule, so that nobody chooses it by its outcome: the accuracy that the field
+reports on a set, by linear probe or, where two encoders do not both have one, by kNN; on all sets
+whose test images both were measured on, after learning from as many images. Of several targets of
+a set it is the mean, and of several sets the mean in which all count alike.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from mast.core.run import RunFolder
+from mast.measure.paired import difference
+from mast.measure.result import ACCURACIES, Result, readable
+
+Results = Mapping[tuple[str, str], Result]  # of a run, by protocol and tested images
+
+QUOTED = {"linear": "linear accuracy", "knn": "kNN accuracy"}  # the first that both have
+NAMED = 3  # sets that a sentence names
+
+
+class Gain(NamedTuple):
+    """By how many points a run is ahead, and the ends of its paired 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_better(self) -> bool | None:
+        """Whether the run is ahead, or behind; None where the interval has room for both."""
+        return self.value > 0 if self.low > 0 or self.high < 0 else None
+
+
+class OnSet(NamedTuple):
+    """By how much a run is ahead on one set.
+
+    Attributes:
+        name: Of the set, and what is not usual about its accuracy.
+        images: How many were tested; 0 where the file does not say.
+        gain: In points.
+    """
+
+    name: str
+    images: int
+    gain: Gain
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A run beside another encoder.
+
+    Args:
+        other: What a sentence calls the other.
+        measure: What is quoted, such as "linear accuracy"; empty where nothing can be.
+        sets: On which, that with the most test images first.
+        is_start: Whether the other is what the run started as.
+    """
+
+    other: str
+    measure: str = ""
+    sets: tuple[OnSet, ...] = ()
+    is_start: bool = False
+
+    @property
+    def gain(self) -> Gain | None:
+        """By how much the run is ahead: the mean over sets; None without any.
+
+        The interval of a mean is that of independent differences, recovered from the interval of
+        each.
+
+        Reference:
+            Zou and Donner, Construction of confidence limits about effect measures: a general
+            approach, Statistics in Medicine 2008.
+        """
+        if not self.sets:
+            return None
+        gains = [on_set.gain for on_set in self.sets]
+        value = statistics.fmean(gain.value for gain in gains)
+        below = math.hypot(*(gain.value - gain.low for gain in gains)) / len(gains)
+        above = math.hypot(*(gain.high - gain.value for gain in gains)) / len(gains)
+        return Gain(value, value - below, value + above)
+
+    @property
+    def place(self) -> str:
+        """The sets, as a sentence names them."""
+        names = [on_set.name for on_set in self.sets]
+        if len(names) < 2:
+            return "".join(names)
+        listed = f"{', '.join(names[:-1])} and {names[-1]}"
+        return f"the mean of {listed if len(names) <= NAMED else f'{len(names)} sets'}"
+
+    def clause(self, measure_said: str = "", place_said: str = "") -> str:
+        """How the run compares, as part of a sentence.
+
+        Args:
+            measure_said: The measure that the sentence has named already.
+            place_said: Likewise, the sets.
+        """
+        gain = self.gain
+        if gain is None:
+            return (
+                f"not compared with {self.other}, which has neither linear nor kNN accuracy on the "
+                "same images"
+            )
+        of = "" if self.measure == measure_said else f" of {self.measure}"
+        on = "" if self.place == place_said else f" on {self.place}"
+        if gain.is_better is None:
+            points = f"{gain.value:+.1f} points [{gain.low:+.1f}, {gain.high:+.1f}]"
+            return f"not distinguishable from {self.other}{on} ({points}{of})"
+        low, high = sorted((abs(gain.low), abs(gain.high)))
+        points = f"{abs(gain.value):.1f} points [{low:.1f}, {high:.1f}]"
+        if gain.is_better and self.is_start:
+            return f"pretraining added {points}{of}{on} over {self.other}"
+        return f"{'better' if gain.is_better else 'worse'} than {self.other}{on} by {points}{of}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether pretraining helped, in one sentence, and what the sentence rests on.
+
+    Args:
+        name: Of the run.
+        beside: The run beside other encoders, first beside what it started as.
+        command: What measures that, where it is missing; None where it is not, or for an encoder
+            that no run trained.
+    """
+
+    name: str
+    beside: tuple[Beside, ...] = ()
+    command: str | None = None
+
+    @property
+    def start(self) -> Beside | None:
+        """The run beside what it started as, where that was measured."""
+        return next((beside for beside in self.beside if beside.is_start), None)
+
+    @property
+    def is_better(self) -> bool | None:
+        """Whether the run is better than what it started as; None where that is not known."""
+        gain = None if self.start is None else self.start.gain
+        return None if gain is None else gain.is_better
+
+    @property
+    def sentence(self) -> str:
+        """The answer."""
+        if not self.beside:
+            if self.command is None:
+                return f"Nothing was measured beside {self.name}."
+            return "What pretraining added is not known: nothing was measured beside the run."
+        first, *others = sorted(self.beside, key=lambda beside: beside.gain is None)
+        clauses = [first.clause(), *(each.clause(first.measure, first.place) for each in others)]
+        text = "; ".join(clauses)
+        return f"{text[:1].upper()}{text[1:]}."
+
+    @property
+    def basis(self) -> str:
+        """What the intervals cover, and every set where there are several; empty without any."""
+        known = [beside for beside in self.beside if beside.sets]
+        if not known:
+            return ""
+        images = {on_set.name: on_set.images for beside in known for on_set in beside.sets}
+        count = f"{sum(images.values()):,} " if all(images.values()) else ""
+        parts = [
+            f"95 % intervals, paired, over {count}test images: they do not cover other seeds of "
+            "pretraining."
+        ]
+        for beside in known:
+            if len(beside.sets) > 1:
+                listed = ", ".join(
+                    f"{name} {gain.value:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]"
+                    for name, _, gain in beside.sets
+                )
+                parts.append(f"Beside {beside.other}: {listed}.")
+        return " ".join(parts)
+
+    def __str__(self) -> str:
+        lines = [self.sentence, self.basis]
+        if self.command is not None:
+            lines.append(f"To measure what it started as: {self.command}")
+        return "\n".join(filter(None, lines))
+
+
+def started_from_weights(run: RunFolder) -> bool:
+    """Whether a run started from weights that were trained before."""
+    return run.read_provenance().get("started_from") is not None
+
+
+def verdict(
+    run: RunFolder,
+    name: str,
+    of_run: Results,
+    of_start: Results | None,
+    of_others: Mapping[str, Results],
+    seed: int = 0,
+    resamples: int = 1000,
+) -> Verdict:
+    """Judge a run by what was measured of it and of others.
+
+    Args:
+        run: The folder with the results; that of a run has a configuration.
+        name: What it is called.
+        of_run: Its results.
+        of_start: Those of what it started as; None where that was not measured.
+        of_others: Those of other encoders, by what they are called.
+        seed: Of the bootstrap.
+        resamples: Test sets that the bootstrap draws.
+    """
+    beside = [
+        _beside(other, of_run, results, seed, resamples) for other, results in of_others.items()
+    ]
+    if of_start is not None:
+        words = "weights it started from" if started_from_weights(run) else "untrained encoder"
+        started = _beside(f"the {words}", of_run, of_start, seed, resamples)
+        beside.insert(0, replace(started, is_start=True))
+    known = any(each.is_start and each.sets for each in beside)
+    command = f"mast evaluate {run.path} --data SET --untrained"
+    return Verdict(name, tuple(beside), None if known or not run.config.is_file() else command)
+
+
+def _beside(other: str, of_run: Results, of_other: Results, seed: int, resamples: int) -> Beside:
+    for protocol, measure in QUOTED.items():
+        sets = sorted(
+            _on_sets(protocol, of_run, of_other, seed, resamples),
+            key=lambda on_set: (-on_set.images, on_set.name),
+        )
+        if sets:
+            return Beside(other, measure, tuple(sets))
+    return Beside(other)
+
+
+def _on_sets(
+    protocol: str, of_run: Results, of_other: Results, seed: int, resamples: int
+) -> Iterator[OnSet]:
+    """The sets that both were measured on, by a protocol, with an interval."""
+    for key, ours in of_run.items():
+        theirs = of_other.get(key)
+        if key[0] != protocol or ours.metric not in ACCURACIES or theirs is None:
+            continue
+        targets = [target for target in ours.targets if target in theirs.targets]
+        if not targets or _learned(ours) != _learned(theirs):
+            continue
+        gain = difference(theirs, ours, targets, ours.metric, seed, resamples)
+        if gain is not None and gain.low is not None and gain.high is not None:
+            unusual = ["mean per class"] if ours.metric == "mean_per_class" else []
+            unusual += [f"mean of {len(targets)} targets"] if len(targets) > 1 else []
+            name = readable(ours.set_name).removesuffix("-test")
+            name += f" ({', '.join(unusual)})" if unusual else ""
+            yield OnSet(name, ours.sizes.get("test", 0), Gain(gain.value, gain.low, gain.high))
+
+
+def _learned(result: Result) -> dict[str, int]:
+    """From how many images it was learned, by part."""
+    return {part: count for part, count in result.sizes.items() if part != "test"}

@@ -1,0 +1,202 @@
+"""An encoder with a head that tells classes, and the file that holds both.
+
+Shapes: B images a batch, D dimensions of the representation, C classes.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+from mast.core.tensors import read_header, read_tensors, said_of, write_tensors
+from mast.models.encoders import Encoder, described_encoder
+
+NAME = "classifier"  # in a file's name and in its header
+REMEDY = "restore it, or run `mast fit` again"
+
+
+class Prediction(NamedTuple):
+    """What a classifier says of images.
+
+    Attributes:
+        classes: The likeliest class of each.
+        probability_B: Of that class.
+        margin_B: By how much it is above the next one.
+        probability_BC: Of every class, in the order of `Classifier.classes`.
+    """
+
+    classes: tuple[str, ...]
+    probability_B: Tensor
+    margin_B: Tensor
+    probability_BC: Tensor
+
+
+@final
+class Classifier(nn.Module):
+    """Images (B, 3, H, W), RGB in [0, 1], to the probabilities of C classes.
+
+    Args:
+        encoder: From images to (B, D).
+        head: From there to scores (B, C).
+        classes: Their names.
+        size: Side of the views in pixels that it was made for.
+        temperature: By which scores are divided, so that probabilities say how often it is right.
+        about: What else is known, as JSON has it: what it learned from, how well it does.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        head: nn.Linear,
+        classes: Sequence[str],
+        size: int,
+        temperature: float = 1.0,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        if len(classes) != head.out_features or len(classes) < 2:
+            raise ValueError(f"expected {head.out_features} classes, two or more, got {classes}")
+        if not 0 < temperature < float("inf"):
+            raise ValueError(f"expected a temperature above 0, got {temperature}")
+        self.encoder = encoder
+        self.head = head
+        self.classes = tuple(classes)
+        self.size = size
+        self.temperature = temperature
+        self.about = dict(about or {})
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """Probabilities (B, C) of images (B, 3, H, W) in [0, 1]."""
+        return (self.scores(images_BCHW) / self.temperature).softmax(dim=1)
+
+    def scores(self, images_BCHW: Tensor) -> Tensor:
+        """Scores (B, C), before temperature and softmax."""
+        scores_BC: Tensor = self.head(self.encoder(images_BCHW))
+        return scores_BC
+
+    @torch.no_grad()
+    def predict(self, images_BCHW: Tensor) -> Prediction:
+        """Classes, probabilities and margins of images; `mast.open_images` reads some.
+
+        Args:
+            images_BCHW: RGB in [0, 1], best of side `size`, on the device of the classifier.
+
+        Raises:
+            UserError: They are no batch of such images.
+        """
+        if images_BCHW.ndim != 4 or images_BCHW.shape[1] != 3:
+            raise UserError(f"expected images (B, 3, H, W), got {tuple(images_BCHW.shape)}")
+        return self.told(self(images_BCHW))
+
+    def told(self, probability_BC: Tensor) -> Prediction:
+        """What probabilities of the classes say."""
+        top_B2, at_B2 = probability_BC.topk(2, dim=1)
+        names = tuple(self.classes[at] for at in at_B2[:, 0].tolist())
+        return Prediction(names, top_B2[:, 0], top_B2[:, 0] - top_B2[:, 1], probability_BC)
+
+
+def save_classifier(classifier: Classifier, path: Path) -> None:
+    """Write weights and all that rebuilds the classifier into one safetensors file.
+
+    An encoder that is a module of the user's own leaves only its weights there.
+    """
+    encoder = classifier.encoder
+    described: dict[str, Any] = {}
+    if isinstance(encoder, Encoder):
+        described = encoder.describe() | {"normalization": encoder.config.normalization._asdict()}
+    described[NAME] = {
+        "classes": classifier.classes,
+        "size": classifier.size,
+        "temperature": classifier.temperature,
+        "about": classifier.about,
+    }
+    # Copies, as a module may hold the same tensor twice.
+    state = {name: tensor.clone() for name, tensor in classifier.state_dict().items()}
+    write_tensors(path, state, described)
+
+
+def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Classifier:
+    """Load a classifier that `mast fit` wrote.
+
+    Args:
+        path: The file, or a folder with one classifier in it, such as a run folder.
+        encoder: The module that was fitted, where it was one of your own, whose code is in no file;
+            it gets the weights that are in the file.
+
+    Returns:
+        The classifier in evaluation mode, on the CPU. It takes images (B, 3, H, W) in [0, 1] and
+        gives probabilities (B, C); `predict` gives names, too.
+
+    Raises:
+        UserError: No such file, several in a folder, a damaged one, or one that `mast fit` did not
+            write.
+    """
+    file = classifier_file(path)
+    tensors, header = read_tensors(file, REMEDY)
+    described = said_of(header)
+    if NAME not in described:
+        raise UserError(f"{file} was not written by `mast fit`: its header names no classifier")
+    if encoder is None and "encoder" not in described:
+        raise UserError(
+            f"the encoder in {file} is a module of its own, whose code is in no file: load it in "
+            "Python, by mast.load_classifier(path, encoder=...)"
+        )
+    parts: dict[str, dict[str, Tensor]] = {"encoder": {}, "head": {}}
+    for name, tensor in tensors.items():
+        part, _, key = name.partition(".")
+        parts.setdefault(part, {})[key] = tensor
+    if encoder is None:
+        weights = {key.removeprefix("model."): value for key, value in parts["encoder"].items()}
+        encoder = described_encoder(described, weights, file)
+    else:
+        try:
+            encoder.load_state_dict(parts["encoder"])
+        except RuntimeError as error:
+            raise UserError(
+                f"{file} holds the weights of another encoder than the one given"
+            ) from (error)
+    try:
+        outputs, dim = parts["head"]["weight"].shape
+        head = nn.Linear(dim, outputs)
+        head.load_state_dict(parts["head"])
+        said = described[NAME]
+        classifier = Classifier(
+            encoder, head, said["classes"], said["size"], said["temperature"], said["about"]
+        )
+    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise UserError(
+            f"{file}: its header describes no classifier of this version: {error}"
+        ) from error
+    return classifier.cpu().eval()
+
+
+def classifier_file(path: str | Path) -> Path:
+    """The file of a classifier, from its path or that of a folder with one in it.
+
+    Raises:
+        UserError: There is none, or more than one.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        if not path.is_file():
+            raise UserError(f"no classifier at {path}: `mast fit` writes one")
+        return path
+    files = sorted(path.glob(f"{NAME}-*.safetensors"))
+    if not files:
+        raise UserError(f"no classifier in {path}: `mast fit {path} --data SET` writes one")
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise UserError(f"{path} holds several classifiers, name one of them: {names}")
+    return files[0]
+
+
+def said_of_classifier(path: Path) -> dict[str, Any] | None:
+    """What is known of the classifier in a file, unverified; None where it holds none."""
+    try:
+        said = said_of(read_header(path) or {}).get(NAME)
+    except ValueError:
+        return None
+    return dict(said["about"]) if isinstance(said, dict) and "about" in said else None

@@ -1,0 +1,115 @@
+"""A page of images to look at, row by row: what a search, or a look for copies or errors, found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from markupsafe import Markup
+from PIL import Image
+
+from mast.data import CanvasSet
+from mast.page.html import inlined, policy
+from mast.page.page import write_fitting
+from mast.page.pictures import Picture, jpeg
+
+ROWS = 200  # on a page
+ITEMS = 100  # in a row
+
+
+class Item(NamedTuple):
+    """An image of a row.
+
+    Attributes:
+        canvases: The set that it is of.
+        position: In the set.
+        caption: What is said of it below its name.
+        asked: Whether it is what the row is about.
+    """
+
+    canvases: CanvasSet
+    position: int
+    caption: str
+    asked: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """Images that belong together.
+
+    Attributes:
+        heading: What they have in common.
+        items: The images, in the order in which to look at them.
+    """
+
+    heading: str
+    items: Sequence[Item]
+
+
+class _Shown(NamedTuple):
+    """An image as the page shows it."""
+
+    picture: Picture
+    asked: bool
+
+
+@dataclass(frozen=True)
+class _ShownRow:
+    heading: str
+    items: tuple[_Shown, ...]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class _Page:
+    """All that the template shows."""
+
+    title: str
+    lead: str
+    rows: tuple[_ShownRow, ...]
+    left_out: int
+    style: Markup
+    policy: str
+
+
+def write_gallery(out: Path, title: str, lead: str, rows: Sequence[Row]) -> None:
+    """Write a page of images that needs no script and no network; it holds a copy of each image.
+
+    Args:
+        out: The page.
+        title: Its heading.
+        lead: What it shows, in a sentence.
+        rows: The first 200 are shown, of each the first 100 images.
+
+    Raises:
+        UserError: It cannot be written, or would be too large.
+    """
+
+    def page(side: int) -> _Page:
+        shown = tuple(_shown(row, side) for row in rows[:ROWS])
+        return _Page(title, lead, shown, len(rows) - len(shown), inlined("page.css"), policy())
+
+    write_fitting(out, "gallery.html.jinja", page, str(out), "name a table, .csv or .parquet")
+
+
+def _shown(row: Row, side: int) -> _ShownRow:
+    items = tuple(
+        _Shown(
+            Picture(
+                jpeg(_thumbnail(item, side)),
+                f"{item.canvases.identifiers[item.position]}: {item.caption}",
+            ),
+            item.asked,
+        )
+        for item in row.items[:ITEMS]
+    )
+    return _ShownRow(row.heading, items, len(row.items) - len(items))
+
+
+def _thumbnail(item: Item, side: int) -> Image.Image:
+    """The image with its own aspect ratio, at most `side` pixels high and wide."""
+    canvas_BHWC, aspect_B = item.canvases.batch([item.position])
+    side, aspect = min(side, canvas_BHWC.shape[1]), float(aspect_B[0])
+    width, height = side * min(1.0, aspect), side * min(1.0, 1 / aspect)
+    size = (max(1, round(width)), max(1, round(height)))
+    return Image.fromarray(canvas_BHWC[0].numpy()).resize(size, Image.Resampling.LANCZOS)

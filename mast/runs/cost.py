@@ -1,0 +1,233 @@
+"""What a run costs: memory, disk and time, measured here or computed from stated rates."""
+
+import math
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from mast.augment import Pipeline
+from mast.config import PretrainConfig, build_method, change
+from mast.core.errors import UserError
+from mast.core.launch import cores, type_of
+from mast.core.memory import memory_of
+from mast.core.optim import moments
+from mast.core.run import RunFolder
+from mast.data import BrokenImageError, Source, canvas_size
+from mast.methods import StepNeeds, step_needs
+
+# A step was found to need between 1 / 0.86 and 1 / 0.69 of what can be counted before it
+# (docs/log.md).
+COUNTED = 0.69
+# Share of a GPU's peak that a run is taken to reach; none has been measured.
+REACHED = 0.3
+SMALLEST_PART = 32  # images, of which variances are taken
+MEASURED_IMAGES = 64  # at most in a step that is measured, and in a sample that is decoded
+MEASURED_STEPS = 3  # of each of two epochs, the second of which counts
+# A recipe's epochs are for so many images. Fewer are seen more often, but not as many times more.
+USUAL_IMAGES, MOST_TIMES = 50_000, 8
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as its maker describes it.
+
+    Attributes:
+        memory: Bytes.
+        flops: Operations a second in bfloat16, dense, that it can reach at most.
+    """
+
+    memory: float
+    flops: float
+
+
+# NVIDIA's data sheets: the SXM versions of H200, H100 and A100, and the GeForce RTX 4090.
+GPUS = {
+    "H200": Gpu(141e9, 989e12),
+    "H100": Gpu(80e9, 989e12),
+    "A100": Gpu(80e9, 312e12),
+    "RTX4090": Gpu(24e9, 165e12),
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A run and what it costs.
+
+    Attributes:
+        config: The run, with epochs and parts of a batch that fit.
+        memory: Bytes that a step needs, from what can be counted; 0 where nothing can be.
+        room: Bytes that there are; None where that is not known.
+        disk: Bytes of the resized images that are kept; 0 where they are too many to be.
+        images_per_second: Speed of the training.
+        decoding: Seconds in which all images are read and resized, once or, where they are not
+            kept, in every epoch.
+        measured: Whether the speed was measured here.
+        images: How many there are.
+    """
+
+    config: PretrainConfig
+    memory: float
+    room: float | None
+    disk: float
+    images_per_second: float
+    decoding: float
+    measured: bool
+    images: int
+
+    @property
+    def seconds(self) -> float:
+        """Time of the whole run."""
+        training = self.config.epochs * self.images / self.images_per_second
+        return training + self.decoding * (1 if self.disk else self.config.epochs)
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is as much memory as it needs."""
+        return self.room is None or self.memory <= self.room
+
+
+def cost(
+    config: PretrainConfig,
+    source: Source,
+    decoding: float,
+    gpu: Gpu | None,
+    device: torch.device,
+    hours: float | None,
+    pretrain: Callable[[PretrainConfig], RunFolder],
+) -> Cost:
+    """What a run of a recipe on some images costs.
+
+    Args:
+        config: The run; its epochs are taken to be meant for 50,000 images.
+        source: The images.
+        decoding: Seconds in which all of them are read and resized.
+        gpu: Where it is to be trained; None: here.
+        device: Where, here.
+        hours: That it may take; its epochs are then as many as fit, up to eight times as many.
+        pretrain: Trains a run, with which the speed here is measured.
+
+    Raises:
+        UserError: Not even an epoch fits into the hours.
+    """
+    place = torch.device("cuda") if gpu is not None else device
+    config, needs = _in_parts(config, place, gpu.memory if gpu else memory_of(place))
+    if gpu is not None:
+        speed = REACHED * gpu.flops * config.batch_size / (needs.flops * config.accumulate)
+    else:
+        speed = _measured(config, pretrain)
+    images, canvas = len(source), config.data.canvas or canvas_size(config.size)
+    disk = images * canvas**2 * 3
+    cost = Cost(
+        config=config,
+        memory=needs.least(config.accumulate, again=True) / COUNTED,
+        room=gpu.memory if gpu is not None else memory_of(place),
+        disk=disk if disk <= config.data.cache_limit_gb * 1e9 else 0.0,
+        images_per_second=speed,
+        decoding=decoding,
+        measured=gpu is None,
+        images=images,
+    )
+    epochs = _usual_epochs(config.epochs, images) if hours is None else _epochs_in(cost, hours)
+    return replace(cost, config=replace(config, epochs=epochs))
+
+
+def decoding_seconds(source: Source, size: int) -> float:
+    """Seconds in which all images are read and resized on the cores here, from a few of them.
+
+    Args:
+        source: The images.
+        size: Side of the views in pixels.
+    """
+    chosen = random.Random(0).sample(range(len(source)), min(MEASURED_IMAGES, len(source)))
+    begun = time.perf_counter()
+    for index in chosen:
+        try:
+            source.canvas(index, canvas_size(size))
+        except BrokenImageError:  # is left out of a training, too
+            continue
+    return (time.perf_counter() - begun) / len(chosen) * len(source) / cores()
+
+
+def _usual_epochs(epochs: int, images: int) -> int:
+    """The epochs of a recipe for so many images."""
+    return max(1, round(epochs * min(MOST_TIMES, USUAL_IMAGES / images)))
+
+
+def _epochs_in(cost: Cost, hours: float) -> int:
+    """The epochs that fit into some hours."""
+    one = cost.images / cost.images_per_second
+    left = hours * 3600
+    if cost.disk:
+        left -= cost.decoding
+    else:
+        one += cost.decoding
+    if left < one:
+        raise UserError(
+            f"an epoch of {cost.images:,} images takes {(one + hours * 3600 - left) / 3600:.2g} "
+            f"hours by {cost.config.recipe}, and {hours:g} are given"
+        )
+    return min(int(left / one), MOST_TIMES * cost.config.epochs)
+
+
+def _in_parts(
+    config: PretrainConfig, device: torch.device, room: float | None
+) -> tuple[PretrainConfig, StepNeeds]:
+    """The run in as few parts of a batch as fit, or as there can be, and what a part needs."""
+    parts = 1
+    while True:
+        needs = _needs(config, device, parts)
+        fits = room is None or needs.least(parts, again=True) / COUNTED <= room
+        smaller, remainder = divmod(config.batch_size, 2 * parts)
+        if fits or remainder or smaller < SMALLEST_PART:
+            return replace(config, accumulate=parts), needs
+        parts *= 2
+
+
+def _needs(config: PretrainConfig, device: torch.device, parts: int) -> StepNeeds:
+    return step_needs(
+        partial(build_method, config),
+        Pipeline(config.preset, config.size),
+        config.batch_size // parts,
+        device,
+        type_of(config.precision, device),
+        moments=moments(config.optimizer),
+        channels_last=config.channels_last,
+    )
+
+
+def _measured(config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFolder]) -> float:
+    """Images a second of a few steps on generated images, with a smaller batch if it is large."""
+    batch = min(config.batch_size // config.accumulate, MEASURED_IMAGES)
+    with tempfile.TemporaryDirectory() as folder:
+        few = change(
+            config,
+            {
+                "data.spec": f"factors@train:{batch * MEASURED_STEPS}",
+                "data.cache": os.path.join(folder, "cache"),
+                "out": os.path.join(folder, "run"),
+                "batch_size": batch,
+                "accumulate": 1,
+                "epochs": 2,
+                "score_every": 2,
+                "log_every": MEASURED_STEPS,
+            },
+        )
+        lines = pretrain(few).read_metrics()
+    speeds = [line["images_per_second"] for line in lines if "loss" in line]
+    assert math.isfinite(speeds[-1])
+    return float(speeds[-1])
+
+
+def free_space(path: Path) -> int:
+    """Bytes that are free where a folder is or will be."""
+    while not path.exists():
+        path = path.parent
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize

@@ -1,0 +1,147 @@
+"""The features in which images are compared: of any encoder, kept for the next call.
+
+N images, D dimensions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from mast.core.arguments import as_list
+from mast.core.errors import UserError
+from mast.data import CanvasSet
+from mast.data.sources import default_cache
+from mast.measure.bench import Bench
+from mast.measure.compute import Compute
+from mast.measure.frozen import FrozenEncoder
+from mast.measure.store import FeatureStore, fingerprint
+from mast.methods import Embedding, MatchBy
+from mast.models import SearchSpace
+from mast.runs.load import Loaded, Representation, called, load
+
+
+def frozen(
+    loaded: Loaded,
+    source: str | Path | nn.Module,
+    compute: Compute,
+    cache: bool = True,
+    bench: Bench | None = None,
+) -> FrozenEncoder:
+    """What was loaded, as protocols receive it.
+
+    Args:
+        loaded: By `load`.
+        source: What the user named.
+        compute: How it is run.
+        cache: Whether features are kept for the next call. Those of a module of the user's own are
+            not: its code may change where its weights do not.
+        bench: Where protocols train.
+    """
+    identity = fingerprint(loaded.module, loaded.description)
+    kept = cache and not isinstance(source, nn.Module)
+    store = FeatureStore(default_cache() / "features", identity) if kept else None
+    description = {"source": called(source), "fingerprint": identity, **loaded.description}
+    return FrozenEncoder(loaded.module, compute, store, description, bench)
+
+
+@dataclass(frozen=True)
+class Invariances:
+    """In which of its features an encoder's user wants images compared.
+
+    Args:
+        representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
+            operators are ignored or matched.
+        ignore: Operators of a run, or properties, to which its embedding is to be invariant.
+        match: Likewise, from which it is to be exempt.
+        match_by: What matches, "block" or "heads", where a run has both.
+
+    Raises:
+        UserError: The choices exclude each other.
+    """
+
+    representation: Representation | None = None
+    ignore: str | Sequence[str] = ()
+    match: str | Sequence[str] = ()
+    match_by: MatchBy | None = None
+
+    def __post_init__(self) -> None:
+        if self.match_by is not None and not self.match:
+            raise UserError(f"match_by {self.match_by} says how to match: give match, too")
+        if (self.ignore or self.match) and self.representation is not None:
+            raise UserError(
+                "what is ignored and matched says in what images are compared: leave out "
+                f"representation, got {self.representation}"
+            )
+
+
+@dataclass(frozen=True)
+class Compared:
+    """An encoder with the features in which images are compared.
+
+    Attributes:
+        encoder: It returns what the space is made of.
+        size: Side of its views in pixels.
+        space: What is seen of that.
+        chosen: The operators that are "ignored" and "matched", where there are some.
+    """
+
+    encoder: FrozenEncoder
+    size: int
+    space: SearchSpace | None = None
+    chosen: dict[str, list[str]] = field(default_factory=dict)
+
+    def features(self, canvases: CanvasSet) -> Tensor:
+        """Features (N, D) of a set; they are kept where the encoder keeps some."""
+        return self._seen(self.encoder.features(canvases, self.size))
+
+    def extract(self, canvases: CanvasSet) -> Tensor:
+        """As `features`, but neither looked up nor kept."""
+        return self._seen(self.encoder.extract(canvases, self.size))
+
+    def _seen(self, features_ND: Tensor) -> Tensor:
+        return features_ND if self.space is None else self.space.seen(features_ND)
+
+
+def compared(
+    encoder: str | Path | nn.Module,
+    invariances: Invariances,
+    compute: Compute,
+    size: int | None = None,
+    seed: int = 0,
+    weights: str | Path | None = None,
+    download: bool = False,
+) -> Compared:
+    """Load an encoder for a comparison of images.
+
+    Args:
+        encoder: As `load`.
+        invariances: What is compared.
+        compute: How the encoder is run.
+        size: As `load`.
+        seed: As `load`.
+        weights: As `load`.
+        download: As `load`.
+
+    Raises:
+        UserError: As `load`; a choice of operators that the run does not have or that leaves no
+            dimension.
+    """
+    words = {"ignored": invariances.ignore, "matched": invariances.match}
+    chosen = {kind: as_list(names) for kind, names in words.items() if names}
+    kind: Representation = invariances.representation or ("embedding" if chosen else "encoder")
+    loaded = load(encoder, kind, size, seed, weights, download)
+    space = None
+    if chosen:
+        embedding = loaded.module
+        assert isinstance(embedding, Embedding)
+        chosen = {kind: embedding.named(names) for kind, names in chosen.items()}
+        with torch.no_grad():
+            space = embedding.space(
+                chosen.get("ignored", ()), chosen.get("matched", ()), invariances.match_by
+            )
+        if space.of == "representation":
+            loaded = load(encoder, "encoder", size)
+    return Compared(frozen(loaded, encoder, compute), loaded.size, space, chosen)

@@ -1,0 +1,132 @@
+"""The weights from which a run starts, where they are not random."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mast.config import PretrainConfig, build_method, configuration_of, read
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.methods import Method
+from mast.models import Encoder, EncoderConfig, UnknownArchitectureError, named_weights, stem_of
+from mast.runs.load import Loaded, load
+
+
+def with_architecture(config: PretrainConfig) -> PretrainConfig:
+    """A configuration whose encoder is that of the weights from which the run starts.
+
+    A run that was started knows its architecture, and does not need the weights again.
+
+    Args:
+        config: The run; without `encoder.weights` it is returned as it is.
+
+    Raises:
+        UserError: No such weights, or they do not tell an architecture and fit no `encoder.name`.
+    """
+    wanted, run = config.encoder, RunFolder(config.folder())
+    if wanted.weights is None:
+        return config
+    started = read(run.config).encoder if run.config.is_file() else None
+    if started is not None and started.weights == wanted.weights:
+        known = started
+    else:
+        known = _architecture(_load(config)[0], config.size)
+    encoder = replace(
+        known,
+        options=known.options | wanted.options,
+        stem_stride=wanted.stem_stride or known.stem_stride,
+        weights=wanted.weights,
+        freeze=wanted.freeze,
+    )
+    return replace(config, encoder=encoder)
+
+
+def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
+    """Give a method's encoder the weights from which its run starts.
+
+    Args:
+        method: Of the configuration; what is beside its encoder stays random.
+        config: As `with_architecture` returns it.
+
+    Returns:
+        What says which weights they are; None for random ones, which it has already.
+
+    Raises:
+        UserError: No such weights, or they do not fit.
+    """
+    if config.encoder.weights is None:
+        return None
+    source, description = _load(config)
+    try:
+        method.encoder.model.load_state_dict(source.model.state_dict())
+    except RuntimeError as error:
+        raise UserError(
+            f"the weights {config.encoder.weights} do not fit {config.encoder.name!r} at size "
+            f"{config.size} with options {config.encoder.options}: {' '.join(str(error).split())}"
+        ) from error
+    return description
+
+
+def untrained(config: PretrainConfig) -> Encoder:
+    """The encoder of a run before its first step, in evaluation mode.
+
+    Raises:
+        UserError: The weights that it starts from are not there, or do not fit.
+    """
+    config = with_architecture(config)
+    method = build_method(config)
+    start(method, config)
+    return method.encoder.eval()
+
+
+def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
+    """The encoder of a run with the weights that it started from, to compare with what it learned.
+
+    Args:
+        run: A run folder.
+        size: Side of the views in pixels; that of pretraining if not given.
+
+    Returns:
+        As `load`; its evaluations belong to `untrained/` in the run folder.
+
+    Raises:
+        UserError: No such run, or the weights that it started from are gone.
+    """
+    folder = RunFolder(run).require()
+    encoder = untrained(configuration_of(folder))
+    size = encoder.size if size is None else size
+    return Loaded(encoder, size, encoder.describe(), folder.untrained)
+
+
+def _load(config: PretrainConfig) -> tuple[Encoder, dict[str, Any]]:
+    """The encoder that has the weights, at the size of the run if they leave that open; its
+    description."""
+    weights, download = str(config.encoder.weights), config.data.download
+    if not Path(weights).exists() and named_weights(weights) is None and "/" not in weights:
+        raise UserError(
+            f"encoder.weights {weights} is neither a file nor a run folder, nor a name of timm "
+            'with a tag, such as "timm:resnet18.a1_in1k"'
+        )
+    size = None if Path(weights).is_dir() else config.size
+    try:
+        loaded = load(weights, size=size, download=download)
+    except UnknownArchitectureError:
+        loaded = load(config.encoder.name, size=config.size, weights=weights)
+    assert isinstance(loaded.module, Encoder)
+    return loaded.module, loaded.description
+
+
+def _architecture(encoder: Encoder, size: int) -> EncoderConfig:
+    """The configuration that rebuilds an encoder for views of another size, weights apart."""
+    config = encoder.config
+    architecture = named_weights(config.name)
+    options = dict(config.options)
+    if getattr(encoder.model, "pos_embed", None) is not None and size != encoder.size:
+        # Position embeddings stay those of the trained size, and are interpolated.
+        options = {"img_size": encoder.size, "dynamic_img_size": True} | options
+    return replace(
+        config,
+        name=config.name if architecture is None else f"timm:{architecture.partition('.')[0]}",
+        options=options,
+        **stem_of(encoder)._asdict(),
+    )

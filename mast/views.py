@@ -1,0 +1,247 @@
+"""Views for training loops that are not ours: images of any kind in, pretraining's views out.
+
+Legend: B images of this process, S side of a canvas, H height, W width, V side of a view.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeAlias, final
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import get_worker_info
+
+from mast.augment import PRESETS, Pipeline, Preset, draw_views
+from mast.core.collectives import processes, rank
+from mast.core.errors import UserError, unknown
+from mast.data.canvas import canvas_size
+from mast.data.decode import BrokenImageError, open_image, to_canvas
+
+# A file, or an image: (H, W, 3) or (3, H, W) where it is an array or a tensor.
+AnyImage: TypeAlias = str | Path | Image.Image | np.ndarray | Tensor
+
+
+class Canvas(NamedTuple):
+    """A whole image stretched to a square, or a batch of them as PyTorch's loaders stack it.
+
+    Attributes:
+        pixels: uint8, (S, S, 3) or (B, S, S, 3).
+        aspect: float32, width / height of the original, () or (B,).
+    """
+
+    pixels: Tensor
+    aspect: Tensor
+
+
+@final
+@dataclass(frozen=True)
+class ToCanvas:
+    """Resizes an image once, as the loader of `mast pretrain` does; for a Dataset's workers.
+
+    Args:
+        side: Of the canvas in pixels.
+    """
+
+    side: int
+
+    def __call__(self, image: AnyImage) -> Canvas:
+        """Stretch the whole of an image to a square.
+
+        Args:
+            image: A path is best: a JPEG is then decoded at the smallest scale that suffices. A
+                tensor or an array holds uint8, or floats in [0, 1].
+
+        Raises:
+            BrokenImageError: It cannot be decoded.
+            UserError: It is no image of three channels.
+        """
+        if isinstance(image, str | Path):
+            try:
+                with open_image(Path(image)) as opened:
+                    return self._stretched(opened)
+            except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
+                raise BrokenImageError.of(str(image), error) from error
+        if isinstance(image, Image.Image):
+            image.load()  # whole, as a JPEG that was reduced would stay so for its owner
+            return self._stretched(image)
+        tensor = image if isinstance(image, Tensor) else torch.from_numpy(np.array(image))
+        if tensor.ndim != 3:
+            raise UserError(
+                f"expected an image (H, W, 3) or (3, H, W), got the shape {tuple(tensor.shape)}"
+            )
+        return self._stretched(Image.fromarray(_bytes_BHWC(tensor[None])[0].cpu().numpy()))
+
+    def _stretched(self, image: Image.Image) -> Canvas:
+        pixels_HWC, aspect = to_canvas(image, self.side)
+        return Canvas(torch.from_numpy(pixels_HWC.copy()), torch.tensor(aspect))
+
+
+@final
+class ViewMaker:
+    """Draws the views of a batch as `mast pretrain` does, for any training loop.
+
+    The pixels are a function of the images, the seed and the step, and of nothing else. With
+    `torch.distributed` every process draws its part of the global batch, as pretraining does: all
+    call this with as many images each, and the same step. All operators may act at every step; the
+    stages of MAST's schedule are left to `mast pretrain`.
+
+    Args:
+        views: Name in `mast.augment.PRESETS`, such as "mast5" or "vicreg", or a preset of your own.
+        size: Side in pixels of the views that have none of their own.
+        seed: Of what is drawn.
+        canvas: Side in pixels to which images are resized once; chosen from `size` if not given, as
+            in pretraining.
+        mean: Of the colour channels, for an encoder that takes normalised images: it is subtracted
+            from the views, which stay in [0, 1] if it is not given.
+        std: By which they are divided then.
+        reuse: Whether to draw every batch into the same memory, which spares a CPU the first touch
+            of new memory; the views of a call are then overwritten by the next one.
+
+    Attributes:
+        to_canvas: Makes a `Canvas` of an image or of its path.
+        step: Of the next call that names none.
+
+    Raises:
+        UserError: An unknown name, or numbers that cannot be.
+    """
+
+    def __init__(
+        self,
+        views: str | Preset = "mast5",
+        size: int = 224,
+        seed: int = 0,
+        *,
+        canvas: int | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        reuse: bool = False,
+    ) -> None:
+        if isinstance(views, str) and views not in PRESETS:
+            raise unknown("views", views, PRESETS)
+        if seed < 0 or (canvas is not None and canvas < 1):
+            raise UserError(f"expected seed 0 or more and canvas 1 or more, got {seed}, {canvas}")
+        self.pipeline = Pipeline(PRESETS[views] if isinstance(views, str) else views, size)
+        self.to_canvas = ToCanvas(canvas or canvas_size(size))
+        self.seed = seed
+        self.step = 0
+        self._normalization = _normalization(mean, std)
+        self._reuse = reuse
+        self._memory: Tensor | None = None
+
+    def __call__(
+        self, images: Canvas | Tensor | Sequence[AnyImage], step: int | None = None
+    ) -> tuple[Tensor, ...]:
+        """Draw the views of a batch, on the device of its pixels.
+
+        Args:
+            images: Canvases, as a loader stacks those of `to_canvas`; or a tensor (B, H, W, 3) or
+                (B, 3, H, W) of uint8, or of floats in [0, 1], which are rounded to 255 steps;
+                or a list of images or paths. Square tensors are canvases as they are. All others
+                are resized to canvases, on the CPU.
+            step: Of the training, counted over all epochs; the one after the last call's if not
+                given.
+
+        Returns:
+            Of every view a tensor (B, 3, V, V), float32.
+
+        Raises:
+            UserError: Images of another shape or range, or, in a worker of a DataLoader, no step.
+        """
+        if step is None:
+            if get_worker_info() is not None:
+                raise UserError(
+                    "a worker of a DataLoader does not know the step, so that all would draw the "
+                    "same: give the Dataset to_canvas alone, and make the views of its batches in "
+                    "the training loop"
+                )
+            step = self.step
+        elif step < 0:
+            raise UserError(f"expected a step of 0 or more, got {step}")
+        canvas_BHWC, aspect_B = self._canvases(images)
+        count = len(canvas_BHWC)
+        if count == 0:
+            raise UserError("expected at least one image, got none")
+        drawn = draw_views(
+            self.pipeline,
+            [(canvas_BHWC, aspect_B)],
+            (self.seed, step, 0),
+            start=count * rank(),
+            total=count * processes(),
+            out=self._buffer(count, canvas_BHWC.device),
+        ).images
+        if self._normalization is not None:
+            mean_C11, std_C11 = (x.to(canvas_BHWC.device) for x in self._normalization)
+            for view_BCHW in drawn:
+                view_BCHW.sub_(mean_C11).div_(std_C11)
+        self.step = step + 1
+        return drawn
+
+    def _canvases(self, images: Canvas | Tensor | Sequence[AnyImage]) -> Canvas:
+        """A batch of canvases, where the pixels are."""
+        if isinstance(images, Canvas):
+            return Canvas(_bytes_BHWC(images.pixels), images.aspect)
+        if isinstance(images, Tensor):
+            pixels_BHWC = _bytes_BHWC(images)
+            count, height, width, _ = pixels_BHWC.shape
+            if height == width or count == 0:
+                return Canvas(pixels_BHWC, torch.ones(count))
+            pixels, aspect = self._canvases(list(pixels_BHWC))
+            return Canvas(pixels.to(images.device), aspect)
+        made = [self.to_canvas(image) for image in images]
+        if not made:
+            raise UserError("expected at least one image, got none")
+        return Canvas(*map(torch.stack, zip(*made, strict=True)))
+
+    def _buffer(self, count: int, device: torch.device) -> Tensor | None:
+        """Memory for the views of a batch that is used again; None where it is not to be."""
+        if not self._reuse:
+            return None
+        wanted = self.pipeline.buffer(count, torch.device("meta")).shape
+        if self._memory is None or (self._memory.shape, self._memory.device) != (wanted, device):
+            self._memory = self.pipeline.buffer(count, device)
+        return self._memory
+
+
+def _bytes_BHWC(images: Tensor) -> Tensor:
+    """Images as uint8 with the channels last.
+
+    Raises:
+        UserError: They have no three channels, or other values than an image.
+    """
+    shape = tuple(images.shape)
+    last = images.ndim == 4 and shape[3] == 3
+    if images.ndim != 4 or last == (shape[1] == 3):
+        raise UserError(
+            f"expected images (B, H, W, 3) or (B, 3, H, W), got the shape {shape}, of which "
+            f"{'both are true' if last else 'neither is true'}"
+        )
+    images_BHWC = images if last else images.movedim(1, 3)
+    if images.dtype == torch.uint8:
+        return images_BHWC
+    if not images.is_floating_point():
+        raise UserError(f"expected images of uint8, or of floats in [0, 1], got {images.dtype}")
+    if images.numel() and not (images.amin() >= 0 and images.amax() <= 1):
+        raise UserError(
+            f"expected floats in [0, 1], got {images.amin():.3g} to {images.amax():.3g}: divide "
+            "values of 0 to 255 by 255, and leave the normalisation to mean and std"
+        )
+    return images_BHWC.float().mul(255).round_().to(torch.uint8)
+
+
+def _normalization(
+    mean: Sequence[float] | None, std: Sequence[float] | None
+) -> tuple[Tensor, Tensor] | None:
+    """Mean and standard deviation (3, 1, 1), None where there are none.
+
+    Raises:
+        UserError: One without the other, or numbers that cannot be.
+    """
+    if mean is None and std is None:
+        return None
+    if mean is None or std is None or not len(mean) == len(std) == 3 or min(std) <= 0:
+        raise UserError(f"expected mean and std of three channels, std above 0, got {mean}, {std}")
+    mean_C11, std_C11 = (torch.tensor(values)[:, None, None] for values in (mean, std))
+    return mean_C11, std_C11

@@ -1,0 +1,75 @@
+"""`mast duplicates`: copies that were planted are found, and nothing else."""
+
+import csv
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageEnhance
+
+import mast
+from mast.cli import main
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+
+
+@pytest.fixture
+def planted(write_images: Callable[..., Path], tmp_path: Path) -> Path:
+    """Forty images of smooth shapes, some of them again: as they are, compressed, brighter."""
+    folder = tmp_path / "set"
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    for at in range(40):
+        coarse = random.integers(0, 255, (5, 5, 3)).astype(np.uint8)
+        image = Image.fromarray(coarse).resize((48, 48), Image.Resampling.BICUBIC)
+        image.save(folder / f"{at:02d}.png")
+    shutil.copy(folder / "03.png", folder / "90.png")
+    shutil.copy(folder / "03.png", folder / "91.png")
+    Image.open(folder / "10.png").save(folder / "92.jpg", quality=75)
+    ImageEnhance.Brightness(Image.open(folder / "20.png")).enhance(1.01).save(folder / "93.png")
+    return folder
+
+
+def test_planted_copies_are_found(
+    ours: RunFolder, planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "copies.csv"
+    command = ["duplicates", str(ours.path), "--data", str(planted), "--out", str(out)]
+    assert main([*command, "--above", "0.9"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "3 are there more than once, with 2 exact copies and 2 near-copies." in shown
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["group"], row["path"], row["kind"]) for row in rows] == [
+        ("1", "03.png", "first"), ("1", "90.png", "exact"), ("1", "91.png", "exact"),
+        ("2", "10.png", "first"), ("2", "92.jpg", "near"),
+        ("3", "20.png", "first"), ("3", "93.png", "near"),
+    ]  # fmt: skip
+    assert [float(row["cosine"]) > 0.9 for row in rows] == [True] * 7
+    exact = mast.duplicates(ours.path, planted, above=1).columns
+    assert list(exact["path"]) == ["03.png", "90.png", "91.png"]
+
+
+def test_a_page_has_a_row_for_each_group(ours: RunFolder, planted: Path, tmp_path: Path) -> None:
+    page = tmp_path / "copies.html"
+    assert mast.duplicates(ours.path, planted, 0.9, page).file == page
+    text = page.read_text()
+    assert text.count("<h2") == 3
+    assert text.count("<img") == 7
+    assert "90.png: exact, 1.0000" in text
+
+
+def test_a_set_without_copies(ours: RunFolder, photos: Path) -> None:
+    listing = mast.duplicates(ours.path, str(photos / "test"), above=1)
+    assert list(listing.columns["path"]) == []
+    (said,) = listing.sections
+    assert "24 images of" in said
+    assert "0 are there more than once" in said
+
+
+@pytest.mark.parametrize("above", [1.01, -2.0, float("nan")])
+def test_a_cosine_that_cannot_be_is_refused(above: float, ours: RunFolder, photos: Path) -> None:
+    with pytest.raises(UserError, match="above is a cosine, from -1 to 1, got"):
+        mast.duplicates(ours.path, str(photos / "test"), above=above)

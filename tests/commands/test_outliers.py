@@ -1,0 +1,153 @@
+"""`mast outliers`: images that fit in least, and labels that were changed."""
+
+import csv
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+import mast
+from mast.augment import center_views
+from mast.cli import main
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.data import open_canvas
+from mast.runs.load import load_method
+
+
+@pytest.fixture(autouse=True)
+def _few_penalties(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mast.measure.out_of_fold.PENALTIES", (0.1,))
+
+
+def test_outliers(
+    ours: RunFolder, theirs: RunFolder, photos: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    out, data = tmp_path / "ranked.csv", str(photos / "test")
+    for by, column in (("neighbours", "distance"), ("prediction", "trace")):
+        command = ["outliers", str(ours.path), "--data", data, "--out", str(out)]
+        assert main([*command, "--by", by]) == 0
+        shown = capsys.readouterr().out
+        assert shown.strip().endswith("ranked.csv")
+        assert "labels that may be wrong" in shown
+        with out.open() as file:
+            rows = list(csv.DictReader(file))
+        assert list(rows[0]) == ["path", "score", column, "label", "suggested", "quality"]
+        assert len(rows) == 24
+        scores = [float(row["score"]) for row in rows]
+        values = [float(row[column]) for row in rows]
+        assert scores == sorted(scores, reverse=True)
+        assert (scores[0], scores[-1]) == (1, 0)
+        assert values == sorted(values, reverse=True)
+        assert all((photos / "test" / row["path"]).is_file() for row in rows)
+        assert all(row["path"].startswith(f"{row['label']}/") for row in rows)
+        assert all(0 <= float(row["quality"]) <= 1 for row in rows)
+    one = next((photos / "test").rglob("*.*"))
+    (tmp_path / "same").mkdir()
+    for at in range(2):
+        shutil.copy(one, tmp_path / "same" / f"{at}{one.suffix}")
+    with pytest.raises(UserError, match="says the same of every image: no ranking"):
+        mast.outliers(ours.path, tmp_path / "same")
+    with pytest.raises(UserError, match="predicts no uncertainty"):
+        mast.outliers(theirs.path, data, by="prediction")
+    with pytest.raises(UserError, match="resnet18 is not a run folder"):
+        mast.outliers("resnet18", data, by="prediction", size=32)
+    with pytest.raises(UserError, match=r"outliers 'neighbors'\. Did you mean"):
+        mast.outliers(theirs.path, data, by="neighbors")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="known images are for neighbours"):
+        mast.outliers(ours.path, data, by="prediction", known=str(photos))
+    with pytest.raises(UserError, match=r"out must end in \.csv, \.parquet or \.html"):
+        mast.outliers(ours.path, data, "ranked.npz")
+
+
+def test_distances_by_hand(
+    theirs: RunFolder, photos: Path, tmp_path: Path, write_images: Callable[..., Path]
+) -> None:
+    """From the fifth nearest of the set itself, or of other images; by hand."""
+    method = load_method(theirs.path)
+
+    def features(folder: Path) -> dict[str, Tensor]:
+        canvases = open_canvas(str(folder), method.encoder.size)
+        images = center_views(*canvases.batch(np.arange(len(canvases))), method.encoder.size)
+        with torch.no_grad():
+            both = (F.normalize(of(images)) for of in (method.encoder, method.embed))
+            return dict(zip(canvases.identifiers, torch.cat(list(both), dim=1), strict=True))
+
+    def ranked(data: Path, **options: str) -> list[float]:
+        columns = mast.outliers(theirs.path, str(data), labels=False, **options).columns
+        assert list(columns) == ["path", "score", "distance"]
+        found = dict(zip(columns["path"], columns["distance"], strict=True))
+        return [found[path] for path in features(data)]
+
+    def expected(known: Path, at: int) -> list[float]:
+        known_ND = torch.stack(list(features(known).values()))
+        query_MD = torch.stack(list(features(photos / "test").values()))
+        similarity_MN = (query_MD @ known_ND.T / 2).sort(dim=1, descending=True).values
+        return (1 - similarity_MN[:, at]).tolist()
+
+    assert ranked(photos / "test") == pytest.approx(expected(photos / "test", 5), abs=1e-5)
+    elsewhere = write_images(tmp_path / "elsewhere", 12, side=48)
+    other = ranked(photos / "test", known=str(elsewhere))
+    assert other == pytest.approx(expected(elsewhere, 4), abs=1e-5)
+
+
+@pytest.mark.parametrize("start", ["=", "@"])
+def test_no_path_is_a_formula(ours: RunFolder, photos: Path, tmp_path: Path, start: str) -> None:
+    (tmp_path / "set").mkdir()
+    first, second = sorted((photos / "test").rglob("*.jpg"))[:2]
+    shutil.copy(first, tmp_path / "set" / f"{start}1+2.jpg")
+    shutil.copy(second, tmp_path / "set" / "plain.jpg")
+    mast.outliers(ours.path, tmp_path / "set", tmp_path / "o.csv", known=str(photos / "train"))
+    with (tmp_path / "o.csv").open(newline="") as file:
+        paths = {row["path"] for row in csv.DictReader(file)}
+    assert paths == {f"'{start}1+2.jpg", "plain.jpg"}
+
+
+def test_changed_labels_are_found(write_images: Callable[..., Path], tmp_path: Path) -> None:
+    """Each class has a colour; three images lie in the folder of another class, one in its own."""
+    folder = write_images(tmp_path / "set", 90)
+    for at, wrong in ((0, 1), (31, 2), (62, 0)):
+        source = folder / f"class{at % 3}" / f"{at:03d}.jpg"
+        source.rename(folder / f"class{wrong}" / f"wrong{at}.jpg")
+    (folder / "rare").mkdir()
+    shutil.copy(folder / "class0" / "003.jpg", folder / "rare" / "one.jpg")
+    page = tmp_path / "page.html"
+    listing = mast.outliers("resnet18", folder, page, size=32)
+    columns = listing.columns
+    suggested = {
+        path: name for path, name in zip(columns["path"], columns["suggested"], strict=True) if name
+    }
+    wrong = {"class1/wrong0.jpg": "class0", "class2/wrong31.jpg": "class1"}
+    wrong["class0/wrong62.jpg"] = "class2"
+    assert wrong.items() <= suggested.items()
+    _, rows = listing.sections.values()
+    assert {columns["path"][row] for row in rows[:3]} == wrong.keys()
+    assert len(rows) == len(suggested) <= 6
+    quality = dict(zip(columns["path"], columns["quality"], strict=True))
+    assert np.isnan(quality["rare/one.jpg"])
+    assert all(path.startswith(f"{label}/") for path, label in
+               zip(columns["path"], columns["label"], strict=True))  # fmt: skip
+    text = page.read_text()
+    assert "Labelled class1, perhaps class0" in text
+    assert "Farthest from all others" in text
+
+
+def test_labels_that_say_nothing_are_not_checked(
+    ours: RunFolder, photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(photos / "test" / "class0", tmp_path / "set" / "class0")
+    assert list(mast.outliers(ours.path, tmp_path / "set").columns) == ["path", "score", "distance"]
+    assert "labels are not checked: fewer than two classes have several images" in caplog.text
+    with pytest.raises(UserError, match=r"unknown labels of .*Choose from: class"):
+        mast.outliers(ours.path, tmp_path / "set", target="colour")
+
+
+def test_one_of_several_targets_and_any_encoder(photos: Path) -> None:
+    found = mast.outliers("resnet18", "toys@test:24", target="shape", size=16)
+    assert len(set(found.columns["label"])) > 1

@@ -1,0 +1,120 @@
+"""What a run costs is computed from known work and rates, or measured; epochs fit the hours."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+import mast
+from mast.config import change
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.data import open_source
+from mast.recipes import recipe
+from mast.runs.cost import COUNTED, GPUS, REACHED, Gpu, cost
+
+Configure = Callable[..., mast.PretrainConfig]
+RTX = GPUS["RTX4090"]
+
+
+def no_training(config: mast.PretrainConfig) -> RunFolder:
+    raise AssertionError("nothing is trained for a GPU that is not here")
+
+
+def computed(name: str, images: int, hours: float | None = None, gpu: Gpu = RTX, **changes: object):
+    config = change(recipe(name), {"data.spec": f"factors@train:{images}", **changes})
+    source = open_source(f"factors@train:{images}")
+    return cost(config, source, 3600.0, gpu, torch.device("cpu"), hours, no_training)
+
+
+def test_the_work_of_a_resnet50() -> None:
+    """4.09 GMAC an image: two operations each, forward and twice that backward, of two views."""
+    result = computed("mast5_medium", 50_000)
+    expected = REACHED * RTX.flops / (2 * 3 * 2 * 4.09e9)
+    assert result.images_per_second == pytest.approx(expected, rel=0.02)  # and the projector
+    assert result.config.epochs == 200
+    trained = 200 * 50_000 / result.images_per_second
+    assert result.seconds == pytest.approx(trained + 3600)
+    assert result.disk == 50_000 * 256**2 * 3
+    assert not result.measured
+
+
+def test_parts_fit_the_memory() -> None:
+    """Twice the memory: half of the parts."""
+    parts = {}
+    for memory in (12e9, 24e9, 80e9):
+        result = computed("mast5_medium_convnext", 1000, gpu=replace(RTX, memory=memory))
+        parts[memory] = result.config.accumulate
+        assert result.memory <= memory or result.config.batch_size // parts[memory] == 32
+        assert result.fits == (result.memory <= memory)
+    assert parts[12e9] > parts[24e9] > parts[80e9] == 1
+    assert result.memory * COUNTED == pytest.approx(28.5e9, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("images", "epochs"), [(1000, 800), (6250, 800), (25_000, 200), (100_000, 50)]
+)
+def test_epochs_of_a_recipe(images: int, epochs: int) -> None:
+    assert computed("mast5_small", images).config.epochs == epochs
+
+
+def test_epochs_that_fit_the_hours() -> None:
+    result = computed("mast5_small", 50_000, hours=2.0)
+    assert result.seconds <= 7_200
+    one_more = replace(result, config=replace(result.config, epochs=result.config.epochs + 1))
+    assert one_more.seconds > 7_200
+    assert computed("mast5_small", 100, hours=2.0).config.epochs == 800
+    with pytest.raises(UserError, match=r"an epoch of 50,000 images takes .* hours by mast5_small"):
+        computed("mast5_small", 50_000, hours=1.001)
+
+
+def test_images_that_are_not_kept_are_read_every_epoch() -> None:
+    kept, not_kept = (
+        computed("mast5_small", 1000, **{"data.cache_limit_gb": limit, "epochs": 20})
+        for limit in (1.0, 0.001)
+    )
+    assert (kept.disk, not_kept.disk) == (1000 * 72**2 * 3, 0)
+    assert not_kept.seconds - kept.seconds == pytest.approx((160 - 1) * 3600)
+
+
+def test_a_plan_is_measured_here(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mast.runs.cost.MEASURED_IMAGES", 4)
+    plan = mast.plan(photos / "train", "cpu", recipes="vicreg5_small")
+    (measured,) = plan.costs
+    assert measured.measured
+    assert measured.images_per_second > 0
+    assert measured.config.epochs == 800
+    assert plan.commands == (
+        f"mast pretrain --data {photos / 'train'} --recipe vicreg5_small --epochs 800",
+    )
+
+
+def test_the_table_keeps_its_words(photos: Path) -> None:
+    plan = mast.plan(photos / "train", "RTX4090")
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(plan.table())
+    assert "…" not in capture.get()
+    assert "images/s" in capture.get()
+    assert plan.notes[0].startswith("Speed: computed, not measured: 30% of the RTX4090's peak")
+
+
+def test_a_plan_from_weights(photos: Path, theirs: RunFolder) -> None:
+    plan = mast.plan(photos / "train", "A100", recipes="mast5_small", weights=str(theirs.path))
+    assert plan.costs[0].config.encoder.name == "timm:resnet18"
+    assert plan.costs[0].config.encoder.stem_stride == 2
+    assert plan.commands[0].endswith(f"--encoder.weights {theirs.path}")
+
+
+def test_what_cannot_be_planned(photos: Path) -> None:
+    for arguments, message in (
+        ({"gpu": "H20"}, "Did you mean 'H200'"),
+        ({"hours": 0.0}, "hours must be positive, got 0"),
+        ({"recipes": "mast5_smal"}, "unknown recipe 'mast5_smal'"),
+        ({"weights": "none"}, "neither a file nor a run folder"),
+    ):
+        with pytest.raises(UserError, match=message):
+            mast.plan(photos / "train", **arguments)

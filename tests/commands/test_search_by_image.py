@@ -1,0 +1,113 @@
+"""`mast neighbours` on a run that was really trained."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from PIL import Image
+
+import mast
+from mast.cli import main
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.measure.neighbours import nearest
+
+
+def test_the_nearest_are_those_of_the_features(
+    ours: RunFolder, photos: Path, tmp_path: Path
+) -> None:
+    data = str(photos / "test")
+    for options in ({}, {"representation": "embedding"}, {"match": "color"}, {"ignore": "color"}):
+        with np.load(mast.embed(ours.path, data, tmp_path / "f.npz", **options)) as arrays:
+            unit_ND = F.normalize(torch.from_numpy(arrays["features"]), dim=1)
+            names = arrays["identifiers"].tolist()
+        cosine_N = (unit_ND @ unit_ND[5]).tolist()
+        order = sorted(set(range(24)) - {5}, key=lambda at: -cosine_N[at])[:4]
+        found = mast.neighbours(ours.path, data, names[5], k=4, **options).columns
+        assert found["cosine"] == pytest.approx([cosine_N[at] for at in order], abs=1e-5)
+        assert found["path"] == tuple(names[at] for at in order)
+        assert found["rank"] == (1, 2, 3, 4)
+
+
+def test_a_query_may_be_named_in_many_ways(
+    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """An image of the set is not its own neighbour, however it is named; its copy elsewhere is."""
+    monkeypatch.chdir(photos)
+    name = "class0/003.jpg"
+    (tmp_path / "copy.jpg").write_bytes((photos / "test" / name).read_bytes())
+    queries = (name, "1", f"test/{name}", str(tmp_path / "copy.jpg"))
+    out = tmp_path / "near.csv"
+    command = ["neighbours", str(ours.path), "--data", "test", "--query", *queries]
+    assert main([*command, "--k", "3", "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert all(query in "".join(shown.split()) for query in queries)
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["query"] for row in rows] == [query for query in queries for _ in range(3)]
+    first, second, third, copy = (
+        [(row["path"], row["cosine"]) for row in rows[at : at + 3]] for at in (0, 3, 6, 9)
+    )
+    assert first == second == third
+    assert copy[0] == (name, "1")
+    assert [path for path, _ in copy[1:]] == [path for path, _ in first[:2]]
+
+
+def test_features_are_taken_once(
+    ours: RunFolder, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = mast.neighbours(ours.path, str(photos / "test"), "0")
+
+    def fail(*_: object) -> None:
+        raise AssertionError("the features were kept")
+
+    monkeypatch.setattr("mast.measure.frozen.extract", fail)
+    assert mast.neighbours(ours.path, str(photos / "test"), "0") == first
+
+
+def test_planted_copies_are_the_nearest(
+    ours: RunFolder, write_images: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = write_images(tmp_path / "set", 30)
+    for at in (4, 11, 17):
+        source = folder / f"class{at % 3}" / f"{at:03d}.jpg"
+        Image.open(source).save(folder / "class0" / f"copy{at}.jpg", quality=80)
+    queries = [f"class{at % 3}/{at:03d}.jpg" for at in (4, 11, 17)]
+    found = mast.neighbours(ours.path, str(folder), queries, k=1).columns
+    assert found["path"] == tuple(f"class0/copy{at}.jpg" for at in (4, 11, 17))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"query": "nowhere.jpg"}, "no query 'nowhere.jpg': it is neither an image of"),
+        ({"query": "24"}, "by position below 24, nor a file"),
+        ({"query": []}, "no query is named"),
+        ({"query": __file__}, "test_search_by_image.py: cannot identify image file"),
+        ({"k": 0}, "k must be from 1 to the 23 images beside a query, got 0"),
+        ({"k": 24}, "k must be from 1 to the 23 images beside a query, got 24"),
+        ({"out": "near.txt"}, r"out must end in \.csv, \.parquet or \.html, got near\.txt"),
+        ({"match_by": "heads"}, "give match, too"),
+        ({"match": "color", "representation": "encoder"}, "leave out representation"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    options: dict[str, object], message: str, ours: RunFolder, photos: Path
+) -> None:
+    arguments = {"query": "0", **options}
+    with pytest.raises(UserError, match=message) as refused:
+        mast.neighbours(ours.path, str(photos / "test"), **arguments)  # type: ignore[arg-type]
+    assert "\n" not in str(refused.value)
+
+
+def test_blocks_keep_the_best() -> None:
+    bank, queries = torch.randn(40, 6), torch.randn(7, 6)
+    cosine = F.normalize(queries, dim=1) @ F.normalize(bank, dim=1).T
+    similarity, position = nearest(bank, queries, 40)
+    torch.testing.assert_close(similarity, cosine.sort(descending=True).values)
+    assert torch.equal(position, cosine.argsort(descending=True))

@@ -1,0 +1,68 @@
+"""Tables as they are written: what a spreadsheet runs, what a data frame reads."""
+
+import csv
+import math
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from rich.console import Console
+
+from mast.core.errors import UserError
+from mast.core.tabular import SHOWN, Listing, check_ending, safe_cell, write_table
+
+COLUMNS = {
+    "path": ["a.jpg", '"quoted", with a comma', "two\nlines"],
+    "rank": [1, 2, 30],
+    "cosine": [-0.123456789, math.nan, 1.0],
+}
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
+def test_no_cell_is_a_formula(start: str, tmp_path: Path) -> None:
+    """A spreadsheet would run a cell that begins so; a single quote makes it text."""
+    assert safe_cell(f"{start}1+2") == f"'{start}1+2"
+    assert safe_cell(f"1{start}") == f"1{start}"
+    write_table(tmp_path / "t.csv", {"path": [f"{start}1"], "cosine": [-0.5]})
+    with (tmp_path / "t.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [["path", "cosine"], [f"'{start}1", "-0.5"]]
+
+
+def test_both_kinds_hold_the_same(tmp_path: Path) -> None:
+    write_table(tmp_path / "t.csv", COLUMNS)
+    with (tmp_path / "t.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["path"] for row in rows] == COLUMNS["path"]
+    assert [row["cosine"] for row in rows] == ["-0.123457", "", "1"]
+    assert '"30"' in (tmp_path / "t.csv").read_text()  # every cell is quoted
+    write_table(tmp_path / "t.parquet", COLUMNS)
+    table = pyarrow.parquet.read_table(tmp_path / "t.parquet")
+    assert table["path"].to_pylist() == COLUMNS["path"]
+    assert table["rank"].to_pylist() == COLUMNS["rank"]
+    assert table["cosine"][0].as_py() == COLUMNS["cosine"][0]
+
+
+def test_an_ending_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for endings, message in (
+        ((".csv",), r"out must end in \.csv, got t\.txt"),
+        ((".csv", ".parquet", ".html"), r"out must end in \.csv, \.parquet or \.html, got t\.txt"),
+    ):
+        with pytest.raises(UserError, match=message):
+            check_ending(Path("t.txt"), endings)
+    monkeypatch.setattr("mast.core.tabular.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'mast-ssl\[parquet\]'"):
+        check_ending(Path("t.parquet"), (".parquet",))
+
+
+def test_a_terminal_shows_the_first_rows_of_each_section() -> None:
+    names = [f"[red]{at}.jpg" for at in range(SHOWN + 5)]
+    listing = Listing({"path": names}, {"all": range(len(names)), "none": []}, Path("t.csv"))
+    console = Console(width=60)
+    with console.capture() as captured:
+        for part in listing.shown():
+            console.print(part)
+    shown = captured.get()
+    assert "[red]19.jpg" in shown  # no markup
+    assert "[red]20.jpg" not in shown
+    assert "and 5 more" in shown
+    assert shown.split("none")[1].strip() == "t.csv"

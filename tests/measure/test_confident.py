@@ -1,0 +1,93 @@
+"""Confident learning: by hand, under permutations, and where errors are planted."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mast.measure.confident import (
+    NO_CLASS,
+    confident_classes,
+    confident_joint,
+    self_confidence,
+    thresholds,
+)
+from mast.measure.out_of_fold import out_of_fold
+
+# Three images of each of two classes; nobody bears the third name.
+LABELS = np.array([0, 0, 0, 1, 1, 1])
+PROBABILITIES = np.array(
+    [
+        [0.8, 0.1, 0.1],
+        [0.3, 0.4, 0.3],
+        [0.1, 0.9, 0.0],  # of the other class
+        [0.2, 0.6, 0.2],
+        [0.0, 0.9, 0.1],
+        [0.6, 0.3, 0.1],  # of the other class
+    ]
+)
+
+
+def test_by_hand() -> None:
+    assert thresholds(LABELS, PROBABILITIES).tolist() == pytest.approx([0.4, 0.6, np.inf])
+    assert confident_classes(LABELS, PROBABILITIES).tolist() == [0, NO_CLASS, 1, 1, 1, 0]
+    assert confident_joint(LABELS, PROBABILITIES).tolist() == [[1, 1, 0], [1, 2, 0], [0, 0, 0]]
+    assert self_confidence(LABELS, PROBABILITIES).tolist() == [0.8, 0.3, 0.1, 0.6, 0.9, 0.3]
+
+
+def test_of_several_classes_above_their_thresholds_the_most_probable_counts() -> None:
+    labels = np.array([0, 1, 0])
+    probabilities = np.array([[0.2, 0.8], [0.7, 0.3], [0.45, 0.55]])
+    assert thresholds(labels, probabilities).tolist() == pytest.approx([0.325, 0.3])
+    assert confident_classes(labels, probabilities).tolist() == [1, 0, 1]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 40), st.integers(2, 6), st.integers(0, 2**32 - 1))
+def test_neither_the_order_of_images_nor_that_of_classes_matters(
+    images: int, classes: int, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, classes, images)
+    probabilities = random.dirichlet(np.ones(classes), images)
+    image_N, class_C = random.permutation(images), random.permutation(classes)
+    new_of_C = class_C.argsort()  # the new number of each class
+    found, joint = confident_classes(labels, probabilities), confident_joint(labels, probabilities)
+    renamed = probabilities[image_N][:, class_C]
+    other = confident_classes(new_of_C[labels][image_N], renamed)
+    expected = np.where(found == NO_CLASS, NO_CLASS, new_of_C[found])[image_N]
+    assert other.tolist() == expected.tolist()
+    moved = confident_joint(new_of_C[labels][image_N], renamed)
+    assert moved.tolist() == joint[class_C][:, class_C].tolist()
+    assert joint.sum() == (found != NO_CLASS).sum()
+
+
+@pytest.fixture
+def few_penalties(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mast.measure.out_of_fold.PENALTIES", (0.1,))
+
+
+def test_planted_errors_are_found(few_penalties: None) -> None:
+    random = np.random.default_rng(0)
+    true = np.arange(150) % 3
+    features = torch.from_numpy(random.normal(size=(150, 6)) + 6 * np.eye(3, 6)[true]).float()
+    labels, wrong = true.copy(), random.permutation(150)[:8]
+    labels[wrong] = (true[wrong] + 1) % 3
+    probabilities = out_of_fold(features, labels, 3, seed=0)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    found = confident_classes(labels, probabilities)
+    suspects = np.flatnonzero((found != labels) & (found != NO_CLASS))
+    assert set(suspects) <= set(wrong)
+    assert len(suspects) >= 7
+    assert (found[suspects] == true[suspects]).all()
+    assert set(self_confidence(labels, probabilities).argsort()[:8]) == set(wrong)
+
+
+def test_an_image_does_not_vote_on_its_own_label(few_penalties: None) -> None:
+    """Features without a class in them: a probe that had seen the labels would know them."""
+    random = np.random.default_rng(0)
+    labels = np.arange(60) % 2
+    features = torch.from_numpy(random.normal(size=(60, 80))).float()
+    probabilities = out_of_fold(features, labels, 2, seed=0)
+    assert (probabilities.argmax(axis=1) == labels).mean() < 0.75

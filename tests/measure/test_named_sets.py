@@ -1,0 +1,99 @@
+"""A folder with a subfolder a class and no parts: split by class and seed, or learned from."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import mast
+from mast.cli import main
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.data import open_canvas
+from mast.measure.named_sets import NamedSets
+from mast.measure.result import Result
+from mast.measure.sets import EvaluationData, ObjectData
+
+
+def divided(folder: Path, seed: int = 0) -> EvaluationData:
+    data = NamedSets(folder).open(EvaluationData, 32, seed)
+    assert isinstance(data, EvaluationData)
+    return data
+
+
+def test_a_split_is_by_class_and_seed(photos: Path) -> None:
+    folder = photos / "train"
+    data, again, other = divided(folder), divided(folder), divided(folder, seed=1)
+    learned, tested = set(data.train.identifiers), set(data.test.identifiers)
+    whole = open_canvas(folder, 32)
+    assert learned | tested == set(whole.identifiers)
+    assert not learned & tested
+    assert np.bincount(data.test.targets["class"]).tolist() == [3, 3, 3]  # of 16 each
+    assert data.fingerprints == again.fingerprints
+    assert data.test.identifiers == again.test.identifiers
+    assert tested != set(other.test.identifiers)
+    assert set(data.fingerprints.values()).isdisjoint(other.fingerprints.values())
+    assert data.split == {"by": "class", "share": 0.2, "seed": 0}
+    position = {name: at for at, name in enumerate(whole.identifiers)}
+    index_N = [position[name] for name in data.test.identifiers]
+    for ours, theirs in zip(data.test.batch(range(9)), whole.batch(index_N), strict=True):
+        assert ours.equal(theirs)
+    assert np.array_equal(data.test.targets["class"], whole.targets["class"][index_N])
+    assert np.array_equal(data.test.checksums(), whole.checksums()[index_N])
+    assert data.test.part([2, 0], "two").batch([0])[0].equal(data.test.batch([2])[0])
+
+
+def test_a_result_says_how_it_was_split(
+    ours: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["evaluate", str(ours.path), "--data", str(photos / "train"), "--seed", "3"]
+    assert main([*words, "--protocols", "knn"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    note = "9 of 48 images were tested, 20 % of each class, drawn by seed 3; the others were"
+    assert note in said
+    (file,) = ours.evaluations.glob("knn-*-train-test.json")
+    result = Result.read(file)
+    assert result.split == {"by": "class", "share": 0.2, "seed": 3}
+    assert result.sizes == {"train": 39, "test": 9}
+    assert any(note in text for text in mast.compare(ours.path).notes)
+    (usual,) = mast.evaluate(ours.path, photos, "knn")
+    assert usual.split == {}
+    assert not any("drawn by seed" in text for text in usual.notes())
+    (other,) = set(ours.evaluations.glob("knn-*.json")) - {file}
+    assert "split" not in json.loads(other.read_text())
+
+
+def test_what_is_no_labelled_folder_is_refused(photos: Path, tmp_path: Path) -> None:
+    flat = photos / "train" / "class0"
+    for learn in (lambda sets: sets.open(EvaluationData, 32), lambda sets: sets.learning(32)):
+        with pytest.raises(UserError, match="has no labels: expected train and test below it, or"):
+            learn(NamedSets(flat))
+        for part in ("training", "testing"):
+            (tmp_path / part).mkdir(exist_ok=True)
+            Image.new("RGB", (8, 8)).save(tmp_path / part / "a.png")
+        with pytest.raises(UserError, match="testing, training, which look like parts"):
+            learn(NamedSets(tmp_path))
+    with pytest.raises(UserError, match="has no test and no train folder"):
+        NamedSets(photos / "train").open(ObjectData, 32)
+    with pytest.raises(UserError, match="has no train folder; give train too"):
+        NamedSets(photos / "train", test=photos / "test").open(EvaluationData, 32)
+    with pytest.raises(UserError, match="has no train folder: name images to learn from"):
+        NamedSets(test=photos / "test").learning(32)
+
+
+def test_a_single_image_a_class_cannot_be_tested(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (8, 8)).save(tmp_path / name / "a.png")
+    with pytest.raises(UserError, match="has two images, so none can be tested"):
+        divided(tmp_path)
+
+
+def test_what_is_learned_from_is_not_tested(photos: Path) -> None:
+    parts = NamedSets(photos).learning(32)
+    assert list(parts.named) == ["train", "val"]
+    assert not parts.whole
+    whole = NamedSets(photos / "test").learning(32)
+    assert (list(whole.named), len(whole.train), whole.whole) == (["train"], 24, True)

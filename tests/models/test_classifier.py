@@ -1,0 +1,105 @@
+"""A classifier and its file: what is written is read, and what does not fit is one line."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import ENCODER
+from torch import nn
+
+import mast
+from mast.core.errors import UserError
+from mast.models import Classifier, Encoder, save_classifier
+from mast.models.classifier import classifier_file
+
+IMAGES = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+CLASSES = ("ant", "bee", "=cat")
+
+
+def classifier(encoder: nn.Module, dim: int) -> Classifier:
+    torch.manual_seed(0)
+    about = {"target": "class", "settings": {"lr": 0.1}}
+    return Classifier(encoder, nn.Linear(dim, 3), CLASSES, 32, 0.5, about).eval()
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    encoder = Encoder(ENCODER, 32, mast.models.encoders.Normalization((0.1,) * 3, (0.3,) * 3))
+    encoder.pad_stem(2)
+    before = classifier(encoder, encoder.dim)
+    file = tmp_path / "classifier-a.safetensors"
+    save_classifier(before, file)
+    for path in (file, tmp_path, str(file)):
+        after = mast.load_classifier(path)
+        assert torch.equal(after(IMAGES), before(IMAGES))
+    assert (after.classes, after.size, after.temperature) == (CLASSES, 32, 0.5)
+    assert after.about == before.about
+    assert after.encoder.describe() == encoder.describe()
+    assert not after.training
+
+
+def test_predictions_are_those_of_the_probabilities() -> None:
+    encoder = Encoder(ENCODER, 32)
+    ours = classifier(encoder, encoder.dim)
+    said = ours.predict(IMAGES)
+    expected = (ours.head(encoder(IMAGES)) / 0.5).softmax(dim=1)
+    torch.testing.assert_close(said.probability_BC, expected)
+    assert said.classes == tuple(CLASSES[at] for at in expected.argmax(dim=1))
+    ordered = expected.sort(dim=1, descending=True).values
+    torch.testing.assert_close(said.probability_B, ordered[:, 0])
+    torch.testing.assert_close(said.margin_B, ordered[:, 0] - ordered[:, 1])
+    for wrong in (IMAGES[0], IMAGES[:, :1]):
+        with pytest.raises(UserError, match=r"expected images \(B, 3, H, W\), got"):
+            ours.predict(wrong)
+    with pytest.raises(UserError, match="divide values of 0 to 255 by 255"):
+        ours.predict((255 * IMAGES).byte())
+
+
+def test_a_module_of_ones_own_gets_its_weights_back(tmp_path: Path) -> None:
+    def module() -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
+
+    before = classifier(module(), 4)
+    file = tmp_path / "classifier-a.safetensors"
+    save_classifier(before, file)
+    with pytest.raises(UserError, match=r"load it in Python, by mast\.load_classifier\(path, enc"):
+        mast.load_classifier(file)
+    with pytest.raises(UserError, match="the weights of another encoder"):
+        mast.load_classifier(file, nn.Linear(2, 2))
+    assert torch.equal(mast.load_classifier(file, module())(IMAGES), before(IMAGES))
+
+
+def test_files_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
+    encoder = Encoder(ENCODER, 32)
+    with pytest.raises(UserError, match=r"no classifier at .*: `mast fit` writes one"):
+        mast.load_classifier(tmp_path / "none.safetensors")
+    with pytest.raises(UserError, match=r"no classifier in .*: `mast fit .* --data SET`"):
+        mast.load_classifier(tmp_path)
+    mast.models.save_encoder(encoder, tmp_path / "encoder.safetensors")
+    with pytest.raises(UserError, match="its header names no classifier"):
+        mast.load_classifier(tmp_path / "encoder.safetensors")
+    for name in ("a", "b"):
+        save_classifier(
+            classifier(encoder, encoder.dim), tmp_path / f"classifier-{name}.safetensors"
+        )
+    with pytest.raises(UserError, match=r"several .*: classifier-a\.safetensors, classifier-b"):
+        classifier_file(tmp_path)
+    file = tmp_path / "classifier-a.safetensors"
+    with pytest.raises(UserError, match="is a classifier, for `mast predict`"):
+        mast.load_encoder(file)
+    with pytest.raises(UserError, match="is a classifier, for `mast predict`"):
+        mast.embed(file, "factors@test", tmp_path / "x.npz")
+    content = bytearray(file.read_bytes())
+    for at in (-10, 200):
+        damaged = bytearray(content)
+        damaged[at] ^= 1
+        file.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"is damaged.*`mast fit` again"):
+            mast.load_classifier(file)
+
+
+@pytest.mark.parametrize(
+    ("classes", "temperature"), [(("a", "b"), 1.0), (CLASSES, 0.0), (CLASSES, float("nan"))]
+)
+def test_parts_fit_together(classes: tuple[str, ...], temperature: float) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        Classifier(nn.Identity(), nn.Linear(2, 3), classes, 8, temperature)

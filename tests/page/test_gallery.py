@@ -1,0 +1,76 @@
+"""The page of found images: it stands alone, and what it is told is text."""
+
+import re
+from base64 import b64decode
+from dataclasses import replace
+from html import unescape
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pages import NASTY
+from PIL import Image
+from test_page_content import Page
+from tiny_evaluation import tiny_set
+
+from mast.core.errors import UserError
+from mast.page import Item, Row, write_gallery
+from mast.page.gallery import ITEMS, ROWS
+
+
+def page_of(file: Path, rows: list[Row]) -> Page:
+    write_gallery(file, NASTY, f"What {NASTY} is", rows)
+    return Page(file.read_text())
+
+
+def test_it_loads_nothing_and_escapes_names(tmp_path: Path) -> None:
+    canvases = replace(tiny_set(2), identifiers=(NASTY,) * 6)
+    rows = [Row(NASTY, [Item(canvases, 0, NASTY, asked=True), Item(canvases, 1, "0.9")])]
+    page = page_of(tmp_path / "page.html", rows)
+    assert all(source.startswith("data:image/jpeg;base64,") for source in page.sources)
+    assert len(page.sources) == 2
+    assert {target.removeprefix("#") for target in page.targets} <= set(page.ids)
+    assert "script" not in page.tags
+    assert page.text.count(NASTY) >= 5
+    text = (tmp_path / "page.html").read_text()
+    assert "<b>" not in text
+    assert not re.search(r"https?:|url\(|@import", text)
+    assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri" in unescape(
+        text
+    )
+    assert "script-src" not in text
+
+
+def test_names_that_are_no_unicode_can_be_written(tmp_path: Path) -> None:
+    canvases = replace(tiny_set(2), identifiers=("caf\udce9.jpg",) * 6)
+    assert "caf" in page_of(tmp_path / "page.html", [Row("a", [Item(canvases, 0, "")])]).text
+
+
+def test_images_keep_their_shape(tmp_path: Path) -> None:
+    aspects = np.array([2.0, 0.25, 1.0, 1.0, 1.0, 1.0], np.float32)
+    canvases = replace(tiny_set(2), aspect_N=aspects)
+    items = [Item(canvases, at, "") for at in range(3)]
+    page = page_of(tmp_path / "page.html", [Row("a", items)])
+    images = [Image.open(BytesIO(b64decode(source.split(",")[1]))) for source in page.sources]
+    assert [image.size for image in images] == [(16, 8), (4, 16), (16, 16)]
+
+
+def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+    canvases = tiny_set(2)
+    many = Row("many", [Item(canvases, 0, "")] * (ITEMS + 7))
+    few = Row("few", [Item(canvases, 1, "")])
+    page = page_of(tmp_path / "page.html", [many, *[few] * (ROWS + 4)])
+    assert len(page.sources) == ITEMS + ROWS - 1
+    assert "And 7 more images" in page.text
+    assert "And 5 more rows" in page.text
+
+
+def test_a_page_that_is_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mast.page.page.LIMIT", 20_000)
+    rows = [Row("a", [Item(tiny_set(2), 0, "")] * 30)]
+    with pytest.raises(UserError, match=r"page\.html would have .* MB .*name a table"):
+        write_gallery(tmp_path / "page.html", "a", "b", rows)
+    assert not (tmp_path / "page.html").exists()

@@ -1,0 +1,180 @@
+"""A run that starts from weights has their encoder, and says so."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torchvision
+from tiny import ENCODER
+
+import mast
+from mast.config import build_method, change, configuration_of
+from mast.core.errors import UserError
+from mast.core.optim import make_optimizer
+from mast.core.run import RunFolder
+from mast.models import Encoder, EncoderConfig, load_encoder, save_encoder
+from mast.runs.load import load
+from mast.runs.start import load_untrained, untrained, with_architecture
+
+Configure = Callable[..., mast.PretrainConfig]
+IMAGES = torch.linspace(0, 1, 2 * 3 * 32 * 32).reshape(2, 3, 32, 32)
+DARK = {"mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6)}
+
+
+def started(config: mast.PretrainConfig) -> tuple[mast.PretrainConfig, Encoder]:
+    """A configuration with its architecture, and its encoder before the first step."""
+    return with_architecture(config), untrained(config)
+
+
+def test_a_run_goes_on_from_another(tiny: Configure, theirs: RunFolder) -> None:
+    config = tiny(epochs=1, encoder={"weights": str(theirs.path)})
+    run = mast.pretrain(config)
+    with torch.no_grad():
+        before = load_encoder(theirs.path)(IMAGES)
+        assert torch.equal(load_untrained(run.path).module(IMAGES), before)
+        assert not torch.equal(load_encoder(run.path)(IMAGES), before)
+    facts = json.loads(run.provenance.read_text())
+    assert facts["started_from"] == load(theirs.path).description
+    recorded = configuration_of(run)
+    assert recorded.encoder.weights == str(theirs.path)
+    assert recorded.encoder.stem_stride == 2
+    assert recorded.optimizer.encoder_rate == 0.1
+
+
+def test_it_continues_without_the_weights(tiny: Configure, theirs: RunFolder) -> None:
+    weights = theirs.path.parent / "moved.safetensors"
+    save_encoder(load_encoder(theirs.path), weights)
+    config = tiny(epochs=2, encoder={"weights": str(weights)})
+    run = mast.pretrain(config)
+    content = run.encoder.read_bytes()
+    for file in (weights, run.encoder, run.embedding):
+        file.unlink()
+    mast.pretrain(config)
+    assert run.encoder.read_bytes() == content
+    assert json.loads(run.provenance.read_text())["started_from"]["size"] == 32
+    with pytest.raises(UserError, match=r"no encoder at .*moved\.safetensors"):
+        load_untrained(run.path)
+
+
+def test_a_frozen_encoder_stays_as_it_is(tiny: Configure, theirs: RunFolder) -> None:
+    config = tiny(epochs=1, encoder={"weights": str(theirs.path), "freeze": True})
+    run = mast.pretrain(config)
+    frozen, weights = (load_encoder(each.path).state_dict() for each in (run, theirs))
+    assert all(torch.equal(frozen[name], value) for name, value in weights.items())
+    random = build_method(configuration_of(run)).state_dict()
+    trained = mast.load_method(run.path).state_dict()
+    name = "projector.trunk.0.weight"
+    assert not torch.equal(trained[name], random[name])
+
+
+@torch.no_grad()
+def test_weights_of_another_project(tiny: Configure, tmp_path: Path) -> None:
+    """The standard stem, though the views are small, and every weight."""
+    model = torchvision.models.resnet18(num_classes=7).eval()
+    torch.save(model.state_dict(), tmp_path / "resnet.pth")
+    config, encoder = started(tiny(size=48, encoder={"weights": str(tmp_path / "resnet.pth")}))
+    assert (config.encoder.name, config.encoder.stem) == ("resnet18", "standard")
+    model.fc = torch.nn.Identity()
+    images = torch.rand(2, 3, 48, 48)
+    expected = model((images - encoder.mean) / encoder.std)
+    torch.testing.assert_close(encoder(images), expected)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        replace(ENCODER, stem_stride=None, **DARK),
+        EncoderConfig("timm:vit_tiny_patch16_224", {"depth": 1, "embed_dim": 24, "patch_size": 8}),
+    ],
+)
+def test_views_of_another_size(
+    tiny: Configure, tmp_path: Path, architecture: EncoderConfig
+) -> None:
+    """What 32 pixels decided is kept: the stride of the stem, positions, how images are scaled."""
+    source = Encoder(architecture, 32).eval()
+    save_encoder(source, tmp_path / "encoder.safetensors")
+    config = tiny(size=48, encoder={"weights": str(tmp_path / "encoder.safetensors")})
+    config, encoder = started(config)
+    assert encoder.size == 48
+    assert encoder.config.normalization == architecture.normalization
+    assert encoder(torch.rand(2, 3, 48, 48)).shape == (2, source.dim)
+    torch.testing.assert_close(encoder(IMAGES), source(IMAGES))
+    copy = tmp_path / "copy.safetensors"
+    save_encoder(encoder, copy)
+    assert torch.equal(load_encoder(copy)(IMAGES), encoder(IMAGES))
+
+
+def test_options_are_added_to_those_of_the_weights(tiny: Configure, theirs: RunFolder) -> None:
+    config = tiny(encoder={"weights": str(theirs.path), "options": {"drop_path_rate": 0.5}})
+    options = with_architecture(config).encoder.options
+    assert options == {**ENCODER.options, "drop_path_rate": 0.5}
+
+
+def test_weights_that_do_not_tell_the_architecture(tiny: Configure, tmp_path: Path) -> None:
+    config = EncoderConfig("timm:convnext_atto", {"depths": (1, 1, 1, 1), "dims": (8, 8, 8, 8)})
+    state = Encoder(config, 32).model.state_dict()
+    file = tmp_path / "model.pth"
+    torch.save(state, file)
+    changed = tiny(encoder={"name": "timm:resnet18", "options": {}, "weights": str(file)})
+    with pytest.raises(UserError, match="its weights are not those of 'timm:resnet18'"):
+        with_architecture(changed)
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.5])
+def test_rates_of_the_encoder(tiny: Configure, theirs: RunFolder, decay: float) -> None:
+    """Layer by layer from the images: stem, four blocks, each `decay` of the next."""
+    from mast.commands.pretrain import _encoder_shares
+
+    config = tiny(
+        "mast5_small",
+        encoder={"weights": str(theirs.path)},
+        optimizer={"name": "adamw", "lr": 1.0, "encoder_rate": 0.2, "layer_decay": decay},
+        batch_size=256,
+    )
+    config = with_architecture(config)
+    method = build_method(config)
+    shares = _encoder_shares(method.encoder, config)
+    optimizer = make_optimizer(method.parameter_groups(shares), config.optimizer, 256)
+    rate_of = {
+        id(parameter): group["peak_lr"]
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    names = dict(method.named_parameters())
+    assert rate_of[id(names["projector.trunk.0.weight"])] == 1.0
+    rates = [
+        rate_of[id(names[f"encoder.model.{name}"])]
+        for name in ("conv1.weight", "layer1.0.bn1.bias", "layer3.0.conv1.weight",
+                     "layer4.0.conv2.weight")
+    ]  # fmt: skip
+    assert rates == pytest.approx([0.2 * decay**below for below in (4, 3, 1, 0)])
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        ({"freeze": True}, "encoder.freeze keeps weights as they are: give encoder.weights, too"),
+        ({"weights": ""}, "encoder.weights is empty"),
+        ({"weights": "resnet18"}, "neither a file nor a run folder, nor a name of timm with a tag"),
+        ({"weights": "runs/none"}, "no encoder at runs/none"),
+        ({"std": [0.0, 1.0, 1.0]}, "encoder.std positive and finite"),
+        ({"mean": [0.5]}, "expected encoder.mean to be"),
+    ],
+)
+def test_what_is_no_start(tiny: Configure, encoder: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        mast.pretrain(tiny(encoder=encoder))
+
+
+def test_rates_that_cannot_be(tiny: Configure) -> None:
+    config = tiny(encoder={"name": "torchvision:resnet18", "options": {}})
+    for name, value in (("encoder_rate", 0.0), ("layer_decay", 0.0), ("layer_decay", 1.5)):
+        with pytest.raises(UserError, match=f"optimizer.{name} must be"):
+            change(config, {f"optimizer.{name}": value})
+    with pytest.raises(UserError, match="layer_decay needs an encoder of timm"):
+        mast.pretrain(change(config, {"optimizer.layer_decay": 0.5}))
