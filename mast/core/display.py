@@ -97,7 +97,7 @@ class Work:
         """
         if self.total is None:
             return [f"{_span(now - self.begun)} so far"] if innermost else []
-        facts = [f"{self.done:,} of {self.total:,} {self.unit}"]
+        facts = [f"{self.done:,} of {self.total:,} {self.unit}".rstrip()]
         seconds, count = (b - a for a, b in zip(self._marks[0], self._last, strict=True))
         rate = count / seconds if count > 0 and seconds > 0 else None
         if self._speed is not None:
