@@ -202,7 +202,7 @@ VERBS: dict[str, Verb] = {
         f"{_COMMANDS}.report:report", ("run",), _print_plain, computes=False,
     ),
     "fit": Verb(
-        "learn a classifier on an encoder from labelled images, with calibrated probabilities",
+        "learn a classifier on an encoder from labelled images",
         f"{_COMMANDS}.fit:fit", ("encoder",), _fitted,
     ),
     "predict": Verb(
