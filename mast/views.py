@@ -17,8 +17,7 @@ from torch.utils.data import get_worker_info
 from mast.augment import PRESETS, Pipeline, Preset, draw_views
 from mast.core.collectives import processes, rank
 from mast.core.errors import UserError, unknown
-from mast.data.canvas import canvas_size
-from mast.data.decode import BrokenImageError, open_image, to_canvas
+from mast.data import canvas_size, read_canvas
 
 # A file, or an image: (H, W, 3) or (3, H, W) where it is an array or a tensor.
 AnyImage: TypeAlias = str | Path | Image.Image | np.ndarray | Tensor
@@ -58,24 +57,14 @@ class ToCanvas:
             BrokenImageError: It cannot be decoded.
             UserError: It is no image of three channels.
         """
-        if isinstance(image, str | Path):
-            try:
-                with open_image(Path(image)) as opened:
-                    return self._stretched(opened)
-            except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
-                raise BrokenImageError.of(str(image), error) from error
-        if isinstance(image, Image.Image):
-            image.load()  # whole, as a JPEG that was reduced would stay so for its owner
-            return self._stretched(image)
-        tensor = image if isinstance(image, Tensor) else torch.from_numpy(np.array(image))
-        if tensor.ndim != 3:
-            raise UserError(
-                f"expected an image (H, W, 3) or (3, H, W), got the shape {tuple(tensor.shape)}"
-            )
-        return self._stretched(Image.fromarray(_bytes_BHWC(tensor[None])[0].cpu().numpy()))
-
-    def _stretched(self, image: Image.Image) -> Canvas:
-        pixels_HWC, aspect = to_canvas(image, self.side)
+        if isinstance(image, np.ndarray | Tensor):
+            tensor = image if isinstance(image, Tensor) else torch.from_numpy(np.array(image))
+            if tensor.ndim != 3:
+                raise UserError(
+                    f"expected an image (H, W, 3) or (3, H, W), got the shape {tuple(tensor.shape)}"
+                )
+            image = Image.fromarray(_bytes_BHWC(tensor[None])[0].cpu().numpy())
+        pixels_HWC, aspect = read_canvas(image, self.side)
         return Canvas(torch.from_numpy(pixels_HWC.copy()), torch.tensor(aspect))
 
 

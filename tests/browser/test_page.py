@@ -306,7 +306,7 @@ def test_what_is_wider_than_the_screen_says_so(
     browser: Browser, file: Path, width: int, scripts: bool
 ) -> None:
     size = {"width": width, "height": 800}
-    seen = visit(browser, file, viewport=size, java_script_enabled=scripts)
+    seen = visit(browser, file.as_uri(), viewport=size, java_script_enabled=scripts)
     summaries = seen.page.locator("summary")
     for at in range(summaries.count()):
         summaries.nth(at).click()
