@@ -1,6 +1,7 @@
 """The commands that are attacked, and what each answers."""
 
 import json
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,11 @@ def _read(path: Path) -> Any:
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as arrays:
             return {name: (arrays[name].shape, arrays[name].tobytes()) for name in arrays.files}
+    if path.suffix == ".torchscript":  # but for where in which call each line of code was traced
+        with zipfile.ZipFile(path) as archive:
+            volatile = (".debug_pkl", "serialization_id")
+            names = [name for name in archive.namelist() if not name.endswith(volatile)]
+            return {name: archive.read(name) for name in names}
     return path.read_bytes()
 
 
