@@ -14,7 +14,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.data import default_cache, open_source
 from mast.recipes import recipe
-from mast.runs.cost import GPUS, REACHED, Cost, cost, decoding_seconds, free_space
+from mast.runs.cost import COUNTED, GPUS, REACHED, Cost, cost, decoding_seconds, free_space
 from mast.runs.start import with_architecture
 
 Where = Literal["H200", "H100", "A100", "RTX4090", "cpu"]
@@ -139,8 +139,8 @@ def _notes(costs: Sequence[Cost], gpu: str | None) -> list[str]:
             "has been measured yet; where images must be read faster than the CPU can, it is less."
         )
     notes.append(
-        "Memory: what can be counted before a run, times 1.45, the most by which it was found to "
-        "be more."
+        f"Memory: what can be counted before a run, times {1 / COUNTED:.2f}: usual encoders were "
+        "found to need up to so much more."
     )
     for size, disk in {each.config.size: each.disk for each in costs if each.disk}.items():
         notes.append(f"Disk: {disk / 1e9:.1f} GB for the resized images of {size} pixels.")

@@ -22,8 +22,7 @@ from mast.core.run import RunFolder
 from mast.data import BrokenImageError, Source, canvas_size
 from mast.methods import StepNeeds, step_needs
 
-# A step was found to need between 1 / 0.86 and 1 / 0.69 of what can be counted before it
-# (docs/log.md).
+# Of usual encoders 69 to 86 % of what a step needs can be counted before it (docs/log.md).
 COUNTED = 0.69
 # Share of a GPU's peak that a run is taken to reach; none has been measured.
 REACHED = 0.3
