@@ -133,7 +133,10 @@ def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list
     Returns:
         One insight an analysis.
     """
-    insights = [_insight(name, subject, folder) for name in analyses]
+    insights = []
+    for name in analyses:
+        console.print(f"analysis: {name}", highlight=False)
+        insights.append(_insight(name, subject, folder))
     file = folder / "missing.json"
     reasons = read_optional(file, {})
     for insight in insights:

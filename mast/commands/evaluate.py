@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args
 import torch
 
 from mast.core.checkpoint import write_text
+from mast.core.display import console
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, make_fabric, precision_of
 from mast.core.processes import together
@@ -169,6 +170,7 @@ def measure_missing(
     """
     missing = unmeasured(folder, target_set, seed, protocols, operators)
     if missing:
+        console.print(f"measuring {target_set.data} by {', '.join(missing)}", highlight=False)
         settings = {
             "retained": {"operators": operators_to_measure(folder, target_set, seed, operators)}
         }
