@@ -8,6 +8,7 @@ bench:
 	python benchmarks/augment.py --device $(DEVICE)
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/operators.py)
 	python benchmarks/loss.py --device $(DEVICE)
+	$(if $(filter cpu,$(DEVICE)),python benchmarks/probes.py)
 	python benchmarks/data.py --device $(DEVICE)
 	python benchmarks/train.py --device $(DEVICE) $(TRAIN_$(DEVICE))
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/write_performance.py)

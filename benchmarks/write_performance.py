@@ -154,7 +154,7 @@ def replace(document: Path, tables: dict[str, str]) -> None:
 
 
 def main() -> None:
-    tables = {area: times(area) for area in ("augment", "loss", "data", "train")}
+    tables = {area: times(area) for area in ("augment", "loss", "probes", "data", "train")}
     tables |= {"targets": targets(), "operators": operators()}
     replace(ROOT / "docs" / "performance.md", tables)
     replace(ROOT / "README.md", {"speed": in_short()})

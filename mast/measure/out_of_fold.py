@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from mast.core.display import track
-from mast.measure.logistic import PENALTIES, Classifier, Split, choose_penalty
+from mast.measure.logistic import Classifier, Located, Target
+from mast.measure.penalty import PENALTIES, choose
 from mast.measure.sets import FEW, cross_validation, hold_out
 
 
@@ -29,20 +30,21 @@ def out_of_fold(features_ND: Tensor, label_N: np.ndarray, classes: int, seed: in
     Returns:
         probability_NC in float64.
     """
-    labels_N = torch.from_numpy(label_N).to(features_ND.device)
-    folds = cross_validation(label_N, seed)
-    splits = folds if len(label_N) < FEW else [hold_out(label_N, seed)]
-    penalty, _ = choose_penalty(
-        [
-            Split(features_ND[fit], labels_N[fit], features_ND[choose], labels_N[choose])
-            for fit, choose in (map(torch.from_numpy, split) for split in splits)
-        ],
-        classes,
-        PENALTIES,
-    )
+    device = features_ND.device
+
+    def placed(split: tuple[np.ndarray, np.ndarray]) -> tuple[Tensor, Tensor]:
+        fit_F, held_V = (torch.from_numpy(part).to(device) for part in split)
+        return fit_F, held_V
+
+    folds = [placed(split) for split in cross_validation(label_N, seed)]
+    splits = folds if len(label_N) < FEW else [placed(hold_out(label_N, seed))]
+    target = Target(torch.from_numpy(label_N).to(device), classes, tuple(splits))
+    (choice,) = choose(Located.of(features_ND), [target], PENALTIES)
     probability_NC = np.full((len(label_N), classes), np.nan)
-    for fit, held in track(folds, "checking labels", len(folds)):
-        classifier = Classifier.fitted(features_ND[fit], labels_N[fit], classes, penalty)
-        scores_VC = classifier.scores(features_ND[held]).double()
-        probability_NC[held] = scores_VC.softmax(dim=1).cpu().numpy()
+    for fit, held in track(folds, "checking labels", len(folds), "folds"):
+        classifier = Classifier.fitted(
+            features_ND[fit], target.labels_N[fit], classes, choice.penalty
+        )
+        probability_VC = classifier.scores(features_ND[held]).softmax(dim=1)
+        probability_NC[held.cpu()] = probability_VC.cpu().numpy()
     return probability_NC

@@ -23,7 +23,7 @@ from mast.protocols.probe import Learned, Probe
 @final
 @dataclass(frozen=True, kw_only=True)
 class Ensemble(Probe):
-    """The L-BFGS probe on the K masked embeddings side by side, K × D dimensions.
+    """The linear probe on the K masked embeddings side by side, K × D dimensions.
 
     It needs a run of `mast`. The settings are those of `linear`.
 
@@ -43,7 +43,7 @@ class Ensemble(Probe):
 @final
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingProbe(Probe):
-    """The L-BFGS probe on the embedding, and what each subspace alone says of the true class.
+    """The linear probe on the embedding, and what each subspace alone says of the true class.
 
     For the test images that the probe classifies correctly, the embedding is masked to one
     operator's subspace and given to the same probe: the higher the probability that is left for the
@@ -70,8 +70,8 @@ class EmbeddingProbe(Probe):
         operators: tuple[str, ...] = getattr(embedding.module, "operators", ())
         pool_ND = embedding.pool_features(data.pool, data.size).to(encoder.device)
         test_MD = embedding.features(data.test, data.size).to(encoder.device)
-        for task in tasks(data, self.seed):
-            learned = self.learn(pool_ND, task)
+        asked = tasks(data, self.seed)
+        for task, learned in zip(asked, self.learn(pool_ND, asked), strict=True):
             scores_MC = learned.scores(test_MD)
             yield from self.report(task, learned, scores_MC)
             labels_M = task.test_labels_M.to(encoder.device)

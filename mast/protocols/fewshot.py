@@ -28,7 +28,7 @@ from mast.protocols.probe import Probe
 class FewShot(Probe):
     """Two ways to have few labels.
 
-    *A few of each class*: the L-BFGS probe is fitted to K images of every class, drawn `repeats`
+    *A few of each class*: the linear probe is fitted to K images of every class, drawn `repeats`
     times; the penalty is chosen on validation at the first draw and kept. *Episodes*: `ways`
     classes are drawn, of each `support` labelled images and `queries` others, all from the test
     set; a logistic regression (one class against the rest, as in AugSelf's code, C = 1) learns from

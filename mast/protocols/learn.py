@@ -98,7 +98,7 @@ def learn(
         return _fine_tuned(protocol, encoder, data, task)
     assert isinstance(protocol, Linear), kind
     pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
-    learned = protocol.learn(pool_ND, task)
+    (learned,) = protocol.learn(pool_ND, [task])
     weight_CD, bias_C = learned.classifier.linear()
     head = nn.Linear(weight_CD.shape[1], weight_CD.shape[0], device=weight_CD.device)
     head.load_state_dict({"weight": weight_CD, "bias": bias_C})

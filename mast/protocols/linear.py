@@ -1,4 +1,4 @@
-"""The L-BFGS probe on the representation."""
+"""The linear probe on the representation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mast.protocols.probe import Probe
 @final
 @dataclass(frozen=True, kw_only=True)
 class Linear(Probe):
-    """The L-BFGS probe on the representation of unchanged images; see `Probe`."""
+    """The linear probe on the representation of unchanged images; see `Probe`."""
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`."""

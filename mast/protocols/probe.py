@@ -16,7 +16,8 @@ from torch import Tensor
 from mast.measure.accuracy import accuracies
 from mast.measure.bootstrap import Measured
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.logistic import PENALTIES, Classifier, Split, choose_penalty
+from mast.measure.logistic import Classifier, Located, Target, fit
+from mast.measure.penalty import PENALTIES, Choice, choose
 from mast.measure.sets import EvaluationData, Task, tasks
 from mast.protocols.evaluator import Evaluator
 
@@ -35,18 +36,18 @@ class Learned(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Probe(Evaluator[EvaluationData], ABC):
-    """The L-BFGS probe: no augmentation, the penalty chosen on validation, test scored once.
+    """The linear probe: no augmentation, the penalty chosen on validation, test scored once.
 
     Without a validation set, a tenth of the training images chooses, and of fewer than 5,000 each
     in its turn, by five-fold cross-validation.
 
-    See `mast.measure.logistic.choose_penalty` for the choice; with these penalties a patience of
+    See `mast.measure.penalty.choose` for the choice; with these penalties a patience of
     eight spans two decades. Features are used as they come, without standardisation.
 
     Args:
         penalties: Values of λ, strongest first.
         patience: Worse penalties in a row that end the walk.
-        max_iterations: Of L-BFGS for one penalty.
+        max_iterations: Of Newton's method for one penalty; rarely are more than ten needed.
 
     Reference:
         Lee et al., Improving Transferability of Representations via Augmentation-Aware
@@ -65,8 +66,8 @@ class Probe(Evaluator[EvaluationData], ABC):
         """Accuracies on every target, and what validation chose."""
         pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
         test_MD = encoder.features(data.test, data.size)
-        for task in tasks(data, self.seed):
-            learned = self.learn(pool_ND, task)
+        asked = tasks(data, self.seed)
+        for task, learned in zip(asked, self.learn(pool_ND, asked), strict=True):
             yield from self.report(task, learned, learned.scores(test_MD))
 
     def report(
@@ -78,16 +79,20 @@ class Probe(Evaluator[EvaluationData], ABC):
         yield f"{task.target}/chosen/penalty", learned.penalty
         yield f"{task.target}/chosen/validation", learned.validation
 
-    def learn(self, pool_ND: Tensor, task: Task) -> Learned:
-        """Choose the penalty on validation and fit the whole pool with it.
+    def learn(self, pool_ND: Tensor, tasks: Sequence[Task]) -> list[Learned]:
+        """For each task choose the penalty on validation, and fit the whole pool with it.
 
         Args:
             pool_ND: Features of the pool.
-            task: Its labels, and which positions tuning may use.
+            tasks: Their labels, and which positions tuning may use.
         """
-        penalty, validation = self.choose(pool_ND, task, task.splits)
-        classifier = self.fit(pool_ND, task.pool_labels_N, penalty, task)
-        return Learned(classifier, penalty, validation)
+        located = Located.of(pool_ND)
+        choices = self._choose(located, tasks, [task.splits for task in tasks])
+        classifiers = self._fit(located, tasks, [choice.penalty for choice in choices])
+        return [
+            Learned(classifier, *choice)
+            for classifier, choice in zip(classifiers, choices, strict=True)
+        ]
 
     def choose(
         self, pool_ND: Tensor, task: Task, splits: Sequence[tuple[Tensor, Tensor]]
@@ -99,19 +104,9 @@ class Probe(Evaluator[EvaluationData], ABC):
             task: Its labels.
             splits: Positions in the pool to fit on and to choose by.
         """
-        labels_N = task.pool_labels_N.to(pool_ND.device)
-        on_device = [[part.to(pool_ND.device) for part in split] for split in splits]
-        return choose_penalty(
-            [
-                Split(pool_ND[fit_F], labels_N[fit_F], pool_ND[choose_V], labels_N[choose_V])
-                for fit_F, choose_V in on_device
-            ],
-            len(task.classes),
-            self.penalties,
-            metric=task.metric,
-            patience=self.patience,
-            max_iterations=self.max_iterations,
-        )
+        learned_F = torch.cat([fit_F for fit_F, _ in splits]).unique().to(pool_ND.device)
+        (choice,) = self._choose(Located.of(pool_ND, learned_F), [task], [splits])
+        return choice
 
     def held_out(self, pool_ND: Tensor, task: Task, penalty: float) -> Tensor:
         """Scores (V, C) of the images that choose, each by a classifier that has not seen it.
@@ -132,3 +127,37 @@ class Probe(Evaluator[EvaluationData], ABC):
         return Classifier.fitted(
             x_ND, labels_N.to(x_ND.device), len(task.classes), penalty, self.max_iterations
         )
+
+    def fit_all(
+        self, pool_ND: Tensor, tasks: Sequence[Task], penalties: Sequence[float]
+    ) -> list[Classifier]:
+        """A classifier of each task, fitted to features of the pool at a penalty of its own."""
+        return self._fit(Located.of(pool_ND), tasks, penalties)
+
+    def _choose(
+        self,
+        located: Located,
+        tasks: Sequence[Task],
+        splits: Sequence[Sequence[tuple[Tensor, Tensor]]],
+    ) -> list[Choice]:
+        device = located.x_NP.device
+        targets = [
+            _target(task, device)._replace(
+                splits=tuple((fit_F.to(device), choose_V.to(device)) for fit_F, choose_V in pairs)
+            )
+            for task, pairs in zip(tasks, splits, strict=True)
+        ]
+        return choose(
+            located, targets, self.penalties,
+            patience=self.patience, max_iterations=self.max_iterations,
+        )  # fmt: skip
+
+    def _fit(
+        self, located: Located, tasks: Sequence[Task], penalties: Sequence[float]
+    ) -> list[Classifier]:
+        targets = [_target(task, located.x_NP.device) for task in tasks]
+        return fit(located, targets, penalties, self.max_iterations)
+
+
+def _target(task: Task, device: torch.device) -> Target:
+    return Target(task.pool_labels_N.to(device), len(task.classes), metric=task.metric)

@@ -26,7 +26,7 @@ from mast.protocols.probe import Probe
 @final
 @dataclass(frozen=True, kw_only=True)
 class Retained(Probe):
-    """The L-BFGS probe where one operator at a time acts on images to learn from and to test on.
+    """The linear probe where one operator at a time acts on images to learn from and to test on.
 
     What an invariance to the operator would make the encoder forget, the operator hides from the
     probe: turned hues leave little of a colour, flipped images no left and right. A task that loses
@@ -62,17 +62,18 @@ class Retained(Probe):
         """
         pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
         test_MD = encoder.features(data.test, data.size).to(encoder.device)
-        probes = []
-        for task in tasks(data, self.seed):
-            learned = self.learn(pool_ND, task)
+        penalties, before = [], []
+        asked = tasks(data, self.seed)
+        for task, learned in zip(asked, self.learn(pool_ND, asked), strict=True):
             scores_MC = learned.scores(test_MD)
             yield from self.report(task, learned, scores_MC)
             yield f"{task.target}/chance", chance_level(task.test_labels_M, "top1")
-            probes.append((task, learned, correct_within(scores_MC.cpu(), task.test_labels_M, k=1)))
+            penalties.append(learned.penalty)
+            before.append(correct_within(scores_MC.cpu(), task.test_labels_M, k=1))
         for name in track(self.operators, "", len(self.operators), "operators"):
             pool_ND, test_MD = self._changed(name, encoder, data)
-            for task, learned, before_M in probes:
-                classifier = self.fit(pool_ND, task.pool_labels_N, learned.penalty, task)
+            classifiers = self.fit_all(pool_ND, asked, penalties)
+            for task, before_M, classifier in zip(asked, before, classifiers, strict=True):
                 after_M = correct_within(classifier.scores(test_MD).cpu(), task.test_labels_M, k=1)
                 yield from measured(task.target, f"with_{name}", after_M, self.seed, self.resamples)
                 by_chance = chance_level(task.test_labels_M, "top1")

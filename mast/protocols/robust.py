@@ -28,7 +28,7 @@ from mast.protocols.probe import Probe
 class Robust(Probe):
     """Accuracy under each operator at several magnitudes.
 
-    The L-BFGS probe is fitted to unchanged images, its penalty chosen on unchanged validation
+    The linear probe is fitted to unchanged images, its penalty chosen on unchanged validation
     images; then every test image is changed by one operator at a time. Magnitude 1 is the strongest
     that pretraining draws. Operators without a magnitude are measured once. The other settings are
     those of `linear`.
@@ -56,7 +56,8 @@ class Robust(Probe):
             with their intervals over images.
         """
         pool_ND = encoder.pool_features(data.pool, data.size).to(encoder.device)
-        probes = [(task, self.learn(pool_ND, task)) for task in tasks(data, self.seed)]
+        asked = tasks(data, self.seed)
+        probes = list(zip(asked, self.learn(pool_ND, asked), strict=True))
         test_MD = encoder.features(data.test, data.size)
         for task, learned in probes:
             yield from self.report(task, learned, learned.scores(test_MD))

@@ -32,7 +32,7 @@ def rotated_by(angle: int) -> Change | None:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Rotation(Probe):
-    """The 4-way rotation probe: every image four ways up, told apart by the L-BFGS probe.
+    """The 4-way rotation probe: every image four ways up, told apart by the linear probe.
 
     Chance is 25 %. The sets need no labels. All copies of an image stay on one side of the split
     that chooses the penalty, and intervals are over images. The settings are those of `linear`.
@@ -48,7 +48,7 @@ class Rotation(Probe):
         pool_ND = torch.cat([encoder.pool_features(data.pool, data.size, c) for c in changes])
         test_MD = torch.cat([encoder.features(data.test, data.size, c) for c in changes])
         task = self._task(data)
-        learned = self.learn(pool_ND.to(encoder.device), task)
+        (learned,) = self.learn(pool_ND.to(encoder.device), [task])
         yield from self.report(task, learned, learned.scores(test_MD), copies=len(ANGLES))
 
     def _task(self, data: EvaluationData) -> Task:

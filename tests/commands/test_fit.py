@@ -57,11 +57,11 @@ def test_a_linear_classifier_scores_as_the_protocol(
     assert isinstance(data, EvaluationData)
     encoder, protocol = FrozenEncoder(mast.load_encoder(ours.path)), Linear()
     (task,) = tasks(data, 0)
-    learned = protocol.learn(encoder.pool_features(data.pool, 32), task)
+    (learned,) = protocol.learn(encoder.pool_features(data.pool, 32), [task])
     test_MD = encoder.features(data.test, 32)
     with torch.no_grad():
         torch.testing.assert_close(
-            fitted.classifier.head(test_MD), learned.scores(test_MD), rtol=1e-4, atol=1e-4
+            fitted.classifier.head(test_MD), learned.scores(test_MD).float(), rtol=1e-4, atol=1e-4
         )
     assert fitted.about["validation"]["chosen"] == {"penalty": learned.penalty}
     assert fitted.about["validation"]["top1"] == pytest.approx(learned.validation)
