@@ -139,6 +139,10 @@ def _write_page(arguments: Mapping[str, Any], result: Any) -> Sequence[str] | No
     return ("mast", "report", str(run)) if (run / "config.yaml").is_file() else None
 
 
+def _classify(arguments: Mapping[str, Any], fitted: Any) -> Sequence[str]:
+    return "mast", "predict", str(fitted.path), "--data", "FOLDER"
+
+
 def _read_features(arguments: Mapping[str, Any], file: Path) -> Sequence[str]:
     read = 'import numpy, sys; print(numpy.load(sys.argv[1])["features"].shape)'
     if file.suffix == ".parquet":
@@ -203,7 +207,7 @@ VERBS: dict[str, Verb] = {
     ),
     "fit": Verb(
         "learn a classifier on an encoder from labelled images",
-        f"{_COMMANDS}.fit:fit", ("encoder",), _fitted,
+        f"{_COMMANDS}.fit:fit", ("encoder",), _fitted, following=_classify,
     ),
     "predict": Verb(
         "tell the classes of a folder of images, as a table",

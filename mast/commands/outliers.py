@@ -113,8 +113,8 @@ def outliers(
 
     Returns:
         A row for each image, the farthest first: `path`; `score`, from 0 to 1 over these images;
-        and, comparable between calls, `distance` (one minus the cosine to the fifth nearest, the
-        image itself and its copies apart; of a run the cosine is the mean of the representation's
+        and, comparable between calls, `distance` (one minus the cosine to the fifth nearest of
+        the others; of a run the cosine is the mean of the representation's
         and the embedding's) or `trace` (of the predicted covariance). Where labels are checked,
         also `label`; `suggested`, another class where the label is suspected; and `quality`, how
         probable the label is to the probes, empty for a class with a single image.

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from mast.commands.pretrain import pretrain
 from mast.config import change
+from mast.core.display import say
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.data import default_cache, open_source
@@ -51,7 +52,7 @@ class Plan:
                 f"{config.accumulate} x {config.batch_size // config.accumulate}",
                 f"{each.memory / 1e9:.1f}",
                 f"{each.images_per_second:.0f}",
-                f"{each.seconds / 3600:.1f}",
+                _hours(each.seconds),
             )
         return table
 
@@ -66,6 +67,12 @@ class Plan:
                  "--epochs", str(config.epochs)]  # fmt: skip
         if config.accumulate != recipe(config.recipe).accumulate:
             words += ["--accumulate", str(config.accumulate)]
+        if config.batch_size != recipe(config.recipe).batch_size:
+            words += ["--batch_size", str(config.batch_size)]
+        if config.data.download:
+            words += ["--data.download"]
+        if each.measured and config.device == "cpu":
+            words += ["--device", "cpu"]
         if config.encoder.weights is not None:
             words += ["--encoder.weights", config.encoder.weights]
         return shlex.join(words)
@@ -109,6 +116,8 @@ def plan(
     here = find_device("cpu" if gpu == "cpu" else device)
     there = GPUS.get(gpu or "")
     default = ON_A_GPU if there is not None or here.type == "cuda" else ON_A_CPU
+    if weights is not None:  # whose architecture all recipes would train
+        default = default[:1]
     names = [recipes] if isinstance(recipes, str) else list(recipes)
     configs = []
     for name in names or default:
@@ -121,11 +130,18 @@ def plan(
     if not len(source):
         raise UserError(f"{data} has no images")
     decoding = {size: decoding_seconds(source, size) for size in {c.size for c in configs}}
+    if there is None:
+        say("A few steps are trained on generated images, to measure how fast they are:")
     costs = tuple(
         cost(config, source, decoding[config.size], there, here, hours, pretrain)
         for config in configs
     )
     return Plan(str(data), costs, tuple(_notes(costs, gpu)))
+
+
+def _hours(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:.1f}" if hours >= 1 else f"{hours:.2f}"
 
 
 def _notes(costs: Sequence[Cost], gpu: str | None) -> list[str]:
@@ -143,7 +159,7 @@ def _notes(costs: Sequence[Cost], gpu: str | None) -> list[str]:
         "found to need up to so much more."
     )
     for size, disk in {each.config.size: each.disk for each in costs if each.disk}.items():
-        notes.append(f"Disk: {disk / 1e9:.1f} GB for the resized images of {size} pixels.")
+        notes.append(f"Disk: {disk / 1e6:,.0f} MB for the resized images of {size} pixels.")
     for each in costs:
         if not each.fits:
             assert each.room is not None

@@ -74,7 +74,10 @@ class Manifest:
         Raises:
             ValueError: It is no manifest, or is not as it was written.
         """
-        written = json.loads(text)
+        try:
+            written = json.loads(text)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
         names = {each.name for each in fields(cls)}
         if not isinstance(written, dict) or not isinstance(written.get("manifest"), dict):
             raise ValueError("expected a manifest and its digest")

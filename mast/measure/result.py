@@ -262,7 +262,7 @@ def _replaces(result: Result, path: Path) -> bool:
     try:
         old = json.loads(path.read_text(encoding="utf-8"))
         return bool(old["set_name"] == result.set_name or old["images"] == result.images)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, RecursionError, TypeError, KeyError):
         return True
 
 

@@ -155,7 +155,9 @@ def _read_torch(path: Path) -> Any:
     except UnpicklingError as error:
         refused = re.search(r"(?:GLOBAL|function|class) ([\w.]+\.\w+)", str(error))
         if refused is None:
-            raise UserError(f"{path} is not a readable checkpoint: {_first_line(error)}") from error
+            raise UserError(
+                f"{path} is not a readable checkpoint: it is no archive or pickle of weights"
+            ) from error  # PyTorch's text advises to run what is in it
         raise UserError(
             f"{path} holds more than weights: reading it would run {refused[1]}, which is "
             "never done here. Where you trust the file, write its weights alone: "
@@ -210,7 +212,7 @@ def _exported(path: Path, header: dict[str, str]) -> dict[str, Any]:
             "stride": stem["stride"] or (1 if stem["size"] <= 32 else 2),
             "normalization": read_normalization(*(json.loads(header[key]) for key in MOMENTS)),
         }
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise UserError(f"{path}: its header is not one of `mast export`: {error}") from error
 
 

@@ -83,7 +83,7 @@ class Cost:
     @property
     def seconds(self) -> float:
         """Time of the whole run."""
-        training = self.config.epochs * self.images / self.images_per_second
+        training = self.config.epochs * _of_an_epoch(self) / self.images_per_second
         return training + self.decoding * (1 if self.disk else self.config.epochs)
 
     @property
@@ -104,7 +104,8 @@ def cost(
     """What a run of a recipe on some images costs.
 
     Args:
-        config: The run; its epochs are taken to be meant for 50,000 images.
+        config: The run; its epochs are taken to be meant for 50,000 images, and a batch of more
+            images than there are is halved.
         source: The images.
         decoding: Seconds in which all of them are read and resized.
         gpu: Where it is to be trained; None: here.
@@ -113,10 +114,17 @@ def cost(
         pretrain: Trains a run, with which the speed here is measured.
 
     Raises:
-        UserError: Not even an epoch fits into the hours.
+        UserError: Not even an epoch fits into the hours, or for a GPU the operations of a step
+            cannot be counted.
     """
     place = torch.device("cuda") if gpu is not None else device
+    config = replace(config, batch_size=_batch(config.batch_size, len(source)))
     config, needs = _in_parts(config, place, gpu.memory if gpu else memory_of(place))
+    if gpu is not None and needs.flops == 0:
+        raise UserError(
+            f"what a step of {config.recipe} takes cannot be counted for {config.encoder.name}: "
+            "measure it on the machine that will train, without gpu"
+        )
     if gpu is not None:
         speed = REACHED * gpu.flops * config.batch_size / (needs.flops * config.accumulate)
     else:
@@ -154,6 +162,18 @@ def decoding_seconds(source: Source, size: int) -> float:
     return (time.perf_counter() - begun) / len(chosen) * len(source) / cores()
 
 
+def _batch(batch_size: int, images: int) -> int:
+    """The batch, halved until there are as many images."""
+    while batch_size > max(2, images):
+        batch_size //= 2
+    return batch_size
+
+
+def _of_an_epoch(cost: Cost) -> int:
+    """Images of an epoch, which leaves out those that fill no batch."""
+    return cost.images - cost.images % cost.config.batch_size
+
+
 def _usual_epochs(epochs: int, images: int) -> int:
     """The epochs of a recipe for so many images."""
     return max(1, round(epochs * min(MOST_TIMES, USUAL_IMAGES / images)))
@@ -161,7 +181,7 @@ def _usual_epochs(epochs: int, images: int) -> int:
 
 def _epochs_in(cost: Cost, hours: float) -> int:
     """The epochs that fit into some hours."""
-    one = cost.images / cost.images_per_second
+    one = _of_an_epoch(cost) / cost.images_per_second
     left = hours * 3600
     if cost.disk:
         left -= cost.decoding

@@ -6,7 +6,8 @@ from typing import Any
 
 from mast.config import PretrainConfig, build_method, configuration_of, read
 from mast.core.errors import UserError
-from mast.core.run import RunFolder
+from mast.core.run import RunFolder, plain
+from mast.measure.store import fingerprint
 from mast.methods import Method
 from mast.models import Encoder, EncoderConfig, UnknownArchitectureError, named_weights, stem_of
 from mast.runs.load import Loaded, load
@@ -49,7 +50,8 @@ def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
         config: As `with_architecture` returns it.
 
     Returns:
-        What says which weights they are; None for random ones, which it has already.
+        What says which weights they are, with a fingerprint of them; None for random ones, which
+        it has already.
 
     Raises:
         UserError: No such weights, or they do not fit.
@@ -64,7 +66,7 @@ def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
             f"the weights {config.encoder.weights} do not fit {config.encoder.name!r} at size "
             f"{config.size} with options {config.encoder.options}: {' '.join(str(error).split())}"
         ) from error
-    return description
+    return description | {"fingerprint": fingerprint(source, description)}
 
 
 def untrained(config: PretrainConfig) -> Encoder:
@@ -90,10 +92,19 @@ def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
         As `load`; its evaluations belong to `untrained/` in the run folder.
 
     Raises:
-        UserError: No such run, or the weights that it started from are gone.
+        UserError: No such run, or the weights that it started from are gone, or are others now.
     """
     folder = RunFolder(run).require()
-    encoder = untrained(configuration_of(folder))
+    config = configuration_of(folder)
+    method = build_method(config)
+    started_from = start(method, config)
+    known = folder.read_provenance().get("started_from")
+    if started_from is not None and known is not None and known != plain(started_from):
+        raise UserError(
+            f"{config.encoder.weights} holds other weights than those from which {folder.path} "
+            "was started: restore them"
+        )
+    encoder = method.encoder.eval()
     size = encoder.size if size is None else size
     return Loaded(encoder, size, encoder.describe(), folder.untrained)
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, final
 from mast.analyses import Grid
 from mast.config import PretrainConfig
 from mast.measure.sets import EvaluationData
+from mast.protocols.run import EvaluationSettings
 from mast.studies.does_it_help import DoesItHelp
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics
@@ -73,6 +74,7 @@ class Starts(Experiment):
     epochs: int = 100
     batch_size: int = 64
     encoder: Mapping[str, Any] = field(default_factory=lambda: {**NARROW, "stem_stride": 2})
+    settings: EvaluationSettings | None = None
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """See `Experiment.plan`; all start from one source, which has to be trained before."""
@@ -121,9 +123,8 @@ class Starts(Experiment):
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """See `Experiment.measure`."""
         assert run.config is not None
-        probed = probe(
-            workplace.frozen(run), self.sets(workplace, run.name.partition("/")[0]), PROTOCOLS
-        )
+        sets = self.sets(workplace, run.name.partition("/")[0])
+        probed = probe(workplace.frozen(run), sets, PROTOCOLS, self.settings)
         metrics = last_metrics(run.folder) if run.trained else {}
         return {
             **run.changes,

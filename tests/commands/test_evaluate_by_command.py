@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,10 @@ def test_evaluate_the_ensemble_of_masked_embeddings(run: Path, photos: Path) -> 
     assert embedding(images_BCHW).shape == (2, 24)
 
 
-def test_evaluate_names_missing_parts(run: Path, photos: Path) -> None:
-    with pytest.raises(UserError, match="no test and no train folder"):
-        mast.evaluate(run, str(photos / "train"))
+def test_evaluate_names_missing_parts(run: Path, photos: Path, tmp_path: Path) -> None:
+    shutil.copytree(photos / "train", tmp_path / "half" / "train")
+    with pytest.raises(UserError, match="no test folder"):
+        mast.evaluate(run, str(tmp_path / "half"))
 
 
 def test_evaluate_an_encoder_by_name(

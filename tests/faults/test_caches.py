@@ -1,6 +1,7 @@
 """Caches that changed on the disk are noticed, and what they held is made again."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -131,13 +132,20 @@ def test_a_canvas_that_cannot_be_mended_is_right_all_the_same(
     assert "cannot be mended" in caplog.text
 
 
+def test_a_manifest_that_is_nested_too_deeply_is_built_anew(cached: DataConfig) -> None:
+    expected = open_canvas(cached, 32).fingerprint
+    (manifest,) = Path(str(cached.cache)).glob("*px.*.json")
+    manifest.write_text("[" * 99_999)
+    assert open_canvas(cached, 32).fingerprint == expected
+
+
 def test_a_cache_is_verified_whole(cached: DataConfig, capsys: pytest.CaptureFixture[str]) -> None:
     folder = Path(str(cached.cache))
     words = ["show", "cache", "--cache", str(folder)]
 
     def shown(*options: str) -> str:
         assert main([*words, *options]) == 0
-        return " ".join(capsys.readouterr().out.split())
+        return " ".join(re.sub(r"[│┃]", " ", capsys.readouterr().out).split())
 
     assert "not verified" in shown()
     assert "whole" in shown("--verify")

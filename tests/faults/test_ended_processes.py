@@ -43,7 +43,7 @@ SECONDS = 20.0  # `processes.GRACE_S` is 2 in these processes, which take 3 on a
 def told(text: str) -> list[str]:
     """What processes said at their end: neither how they began nor what they logged."""
     begun = ("Initializing", "----", "distributed_backend", "All distributed", "mast5_small:",
-             "pretrain: ", "epoch ", "warning: ", "stopping after this step")  # fmt: skip
+             "pretrain: ", "epoch ", "warning: ", "next: ", "stopping after this step")  # fmt: skip
     return [line for line in text.splitlines() if line.strip() and not line.startswith(begun)]
 
 

@@ -1,5 +1,6 @@
 """A classifier and its file: what is written is read, and what does not fit is one line."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def classifier(encoder: nn.Module, dim: int) -> Classifier:
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    encoder = Encoder(ENCODER, 32, mast.models.encoders.Normalization((0.1,) * 3, (0.3,) * 3))
+    encoder = Encoder(replace(ENCODER, mean=(0.1, 0.1, 0.1), std=(0.3, 0.3, 0.3)), 32)
     encoder.pad_stem(2)
     before = classifier(encoder, encoder.dim)
     file = tmp_path / "classifier-a.safetensors"

@@ -38,11 +38,23 @@ def test_a_run_goes_on_from_another(tiny: Configure, theirs: RunFolder) -> None:
         assert torch.equal(load_untrained(run.path).module(IMAGES), before)
         assert not torch.equal(load_encoder(run.path)(IMAGES), before)
     facts = json.loads(run.provenance.read_text())
-    assert facts["started_from"] == load(theirs.path).description
+    description = load(theirs.path).description
+    assert facts["started_from"].pop("fingerprint")
+    assert facts["started_from"] == description
     recorded = configuration_of(run)
     assert recorded.encoder.weights == str(theirs.path)
     assert recorded.encoder.stem_stride == 2
     assert recorded.optimizer.encoder_rate == 0.1
+
+
+def test_other_weights_are_not_those_it_started_from(tiny: Configure, theirs: RunFolder) -> None:
+    run = mast.pretrain(tiny(epochs=1, encoder={"weights": str(theirs.path)}))
+    encoder = load_encoder(theirs.path)
+    with torch.no_grad():
+        next(encoder.parameters()).add_(0.1)
+    save_encoder(encoder, theirs.encoder)
+    with pytest.raises(UserError, match="holds other weights than those from which"):
+        load_untrained(run.path)
 
 
 def test_it_continues_without_the_weights(tiny: Configure, theirs: RunFolder) -> None:

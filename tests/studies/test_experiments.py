@@ -48,6 +48,7 @@ from mast.studies.searches import leads, led, searches, spaces
 from mast.studies.seeds import cell, difference, pack, unpack
 from mast.studies.sets import drawn_positions, folds, link, with_colours
 from mast.studies.small_runs import CIFAR, SmallRun
+from mast.studies.starts import STARTS, Starts
 from mast.studies.uncertainty_check import DAMAGE, UncertaintyCheck
 from mast.studies.variants import VARIANTS
 
@@ -90,6 +91,10 @@ TINY: dict[str, Experiment] = {
             "linear": QUICK_PROBE, "retrieval": {"resamples": 20},
         }),
     ),
+    "starts": Starts(
+        {name: STARTS[name] for name in ("mast-random", "vicreg-0.1")}, 24, 1, 1, 8,
+        asdict(ENCODER), EvaluationSettings(protocols={"linear": QUICK_PROBE}),
+    ),
     "flowers": Flowers(changes={"size": 32, "epochs": 1, "batch_size": 8, "objective": PROJECTOR,
                                 "encoder": asdict(ENCODER)}),
     "protocols": Protocols(24, 1, 8, asdict(ENCODER),
@@ -116,6 +121,7 @@ TINY: dict[str, Experiment] = {
 KEPT = {
     "does_it_help": ("validation/vicreg5-5-0", "does_it_help/validation/vicreg5-5-0.json"),
     "forgetting": ("color/exempt-0", "forgetting/color/exempt-0.json"),
+    "starts": ("validation/source", "starts/validation/source.json"),
     "flowers": ("", "flowers17.json"),
     "protocols": ("", "protocols.json"),
     "detectors": ("", "detection.json"),
