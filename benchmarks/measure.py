@@ -16,7 +16,7 @@ from mast.core.display import console
 from mast.core.run import provenance
 
 RESULTS = Path(__file__).parent / "results"
-PEERS = ("kornia", "lightly", "albumentationsx")
+PEERS = ("kornia", "lightly", "albumentationsx", "scikit-learn")
 
 Work = Mapping[str, Callable[[], object]]
 

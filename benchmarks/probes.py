@@ -1,6 +1,6 @@
 """The choice of a linear probe's penalty beside scikit-learn's `LogisticRegressionCV`.
 
-    python benchmarks/probes.py [--rounds 3] [--threads 2]
+    python benchmarks/probes.py [--rounds 2] [--threads 2]
 
 The penalties of `mast evaluate`, tried on one split of generated features: correlated, positive
 and badly scaled, as pooled encoders give them. scikit-learn has its defaults, `lbfgs` to a
@@ -10,6 +10,7 @@ tries every penalty; we stop once eight in a row did worse than the best one, bu
 
 import argparse
 import warnings
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from measure import alternate, report
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegressionCV
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from mast.measure.logistic import Located, Target
@@ -79,13 +81,18 @@ def theirs(features_ND: Tensor, targets: list[Target]) -> dict[str, Any]:
     }
 
 
+def record(reached: dict[str, Any], name: str, run: Callable[[], dict[str, Any]]) -> None:
+    """Keep what a run says of itself."""
+    reached[name] = run()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    timed, chosen = {}, {}
+    timed, chosen = {}, dict[str, dict[str, Any]]()
     for case, sizes in CASES.items():
         torch.manual_seed(0)
         given = problem(*sizes)
@@ -94,8 +101,10 @@ def main() -> None:
             "mast": partial(ours, *given, patience=Linear().patience),
             "mast, all penalties": partial(ours, *given, patience=len(PENALTIES)),
         }
-        chosen[case] = {name: run() for name, run in work.items()}
-        timed[case] = alternate(work, options.rounds, CPU)
+        reached = chosen[case] = dict[str, Any]()
+        recorded = {name: partial(record, reached, name, run) for name, run in work.items()}
+        with threadpool_limits(options.threads):
+            timed[case] = alternate(recorded, options.rounds, CPU)
     report("probes", CPU, vars(options), timed, "ms", "scikit-learn", chosen=chosen)
 
 

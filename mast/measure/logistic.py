@@ -23,6 +23,7 @@ from mast.measure.newton import Regressions, minimise
 
 TIGHT = 1e-10  # see `minimise`; where what is reported comes from
 HELD = 2**28  # probabilities held at once: 1 GiB
+MOST_COLUMNS = 256  # classes of regressions at once; more gain nothing
 
 
 @dataclass(frozen=True)
@@ -168,14 +169,15 @@ def fit(
 
 def together(targets: Sequence[Target], images: int) -> Iterator[list[int]]:
     """Targets to fit together: as many as fit into memory, at least one at a time."""
+    most = min(MOST_COLUMNS, HELD // images)
     group: list[int] = []
-    held = 0
+    columns = 0
     for t, target in enumerate(targets):
-        own = images * target.classes * max(1, len(target.splits))
-        if group and held + own > HELD:
+        own = target.classes * max(1, len(target.splits))
+        if group and columns + own > most:
             yield group
-            group, held = [], 0
+            group, columns = [], 0
         group.append(t)
-        held += own
+        columns += own
     if group:
         yield group

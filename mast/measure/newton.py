@@ -12,6 +12,7 @@ regression after the other; R rows of a chunk.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,6 +47,12 @@ class Regressions:
 
     def __post_init__(self) -> None:
         assert self.labels_TN.shape == self.used_TN.shape == (len(self.classes), len(self.x_NP))
+
+    @functools.cached_property
+    def own(self) -> list[slice]:
+        """Where the classes of each lie among all."""
+        ends = itertools.accumulate(self.classes, initial=0)
+        return [slice(*pair) for pair in itertools.pairwise(ends)]
 
     @functools.cached_property
     def owner_S(self) -> Tensor:
@@ -119,11 +126,9 @@ class Regressions:
                 log_RC = scores_RC.log_softmax(dim=1)
                 loss_T[t] -= (log_RC.gather(1, labels_R1) * used_R1).sum()
                 torch.exp(log_RC, out=scores_RC).mul_(used_R1)
-            probability_NS[rows] = scores_RS
-            together_SS += scores_RS.T @ scores_RS
-            for t, residual_RC in enumerate(scores_RS.split(self.classes, dim=1)):
-                used_R1 = self.used_TN[t, rows, None].double()
-                residual_RC.scatter_add_(1, self.labels_TN[t, rows, None], -used_R1)
+                together_SS[self.own[t], self.own[t]] += scores_RC.T @ scores_RC
+                probability_NS[rows, self.own[t]] = scores_RC
+                scores_RC.scatter_add_(1, labels_R1, -used_R1)
             gradient_SP += scores_RS.T @ x_RP
         images_S1 = self.images_T[self.owner_S, None]
         return Point(
@@ -137,14 +142,11 @@ class Regressions:
         """See `Point`.
 
         Args:
-            together_SS: Sums over images of the products of two classes' probabilities; those of
-                different regressions mean nothing.
+            together_SS: Sums over images of the products of two classes' probabilities.
             penalty_SP: Of the square of each weight.
         """
         basis_SS, spread_S = torch.zeros_like(together_SS), together_SS.new_zeros(len(together_SS))
-        begin = 0
-        for classes, images in zip(self.classes, self.images_T, strict=True):
-            own = slice(begin, begin + classes)
+        for own, classes, images in zip(self.own, self.classes, self.images_T, strict=True):
             together_CC = together_SS[own, own] / images
             # As an image's probabilities add up to 1, those of the products give back the means.
             covariance_CC = together_CC.sum(dim=1).diag() - together_CC
@@ -152,7 +154,6 @@ class Regressions:
             # nothing to do. Any will do that does not magnify rounding.
             spread_C, basis_SS[own, own] = torch.linalg.eigh(covariance_CC + 1 / classes)
             spread_S[own] = spread_C.clamp(min=RARE * float(spread_C[-1]))
-            begin += classes
         return basis_SS, spread_S[:, None] + penalty_SP
 
     def curved(self, probability_NS: Tensor, direction_SP: Tensor) -> Tensor:
@@ -256,7 +257,7 @@ def _newton_step(
         tolerance is left after it.
     """
     kind = point.probability_NS.dtype
-    loss_T = point.loss_T.to(kind)
+    loss_T = point.loss_T.to(kind).clamp(min=1e-30)
     tolerance_T = tolerance * loss_T.clamp(max=1)
     # As the loss is no quadratic, a step leaves something of second order in its gain. The factor
     # is at most about the number of images, of which each could lie in a direction of its own, or
