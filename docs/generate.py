@@ -27,6 +27,7 @@ from written.photos import (
 )
 from written.result_files import ROOT
 from written.site import home, reference
+from written.starts import starts
 
 from mast.cli.form import file_of
 from mast.cli.options import form_of
@@ -37,11 +38,11 @@ from mast.core.checkpoint import write_text
 def documents() -> dict[Path, str]:
     """Every document with the results that the files hold."""
     head = "# Results\n\nWritten by `docs/generate.py` from result files."
-    readme, demo, insight, studied, detected, evaluated, reliable, cleaned = (
+    readme, demo, insight, studied, detected, evaluated, reliable, cleaned, started = (
         ROOT / name
         for name in (
             "README.md", "docs/demo.md", "docs/insight.md", "docs/studies.md", "docs/detection.md",
-            "docs/evaluation.md", "docs/reliability.md", "docs/clean.md",
+            "docs/evaluation.md", "docs/reliability.md", "docs/clean.md", "docs/start.md",
         )
     )  # fmt: skip
     parts = {
@@ -65,6 +66,7 @@ def documents() -> dict[Path, str]:
         detected: between(detected, {"detection": detection()}),
         evaluated: between(evaluated, {"coverage": coverage()}),
         reliable: between(reliable, {"faults": faults()}),
+        started: between(started, {"starts": starts()}),
         cleaned: between(
             cleaned, {"search": search(), "copies": copies(), "label_errors": label_errors()}
         ),
