@@ -10,7 +10,7 @@ from mast.core.arguments import as_list
 from mast.core.errors import UserError
 from mast.core.files import named
 from mast.core.launch import Device, find_device
-from mast.core.tabular import Listing, check_ending, write_table
+from mast.core.tabular import Listing, check_file, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas, open_files
 from mast.measure.compute import Compute
 from mast.measure.neighbours import nearest
@@ -73,7 +73,7 @@ def neighbours(
     """
     file = None if out is None else Path(out)
     if file is not None:
-        check_ending(file, (".csv", ".parquet", ".html"))
+        check_file(file, (".csv", ".parquet", ".html"))
     invariances = Invariances(representation, ignore, match, match_by)
     asked = list(dict.fromkeys(map(str, as_list(query))))
     if not asked:
