@@ -341,7 +341,7 @@ def _measures(results: Sequence[Result]) -> list[FittedTable]:
                 target,
                 *(_cell(measured.values, name, bold=name == result.metric) for name in ACCURACIES),
                 _chance_cell(measured, result.metric),
-                ", ".join(f"{name} {value:.3g}" for name, value in measured.chosen.items()),
+                _chosen(measured.chosen),
             )
     rows = [
         (result, target, name, measured)
@@ -406,6 +406,16 @@ def _other_measures(rows: Sequence[tuple[Result, str, str, TargetResult]]) -> Fi
 def _short(set_name: str) -> str:
     """The end of a path, which tells sets apart well enough."""
     return "/".join(Path(set_name).parts[-2:])
+
+
+def _chosen(chosen: dict[str, float]) -> str:
+    """What validation chose, and what that reached there."""
+    text = ", ".join(
+        f"{name.replace('_', ' ')} {value:.3g}"
+        for name, value in chosen.items()
+        if name != "validation"
+    )
+    return f"{text} ({chosen['validation']:.1f} %)" if "validation" in chosen else text
 
 
 def _chance_cell(measured: TargetResult, name: str) -> str:

@@ -144,3 +144,11 @@ def test_which_results_may_share_images(
     )
     assert one.may_share_images(other) is may
     assert other.may_share_images(one) is may
+
+
+def test_a_table_says_what_validation_chose() -> None:
+    target = TargetResult({"top1": 80.0}, {"k": 50.0, "encoder_lr": 0.01, "validation": 47.06})
+    (table,) = tables([Result("knn", "a/test", {"class": target}, {}, {}, {"test": 5})])
+    (cell,) = table.columns[-1].cells
+    assert table.columns[-1].header == "chosen on validation"
+    assert cell == "k 50, encoder lr 0.01 (47.1 %)"
