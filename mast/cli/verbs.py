@@ -85,7 +85,7 @@ def _listing(result: Any) -> None:
         _print_rich(part)
 
 
-def _fitted(result: Any) -> None:
+def _text(result: Any) -> None:
     _print_plain(result.text)
 
 
@@ -141,6 +141,15 @@ def _write_page(arguments: Mapping[str, Any], result: Any) -> Sequence[str] | No
 
 def _classify(arguments: Mapping[str, Any], fitted: Any) -> Sequence[str]:
     return "mast", "predict", str(fitted.path), "--data", "FOLDER"
+
+
+def _rank(arguments: Mapping[str, Any], predicted: Any) -> Sequence[str] | None:
+    """What finds the images that are like none of the others, of which a class says little."""
+    place = Path(arguments["classifier"])
+    run = place if place.is_dir() else place.parent
+    if not (run / "config.yaml").is_file():
+        return None
+    return "mast", "outliers", str(run), "--data", str(arguments["data"]), "--out", "outliers.html"
 
 
 def _read_features(arguments: Mapping[str, Any], file: Path) -> Sequence[str]:
@@ -207,11 +216,11 @@ VERBS: dict[str, Verb] = {
     ),
     "fit": Verb(
         "learn a classifier on an encoder from labelled images",
-        f"{_COMMANDS}.fit:fit", ("encoder",), _fitted, following=_classify,
+        f"{_COMMANDS}.fit:fit", ("encoder",), _text, following=_classify,
     ),
     "predict": Verb(
         "tell the classes of a folder of images, as a table",
-        f"{_COMMANDS}.predict:predict", ("classifier",), _print_plain,
+        f"{_COMMANDS}.predict:predict", ("classifier",), _text, following=_rank,
     ),
     "watch": Verb(
         "show a run while it trains, on a page of this machine that renews itself",

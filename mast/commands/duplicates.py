@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mast.core.errors import UserError
 from mast.core.launch import Device, find_device
-from mast.core.tabular import Columns, Listing, check_ending, write_table
+from mast.core.tabular import Columns, Listing, check_file, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.duplicates import NEAR, Copy, copies_within
@@ -60,7 +60,7 @@ def duplicates(
         raise UserError(f"above is a cosine, from -1 to 1, got {above:g}")
     file = None if out is None else Path(out)
     if file is not None:
-        check_ending(file, (".csv", ".parquet", ".html"))
+        check_file(file, (".csv", ".parquet", ".html"))
     compute = Compute(find_device(device))
     by = compared(encoder, Invariances(), compute, size, seed, weights, download)
     canvases = open_canvas(DataConfig(str(data)), by.size)

@@ -12,7 +12,7 @@ from mast.core.checkpoint import write_atomically
 from mast.core.files import as_unicode
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
-from mast.core.tabular import check_ending
+from mast.core.tabular import check_file
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.methods import MatchBy
@@ -73,7 +73,7 @@ def embed(
     """
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
     file = Path(out or f"{_plain(Path(data).name)}-{_name(encoder)}.npz")
-    check_ending(file, writers)
+    check_file(file, writers)
     invariances = Invariances(representation, ignore, match, match_by)
     compute = Compute(find_device(device))
     by = compared(encoder, invariances, compute, size, seed, weights, download)

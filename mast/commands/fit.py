@@ -13,7 +13,7 @@ from mast.core.checkpoint import check_writable
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import provenance
-from mast.core.tabular import check_ending
+from mast.core.tabular import check_file
 from mast.measure.accuracy import correct_within
 from mast.measure.bench import Bench
 from mast.measure.bootstrap import mean_interval
@@ -49,19 +49,25 @@ class Fitted:
     def text(self) -> str:
         """The same in a few lines."""
         images, held, errors = (self.about[key] for key in ("images", "validation", "calibration"))
-        parts = ", ".join(f"{part} {count:,}" for part, count in images["sizes"].items())
+        sizes, count = images["sizes"], f"{sum(images['sizes'].values()):,}"
+        parts = " and ".join(f"{number:,} in {part}" for part, number in sizes.items())
+        learned_from = (
+            f"all {count} images of {images['set']}"
+            if images["whole"]
+            else f"{count} images of {images['set']} ({parts})"
+        )
         interval = f"[{held['top1_low']:.1f}, {held['top1_high']:.1f}]"
         chosen = " and ".join(name.replace("_", " ") for name in held["chosen"])
         lines = [
-            f"{len(self.classifier.classes)} classes of {self.about['target']!r}, learned from "
-            f"{sum(images['sizes'].values()):,} images of {images['set']} ({parts}"
-            f"{', which are all: the set has no parts' if images['whole'] else ''})",
-            f"accuracy on {held['images']:,} images held out ({held['held_out']}): "
-            f"{held['top1']:.1f} % {interval}" + (f"; they chose the {chosen}" if chosen else ""),
-            f"temperature {self.classifier.temperature:.3g}; expected calibration error "
-            f"{errors['error_before']:.1f} % without it, {errors['error_after']:.1f} % with it "
-            f"({BINS} bins; each fifth of these images at the temperature of the others)",
-            str(self.path),
+            f"{len(self.classifier.classes)} classes ({self.about['target']}), learned from "
+            f"{learned_from}",
+            f"accuracy: {held['top1']:.1f} % {interval} on {held['images']:,} held-out images "
+            f"({held['held_out']})"
+            + (f", on which the {chosen} was chosen, too" if chosen else ""),
+            f"probabilities: off by {errors['error_after']:.1f} points on average with the "
+            f"temperature {self.classifier.temperature:.3g}, by {errors['error_before']:.1f} "
+            f"without (expected calibration error on the held-out images, {BINS} bins)",
+            f"classifier: {self.path}",
         ]
         return "\n".join(lines)
 
@@ -190,6 +196,6 @@ def _free(file: Path, name: str, pool: LearningData) -> Path:
 
 def _refuse_something_else(out: Path) -> None:
     """Refuse to write over a file that is no classifier, such as an encoder."""
-    check_ending(out, (".safetensors",))
+    check_file(out, (".safetensors",))
     if out.exists() and said_of_classifier(out) is None:
         raise UserError(f"{out} is there and is no classifier: name another file as out")

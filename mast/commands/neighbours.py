@@ -10,7 +10,7 @@ from mast.core.arguments import as_list
 from mast.core.errors import UserError
 from mast.core.files import named
 from mast.core.launch import Device, find_device
-from mast.core.tabular import Listing, check_ending, write_table
+from mast.core.tabular import Listing, check_file, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas, open_files
 from mast.measure.compute import Compute
 from mast.measure.neighbours import nearest
@@ -64,8 +64,8 @@ def neighbours(
         seed: Of the random weights of a name.
 
     Returns:
-        A row for each neighbour, the nearest first: `query`, `rank` from 1, `path` in the set and
-        `cosine`.
+        A row for each neighbour, the nearest first: `query` (as it was given, by name where it was
+        a position), `rank` from 1, `path` in the set and `cosine`.
 
     Raises:
         UserError: No such encoder, images or query; more neighbours than there are images; a choice
@@ -73,7 +73,7 @@ def neighbours(
     """
     file = None if out is None else Path(out)
     if file is not None:
-        check_ending(file, (".csv", ".parquet", ".html"))
+        check_file(file, (".csv", ".parquet", ".html"))
     invariances = Invariances(representation, ignore, match, match_by)
     asked = list(dict.fromkeys(map(str, as_list(query))))
     if not asked:
@@ -82,6 +82,7 @@ def neighbours(
     by = compared(encoder, invariances, compute, size, seed, weights, download)
     canvases = open_canvas(DataConfig(str(data)), by.size)
     places = {name: at for at, name in enumerate(canvases.identifiers)}
+    asked = list(dict.fromkeys(_by_name(name, canvases.identifiers, places) for name in asked))
     inside = {name: _position(name, data, places) for name in asked}
     outside = [name for name, at in inside.items() if at is None]
     others = open_files(outside, by.size) if outside else None
@@ -119,6 +120,14 @@ def neighbours(
     return Listing(columns, sections, file)
 
 
+def _by_name(query: str, identifiers: Sequence[str], places: Mapping[str, int]) -> str:
+    """A query as it was named; one by its position has the name of that image."""
+    named_otherwise = query in places or os.path.exists(named(query))
+    if not named_otherwise and query.isdecimal() and int(query) < len(identifiers):
+        return identifiers[int(query)]
+    return query
+
+
 def _position(query: str, data: str | Path, places: Mapping[str, int]) -> int | None:
     """Where in the set a query is; None: it is a file elsewhere."""
     if query in places:
@@ -126,8 +135,6 @@ def _position(query: str, data: str | Path, places: Mapping[str, int]) -> int | 
     if os.path.exists(named(query)):
         inside = os.path.relpath(named(query), named(data))
         return places.get(Path(inside).as_posix())
-    if query.isdecimal() and int(query) < len(places):
-        return int(query)
     raise UserError(
         f"no query {query!r}: it is neither an image of {data}, by name or by position below "
         f"{len(places)}, nor a file"

@@ -14,7 +14,7 @@ from mast.analyses.uncertainty import rescaled
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, plain
-from mast.core.tabular import Listing, check_ending, write_table
+from mast.core.tabular import Listing, check_file, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.confident import NO_CLASS, confident_classes, self_confidence
@@ -129,7 +129,7 @@ def outliers(
         raise UserError("known images are for neighbours: leave known out, or by")
     file = None if out is None else Path(out)
     if file is not None:
-        check_ending(file, (".csv", ".parquet", ".html"))
+        check_file(file, (".csv", ".parquet", ".html"))
     compute = Compute(find_device(device))
     frozen_encoder, dim, size = _encoder(encoder, compute, size, seed, weights, download)
     module = PredictedUncertainty(load_method(encoder)).eval() if by == "prediction" else None

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from rich.table import Table
 
@@ -15,10 +15,10 @@ from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.data import default_cache, open_source
 from mast.recipes import recipe
-from mast.runs.cost import COUNTED, GPUS, REACHED, Cost, cost, decoding_seconds, free_space
+from mast.runs.cost import COUNTED, GPUS, REACHED, Cost, GpuName, cost, decoding_seconds, free_space
 from mast.runs.start import with_architecture
 
-Where = Literal["H200", "H100", "A100", "RTX4090", "cpu"]
+Where = Literal[GpuName, "cpu"]
 ON_A_GPU = ("mast5_medium", "mast5_medium_vit", "mast5_medium_convnext")
 ON_A_CPU = ("mast5_small",)
 
@@ -112,7 +112,7 @@ def plan(
     if hours is not None and not hours > 0:
         raise UserError(f"hours must be positive, got {hours}")
     if gpu is not None and gpu != "cpu" and gpu not in GPUS:
-        raise unknown("gpu", gpu, [*GPUS, "cpu"])
+        raise unknown("gpu", gpu, get_args(Where))
     here = find_device("cpu" if gpu == "cpu" else device)
     there = GPUS.get(gpu or "")
     default = ON_A_GPU if there is not None or here.type == "cuda" else ON_A_CPU

@@ -1,16 +1,52 @@
 """The classes of a folder of images, as a table."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from mast.core.errors import UserError
 from mast.core.launch import Device, find_device
-from mast.core.tabular import check_ending, write_table
+from mast.core.tabular import check_file, write_table
 from mast.data import DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.result import readable
-from mast.models import Classifier, classifier_file, load_classifier
+from mast.models import Classifier, load_classifier
+
+UNCERTAIN = 0.5  # a class of a smaller probability is likelier to be wrong than right
+NAMED = 5  # of the classes, the most frequent, that the text counts one by one
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A table of classes.
+
+    Attributes:
+        path: The table.
+        counts: How many images are of each class, the most frequent first.
+        uncertain: How many of them have a probability below `UNCERTAIN`.
+    """
+
+    path: Path
+    counts: Mapping[str, int]
+    uncertain: int
+
+    @property
+    def text(self) -> str:
+        """What was found, in a few lines; the last one says where."""
+        images, percent = sum(self.counts.values()), f"{100 * UNCERTAIN:g} %"
+        named = [f"{name} {count:,}" for name, count in list(self.counts.items())[:NAMED]]
+        if (more := len(self.counts) - len(named)) > 0:
+            rest = images - sum(list(self.counts.values())[:NAMED])
+            named.append(f"{more} other class{'es' if more > 1 else ''} {rest:,}")
+        return "\n".join(
+            [
+                f"{images:,} images: {', '.join(named)}",
+                f"{self.uncertain:,} of them have a probability below {percent}: look at those "
+                "with the smallest margin first",
+                f"table: {self.path.absolute()}",
+            ]
+        )
 
 
 def predict(
@@ -19,7 +55,7 @@ def predict(
     out: str | Path | None = None,
     every_class: bool = False,
     device: Device = "auto",
-) -> Path:
+) -> Predicted:
     """Tell the classes of images, as a table.
 
     Args:
@@ -27,29 +63,24 @@ def predict(
             a classifier.
         data: The images; labels are not needed.
         out: The table, ending in .csv or .parquet (which needs the extra of that name);
-            `<set>-<folder>-<classifier>.csv` in the current folder if not given.
+            `predictions-<set>.csv` in the current folder if not given. One that is there is
+            replaced.
         every_class: Also write the probability of every class, a column each.
         device: auto, cpu or cuda.
 
     Returns:
-        The table, a row an image in the order of the set: `path` (as in the set; in a CSV file with
-        a single quote before a name that a spreadsheet would run as a formula), the likeliest
-        `class`, its `probability`, the `margin` by which it is above that of the next class, and
-        `probability of <class>` where they are asked for.
+        The table's path and what was found. The table has a row an image in the order of the set:
+        `path` (as in the set; in a CSV file with a single quote before a name that a spreadsheet
+        would run as a formula), the likeliest `class`, its `probability`, the `margin` by which it
+        is above that of the next class, and `probability of <class>` where they are asked for.
 
     Raises:
-        UserError: No such classifier or images, or an unknown kind of table.
+        UserError: No such classifier or images, several classifiers in the folder, or a table that
+            cannot be written.
     """
-    if isinstance(classifier, Classifier):
-        if out is None:
-            raise UserError("give out: a classifier in memory has no name by which to call a table")
-        file = Path(out)
-    else:
-        source = classifier_file(classifier)
-        named = readable(str(source.resolve().with_suffix("")))
-        file = Path(f"{readable(str(data))}-{named}.csv" if out is None else out)
-    check_ending(file, (".csv", ".parquet"))
-    model = classifier if isinstance(classifier, Classifier) else load_classifier(source)
+    file = Path(f"predictions-{readable(str(data))}.csv" if out is None else out)
+    check_file(file, (".csv", ".parquet"))
+    model = classifier if isinstance(classifier, Classifier) else load_classifier(classifier)
     canvases = open_canvas(DataConfig(str(data)), model.size)
     said = model.told(extract(model, canvases, model.size, Compute(find_device(device))))
     columns: dict[str, Sequence[str] | Sequence[float]] = {
@@ -62,4 +93,5 @@ def predict(
         for name, probability_N in zip(model.classes, said.probability_BC.T, strict=True):
             columns[f"probability of {name}"] = probability_N.tolist()
     write_table(file, columns)
-    return file
+    uncertain = int((said.probability_B < UNCERTAIN).sum())
+    return Predicted(file, dict(Counter(said.classes).most_common()), uncertain)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from mast.data import Batch, Loader, open_canvas
 from mast.measure.online import online_scores
 from mast.methods import save_embedding
 from mast.models import Encoder, named_weights, save_encoder, synchronise_batchnorm
+from mast.recipes import RECIPES
 from mast.runs.memory import check_memory
 from mast.runs.start import start, with_architecture
 
@@ -59,10 +61,12 @@ def pretrain(config: PretrainConfig) -> RunFolder:
             saved.
     """
     config.check()
-    config = with_architecture(config)
+    asked, config = config, with_architecture(config)
     run = RunFolder(config.folder())
-    if not run.config.is_file():  # earlier versions took such names, and their runs can go on
+    if not run.config.is_file():  # earlier versions took these, and their runs can go on
         _refuse_named_weights(config.encoder.name)
+        _refuse_another_name(asked, config.encoder.name)
+        _refuse_rates_of_a_frozen(config)
     check_threads(config.threads)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
@@ -96,6 +100,30 @@ def _refuse_named_weights(name: str) -> None:
         raise UserError(
             f"encoder.name {name} names the weights {weights!r}: give them as encoder.weights to "
             f"start from them, or timm:{weights.partition('.')[0]} to start from random ones"
+        )
+
+
+def _refuse_another_name(asked: PretrainConfig, name: str) -> None:
+    """Refuse a name that is neither that of the weights nor the recipe's, which gives way."""
+    usual = RECIPES[asked.recipe]().encoder.name if asked.recipe in RECIPES else name
+    if asked.encoder.name not in (name, usual):
+        raise UserError(
+            f"encoder.name is {asked.encoder.name!r}, and encoder.weights {asked.encoder.weights} "
+            f"are those of {name!r}: leave encoder.name out, or name other weights"
+        )
+
+
+def _refuse_rates_of_a_frozen(config: PretrainConfig) -> None:
+    if not config.encoder.freeze:
+        return
+    # A run's config.yaml has the rate that holds if none is given.
+    usual = replace(config, optimizer=replace(config.optimizer, encoder_rate=None)).encoder_rate
+    given = ["optimizer.encoder_rate"] if config.encoder_rate != usual else []
+    given += ["optimizer.layer_decay"] if config.optimizer.layer_decay != 1 else []
+    if given:
+        raise UserError(
+            f"encoder.freeze leaves the encoder as it is, so that {' and '.join(given)} would do "
+            "nothing: leave out either encoder.freeze or these"
         )
 
 
@@ -281,7 +309,9 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
                     plain_method.train()
                     run.append_metrics({"step": result.step, "epoch": epoch, **scores})
                     fabric.log_dict(scores, result.step)
-                    text = "  ".join(f"{name} {value:.1f}" for name, value in scores.items())
+                    text = ", ".join(
+                        f"{_plain(name)} {value:.1f}" for name, value in scores.items()
+                    )
                     say(f"epoch {epoch}: {text}")
                     score = scores.get("online/knn", scores["online/effective_rank"])
                     if score > training.extra["best"]:
@@ -327,6 +357,11 @@ def _log(
     record = {"images_per_second": speed, **metrics}
     run.append_metrics({"step": step, "epoch": round(epoch, 4), **record})
     fabric.log_dict(record, step)
+
+
+def _plain(name: str) -> str:
+    """An online score as a reader calls it."""
+    return name.removeprefix("online/").replace("_", " ")
 
 
 def _summary(metrics: dict[str, float]) -> str:

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -57,11 +58,12 @@ class Listing:
             yield Text(str(self.file))
 
 
-def check_ending(path: Path, endings: Iterable[str]) -> None:
+def check_file(path: Path, endings: Iterable[str]) -> None:
     """Refuse a file that could not be written, before there is anything to write.
 
     Raises:
-        UserError: It has another ending, or its kind needs an extra that is not installed.
+        UserError: It has another ending, its kind needs an extra that is not installed, it is a
+            folder, or it lies where no file can be written.
     """
     known = list(endings)
     if path.suffix not in known:
@@ -70,6 +72,15 @@ def check_ending(path: Path, endings: Iterable[str]) -> None:
         raise UserError(f"out must end in {listed}, got {path}")
     if path.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        kind = "a folder" if target.is_dir() else "not a regular file"
+        raise UserError(f"out must be a file, and {path} is {kind}: give another name")
+    place = next(parent for parent in target.parents if parent.exists())
+    if not place.is_dir():
+        raise UserError(f"cannot write {path}: {place} is not a folder")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write {path}: no permission to write into {place}")
 
 
 def write_table(path: Path, columns: Columns) -> None:
@@ -79,7 +90,7 @@ def write_table(path: Path, columns: Columns) -> None:
     `safe_cell`.
 
     Args:
-        path: The file, whose ending `check_ending` let pass.
+        path: The file, which `check_file` let pass.
         columns: Their values, by name.
 
     Raises:

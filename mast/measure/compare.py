@@ -77,9 +77,9 @@ class Comparison:
     notes: tuple[str, ...] = field(default=())
 
     def table(self) -> FittedTable:
-        """A table for a rich console; a difference is below its value."""
+        """A table for a rich console; below a value is its difference from the first run's."""
         table = FittedTable(
-            3, title=f"Test sets, %; differences to {self.runs[0]} are paired; 95 % intervals"
+            3, title=f"Test sets, %, 95 % intervals; + and - are from {self.runs[0]}, paired"
         )
         for column in ("protocol, set", "target", "measure"):
             table.add_column(column)

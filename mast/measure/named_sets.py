@@ -18,7 +18,14 @@ from mast.data import (
     open_source,
     with_objects,
 )
-from mast.measure.sets import TESTED, EvaluationData, LearningData, ObjectData, hold_out
+from mast.measure.sets import (
+    TESTED,
+    EvaluationData,
+    LearningData,
+    ObjectData,
+    hold_out,
+    image_identity,
+)
 
 
 @dataclass(frozen=True)
@@ -129,7 +136,7 @@ class NamedSets:
             whole.part(tested_M, f"{whole.name}@test"),
             size,
             described.metric,
-            split={"by": "class", "share": TESTED, "seed": seed},
+            split={"by": "class", "share": TESTED, "seed": seed, "of": image_identity(whole)},
         )
 
     def _whole(self, described: SetDescription, size: int) -> CanvasSet:

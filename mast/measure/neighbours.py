@@ -66,14 +66,15 @@ def cosines(
         above_diagonal: Leave out the blocks that lie below the diagonal.
 
     Yields:
-        The first row and the first column of a block, and the block, cosine_RC.
+        The first row and the first column of a block, and the block, cosine_RC in [-1, 1].
     """
     rows, columns = block_shape(bank_ND, queries_MD)
     for top in range(0, len(queries_MD), rows):
         unit_RD = F.normalize(queries_MD[top : top + rows], dim=1)
         for left in range(0, len(bank_ND), columns):
             if not above_diagonal or left + columns > top:
-                yield top, left, unit_RD @ F.normalize(bank_ND[left : left + columns], dim=1).T
+                cosine_RC = unit_RD @ F.normalize(bank_ND[left : left + columns], dim=1).T
+                yield top, left, cosine_RC.clamp_(-1, 1)  # rounding may lead beyond
 
 
 def block_shape(bank_ND: Tensor, queries_MD: Tensor) -> tuple[int, int]:

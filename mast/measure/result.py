@@ -174,6 +174,27 @@ class Result:
         return said
 
     @property
+    def drawn_from(self) -> str:
+        """The set whose images were tested, or of which they were drawn where it has no parts."""
+        return self.set_name.removesuffix("@test") if self.split else self.set_name
+
+    def may_share_images(self, other: Result) -> bool:
+        """Whether some images were tested in both, as both are of one set.
+
+        That is so of two seeds by which images of a folder were drawn, and of a folder and a part
+        of it. Copies of images in sets of different content are not looked for.
+        """
+        if self.drawn_from == other.drawn_from:
+            return True
+        whole, other_whole = (of.split.get("of", "") if of.split else of.images
+                              for of in (self, other))  # fmt: skip
+        if (whole and other_whole) or not (self.split and other.split):
+            return whole == other_whole
+        # Older files do not say of what they drew: it has the same name and as many images.
+        same_name = Path(self.drawn_from).name == Path(other.drawn_from).name
+        return same_name and sum(self.sizes.values()) == sum(other.sizes.values())
+
+    @property
     def stem(self) -> str:
         """Name of its file: the protocol, and the end of the set's name."""
         return f"{self.protocol}-{readable(self.set_name)}"
@@ -320,7 +341,7 @@ def _measures(results: Sequence[Result]) -> list[FittedTable]:
                 target,
                 *(_cell(measured.values, name, bold=name == result.metric) for name in ACCURACIES),
                 _chance_cell(measured, result.metric),
-                ", ".join(f"{name} {value:.3g}" for name, value in measured.chosen.items()),
+                _chosen(measured.chosen),
             )
     rows = [
         (result, target, name, measured)
@@ -385,6 +406,16 @@ def _other_measures(rows: Sequence[tuple[Result, str, str, TargetResult]]) -> Fi
 def _short(set_name: str) -> str:
     """The end of a path, which tells sets apart well enough."""
     return "/".join(Path(set_name).parts[-2:])
+
+
+def _chosen(chosen: dict[str, float]) -> str:
+    """What validation chose, and what that reached there."""
+    text = ", ".join(
+        f"{name.replace('_', ' ')} {value:.3g}"
+        for name, value in chosen.items()
+        if name != "validation"
+    )
+    return f"{text} ({chosen['validation']:.1f} %)" if "validation" in chosen else text
 
 
 def _chance_cell(measured: TargetResult, name: str) -> str:

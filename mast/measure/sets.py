@@ -76,7 +76,7 @@ class EvaluationData:
         metric: What the field reports on this set: "top1", "mean_per_class" or "mAP". By the
             first two hyper-parameters are chosen.
         split: How train and test were drawn from one set: by what, the share that is tested, the
-            seed; None where they are two sets.
+            seed, and of what (`image_identity` of the whole set); None where they are two sets.
     """
 
     train: CanvasSet

@@ -3,14 +3,17 @@
 What is quoted follows a rule, so that nobody chooses it by its outcome: the accuracy that the field
 reports on a set, by linear probe or, where two encoders do not both have one, by kNN; on all sets
 whose test images both were measured on, after learning from as many images. Of several targets of
-a set it is the mean, and of several sets the mean in which all count alike.
+a set it is the mean, and of several sets the mean in which all count alike. Of results whose test
+images overlap, such as those of a folder that was split by several seeds, one is quoted: of the
+whole set before one of a part, then the lowest seed.
 """
 
 from __future__ import annotations
 
 import math
+import shlex
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -44,11 +47,15 @@ class OnSet(NamedTuple):
         name: Of the set, and what is not usual about its accuracy.
         images: How many were tested; 0 where the file does not say.
         gain: In points.
+        row: Protocol and measure that head its row in a table.
+        left_out: Results that share images with it and are not quoted.
     """
 
     name: str
     images: int
     gain: Gain
+    row: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,12 +67,14 @@ class Beside:
         measure: What is quoted, such as "linear accuracy"; empty where nothing can be.
         sets: On which, that with the most test images first.
         is_start: Whether the other is what the run started as.
+        why_not: Why nothing can be quoted, after the name of the other.
     """
 
     other: str
     measure: str = ""
     sets: tuple[OnSet, ...] = ()
     is_start: bool = False
+    why_not: str = "which has neither linear nor kNN accuracy on the same images"
 
     @property
     def gain(self) -> Gain | None:
@@ -92,8 +101,7 @@ class Beside:
         names = [on_set.name for on_set in self.sets]
         if len(names) < 2:
             return "".join(names)
-        listed = f"{', '.join(names[:-1])} and {names[-1]}"
-        return f"the mean of {listed if len(names) <= NAMED else f'{len(names)} sets'}"
+        return f"the mean of {_listed(names) if len(names) <= NAMED else f'{len(names)} sets'}"
 
     def clause(self, measure_said: str = "", place_said: str = "") -> str:
         """How the run compares, as part of a sentence.
@@ -104,10 +112,7 @@ class Beside:
         """
         gain = self.gain
         if gain is None:
-            return (
-                f"not compared with {self.other}, which has neither linear nor kNN accuracy on the "
-                "same images"
-            )
+            return f"not compared with {self.other}, {self.why_not}"
         of = "" if self.measure == measure_said else f" of {self.measure}"
         on = "" if self.place == place_said else f" on {self.place}"
         if gain.is_better is None:
@@ -170,13 +175,22 @@ class Verdict:
             f"95 % intervals, paired, over {count}test images: they do not cover other seeds of "
             "pretraining."
         ]
+        if rows := _listed([on_set.row for beside in known for on_set in beside.sets]):
+            parts.append(
+                f"The sentence is about the rows {rows}: {self.name} minus the other. The table "
+                f"has the other minus {self.name}, of opposite sign; its other rows weigh images "
+                "differently and have other intervals, so they may disagree."
+            )
         for beside in known:
             if len(beside.sets) > 1:
                 listed = ", ".join(
                     f"{name} {gain.value:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]"
-                    for name, _, gain in beside.sets
+                    for name, _, gain, *_ in beside.sets
                 )
                 parts.append(f"Beside {beside.other}: {listed}.")
+        left_out = [name for beside in known for on_set in beside.sets for name in on_set.left_out]
+        if left_out:
+            parts.append(f"Left out, as its images overlap with those: {_listed(left_out)}.")
         return " ".join(parts)
 
     def __str__(self) -> str:
@@ -219,8 +233,19 @@ def verdict(
         started = _beside(f"the {words}", of_run, of_start, seed, resamples)
         beside.insert(0, replace(started, is_start=True))
     known = any(each.is_start and each.sets for each in beside)
-    command = f"mast evaluate {run.path} --data SET --untrained"
-    return Verdict(name, tuple(beside), None if known or not run.config.is_file() else command)
+    command = None if known or not run.config.is_file() else _start_command(run, of_run)
+    return Verdict(name, tuple(beside), command)
+
+
+def _start_command(run: RunFolder, of_run: Results) -> str:
+    """What measures the encoder that a run started as, on the images on which the run was."""
+    results = [result for (protocol, _), result in of_run.items() if protocol in QUOTED]
+    drawn = {(result.drawn_from, result.split.get("seed", 0)) for result in results}
+    words = ["mast", "evaluate", str(run.path), "--data", "SET", "--untrained"]
+    if len(drawn) == 1 and results[0].split:
+        ((words[4], seed),) = drawn
+        words += ["--seed", str(seed)] if seed else []
+    return shlex.join(words)
 
 
 def _beside(other: str, of_run: Results, of_other: Results, seed: int, resamples: int) -> Beside:
@@ -231,13 +256,35 @@ def _beside(other: str, of_run: Results, of_other: Results, seed: int, resamples
         )
         if sets:
             return Beside(other, measure, tuple(sets))
+    for (protocol, _), ours in of_run.items():
+        for (other_protocol, _), theirs in of_other.items():
+            if protocol == other_protocol in QUOTED and _only_seeds_differ(ours, theirs):
+                return Beside(other, why_not=(
+                    f"as other images of {ours.drawn_from} were tested: {_drawn(theirs)}, those "
+                    f"of the run {_drawn(ours)}"
+                ))  # fmt: skip
     return Beside(other)
+
+
+def _only_seeds_differ(ours: Result, theirs: Result) -> bool:
+    """Whether other images were tested of one folder, as another seed drew them."""
+    seeds = [result.split.get("seed") for result in (ours, theirs)]
+    return None not in seeds and seeds[0] != seeds[1] and ours.may_share_images(theirs)
+
+
+class _Measured(NamedTuple):
+    """A result of the run, by how much it is ahead of the other's, and of how many targets."""
+
+    result: Result
+    gain: Gain
+    targets: int
 
 
 def _on_sets(
     protocol: str, of_run: Results, of_other: Results, seed: int, resamples: int
 ) -> Iterator[OnSet]:
-    """The sets that both were measured on, by a protocol, with an interval."""
+    """The sets that both were measured on, by a protocol, with an interval; no two overlap."""
+    found: list[_Measured] = []
     for key, ours in of_run.items():
         theirs = of_other.get(key)
         if key[0] != protocol or ours.metric not in ACCURACIES or theirs is None:
@@ -247,11 +294,45 @@ def _on_sets(
             continue
         gain = difference(theirs, ours, targets, ours.metric, seed, resamples)
         if gain is not None and gain.low is not None and gain.high is not None:
-            unusual = ["mean per class"] if ours.metric == "mean_per_class" else []
-            unusual += [f"mean of {len(targets)} targets"] if len(targets) > 1 else []
-            name = readable(ours.set_name).removesuffix("-test")
-            name += f" ({', '.join(unusual)})" if unusual else ""
-            yield OnSet(name, ours.sizes.get("test", 0), Gain(gain.value, gain.low, gain.high))
+            found.append(_Measured(ours, Gain(gain.value, gain.low, gain.high), len(targets)))
+    found.sort(key=lambda measured: _preference(measured.result))
+    while found:
+        first, *rest = found
+        overlapping = [each for each in rest if each.result.may_share_images(first.result)]
+        yield _on_set(first, [measured.result for measured in overlapping])
+        found = [each for each in rest if each not in overlapping]
+
+
+def _preference(result: Result) -> tuple[int, int, str]:
+    """Which of several results that overlap is quoted: the least, whatever was measured."""
+    return result.split.get("seed", -1), -result.sizes.get("test", 0), result.set_name
+
+
+def _on_set(measured: _Measured, left_out: Sequence[Result]) -> OnSet:
+    result = measured.result
+    unusual = ["mean per class"] if result.metric == "mean_per_class" else []
+    unusual += [f"mean of {measured.targets} targets"] if measured.targets > 1 else []
+    unusual += [_drawn(result)] if left_out else []
+    name = _called(result) + (f" ({', '.join(unusual)})" if unusual else "")
+    row = f"{result.protocol}, {result.metric.replace('_', ' ')}"
+    others = tuple(f"{_called(other)} ({_drawn(other)})" for other in left_out)
+    return OnSet(name, result.sizes.get("test", 0), measured.gain, row, others)
+
+
+def _called(result: Result) -> str:
+    """What a sentence calls the set of a result."""
+    return readable(result.set_name).removesuffix("-test")
+
+
+def _drawn(result: Result) -> str:
+    """Which images of a set were tested."""
+    return f"drawn by seed {result.split['seed']}" if result.split else "all of its test images"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a sentence, each once."""
+    *others, last = dict.fromkeys(filter(None, names)) or [""]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _learned(result: Result) -> dict[str, int]:

@@ -28,7 +28,7 @@ from mast.models.heads import (
     pair_head,
 )
 from mast.models.masks import ExemptBlocks, Masks
-from mast.models.pretrained import named_weights, weights_file
+from mast.models.pretrained import named_weights, near_weights, weights_file
 from mast.models.selection import SearchSpace, exempt_blocks, relative, selection, space_of_heads
 from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
 
@@ -58,6 +58,7 @@ __all__ = [
     "load_encoder",
     "load_foreign",
     "named_weights",
+    "near_weights",
     "pair_head",
     "relative",
     "said_of_classifier",

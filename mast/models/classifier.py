@@ -5,6 +5,7 @@ Shapes: B images a batch, D dimensions of the representation, C classes.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple, final
 
 import torch
@@ -188,8 +189,8 @@ def classifier_file(path: str | Path) -> Path:
     if not files:
         raise UserError(f"no classifier in {path}: `mast fit {path} --data SET` writes one")
     if len(files) > 1:
-        names = ", ".join(file.name for file in files)
-        raise UserError(f"{path} holds several classifiers, name one of them: {names}")
+        commands = " or ".join(f"`mast predict {quote(str(file))} --data FOLDER`" for file in files)
+        raise UserError(f"{path} holds {len(files)} classifiers, name the one to use: {commands}")
     return files[0]
 
 

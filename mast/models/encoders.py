@@ -60,7 +60,7 @@ class EncoderConfig:
             that `mast evaluate` recognises, or a name with a tag, such as
             "timm:vit_small_patch14_dinov2.lvd142m". The architecture, the stem and the
             normalisation are then those of the weights; name is used only where they do not tell
-            the architecture, and options and stem_stride are added to theirs.
+            the architecture, options are added to theirs, and another stem is refused.
         freeze: Leave these weights as they are, and train the rest: projector, masks, heads.
     """
 

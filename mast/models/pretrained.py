@@ -4,6 +4,7 @@ They are looked for where timm keeps them, in the cache of the Hugging Face Hub,
 only where the user asks for it.
 """
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,25 @@ def named_weights(name: str) -> str | None:
         return None
     current = str(get_deprecated_models().get(model, model))
     return current if "." in current else None
+
+
+def near_weights(name: str, count: int = 3) -> list[str]:
+    """Names of weights that are like one that names none, with `timm:` before them.
+
+    Args:
+        name: Of an architecture alone, or of nothing that there is.
+        count: At most so many.
+
+    Returns:
+        The weights of the architecture, if there is one of that name; else those whose names are
+        most like it; those of a ResNet-18 where none is.
+    """
+    import timm
+
+    model = name.rpartition(":")[2]
+    of_it = timm.list_pretrained(f"{model.partition('.')[0]}.*")
+    near = get_close_matches(model, of_it or timm.list_pretrained(), n=count)
+    return [f"timm:{weights}" for weights in near or of_it[:count] or ["resnet18.a1_in1k"]]
 
 
 def normalization_of(name: str) -> Normalization:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal, get_args
 
 import torch
 
@@ -47,12 +48,9 @@ class Gpu:
 
 
 # NVIDIA's data sheets: the SXM versions of H200, H100 and A100, and the GeForce RTX 4090.
-GPUS = {
-    "H200": Gpu(141e9, 989e12),
-    "H100": Gpu(80e9, 989e12),
-    "A100": Gpu(80e9, 312e12),
-    "RTX4090": Gpu(24e9, 165e12),
-}
+GpuName = Literal["H200", "H100", "A100", "RTX4090"]
+_FIGURES = (Gpu(141e9, 989e12), Gpu(80e9, 989e12), Gpu(80e9, 312e12), Gpu(24e9, 165e12))
+GPUS: dict[str, Gpu] = dict(zip(get_args(GpuName), _FIGURES, strict=True))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,14 @@ from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
 from mast.measure.store import fingerprint
 from mast.methods import Method
-from mast.models import Encoder, EncoderConfig, UnknownArchitectureError, named_weights, stem_of
+from mast.models import (
+    Encoder,
+    EncoderConfig,
+    UnknownArchitectureError,
+    named_weights,
+    near_weights,
+    stem_of,
+)
 from mast.runs.load import Loaded, load
 
 
@@ -22,7 +29,8 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
         config: The run; without `encoder.weights` it is returned as it is.
 
     Raises:
-        UserError: No such weights, or they do not tell an architecture and fit no `encoder.name`.
+        UserError: No such weights, they do not tell an architecture and fit no `encoder.name`, or
+            another stem or normalisation was asked for than theirs.
     """
     wanted, run = config.encoder, RunFolder(config.folder())
     if wanted.weights is None:
@@ -32,6 +40,7 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
         known = started
     else:
         known = _architecture(_load(config)[0], config.size)
+        _refuse_another_architecture(wanted, known)
     encoder = replace(
         known,
         options=known.options | wanted.options,
@@ -40,6 +49,22 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
         freeze=wanted.freeze,
     )
     return replace(config, encoder=encoder)
+
+
+def _refuse_another_architecture(wanted: EncoderConfig, known: EncoderConfig) -> None:
+    """Refuse what was asked for beside weights that were trained with something else."""
+    usual = EncoderConfig()
+    for name in ("stem", "stem_stride", "mean", "std"):
+        given, theirs = getattr(wanted, name), getattr(known, name)
+        if given not in (getattr(usual, name), theirs):
+            raise UserError(
+                f"encoder.{name} is {_plain(given)}, and encoder.weights {wanted.weights} were "
+                f"trained with {_plain(theirs)}: leave encoder.{name} out"
+            )
+
+
+def _plain(value: object) -> str:
+    return "none" if value is None else str(list(value) if isinstance(value, tuple) else value)
 
 
 def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
@@ -116,7 +141,7 @@ def _load(config: PretrainConfig) -> tuple[Encoder, dict[str, Any]]:
     if not Path(weights).exists() and named_weights(weights) is None and "/" not in weights:
         raise UserError(
             f"encoder.weights {weights} is neither a file nor a run folder, nor a name of timm "
-            'with a tag, such as "timm:resnet18.a1_in1k"'
+            f"with a tag, such as {' or '.join(near_weights(weights))}"
         )
     size = None if Path(weights).is_dir() else config.size
     try:

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch import nn
 
 import mast
 from mast.cli import main
+from mast.commands.predict import Predicted
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.data import open_canvas
@@ -66,7 +68,7 @@ def test_a_linear_classifier_scores_as_the_protocol(
     assert fitted.about["validation"]["chosen"] == {"penalty": learned.penalty}
     assert fitted.about["validation"]["top1"] == pytest.approx(learned.validation)
     (result,) = mast.evaluate(ours.path, photos, "linear")
-    rows = rows_of(mast.predict(fitted.path, photos / "test", tmp_path / "told.csv"))
+    rows = rows_of(mast.predict(fitted.path, photos / "test", tmp_path / "told.csv").path)
     right = [row["path"].startswith(f"{row['class']}/") for row in rows]
     assert 100 * np.mean(right) == pytest.approx(result.targets["class"].values["top1"])
 
@@ -93,8 +95,16 @@ def test_the_temperature_is_that_of_images_that_were_held_out(
         assert fitted.about["calibration"]["error_after"] == expected.error_after
         validation = fitted.about["validation"]
         assert (validation["held_out"], validation["images"]) == (held_out, count)
-        assert f"{count} images held out ({held_out})" in fitted.text
-        assert ("the set has no parts" in fitted.text) == (data != photos)
+        first, accuracy, probabilities, last = fitted.text.splitlines()
+        images = f"72 images of {photos} (48 in train and 24 in val)"
+        images = images if data == photos else f"all 48 images of {data}"
+        assert first == f"3 classes (class), learned from {images}"
+        assert accuracy.startswith(f"accuracy: {validation['top1']:.1f} % [")
+        assert accuracy.endswith(
+            f"] on {count} held-out images ({held_out}), on which the penalty was chosen, too"
+        )
+        assert f"with the temperature {expected.temperature:.3g}, by " in probabilities
+        assert last == f"classifier: {fitted.path}"
 
 
 def test_the_file_says_what_it_holds(ours: RunFolder, photos: Path) -> None:
@@ -143,7 +153,7 @@ def test_a_table_says_what_the_classifier_says(
     (strange / "class0").rename(strange / "=1+1")
     words = ["predict", str(ours.path), "--data", str(strange), "--every_class"]
     assert main(words) == 0
-    (table,) = tmp_path.glob("new-strange-ours-classifier-linear-*.csv")
+    table = Path("predictions-new-strange.csv")
     assert main([*words, "--out", "told.parquet"]) == 0
     rows, columns = rows_of(table), pyarrow.parquet.read_table("told.parquet").to_pydict()
     paths = columns["path"]
@@ -161,11 +171,68 @@ def test_a_table_says_what_the_classifier_says(
     assert list(rows[0])[:4] == ["path", "class", "probability", "margin"]
     assert len(rows[0]) == 4 + 3
     plain = mast.predict(fitted.classifier, strange, "plain.csv")
-    assert list(rows_of(plain)[0]) == list(rows[0])[:4]
-    with pytest.raises(UserError, match="give out"):
-        mast.predict(fitted.classifier, strange)
+    assert list(rows_of(plain.path)[0]) == list(rows[0])[:4]
+    assert mast.predict(fitted.classifier, strange).path == table
     with pytest.raises(UserError, match=r"out must end in \.csv or \.parquet, got told\.npz"):
         mast.predict(fitted.path, strange, "told.npz")
+
+
+def test_what_was_found_is_said(ours: RunFolder, photos: Path, tmp_path: Path) -> None:
+    fitted = mast.fit(ours.path, photos, settings=QUICK)
+    said = mast.predict(fitted.path, photos / "test", tmp_path / "told.csv")
+    rows = rows_of(tmp_path / "told.csv")
+    counts = Counter(row["class"] for row in rows)
+    assert list(said.counts.items()) == counts.most_common()
+    assert said.uncertain == sum(float(row["probability"]) < 0.5 for row in rows)
+    counted = ", ".join(f"{name} {count}" for name, count in counts.most_common())
+    assert said.text.splitlines() == [
+        f"{len(rows)} images: {counted}",
+        f"{said.uncertain} of them have a probability below 50 %: look at those with the smallest "
+        "margin first",
+        f"table: {tmp_path / 'told.csv'}",
+    ]
+    many = Predicted(Path("t.csv"), {name: 9 - at for at, name in enumerate("abcdefg")}, 3)
+    assert many.text.startswith("42 images: a 9, b 8, c 7, d 6, e 5, 2 other classes 7\n3 of")
+
+
+def test_one_of_several_classifiers_is_named(
+    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    for data in (photos, photos / "train"):
+        mast.fit(ours.path, data, settings=QUICK)
+    assert main(["predict", str(ours.path), "--data", str(photos / "test")]) == 2
+    commands = re.findall("`(.*?)`", capsys.readouterr().err)
+    assert len(commands) == 2
+    for command in commands:
+        words = shlex.split(command.replace("FOLDER", str(photos / "test")))
+        assert main(words[1:]) == 0, command
+
+
+def test_a_table_that_cannot_be_written_is_refused_before_any_work(
+    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    fitted = mast.fit(ours.path, photos, settings=QUICK)
+
+    def work(*arguments: object, **options: object) -> None:
+        raise AssertionError("a network was run")
+
+    monkeypatch.setattr(nn.Module, "__call__", work)
+    data = ["--data", str(photos / "test")]
+    for verb, subject, more, ending in (
+        ("predict", fitted.path, [], ".csv"),
+        ("embed", ours.path, [], ".npz"),
+        ("neighbours", ours.path, ["--query", "0"], ".csv"),
+        ("duplicates", ours.path, [], ".html"),
+        ("outliers", ours.path, [], ".parquet"),
+        ("fit", ours.path, [], ".safetensors"),
+    ):
+        out = tmp_path / f"folder{ending}"
+        out.mkdir(exist_ok=True)
+        assert main([verb, str(subject), *data, *more, "--out", str(out)]) == 2
+        assert f"out must be a file, and {out} is a folder" in capsys.readouterr().err
 
 
 def test_images_are_opened_as_a_set_is(tmp_path: Path) -> None:
@@ -315,4 +382,5 @@ def test_what_the_manual_shows_runs(
     assert rows_of(Path("told.csv"))[0].keys() > {"probability of class2"}
     said = capsys.readouterr().out
     assert "classifier-linear-flowers17.safetensors" in said
-    assert "photos-flowers-classifier-linear-flowers17.csv" in said
+    assert f"table: {tmp_path / 'predictions-photos.csv'}\n" in said
+    assert f"table: {tmp_path / 'told.csv'}\n" in said

@@ -69,6 +69,25 @@ def test_nothing_follows_the_evaluation_of_an_encoder_without_a_page(
     assert Path(last.removeprefix("done: ")).is_file()
 
 
+def test_predict(
+    run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    printed, following = last_line(["fit", str(run), "--data", str(photos)], capsys)
+    (classifier,) = run.glob("classifier-*.safetensors")
+    assert f"classifier: {classifier}\n" in printed
+    assert following == ["mast", "predict", str(classifier), "--data", "FOLDER"]
+    images = str(photos / "test" / "class0")
+    for source in (classifier, run):
+        printed, following = last_line(["predict", str(source), "--data", images], capsys)
+        assert f"table: {tmp_path / 'predictions-test-class0.csv'}\n" in printed
+        assert following == [
+            "mast", "outliers", str(run), "--data", images, "--out", "outliers.html",
+        ]  # fmt: skip
+    assert main(following[1:]) == 0
+
+
 @pytest.mark.parametrize("ending", ["npz", "parquet"])
 def test_embed(
     ending: str, run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import os
 from pathlib import Path
 
 import pyarrow.parquet
@@ -9,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from mast.core.errors import UserError
-from mast.core.tabular import SHOWN, Listing, check_ending, safe_cell, write_table
+from mast.core.tabular import SHOWN, Listing, check_file, safe_cell, write_table
 
 COLUMNS = {
     "path": ["a.jpg", '"quoted", with a comma', "two\nlines"],
@@ -48,10 +49,31 @@ def test_an_ending_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.Mo
         ((".csv", ".parquet", ".html"), r"out must end in \.csv, \.parquet or \.html, got t\.txt"),
     ):
         with pytest.raises(UserError, match=message):
-            check_ending(Path("t.txt"), endings)
+            check_file(Path("t.txt"), endings)
     monkeypatch.setattr("mast.core.tabular.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'mast-ssl\[parquet\]'"):
-        check_ending(Path("t.parquet"), (".parquet",))
+        check_file(Path("t.parquet"), (".parquet",))
+
+
+def test_what_cannot_be_written_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "link.csv").symlink_to("folder.csv")
+    for name in ("folder.csv", "link.csv"):
+        with pytest.raises(UserError, match=f"out must be a file, and .*{name} is a folder"):
+            check_file(tmp_path / name, (".csv",))
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(UserError, match=r"pipe\.csv is not a regular file"):
+        check_file(tmp_path / "pipe.csv", (".csv",))
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"cannot write .*: .*/file is not a folder"):
+        check_file(tmp_path / "file" / "below" / "t.csv", (".csv",))
+    check_file(tmp_path / "new" / "folder" / "t.csv", (".csv",))
+    assert not (tmp_path / "new").exists()
+    monkeypatch.setattr("os.access", lambda place, mode: place != tmp_path)  # root may do all
+    with pytest.raises(UserError, match=f"no permission to write into {tmp_path}"):
+        check_file(tmp_path / "new" / "t.csv", (".csv",))
 
 
 def test_a_terminal_shows_the_first_rows_of_each_section() -> None:

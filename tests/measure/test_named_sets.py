@@ -14,7 +14,7 @@ from mast.core.run import RunFolder
 from mast.data import open_canvas
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import Result
-from mast.measure.sets import EvaluationData, ObjectData
+from mast.measure.sets import EvaluationData, ObjectData, image_identity
 
 
 def divided(folder: Path, seed: int = 0) -> EvaluationData:
@@ -35,7 +35,7 @@ def test_a_split_is_by_class_and_seed(photos: Path) -> None:
     assert data.test.identifiers == again.test.identifiers
     assert tested != set(other.test.identifiers)
     assert set(data.fingerprints.values()).isdisjoint(other.fingerprints.values())
-    assert data.split == {"by": "class", "share": 0.2, "seed": 0}
+    assert data.split == {"by": "class", "share": 0.2, "seed": 0, "of": image_identity(whole)}
     position = {name: at for at, name in enumerate(whole.identifiers)}
     index_N = [position[name] for name in data.test.identifiers]
     for ours, theirs in zip(data.test.batch(range(9)), whole.batch(index_N), strict=True):
@@ -55,7 +55,8 @@ def test_a_result_says_how_it_was_split(
     assert note in said
     (file,) = ours.evaluations.glob("knn-*-train-test.json")
     result = Result.read(file)
-    assert result.split == {"by": "class", "share": 0.2, "seed": 3}
+    whole = image_identity(open_canvas(photos / "train", 32))
+    assert result.split == {"by": "class", "share": 0.2, "seed": 3, "of": whole}
     assert result.sizes == {"train": 39, "test": 9}
     assert any(note in text for text in mast.compare(ours.path).notes)
     (usual,) = mast.evaluate(ours.path, photos, "knn")

@@ -79,3 +79,14 @@ def test_k_must_fit_the_bank(k: int) -> None:
     x, labels = torch.randn(4, 3), torch.arange(4)
     with pytest.raises(UserError, match=f"4 images to search, got {k}"):
         knn_accuracy(x, labels, x, labels, k=k)
+
+
+def test_no_cosine_is_above_one() -> None:
+    """Rounding makes some cosines of an image and its copy larger than 1."""
+    bank = torch.randn(500, 512, generator=torch.Generator().manual_seed(0))
+    unit = torch.nn.functional.normalize(bank, dim=1)
+    assert (unit @ unit.T).max() > 1
+    similarity, position = nearest(bank, bank, 1)
+    assert similarity.max() <= 1
+    assert torch.equal(position[:, 0], torch.arange(500))
+    assert nearest(bank, -bank, 500)[0].min() >= -1

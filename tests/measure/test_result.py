@@ -113,3 +113,42 @@ def test_counts_are_no_choices(tmp_path: Path) -> None:
     assert "counts" not in text  # files of what counts nothing are as they were
     assert "intervals" not in text
     assert Result.read(tmp_path / "evaluations" / "semi-a.json") == plain
+
+
+SPLIT = {"by": "class", "share": 0.2, "seed": 0}
+WHOLE = {**SPLIT, "of": "all"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "may"),
+    [
+        (("a/test", "x", {}), ("b/test", "y", {}), False),
+        (("a/test", "x", {}), ("a/test", "y", {}), True),  # where images were added
+        (("a@test", "x", WHOLE), ("b@test", "y", WHOLE), True),  # moved
+        (("b/a@test", "x", WHOLE), ("c/a@test", "y", {**WHOLE, "of": "others"}), False),
+        (("a/test@test", "x", WHOLE), ("b/test", "all", {}), True),  # a part, and the whole
+        (("a/test@test", "x", SPLIT), ("a/test", "all", {}), True),
+        (("b/a@test", "x", SPLIT), ("a@test", "y", WHOLE), True),  # an older file
+        (("b/a@test", "x", SPLIT), ("a2@test", "y", WHOLE), False),
+        (("a/test", "", {}), ("b/test", "x", {}), False),
+    ],
+)
+def test_which_results_may_share_images(
+    first: tuple[str, str, dict[str, object]],
+    second: tuple[str, str, dict[str, object]],
+    may: bool,
+) -> None:
+    one, other = (
+        Result("knn", name, {}, {}, {}, {"train": 8, "test": 2}, images, split=split)
+        for name, images, split in (first, second)
+    )
+    assert one.may_share_images(other) is may
+    assert other.may_share_images(one) is may
+
+
+def test_a_table_says_what_validation_chose() -> None:
+    target = TargetResult({"top1": 80.0}, {"k": 50.0, "encoder_lr": 0.01, "validation": 47.06})
+    (table,) = tables([Result("knn", "a/test", {"class": target}, {}, {}, {"test": 5})])
+    (cell,) = table.columns[-1].cells
+    assert table.columns[-1].header == "chosen on validation"
+    assert cell == "k 50, encoder lr 0.01 (47.1 %)"

@@ -32,9 +32,15 @@ def measured(
     settings = {"extraction": {"size": 32}, "protocol": {"seed": 0, "resamples": 50}}
     fields: dict[str, Any] = {"targets": {"class": target}, "sizes": SIZES} | changes
     result = Result(
-        protocol=protocol, set_name=f"{images}/test", settings=settings, fingerprints={},
-        images=images, **fields,
-    )  # fmt: skip
+        **{
+            "protocol": protocol,
+            "set_name": f"{images}/test",
+            "settings": settings,
+            "fingerprints": {},
+            "images": images,
+            **fields,
+        }
+    )
     result.write(folder)
     return result
 
@@ -69,8 +75,25 @@ def test_better_than_untrained(run: Path) -> None:
     assert verdict.command is None
     assert verdict.basis == (
         "95 % intervals, paired, over 400 test images: they do not cover other seeds of "
-        "pretraining."
+        "pretraining. The sentence is about the rows linear, top1: flowers minus the other. The "
+        "table has the other minus flowers, of opposite sign; its other rows weigh images "
+        "differently and have other intervals, so they may disagree."
     )
+
+
+def test_the_table_has_the_same_difference_of_opposite_sign(run: Path) -> None:
+    measured(run / "untrained", right(200))
+    comparison = compare([run])
+    (row,) = comparison.rows
+    assert f"the rows {row.heading[0]}, {row.heading[3]}:" in comparison.verdict.basis
+    (difference,), start = row.differences, comparison.verdict.start
+    assert difference is not None
+    assert difference.low is not None
+    assert difference.high is not None
+    assert start is not None
+    assert start.gain is not None
+    opposite = (-difference.value, -difference.high, -difference.low)
+    assert tuple(start.gain) == pytest.approx(opposite)
 
 
 def test_worse_than_untrained(run: Path) -> None:
@@ -191,6 +214,65 @@ def test_many_sets_are_counted_in_the_sentence_and_listed_below_it() -> None:
         verdict.sentence
     )
     assert "a +4.0 [+1.0, +8.0], b +4.0" in verdict.basis
+
+
+def drawn(
+    folder: Path, hits: Tensor, seed: int, of: str | None = "all", name: str = "mine"
+) -> None:
+    """A result on images of a folder without parts, drawn by a seed; older files have no `of`."""
+    split = {"by": "class", "share": 0.2, "seed": seed} | ({"of": of} if of else {})
+    measured(folder, hits, images=f"{name}, {seed}", set_name=f"{name}@test", split=split)
+
+
+@pytest.mark.parametrize(
+    ("of", "other_name"), [("all", "/elsewhere/copied"), (None, "/elsewhere/mine")]
+)
+def test_images_of_one_folder_drawn_by_several_seeds_are_no_two_sets(
+    tmp_path: Path, of: str | None, other_name: str
+) -> None:
+    """The lowest seed is quoted, whatever was measured by it; its interval is that of one set."""
+    run = tmp_path / "flowers"
+    for folder, hits in ((run, 240), (run / "untrained", 230)):
+        drawn(folder, right(hits), 3, of)
+        drawn(folder, right(hits + 99 * (folder == run)), 7, of, other_name)
+    (start,), (low, high) = judged(run).beside, ends(10, 0)
+    assert start.gain == pytest.approx((2.5, low, high))
+    assert f"points [{low:.1f}, {high:.1f}] of linear accuracy on mine (drawn by seed 3) over" in (
+        judged(run).sentence
+    )
+    assert "Left out, as its images overlap with those: " in judged(run).basis
+    assert judged(run).basis.endswith(f"-{Path(other_name).name} (drawn by seed 7).")
+
+
+def test_a_whole_set_is_quoted_before_a_part_of_it(run: Path) -> None:
+    for folder, count in ((run, 240), (run / "untrained", 200)):
+        measured(folder, right(count))
+        drawn(folder, right(count + 20 * (folder == run)), 0, of="flowers17")
+    (start,) = judged(run).beside
+    assert start.place == "flowers17 (all of its test images)"
+    assert start.sets[0].left_out == ("mine (drawn by seed 0)",)
+
+
+def test_images_of_different_folders_are_different_sets(tmp_path: Path) -> None:
+    run = tmp_path / "flowers"
+    for folder, count in ((run, 240), (run / "untrained", 200)):
+        drawn(folder, right(count), 0, of="these", name="one/mine")
+        drawn(folder, right(count), 0, of="those", name="two/mine")
+    (start,) = judged(run).beside
+    assert start.place == "the mean of one-mine and two-mine"
+
+
+def test_images_drawn_by_another_seed_are_not_compared(run: Path) -> None:
+    (file,) = (run / "evaluations").glob("*.json")
+    file.unlink()
+    drawn(run, right(240), 5, name="my photos")
+    drawn(run / "untrained", right(200), 0, name="my photos")
+    verdict = judged(run)
+    assert verdict.sentence == (
+        "Not compared with the untrained encoder, as other images of my photos were tested: drawn "
+        "by seed 0, those of the run drawn by seed 5."
+    )
+    assert verdict.command == f"mast evaluate {run} --data 'my photos' --untrained --seed 5"
 
 
 def test_several_targets_of_a_set_are_one_difference(run: Path) -> None:

@@ -82,7 +82,10 @@ def test_files_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
         save_classifier(
             classifier(encoder, encoder.dim), tmp_path / f"classifier-{name}.safetensors"
         )
-    with pytest.raises(UserError, match=r"several .*: classifier-a\.safetensors, classifier-b"):
+    commands = " or ".join(
+        f"`mast predict {tmp_path}/classifier-{name}.safetensors --data FOLDER`" for name in "ab"
+    )
+    with pytest.raises(UserError, match=f"holds 2 classifiers, name the one to use: {commands}$"):
         classifier_file(tmp_path)
     file = tmp_path / "classifier-a.safetensors"
     with pytest.raises(UserError, match="is a classifier, for `mast predict`"):

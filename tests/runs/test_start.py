@@ -173,6 +173,9 @@ def test_rates_of_the_encoder(tiny: Configure, theirs: RunFolder, decay: float) 
         ({"freeze": True}, "encoder.freeze keeps weights as they are: give encoder.weights, too"),
         ({"weights": ""}, "encoder.weights is empty"),
         ({"weights": "resnet18"}, "neither a file nor a run folder, nor a name of timm with a tag"),
+        ({"weights": "timm:nonsense.a1"}, r"with a tag, such as timm:\S+\.\S+$"),
+        ({"weights": "timm:resnet18"}, r"such as timm:resnet18\.\S+ or timm:resnet18\."),
+        ({"weights": "timm:resnt18.a1_in1k"}, r"such as timm:resnet18\.a1_in1k or "),
         ({"weights": "runs/none"}, "no encoder at runs/none"),
         ({"std": [0.0, 1.0, 1.0]}, "encoder.std positive and finite"),
         ({"mean": [0.5]}, "expected encoder.mean to be"),
@@ -181,6 +184,48 @@ def test_rates_of_the_encoder(tiny: Configure, theirs: RunFolder, decay: float) 
 def test_what_is_no_start(tiny: Configure, encoder: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         mast.pretrain(tiny(encoder=encoder))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": "resnet50"}, "encoder.name is 'resnet50', .* are those of 'timm:resnet18'"),
+        ({"stem": "standard"}, "encoder.stem is standard, .* trained with small: leave"),
+        ({"stem_stride": 1}, "encoder.stem_stride is 1, .* trained with 2: leave"),
+        ({"mean": [0.5, 0.5, 0.5]}, r"encoder.mean is \[0.5, 0.5, 0.5\], .* with \[0.485, "),
+        ({"options": {"channels": [8, 8, 8, 8]}}, r"do not fit .* with options .*\[8, 8, 8, 8\]"),
+    ],
+)
+def test_another_architecture_than_that_of_the_weights(
+    tiny: Configure, theirs: RunFolder, fields: dict[str, Any], message: str
+) -> None:
+    config = tiny(encoder={"weights": str(theirs.path), **fields})
+    with pytest.raises(UserError, match=message):
+        mast.pretrain(config)
+
+
+def test_a_recipe_gives_way_to_the_weights(tiny: Configure, theirs: RunFolder) -> None:
+    config = mast.configure("mast5_small", encoder={"weights": str(theirs.path)}, size=32)
+    assert config.encoder.name == "resnet18"
+    assert with_architecture(config).encoder.name == "timm:resnet18"
+    run = mast.pretrain(tiny(epochs=1, encoder={**vars(config.encoder)}))
+    assert configuration_of(run).encoder.options == ENCODER.options
+
+
+@pytest.mark.parametrize(
+    ("rates", "named"),
+    [
+        ({"encoder_rate": 0.5}, "optimizer.encoder_rate would"),
+        ({"layer_decay": 0.75}, "optimizer.layer_decay would"),
+        ({"encoder_rate": 1.0, "layer_decay": 0.5}, "encoder_rate and optimizer.layer_decay would"),
+    ],
+)
+def test_a_frozen_encoder_has_no_rate(
+    tiny: Configure, theirs: RunFolder, rates: dict[str, float], named: str
+) -> None:
+    encoder = {"weights": str(theirs.path), "freeze": True}
+    with pytest.raises(UserError, match=f"encoder.freeze leaves .*{named} do nothing"):
+        mast.pretrain(tiny(encoder=encoder, optimizer=rates))
 
 
 def test_rates_that_cannot_be(tiny: Configure) -> None:
