@@ -127,12 +127,12 @@ def times(area: str) -> str:
             )
         parts.append("\n".join(lines))
     busy = [
-        f"{name} {seconds:.0f} s"
-        for of_case in result.get("processor_seconds", {}).values()
+        f"{name} {seconds:.0f} s ({case.partition(',')[0]})"
+        for case, of_case in result.get("processor_seconds", {}).items()
         for name, seconds in of_case.items()
     ]
     if busy:
-        parts.append(f"Processors were busy for: {', '.join(busy)}.")
+        parts.append(f"Seconds of a processor, without waiting for it: {'; '.join(busy)}.")
     return "\n\n".join([*parts, machine(result)])
 
 
