@@ -1,4 +1,4 @@
-# Measured beside other libraries, on a CPU in under ten minutes; `make bench DEVICE=cuda` on a GPU.
+# Measured beside other libraries, on a CPU in under fifteen minutes; `make bench DEVICE=cuda` on a GPU.
 DEVICE ?= cpu
 TRAIN_cuda = --encoder resnet50 --recipe mast15_small --size 224 --steps 10
 
@@ -9,6 +9,7 @@ bench:
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/operators.py)
 	python benchmarks/loss.py --device $(DEVICE)
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/probes.py)
+	$(if $(filter cpu,$(DEVICE)),python benchmarks/insight.py)
 	python benchmarks/data.py --device $(DEVICE)
 	python benchmarks/train.py --device $(DEVICE) $(TRAIN_$(DEVICE))
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/write_performance.py)

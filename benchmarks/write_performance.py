@@ -52,6 +52,13 @@ TARGETS = (
     ("… of 224 pixels", "data", LARGE_PAIRS,
      "ImageFolder, torchvision", "ImageFolder, our views", ">=", None),
 )  # fmt: skip
+# (what, area, the beginning of a case, entry, at most so many seconds)
+SECONDS = (
+    ("`mast analyze` of a run on 1,024 generated images", "insight", "mast analyze",
+     "all of it", 60),
+    ("`retained`: 10,000 × 512 features, ten tasks, five operators", "insight", "retained",
+     "all of it", 120),
+)  # fmt: skip
 
 
 def read(area: str, device: str = "cpu") -> dict[str, Any]:
@@ -75,6 +82,11 @@ def targets() -> str:
             missed = ratio < target if sense == ">=" else ratio > target
             measured += " (missed)" if missed else ""
         lines.append(f"| {what} | {wanted} | {measured} |")
+    for what, area, case, entry, limit in SECONDS:
+        (entries,) = [of for name, of in read(area)["cases"].items() if name.startswith(case)]
+        seconds = entries[entry]["median"]
+        missed = " (missed)" if seconds > limit else ""
+        lines.append(f"| {what} | ≤ {limit} s | {seconds:.0f} s{missed} |")
     for name, peaks in read("loss")["peak_bytes"].items():
         if "K=19" in peaks:
             ratio = peaks["K=19"] / peaks["K=5"]
@@ -114,6 +126,13 @@ def times(area: str) -> str:
                 f"| {seconds['ratio']:.2f}× |"
             )
         parts.append("\n".join(lines))
+    busy = [
+        f"{name} {seconds:.0f} s ({case.partition(',')[0]})"
+        for case, of_case in result.get("processor_seconds", {}).items()
+        for name, seconds in of_case.items()
+    ]
+    if busy:
+        parts.append(f"Seconds of a processor, without waiting for it: {'; '.join(busy)}.")
     return "\n\n".join([*parts, machine(result)])
 
 
@@ -154,7 +173,9 @@ def replace(document: Path, tables: dict[str, str]) -> None:
 
 
 def main() -> None:
-    tables = {area: times(area) for area in ("augment", "loss", "probes", "data", "train")}
+    tables = {
+        area: times(area) for area in ("augment", "loss", "probes", "insight", "data", "train")
+    }
     tables |= {"targets": targets(), "operators": operators()}
     replace(ROOT / "docs" / "performance.md", tables)
     replace(ROOT / "README.md", {"speed": in_short()})

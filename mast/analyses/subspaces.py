@@ -6,14 +6,17 @@ N images, P side of a thumbnail in pixels, D dimensions, K operators with a mask
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
 
 import numpy as np
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.analyses import figure
 from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Map, Subject
+from mast.analyses.threads import one_thread
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
@@ -72,7 +75,7 @@ class Subspaces(Analysis):
         same = [[_same(images.labels[task], at_NJ) for at_NJ in nearest] for task in tasks]
         return {
             "subspaces": np.array([*subject.operators, "whole embedding"]),
-            "points": np.stack([_plane(unit_ND) for unit_ND in unit]),
+            "points": np.stack(_planes(unit)),
             "names": np.array(images.names),
             "pictures": images.thumbnails_NPP3,
             "tasks": np.array(tasks, str),
@@ -181,6 +184,15 @@ def _expected(label_N: np.ndarray) -> float:
     return float(100 * (count_C * (count_C - 1)).sum() / (total * (total - 1)))
 
 
+def _planes(unit: Sequence[Tensor]) -> list[np.ndarray]:
+    """A map of each arrangement; operators that share a mask share their map."""
+    maps: list[np.ndarray] = []
+    for at, unit_ND in enumerate(unit):
+        same = [other for other in range(at) if torch.equal(unit[other], unit_ND)]
+        maps.append(maps[same[0]] if same else _plane(unit_ND))
+    return maps
+
+
 def _plane(unit_ND: Tensor) -> np.ndarray:
     from sklearn.manifold import TSNE
 
@@ -188,7 +200,8 @@ def _plane(unit_ND: Tensor) -> np.ndarray:
         return np.full((len(unit_ND), 2), 0.5, np.float32)
     perplexity = min(30.0, (len(unit_ND) - 1) / 3)
     tsne = TSNE(perplexity=perplexity, init="pca", random_state=0)
-    place_N2 = tsne.fit_transform(unit_ND.numpy())
+    with one_thread():
+        place_N2 = tsne.fit_transform(unit_ND.numpy())
     low_2, high_2 = place_N2.min(axis=0), place_N2.max(axis=0)
     return np.asarray((place_N2 - low_2) / np.maximum(high_2 - low_2, 1e-12), np.float32)
 

@@ -16,6 +16,7 @@ from mast.analyses import figure
 from mast.analyses.analysis import Analysis, Arrays, Details, Grid, Subject
 from mast.analyses.interval import mean_and_margin, with_margin
 from mast.analyses.spaces import spaces_of
+from mast.analyses.threads import one_thread
 from mast.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -90,14 +91,15 @@ class Told(Analysis):
             views.append((first_PD[:, chosen_D], second_PD[:, chosen_D]))
         # Space by space: there are twice as many as distinct masks.
         told_SOX = []
-        for view, other in views:
-            features = [_features(view, other, pairs.image_P % 2 == half) for half in (0, 1)]
-            told_SOX.append(
-                [
-                    _explained(features, target_PT, pairs.image_P)
-                    for target_PT in pairs.differences.values()
-                ]
-            )
+        with one_thread():
+            for view, other in views:
+                features = [_features(view, other, pairs.image_P % 2 == half) for half in (0, 1)]
+                told_SOX.append(
+                    [
+                        _explained(features, target_PT, pairs.image_P)
+                        for target_PT in pairs.differences.values()
+                    ]
+                )
         told_OSX = np.array(told_SOX).swapaxes(0, 1)
         return {
             "operators": np.array(list(pairs.differences)),

@@ -191,8 +191,8 @@ VERBS: dict[str, Verb] = {
         following=_write_page,
     ),
     "advise": Verb(
-        "say which augmentations a labelled task can afford",
-        f"{_COMMANDS}.advise:advise", ("run",), _advice,
+        "say which augmentations a labelled task can afford, by any encoder",
+        f"{_COMMANDS}.advise:advise", ("encoder",), _advice,
     ),
     "study": Verb(
         "retrain variants of a run to answer a question; the same command continues",

@@ -1,20 +1,26 @@
-"""Advice for a labelled task, from one trained run."""
+"""Advice for a labelled task, from any encoder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torch import nn
+
 from mast.analyses import ANALYSES, Subject
-from mast.augment import OPERATORS
+from mast.augment import OPERATORS, PRESETS
 from mast.commands.analyze import insights_of
 from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
-from mast.core.errors import unknown
+from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
 from mast.core.table import FittedTable
-from mast.runs.scores import labelled, scores_of
+from mast.measure.named_sets import NamedSets
+from mast.runs.load import load
+from mast.runs.scores import labelled_parts, scores_of
 from mast.runs.subject import subject_of
+
+VIEWS = "mast5"  # whose operators are measured where nobody says which
 
 
 @dataclass(frozen=True)
@@ -25,9 +31,9 @@ class AdviceResult:
         text: In words.
         columns: Headings of the rows.
         rows: One a task and operator: task, operator, change of the accuracy where the operator
-            acts in percentage points, the ends of its 95 % interval, what follows, and what the
-            operator's subspace keeps of the true class's probability beside the mean of all
-            subspaces (NaN without masks).
+            acts in percentage points, the ends of its 95 % interval, what follows, and, for a run
+            with masks, what the operator's subspace keeps of the true class's probability beside
+            the mean of all subspaces (NaN where it has none).
     """
 
     text: str
@@ -44,62 +50,99 @@ class AdviceResult:
             again = at > 0 and row[0] == self.rows[at - 1][0]
             if at > 0 and not again:
                 table.add_section()
-            table.add_row("" if again else cells[0], *cells[1:-1], cells[-1].replace("+nan", "–"))
+            shown = [cell.replace("+nan", "–") for cell in cells[1:]]
+            table.add_row("" if again else cells[0], *shown)
         return table
 
 
 def advise(
-    run: str | Path,
-    data: str | Path,
+    encoder: str | Path | nn.Module,
+    data: str | Path | NamedSets | None = None,
     operators: Sequence[str] | str = (),
     device: Device = "auto",
     seed: int = 0,
+    views: str | None = None,
+    size: int | None = None,
+    weights: str | Path | None = None,
 ) -> AdviceResult:
-    """Say which augmentations a labelled task can afford, from one trained run.
+    """Say which augmentations a labelled task can afford, by any encoder, before any training.
 
     A linear probe learns and is tested where one operator at a time acts on half of the images:
     the accuracy that it loses is what the operator hides of the class, which an encoder that is
-    invariant to it would not keep. Beside it is what the operator's subspace, if there are
+    invariant to it would not keep. Beside it is what the operator's subspace, if a run has
     masks, keeps of the true class's probability. The paper asks the same by training once without
     each operator, which `mast study leave_one_out` does.
 
+    What is measured is written where `mast evaluate` writes it, and the figure to `analysis/`
+    beside `evaluations/`: in the run folder, of any other encoder in a folder of `runs/`. The next
+    call measures only what is new; a module is measured anew.
+
     Args:
-        run: A run folder; masks are not needed.
-        data: A labelled set with `train` and `test`.
-        operators: Operators to measure beside those of the run's views.
+        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a timm
+            or torchvision name; a tag, as in `timm:vit_small_patch16_dinov3.lvd1689m`, names
+            weights too. In Python also a module from images (B, 3, H, W), RGB in [0, 1], to
+            (B, D), which normalises images itself and is moved to the device.
+        data: The labelled set, such as `flowers17`, or a folder with one subfolder a class, of
+            which a fifth of each class is drawn to be tested; `NamedSets` where its parts are in
+            different places, or may be downloaded.
+        operators: Operators to measure, beside those of a run's views and of `views`.
         device: auto, cpu or cuda.
-        seed: Of the probes and of what the operators draw.
+        seed: Of the probes, of what the operators draw, of what is tested of a folder without
+            parts, and of the random weights of a name.
+        views: A preset whose operators are measured; mast5 for an encoder that is no run, where
+            nothing else is named.
+        size: Side of the views in pixels; that of pretraining if not given, for a name 224. A
+            module needs one.
+        weights: A checkpoint with weights for the name. If not given, those that the name names,
+            or random ones where it names none.
 
     Returns:
-        The advice on this set; the analyses `advice` and `predictions` of the run have it too.
+        The advice on this set; the analyses `advice` and, of a run, `predictions` have it too.
 
     Raises:
-        UserError: No such run or labelled set, or an unknown operator.
+        UserError: No such encoder or labelled set, or an unknown operator or preset.
 
     Reference:
         MAST, Figures 1 and 6.
     """
-    folder = RunFolder(run).require()
     operators = as_list(operators)
     for name in operators:
         if name not in OPERATORS:
             raise unknown("operator", name, OPERATORS)
-    target_set = labelled(str(data), folder)
-    subject = subject_of(folder, None, 0, find_device(device), seed)
-    protocols = ["retained", *(["embedding"] if subject.operators else [])]
-    measure_missing(folder, target_set, device, seed, protocols, operators)
+    if views is not None and views not in PRESETS:
+        raise unknown("preset of views", views, PRESETS)
+    if seed < 0:
+        raise UserError(f"seed must be 0 or more, got {seed}")
+    sets = data if isinstance(data, NamedSets) else NamedSets(data)
+    loaded = load(encoder, size=size, seed=seed, weights=weights, download=sets.download)
+    folder = RunFolder(loaded.folder)
+    of_run = folder.config.is_file()
+    if views is not None or not (of_run or operators):
+        operators = [*PRESETS[views or VIEWS].operators, *operators]
+    target_set = labelled_parts(sets, loaded.size, seed)
+    if of_run:
+        subject = subject_of(folder, None, 0, find_device(device), seed)
+        encoder, target_set = folder.path, replace(target_set, size=size)
+    else:
+        subject = Subject(folder.path.name)
+    has_masks = subject.mask_DK is not None
+    protocols = ["retained", *(["embedding"] if has_masks else [])]
+    measure_missing(folder, target_set, device, seed, protocols, operators, encoder, weights)
     everything = replace(subject, scores=tuple(scores_of(folder)))
-    insights_of(everything, ("advice", "predictions"), folder.analysis)
+    insights_of(everything, ("advice", *(["predictions"] if of_run else [])), folder.analysis)
     scores = tuple(scores_of(folder, lambda result: result.images == target_set.identity))
     return _advice(replace(subject, scores=scores))
 
 
 def _advice(subject: Subject) -> AdviceResult:
-    """The two analyses of a set's tasks as one table."""
+    """The analyses of a set's tasks as one table."""
     affordable, predicted = ANALYSES["advice"].kind(), ANALYSES["predictions"].kind()
     arrays = affordable.compute(subject)
     grid = affordable.details(arrays).grid
     assert grid is not None
+    text = affordable.caption(arrays)
+    if subject.mask_DK is None:
+        return AdviceResult(text, grid.columns, grid.rows)
     beside: dict[tuple[str | float, str | float], float] = {}
     if predicted.lacking(subject) is None:
         by_mask = predicted.details(predicted.compute(subject)).grid
@@ -107,4 +150,4 @@ def _advice(subject: Subject) -> AdviceResult:
         beside = {(row[0], row[1]): float(row[3]) for row in by_mask.rows}
     columns = (*grid.columns, "kept by its subspace (points)")
     rows = tuple((*row, beside.get((row[0], row[1]), float("nan"))) for row in grid.rows)
-    return AdviceResult(affordable.caption(arrays), columns, rows)
+    return AdviceResult(text, columns, rows)

@@ -156,21 +156,31 @@ def measure_missing(
     seed: int,
     protocols: Sequence[str],
     operators: Sequence[str] = (),
+    encoder: str | Path | nn.Module | None = None,
+    weights: str | Path | None = None,
 ) -> None:
     """Probe a labelled set by the protocols that were not run on it before.
 
     Args:
-        folder: Of the run.
+        folder: Of the run, or of the results of another encoder.
         target_set: The set.
         device: Where to run.
         seed: Of the protocols.
         protocols: Names.
-        operators: What `retained` asks about, beside those of the run's views and what it was asked
+        operators: What `retained` asks about, beside those of a run's views and what it was asked
             about before.
+        encoder: What is measured; the run of the folder if not given. A module is measured again
+            each time, as its code may have changed where its weights have not.
+        weights: As `evaluate`.
     """
-    missing = unmeasured(folder, target_set, seed, protocols, operators)
+    if isinstance(encoder, nn.Module):
+        missing, asked = list(protocols), list(dict.fromkeys(operators))
+    else:
+        missing = unmeasured(folder, target_set, seed, protocols, operators)
+        asked = operators_to_measure(folder, target_set, seed, operators)
     if missing:
-        settings = {
-            "retained": {"operators": operators_to_measure(folder, target_set, seed, operators)}
-        }
-        evaluate(folder.path, target_set.data, missing, device=device, seed=seed, settings=settings)
+        measured = folder.path if encoder is None else encoder
+        evaluate(
+            measured, target_set.sets, missing, {"retained": {"operators": asked}},
+            target_set.size, device, seed=seed, weights=weights,
+        )  # fmt: skip

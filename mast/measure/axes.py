@@ -17,6 +17,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from mast.measure.threads import threads_for
+
 SPREAD = 1e-10  # variance, relative to the first axis, below which an axis is rounding
 CHUNK = 16384  # rows in float64 at once
 
@@ -74,18 +76,25 @@ class Axes:
 
 def _of_many(features_ND: Tensor, mean_D: Tensor) -> tuple[Tensor, Tensor]:
     """Variances and axes by the covariance of the dimensions."""
-    covariance_DD = mean_D.new_zeros(len(mean_D), len(mean_D))
-    for chunk_RD in features_ND.split(CHUNK):
-        centred_RD = chunk_RD - mean_D
-        covariance_DD += centred_RD.T @ centred_RD / len(features_ND)
-    variance_D, axes_DD = torch.linalg.eigh(covariance_DD)
+    dim = len(mean_D)
+    covariance_DD = mean_D.new_zeros(dim, dim)
+    with threads_for(len(features_ND) * dim**2, mean_D.device):
+        for chunk_RD in features_ND.split(CHUNK):
+            centred_RD = chunk_RD - mean_D
+            covariance_DD += centred_RD.T @ centred_RD / len(features_ND)
+    with threads_for(
+        dim**2, mean_D.device
+    ):  # the most of it: products with one vector after another
+        variance_D, axes_DD = torch.linalg.eigh(covariance_DD)
     varies_D = _varies(variance_D)
     return variance_D[varies_D], axes_DD[:, varies_D]
 
 
 def _of_few(centred_ND: Tensor) -> tuple[Tensor, Tensor]:
     """The same by the products of fewer images than dimensions."""
-    variance_N, images_NN = torch.linalg.eigh(centred_ND @ centred_ND.T / len(centred_ND))
+    products_NN = centred_ND @ centred_ND.T / len(centred_ND)
+    with threads_for(products_NN.numel(), centred_ND.device):
+        variance_N, images_NN = torch.linalg.eigh(products_NN)
     varies_N = _varies(variance_N)
     # Along weak axes rounding leaves these almost orthogonal, which QR mends.
     axes_DR, _ = torch.linalg.qr(centred_ND.T @ images_NN[:, varies_N])

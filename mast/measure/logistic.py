@@ -20,6 +20,7 @@ from torch import Tensor
 
 from mast.measure.axes import CHUNK, Axes
 from mast.measure.newton import Regressions, minimise
+from mast.measure.threads import threads_for
 
 TIGHT = 1e-10  # see `minimise`; where what is reported comes from
 HELD = 2**28  # probabilities held at once: 1 GiB
@@ -75,9 +76,10 @@ class Located:
 
     def scores(self, weight_CP: Tensor, rows_V: Tensor) -> Tensor:
         """Class scores_VC of some of the images, in float64."""
-        return torch.cat(
-            [self.x_NP[rows_R].double() @ weight_CP.T for rows_R in rows_V.split(CHUNK)]
-        )
+        with threads_for(len(rows_V) * weight_CP.numel(), weight_CP.device):
+            return torch.cat(
+                [self.x_NP[rows_R].double() @ weight_CP.T for rows_R in rows_V.split(CHUNK)]
+            )
 
 
 class Target(NamedTuple):
@@ -136,9 +138,11 @@ class Classifier:
 
     def scores(self, features_MD: Tensor) -> Tensor:
         """Class scores_MC of features, float64, on the device that it was fitted on."""
-        weight_CD, bias_C = self.linear()
-        chunks = features_MD.to(weight_CD.device).split(CHUNK)
-        return torch.cat([chunk_RD.double() @ weight_CD.T + bias_C for chunk_RD in chunks])
+        device = self.weight_CP.device
+        with threads_for(len(features_MD) * self.weight_CP.numel(), device):
+            weight_CD, bias_C = self.linear()
+            chunks = features_MD.to(device).split(CHUNK)
+            return torch.cat([chunk_RD.double() @ weight_CD.T + bias_C for chunk_RD in chunks])
 
 
 def fit(

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from mast.measure.threads import threads_for
+
 CHUNK = 4096  # rows whose scores are held at once
-SMALL = 1e8  # multiplications of one product below which a second thread costs more than it does
 MOST_PRODUCTS = 1000  # with the Hessian in one step
 ROUNDING = 1e-12  # of a loss
 RARE = 1e-7  # the least curvature of a class, of the largest
@@ -226,7 +226,8 @@ def minimise(
     """
     weight_SP = weight_SP.clone()
     columns_S = torch.arange(len(weight_SP), device=weight_SP.device)
-    with _threads_for(regressions):
+    multiplications = regressions.x_NP.numel() * len(weight_SP)
+    with threads_for(multiplications, weight_SP.device):
         penalty_SP = penalty_TP[regressions.owner_S]
         point = regressions.at(weight_SP, penalty_SP)
         for _ in range(max_iterations):
@@ -314,19 +315,3 @@ def _line_search(
         if short_T.all():
             return moved_SP, point
         length_T = torch.where(short_T, length_T, length_T / 2)
-
-
-@contextmanager
-def _threads_for(regressions: Regressions) -> Iterator[None]:
-    """One thread where products are small: threads that wait for one another need far longer.
-
-    On a machine that is busy with something else, two threads took ten times as long as one.
-    """
-    threads = torch.get_num_threads()
-    columns = sum(regressions.classes)
-    if regressions.x_NP.device.type == "cpu" and regressions.x_NP.numel() * columns < SMALL:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -9,8 +9,9 @@ from mast.config import read
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.data import describe, open_canvas
+from mast.measure.named_sets import NamedSets
 from mast.measure.result import ENDS, Result, readable
-from mast.measure.sets import image_identity
+from mast.measure.sets import EvaluationData, image_identity, tasks
 from mast.protocols import Retained
 
 
@@ -24,15 +25,18 @@ def parts_of(data: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class LabelledSet:
-    """A set that runs can be measured on.
+    """A set that encoders can be measured on.
 
     Attributes:
-        data: The set.
+        sets: Its parts.
         identity: Of its test images and their labels.
+        size: Side of the views in pixels; None where results of any size do, and what is missing
+            is measured at that of pretraining.
     """
 
-    data: str
+    sets: NamedSets
     identity: str
+    size: int | None = None
 
 
 def labelled(data: str, folder: RunFolder) -> LabelledSet:
@@ -43,8 +47,26 @@ def labelled(data: str, folder: RunFolder) -> LabelledSet:
     """
     parts, size = parts_of(data), read(folder.config).size
     if parts and (canvases := open_canvas(parts["test"], size)).targets:
-        return LabelledSet(data, image_identity(canvases))
+        return LabelledSet(NamedSets(data), image_identity(canvases))
     raise UserError(f"{data} has no train and test images with labels, which this needs")
+
+
+def labelled_parts(sets: NamedSets, size: int, seed: int) -> LabelledSet:
+    """Sets as `mast evaluate` takes them, for an encoder.
+
+    Args:
+        sets: Their names.
+        size: Side of the views in pixels.
+        seed: Of what is tested of a folder without parts.
+
+    Raises:
+        UserError: There is nothing of that name, no train or no test among its parts, or no label
+            to predict.
+    """
+    opened = sets.open(EvaluationData, size, seed)
+    assert isinstance(opened, EvaluationData)
+    tasks(opened, seed)  # which refuses sets without labels
+    return LabelledSet(sets, opened.images, size)
 
 
 def unmeasured(
@@ -57,11 +79,11 @@ def unmeasured(
     """Those of some protocols that were not run on a set's test images.
 
     Args:
-        folder: Of the run.
+        folder: Of the run, or of the results of another encoder.
         target_set: The set.
         seed: Of the protocols.
         protocols: Names.
-        operators: What `retained` asks about, beside those of the run's views.
+        operators: What `retained` asks about, beside those of a run's views.
     """
     needed = set(operators_to_measure(folder, target_set, seed, operators))
     measured = set()
@@ -77,21 +99,22 @@ def unmeasured(
 def operators_to_measure(
     folder: RunFolder, target_set: LabelledSet, seed: int, operators: Sequence[str]
 ) -> list[str]:
-    """The operators of the run's views, those asked for, and those that `retained` has measured."""
+    """The operators of a run's views, those asked for, and those that `retained` has measured."""
+    of_views = read(folder.config).preset.operators if folder.config.is_file() else ()
     measured_before = [
         name
         for result in _measured(folder, target_set, seed)
         for name in result.settings["protocol"].get("operators", ())
     ]
-    return list(
-        dict.fromkeys([*read(folder.config).preset.operators, *operators, *measured_before])
-    )
+    return list(dict.fromkeys([*of_views, *operators, *measured_before]))
 
 
 def _measured(folder: RunFolder, target_set: LabelledSet, seed: int) -> Iterator[Result]:
     """What was measured on a set with a seed."""
     for result in results_of(folder):
-        if result.images == target_set.identity and result.settings["protocol"]["seed"] == seed:
+        sizes = (None, result.settings["extraction"]["size"])
+        drawn_by = result.settings["protocol"]["seed"]
+        if (result.images, drawn_by) == (target_set.identity, seed) and target_set.size in sizes:
             yield result
 
 

@@ -1,0 +1,173 @@
+"""`mast advise` of encoders that are no runs: names, weights, modules, and what is refused."""
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import timm
+import torch.nn.functional as F  # noqa: N812
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+import mast
+from mast.augment import PRESETS
+from mast.augment.operators.color import gray
+from mast.cli import main
+from mast.commands.advise import AdviceResult
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.measure.result import Result
+
+INSIGHT = Path(__file__).parents[2] / "docs" / "insight.md"
+MAST5 = sorted(name.replace("_", " ") for name in PRESETS["mast5"].operators)
+
+
+@pytest.fixture
+def here(tmp_path: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, but for the set that the documents name."""
+    shutil.copytree(photos, tmp_path / "flowers17")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path
+
+
+def keep(hub: Path, weights: str) -> None:
+    """Random weights in a cache of the Hugging Face Hub, as timm keeps them."""
+    folder = hub / f"models--timm--{weights}"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("0" * 40)
+    (folder / "snapshots" / ("0" * 40)).mkdir(parents=True)
+    state = timm.create_model(weights).state_dict()
+    save_file(state, folder / "snapshots" / ("0" * 40) / "model.safetensors")
+
+
+class Seen(nn.Module):
+    """Coarse colours, of which one that is color-blind sees the brightness alone."""
+
+    def __init__(self, color_blind: bool) -> None:
+        super().__init__()
+        self.color_blind = color_blind
+        self.calls = 0
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        self.calls += 1
+        seen_BCHW = gray(images_BCHW) if self.color_blind else images_BCHW
+        return F.adaptive_avg_pool2d(seen_BCHW, 2).flatten(1)
+
+
+def shown(advice: AdviceResult) -> list[str]:
+    """The operators in a table, each once, by name."""
+    return sorted({str(row[1]) for row in advice.rows})
+
+
+def test_the_command_of_the_document(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Weights that a tag names, from the cache; small views, as it is a ViT."""
+    command, _ = re.findall(r"^mast advise (.*)$", INSIGHT.read_text(), re.M)[:2]
+    words = shlex.split(command)
+    keep(here / "hub", words[0].removeprefix("timm:"))
+    assert main(["advise", *words, "--size", "32"]) == 0
+    printed = capsys.readouterr().out
+    for word in ("random resized crop", "grayscale", "can afford"):
+        assert word in " ".join(printed.split())
+    assert "kept by" not in printed
+    (folder,) = (here / "runs").iterdir()
+    assert folder.name.startswith("timm-vit_small_patch16_dinov3.lvd1689m-model-")
+    assert sorted(path.stem for path in (folder / "analysis").glob("*.npz")) == ["advice"]
+    (file,) = (folder / "evaluations").glob("*.json")
+    assert Result.read(file).protocol == "retained"
+    assert {path.name for path in here.iterdir()} == {"flowers17", "hub", "runs"}
+
+
+def test_the_python_of_the_document(here: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", INSIGHT.read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    exec(code, names)
+    advice, afforded = names["advice"], names["afforded"]
+    assert isinstance(advice, AdviceResult)
+    assert shown(advice) == ["grayscale", "rotate"]
+    assert afforded == {row[1] for row in advice.rows if row[-1] == "can afford it"}
+
+
+def test_a_name_is_measured_once_at_each_size(here: Path) -> None:
+    name = "timm:test_resnet"  # half a million weights
+    advice = mast.advise(name, "flowers17", size=32)
+    assert shown(advice) == MAST5
+    assert len(advice.columns) == len(advice.rows[0]) == 6
+    (file,) = (here / "runs" / "timm-test_resnet-random-0" / "evaluations").glob("*.json")
+    written = file.stat().st_mtime_ns
+    assert mast.advise(name, "flowers17", size=32) == advice
+    assert file.stat().st_mtime_ns == written
+    more = mast.advise(name, "flowers17", size=32, operators="invert")
+    assert shown(more) == sorted([*MAST5, "invert"])  # what was measured stays
+    assert {row for row in more.rows if row[1] != "invert"} == {*advice.rows}
+    only = mast.advise(name, "flowers17", size=40, operators="invert")
+    assert shown(only) == ["invert"]
+    assert json.loads(file.read_text())["settings"]["extraction"]["size"] == 40
+
+
+def test_a_module_that_ignores_colour_can_afford_grayscale(here: Path) -> None:
+    """Classes differ by a colour channel; brightness tells some of that as well."""
+    verdicts = {}
+    for color_blind in (False, True):
+        module = Seen(color_blind)
+        advice = mast.advise(module, Path("flowers17"), operators=["grayscale"], size=32)
+        (row,) = advice.rows
+        verdicts[color_blind] = row
+        calls = module.calls
+        assert mast.advise(module, "flowers17", operators="grayscale", size=32) == advice
+        assert module.calls == 2 * calls > 0  # its code may have changed
+    assert verdicts[True][2] == pytest.approx(0, abs=1e-9)
+    assert verdicts[False][2] < verdicts[True][2]
+    added = mast.advise(Seen(False), "flowers17", "rotate", views="mast5", size=32)
+    assert shown(added) == sorted([*MAST5, "rotate"])
+
+
+def test_a_folder_of_classes_and_named_parts(here: Path) -> None:
+    module = Seen(False)
+    whole = mast.advise(module, "flowers17/train", "invert", size=32)
+    assert [row[0] for row in whole.rows] == ["flowers17-train-test"]
+    parts = mast.NamedSets(train="flowers17/train", test="flowers17/test")
+    apart = mast.advise(module, parts, "invert", size=32)
+    assert [row[0] for row in apart.rows] == ["flowers17-test"]
+    assert np.isfinite([row[2:5] for row in (*whole.rows, *apart.rows)]).all()
+
+
+def test_a_file_of_a_run_is_the_run(ours: RunFolder, photos: Path) -> None:
+    by_folder = mast.advise(ours.path, photos)
+    assert by_folder.columns[-1] == "kept by its subspace (points)"
+    assert mast.advise(ours.encoder, photos) == by_folder
+    (file,) = ours.evaluations.glob("retained-*.json")
+    larger = mast.advise(ours.path, photos, size=40)
+    assert json.loads(file.read_text())["settings"]["extraction"]["size"] == 40
+    assert mast.advise(ours.path, photos) == larger  # of any size, if none is asked for
+
+
+def test_what_is_refused(ours: RunFolder, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "unlabelled" / "train").mkdir(parents=True)
+    (here / "unlabelled" / "test").mkdir()
+    for part in ("train", "test"):
+        shutil.copy(next((here / "flowers17" / part).rglob("*.*")), here / "unlabelled" / part)
+    encoder = str(ours.path)
+    for words, message in (
+        (["resnet81", "--data", "flowers17"], r"no run folder resnet81 here, and unknown encoder"),
+        (["timm:resnet18.a1_in1k", "--data", "flowers17"], "not in the cache of the Hugging Face"),
+        (["nothing/at/all", "--data", "flowers17"], "no encoder at nothing/at/all"),
+        ([encoder, "--data", "flowers17", "--operators", "inverts"],
+         r"unknown operator 'inverts'\. Did you mean 'invert'"),
+        ([encoder, "--data", "flowers17", "--views", "mast51"],
+         r"unknown preset of views 'mast51'\. Did you mean 'mast5'"),
+        ([encoder, "--data", "flowers17", "--seed", "-1"], "seed must be 0 or more, got -1"),
+        ([encoder, "--data", "unlabelled"], "there is no label to predict in all sets"),
+        ([encoder, "--train", "flowers17/train"], "has no test folder; give test too"),
+    ):  # fmt: skip
+        assert main(["advise", *words]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert re.search(message, line)
+    with pytest.raises(UserError, match="Seen does not say at which size it takes images"):
+        mast.advise(Seen(False), "flowers17")
+    assert not (here / "runs").exists()
+    assert not ours.evaluations.exists()
