@@ -4,9 +4,10 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from multiprocessing import set_forkserver_preload
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -136,25 +137,37 @@ def tiny(photos: Path, tmp_path: Path) -> Callable[..., mast.PretrainConfig]:
 
 
 UNCERTAIN = {"uncertainty": True, "exempt": ["color", "orientation"], "exempt_share": 0.2}
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ours": ("mast5_small", {"objective": UNCERTAIN}),
+    "theirs": ("vicreg5_small", {}),
+    "plain": ("mast5_small", {}),
+    "of two": ("mast5_small", {"operators": ["horizontal_flip", "color_jitter"]}),
+}
 
 
 @pytest.fixture(scope="session")
-def _trained(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def trained(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunFolder]:
+    """A function that copies a finished run of one epoch, of `RUNS`, into a folder to write into.
+
+    What is not asked for is not trained, and what several tests ask for is trained once.
+    """
     root = tmp_path_factory.mktemp("trained")
-    configs = {
-        "ours": configure(photos, root / "ours", epochs=1, objective=UNCERTAIN),
-        "theirs": configure(photos, root / "theirs", "vicreg5_small", epochs=1),
-    }
-    return {name: mast.pretrain(config).path for name, config in configs.items()}
+
+    @cache
+    def train(name: str) -> Path:
+        recipe, changes = RUNS[name]
+        return mast.pretrain(configure(photos, root / name, recipe, epochs=1, **changes)).path
+
+    return lambda name, folder: RunFolder(shutil.copytree(train(name), folder))
 
 
 @pytest.fixture
-def ours(_trained: dict[str, Path], tmp_path: Path) -> RunFolder:
+def ours(trained: Callable[..., RunFolder], tmp_path: Path) -> RunFolder:
     """A finished run of MAST with uncertainty, to write into."""
-    return RunFolder(shutil.copytree(_trained["ours"], tmp_path / "ours"))
+    return trained("ours", tmp_path / "ours")
 
 
 @pytest.fixture
-def theirs(_trained: dict[str, Path], tmp_path: Path) -> RunFolder:
+def theirs(trained: Callable[..., RunFolder], tmp_path: Path) -> RunFolder:
     """A finished run of VICReg on the same images, to write into."""
-    return RunFolder(shutil.copytree(_trained["theirs"], tmp_path / "theirs"))
+    return trained("theirs", tmp_path / "theirs")
