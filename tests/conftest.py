@@ -1,9 +1,11 @@
 """Shared by all tests: one thread, a cache of their own, tiny images and a tiny configuration."""
 
+import gc
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache, partial
 from multiprocessing import set_forkserver_preload
 from pathlib import Path
@@ -19,6 +21,8 @@ import mast
 from mast.augment import OPERATORS, Pipeline, Preset
 from mast.core.launch import cores
 from mast.core.run import RunFolder
+from mast.data import DataConfig
+from mast.methods import METHODS, StepNeeds, step_needs
 
 pytest_plugins = ("evaluation_fixtures",)
 
@@ -90,6 +94,44 @@ def _no_progress() -> Iterator[None]:
     """However slow the machine is, what the tests read of stderr is the same."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mast.core.display.LINE_S", float("inf"))
+        yield
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was imported stays: to look through it again and again for garbage takes seconds."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _looks_for_a_gpu_once() -> Iterator[None]:
+    """Without one PyTorch looks for a driver at each operation on fake tensors."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", cache(torch.cuda.is_available))
+        patch.setattr(torch.cuda, "device_count", cache(torch.cuda.device_count))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _needs_are_counted_once() -> Iterator[None]:
+    """What a step needs is counted once of runs whose steps are the same, before which it is asked.
+
+    `methods/test_step_needs.py` tests the count itself, which takes longer than a tiny run.
+    """
+    counted: dict[str, StepNeeds] = {}
+
+    def once(build: Any, pipeline: Pipeline, *given: Any, **options: Any) -> StepNeeds:
+        (config,) = build.args
+        alike = replace(config, data=DataConfig(), out=None, epochs=1, seed=0, log_every=1)
+        forward = METHODS[config.method].method.forward  # some tests have one of their own
+        key = repr((alike, id(forward), pipeline.sizes, given, options))
+        if key not in counted:
+            counted[key] = step_needs(build, pipeline, *given, **options)
+        return counted[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mast.runs.memory.step_needs", once)
+        patch.setattr("mast.runs.cost.step_needs", once)
         yield
 
 
