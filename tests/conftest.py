@@ -1,12 +1,15 @@
 """Shared by all tests: one thread, a cache of their own, tiny images and a tiny configuration."""
 
+import gc
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 from multiprocessing import set_forkserver_preload
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,6 +21,8 @@ import mast
 from mast.augment import OPERATORS, Pipeline, Preset
 from mast.core.launch import cores
 from mast.core.run import RunFolder
+from mast.data import DataConfig
+from mast.methods import METHODS, StepNeeds, step_needs
 
 pytest_plugins = ("evaluation_fixtures",)
 
@@ -92,6 +97,44 @@ def _no_progress() -> Iterator[None]:
         yield
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was imported stays: to look through it again and again for garbage takes seconds."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _looks_for_a_gpu_once() -> Iterator[None]:
+    """Without one PyTorch looks for a driver at each operation on fake tensors."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", cache(torch.cuda.is_available))
+        patch.setattr(torch.cuda, "device_count", cache(torch.cuda.device_count))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _needs_are_counted_once() -> Iterator[None]:
+    """What a step needs is counted once of runs whose steps are the same, before which it is asked.
+
+    `methods/test_step_needs.py` tests the count itself, which takes longer than a tiny run.
+    """
+    counted: dict[str, StepNeeds] = {}
+
+    def once(build: Any, pipeline: Pipeline, *given: Any, **options: Any) -> StepNeeds:
+        (config,) = build.args
+        alike = replace(config, data=DataConfig(), out=None, epochs=1, seed=0, log_every=1)
+        forward = METHODS[config.method].method.forward  # some tests have one of their own
+        key = repr((alike, id(forward), pipeline.sizes, given, options))
+        if key not in counted:
+            counted[key] = step_needs(build, pipeline, *given, **options)
+        return counted[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mast.runs.memory.step_needs", once)
+        patch.setattr("mast.runs.cost.step_needs", once)
+        yield
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """For the fixtures of a whole session too, which would else fill the user's."""
@@ -136,25 +179,37 @@ def tiny(photos: Path, tmp_path: Path) -> Callable[..., mast.PretrainConfig]:
 
 
 UNCERTAIN = {"uncertainty": True, "exempt": ["color", "orientation"], "exempt_share": 0.2}
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ours": ("mast5_small", {"objective": UNCERTAIN}),
+    "theirs": ("vicreg5_small", {}),
+    "plain": ("mast5_small", {}),
+    "of two": ("mast5_small", {"operators": ["horizontal_flip", "color_jitter"]}),
+}
 
 
 @pytest.fixture(scope="session")
-def _trained(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def trained(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunFolder]:
+    """A function that copies a finished run of one epoch, of `RUNS`, into a folder to write into.
+
+    What is not asked for is not trained, and what several tests ask for is trained once.
+    """
     root = tmp_path_factory.mktemp("trained")
-    configs = {
-        "ours": configure(photos, root / "ours", epochs=1, objective=UNCERTAIN),
-        "theirs": configure(photos, root / "theirs", "vicreg5_small", epochs=1),
-    }
-    return {name: mast.pretrain(config).path for name, config in configs.items()}
+
+    @cache
+    def train(name: str) -> Path:
+        recipe, changes = RUNS[name]
+        return mast.pretrain(configure(photos, root / name, recipe, epochs=1, **changes)).path
+
+    return lambda name, folder: RunFolder(shutil.copytree(train(name), folder))
 
 
 @pytest.fixture
-def ours(_trained: dict[str, Path], tmp_path: Path) -> RunFolder:
+def ours(trained: Callable[..., RunFolder], tmp_path: Path) -> RunFolder:
     """A finished run of MAST with uncertainty, to write into."""
-    return RunFolder(shutil.copytree(_trained["ours"], tmp_path / "ours"))
+    return trained("ours", tmp_path / "ours")
 
 
 @pytest.fixture
-def theirs(_trained: dict[str, Path], tmp_path: Path) -> RunFolder:
+def theirs(trained: Callable[..., RunFolder], tmp_path: Path) -> RunFolder:
     """A finished run of VICReg on the same images, to write into."""
-    return RunFolder(shutil.copytree(_trained["theirs"], tmp_path / "theirs"))
+    return trained("theirs", tmp_path / "theirs")

@@ -22,6 +22,7 @@ import torch
 import torchvision
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from mast.augment import Pipeline
 from mast.cli import main as run_command
 from mast.config import read
 from mast.core import loop
@@ -120,6 +121,9 @@ MOMENTS: tuple[tuple[Callable[[int], None], int, float], ...] = (
 def main() -> None:
     config = read(Path(sys.argv[1]))
     torch.set_num_threads(1)
+    pipeline = Pipeline(config.preset, 16)  # whose kernels are loaded once
+    canvas_BHWC = torch.zeros(16, 16, 16, 3, dtype=torch.uint8)
+    pipeline.views(canvas_BHWC, torch.ones(16), pipeline.draw(16, torch.Generator()))
     for prepare, at, minutes in MOMENTS:
         child = os.fork()
         if child == 0:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-import mast
+from mast.core.run import RunFolder
 
 
 @pytest.fixture
-def run(tiny: Callable[..., mast.PretrainConfig]) -> Path:
-    """The folder of a run of one epoch."""
-    return mast.pretrain(tiny(epochs=1)).path
+def run(trained: Callable[..., RunFolder], tmp_path: Path) -> Path:
+    """The folder of a run of one epoch, to write into."""
+    return trained("plain", tmp_path / "run").path

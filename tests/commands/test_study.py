@@ -19,8 +19,8 @@ TWO = ("horizontal_flip", "color_jitter")
 
 
 @pytest.fixture
-def run(tiny: Configure) -> RunFolder:
-    return mast.pretrain(tiny(epochs=1, operators=list(TWO)))
+def run(trained: Callable[..., RunFolder], tmp_path: Path) -> RunFolder:
+    return trained("of two", tmp_path / "run")
 
 
 def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
