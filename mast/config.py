@@ -147,13 +147,6 @@ class PretrainConfig:
         preset = PRESETS[self.views]
         return preset if self.operators is None else preset.only(self.operators)
 
-    @property
-    def encoder_rate(self) -> float:
-        """The encoder's rate as a share of that of what is trained beside it."""
-        if self.optimizer.encoder_rate is not None:
-            return self.optimizer.encoder_rate
-        return 1.0 if self.encoder.weights is None else 0.1
-
     def folder(self) -> Path:
         """Where the run goes."""
         if self.out is not None:
@@ -189,7 +182,6 @@ def record(config: PretrainConfig) -> dict[str, Any]:
     """
     values = plain(config)
     values["objective"] |= plain(config.objective.resolved())
-    values["optimizer"]["encoder_rate"] = config.encoder_rate
     at = list(values).index("objective")
     items = list(values.items())
     return dict([*items[:at], ("method", config.method), *items[at:]])

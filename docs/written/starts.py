@@ -58,11 +58,7 @@ def sentences(method: str, validation: Groups, test: Groups, source: Result) -> 
     """What a method gains of the start, at the rate that does best on validation images."""
     name = METHODS[method]
     rates = [start for start in STARTS if start.startswith(method) and "random" not in start]
-    means = {
-        start: statistics.fmean(own)
-        for start in rates
-        if len(own := own_scores(start, validation)) == len(OWN)
-    }
+    means = {start: own for start in rates if (own := own_score(start, rates, validation))}
     if len(means) < len(rates):
         return []
     best = max(means, key=means.__getitem__)
@@ -86,13 +82,25 @@ def sentences(method: str, validation: Groups, test: Groups, source: Result) -> 
     return found
 
 
-def own_scores(start: str, groups: Groups) -> list[float]:
-    """The mean accuracy of each set on which a start was trained, on that set."""
-    return [
-        statistics.fmean(result["scores"][task] for result in groups[set_name, start])
-        for set_name, task in OWN.items()
-        if (set_name, start) in groups
-    ]
+def own_score(start: str, rates: list[str], groups: Groups) -> float | None:
+    """Mean accuracy of a start on the sets it was trained on, by the seeds that all rates have.
+
+    Returns:
+        It; None where there is no such seed.
+    """
+    means = []
+    for set_name, task in OWN.items():
+        by_rate = [groups.get((set_name, rate), []) for rate in rates]
+        seeds = set.intersection(*({result["seed"] for result in each} for each in by_rate))
+        scores = [
+            result["scores"][task]
+            for result in groups.get((set_name, start), [])
+            if result["seed"] in seeds
+        ]
+        if not scores:
+            return None
+        means.append(statistics.fmean(scores))
+    return statistics.fmean(means)
 
 
 def ahead_of(results: list[Result], others: list[Result], task: str) -> str:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -116,9 +115,7 @@ def _refuse_another_name(asked: PretrainConfig, name: str) -> None:
 def _refuse_rates_of_a_frozen(config: PretrainConfig) -> None:
     if not config.encoder.freeze:
         return
-    # A run's config.yaml has the rate that holds if none is given.
-    usual = replace(config, optimizer=replace(config.optimizer, encoder_rate=None)).encoder_rate
-    given = ["optimizer.encoder_rate"] if config.encoder_rate != usual else []
+    given = ["optimizer.encoder_rate"] if config.optimizer.encoder_rate != 1 else []
     given += ["optimizer.layer_decay"] if config.optimizer.layer_decay != 1 else []
     if given:
         raise UserError(
@@ -134,7 +131,9 @@ def _encoder_shares(encoder: Encoder, config: PretrainConfig) -> dict[str, float
         depths = encoder.depths()
     last = max(depths.values())
     decay = config.optimizer.layer_decay
-    return {name: config.encoder_rate * decay ** (last - at) for name, at in depths.items()}
+    return {
+        name: config.optimizer.encoder_rate * decay ** (last - at) for name, at in depths.items()
+    }
 
 
 def _part_size(config: PretrainConfig, processes: int) -> int:

@@ -27,8 +27,7 @@ class OptimizerConfig:
         warmup: Linear warm-up in epochs, at most 5 % of the run.
         final: Last rate as a share of the peak.
         clip: Largest norm of the gradient; None: not clipped.
-        encoder_rate: The encoder's rate as a share of that of projector, masks and heads; if not
-            given, 1, and 0.1 where it starts from weights.
+        encoder_rate: The encoder's rate as a share of that of projector, masks and heads.
         layer_decay: Factor by which the rate falls from each layer of the encoder to the one below
             it (Clark et al., ELECTRA, ICLR 2020); for encoders of timm.
     """
@@ -42,7 +41,7 @@ class OptimizerConfig:
     warmup: float = 10.0
     final: float = 0.001
     clip: float | None = None
-    encoder_rate: float | None = None
+    encoder_rate: float = 1.0
     layer_decay: float = 1.0
 
     def check(self) -> None:
@@ -61,7 +60,7 @@ class OptimizerConfig:
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise UserError(f"optimizer.{name} must be 0 or more and finite, got {value}")
-        if self.encoder_rate is not None and not 0 < self.encoder_rate < math.inf:
+        if not 0 < self.encoder_rate < math.inf:
             raise UserError(
                 "optimizer.encoder_rate must be positive and finite (encoder.freeze leaves the "
                 f"encoder as it is), got {self.encoder_rate}"

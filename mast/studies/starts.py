@@ -90,7 +90,8 @@ class Starts(Experiment):
                     own = {} if rate is None else {"encoder": {"weights": str(source.out)}}
                     config = self._configure(
                         workplace, trial, recipe, workplace.sets / part, seed=seed,
-                        epochs=self.epochs, optimizer={"lr": LR, "encoder_rate": rate}, **own,
+                        epochs=self.epochs,
+                        optimizer={"lr": LR, "encoder_rate": 1.0 if rate is None else rate}, **own,
                     )  # fmt: skip
                     runs.append(StudyRun(trial, {"set": set_name, "start": name}, config, seed))
         return [replace(run, name=f"{score}/{run.name}") for run in runs for score in SCORES]
