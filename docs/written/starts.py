@@ -63,7 +63,10 @@ def sentences(method: str, validation: Groups, test: Groups, source: Result) -> 
         return []
     best = max(means, key=means.__getitem__)
     said = ", ".join(f"{mean:.1f} at {rate_of(start)}" for start, mean in means.items())
-    found = [f"{name}: validation takes the rate {rate_of(best)} (mean of both sets {said})."]
+    found = [
+        f"{name}: validation takes the rate {rate_of(best)} (mean of both sets, over the seeds "
+        f"that all rates have: {said})."
+    ]
     for set_name, task in OWN.items():
         continued = test.get((set_name, best))
         scratch = test.get((set_name, f"{method}-random"))

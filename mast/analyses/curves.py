@@ -86,6 +86,7 @@ class Curves(Analysis):
             axis.set_title(heading)
             axis.set_ylabel(unit)
             axis.set_xlabel("epoch")
+            axis.xaxis.get_major_locator().set_params(integer=True)
             if len(names) > 1:
                 figure.legend_below(axis)
         return drawn

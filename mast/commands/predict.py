@@ -41,9 +41,9 @@ class Predicted:
             named.append(f"{more} other class{'es' if more > 1 else ''} {rest:,}")
         return "\n".join(
             [
-                f"{images:,} images: {', '.join(named)}",
-                f"{self.uncertain:,} of them have a probability below {percent}: look at those "
-                "with the smallest margin first",
+                f"{images:,} image{'s' if images > 1 else ''}: {', '.join(named)}",
+                f"{self.uncertain:,} of them have a probability below {percent}"
+                + (": look at those with the smallest margin first" if self.uncertain else ""),
                 f"table: {self.path.absolute()}",
             ]
         )

@@ -82,9 +82,7 @@ def _of_many(features_ND: Tensor, mean_D: Tensor) -> tuple[Tensor, Tensor]:
         for chunk_RD in features_ND.split(CHUNK):
             centred_RD = chunk_RD - mean_D
             covariance_DD += centred_RD.T @ centred_RD / len(features_ND)
-    with threads_for(
-        dim**2, mean_D.device
-    ):  # the most of it: products with one vector after another
+    with threads_for(dim**3 // 10, mean_D.device):  # mostly products with one vector at a time
         variance_D, axes_DD = torch.linalg.eigh(covariance_DD)
     varies_D = _varies(variance_D)
     return variance_D[varies_D], axes_DD[:, varies_D]
@@ -93,7 +91,7 @@ def _of_many(features_ND: Tensor, mean_D: Tensor) -> tuple[Tensor, Tensor]:
 def _of_few(centred_ND: Tensor) -> tuple[Tensor, Tensor]:
     """The same by the products of fewer images than dimensions."""
     products_NN = centred_ND @ centred_ND.T / len(centred_ND)
-    with threads_for(products_NN.numel(), centred_ND.device):
+    with threads_for(len(products_NN) ** 3 // 10, centred_ND.device):
         variance_N, images_NN = torch.linalg.eigh(products_NN)
     varies_N = _varies(variance_N)
     # Along weak axes rounding leaves these almost orthogonal, which QR mends.

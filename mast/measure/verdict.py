@@ -49,6 +49,7 @@ class OnSet(NamedTuple):
         gain: In points.
         row: Protocol and measure that head its row in a table.
         left_out: Results that share images with it and are not quoted.
+        tested: Hash of its test images and labels.
     """
 
     name: str
@@ -56,6 +57,7 @@ class OnSet(NamedTuple):
     gain: Gain
     row: str = ""
     left_out: tuple[str, ...] = ()
+    tested: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,18 +105,22 @@ class Beside:
             return "".join(names)
         return f"the mean of {_listed(names) if len(names) <= NAMED else f'{len(names)} sets'}"
 
-    def clause(self, measure_said: str = "", place_said: str = "") -> str:
+    def clause(self, before: Beside | None = None) -> str:
         """How the run compares, as part of a sentence.
 
         Args:
-            measure_said: The measure that the sentence has named already.
-            place_said: Likewise, the sets.
+            before: What the sentence has said already, whose measure and sets are not named again.
         """
         gain = self.gain
         if gain is None:
             return f"not compared with {self.other}, {self.why_not}"
-        of = "" if self.measure == measure_said else f" of {self.measure}"
-        on = "" if self.place == place_said else f" on {self.place}"
+        of = on = ""
+        if before is None or before.measure != self.measure:
+            of = f" of {self.measure}"
+        if before is None or {each.tested for each in before.sets} != {
+            each.tested for each in self.sets
+        }:
+            on = f" on {self.place}"
         if gain.is_better is None:
             points = f"{gain.value:+.1f} points [{gain.low:+.1f}, {gain.high:+.1f}]"
             return f"not distinguishable from {self.other}{on} ({points}{of})"
@@ -159,7 +165,7 @@ class Verdict:
                 return f"Nothing was measured beside {self.name}."
             return "What pretraining added is not known: nothing was measured beside the run."
         first, *others = sorted(self.beside, key=lambda beside: beside.gain is None)
-        clauses = [first.clause(), *(each.clause(first.measure, first.place) for each in others)]
+        clauses = [first.clause(), *(each.clause(first) for each in others)]
         text = "; ".join(clauses)
         return f"{text[:1].upper()}{text[1:]}."
 
@@ -169,7 +175,7 @@ class Verdict:
         known = [beside for beside in self.beside if beside.sets]
         if not known:
             return ""
-        images = {on_set.name: on_set.images for beside in known for on_set in beside.sets}
+        images = {on_set.tested: on_set.images for beside in known for on_set in beside.sets}
         count = f"{sum(images.values()):,} " if all(images.values()) else ""
         parts = [
             f"95 % intervals, paired, over {count}test images: they do not cover other seeds of "
@@ -316,7 +322,8 @@ def _on_set(measured: _Measured, left_out: Sequence[Result]) -> OnSet:
     name = _called(result) + (f" ({', '.join(unusual)})" if unusual else "")
     row = f"{result.protocol}, {result.metric.replace('_', ' ')}"
     others = tuple(f"{_called(other)} ({_drawn(other)})" for other in left_out)
-    return OnSet(name, result.sizes.get("test", 0), measured.gain, row, others)
+    tested = result.sizes.get("test", 0)
+    return OnSet(name, tested, measured.gain, row, others, result.images)
 
 
 def _called(result: Result) -> str:

@@ -1,8 +1,8 @@
 """What was measured of a run, and what is missing."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mast.analyses import Score
 from mast.config import read
@@ -32,11 +32,14 @@ class LabelledSet:
         identity: Of its test images and their labels.
         size: Side of the views in pixels; None where results of any size do, and what is missing
             is measured at that of pretraining.
+        fingerprints: Of the content of its parts, by the size at which they were opened; where
+            there is none for the size of a result, what it learned from is not compared.
     """
 
     sets: NamedSets
     identity: str
     size: int | None = None
+    fingerprints: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
 
 def labelled(data: str, folder: RunFolder) -> LabelledSet:
@@ -66,7 +69,7 @@ def labelled_parts(sets: NamedSets, size: int, seed: int) -> LabelledSet:
     opened = sets.open(EvaluationData, size, seed)
     assert isinstance(opened, EvaluationData)
     tasks(opened, seed)  # which refuses sets without labels
-    return LabelledSet(sets, opened.images, size)
+    return LabelledSet(sets, opened.images, size, {size: opened.fingerprints})
 
 
 def unmeasured(
@@ -112,9 +115,13 @@ def operators_to_measure(
 def _measured(folder: RunFolder, target_set: LabelledSet, seed: int) -> Iterator[Result]:
     """What was measured on a set with a seed."""
     for result in results_of(folder):
-        sizes = (None, result.settings["extraction"]["size"])
+        size = result.settings["extraction"]["size"]
         drawn_by = result.settings["protocol"]["seed"]
-        if (result.images, drawn_by) == (target_set.identity, seed) and target_set.size in sizes:
+        if (
+            (result.images, drawn_by) == (target_set.identity, seed)
+            and target_set.size in (None, size)
+            and target_set.fingerprints.get(size, result.fingerprints) == result.fingerprints
+        ):
             yield result
 
 

@@ -381,6 +381,13 @@ def test_curves_keep_what_is_not_finite() -> None:
     assert "never finite" in Curves().caption(lost)
 
 
+def test_epochs_are_whole_on_the_axis() -> None:
+    drawn = Curves().draw(Curves().compute(whole()))
+    wide = [axis for axis in drawn.axes if np.ptp(axis.get_xlim()) > 1]
+    assert wide
+    assert all(tick == round(tick) for axis in wide for tick in axis.get_xticks().tolist())
+
+
 def test_subspaces_that_are_all_the_same_are_not_told_apart() -> None:
     subject = whole()
     text = Invariance().caption(Invariance().compute(subject))

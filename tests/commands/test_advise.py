@@ -109,6 +109,16 @@ def test_a_name_is_measured_once_at_each_size(here: Path) -> None:
     assert json.loads(file.read_text())["settings"]["extraction"]["size"] == 40
 
 
+def test_what_was_learned_from_other_images_is_measured_anew(here: Path) -> None:
+    name = "timm:test_resnet"
+    mast.advise(name, "flowers17", "invert", size=32)
+    (file,) = (here / "runs" / "timm-test_resnet-random-0" / "evaluations").glob("*.json")
+    before = Result.read(file).fingerprints
+    others = mast.NamedSets(train="flowers17/test", test="flowers17/test")
+    mast.advise(name, others, "invert", size=32)
+    assert Result.read(file).fingerprints["train"] == before["test"] != before["train"]
+
+
 def test_a_module_that_ignores_colour_can_afford_grayscale(here: Path) -> None:
     """Classes differ by a colour channel; brightness tells some of that as well."""
     verdicts = {}
@@ -162,6 +172,7 @@ def test_what_is_refused(ours: RunFolder, here: Path, capsys: pytest.CaptureFixt
          r"unknown preset of views 'mast51'\. Did you mean 'mast5'"),
         ([encoder, "--data", "flowers17", "--seed", "-1"], "seed must be 0 or more, got -1"),
         ([encoder, "--data", "unlabelled"], "there is no label to predict in all sets"),
+        ([encoder], "give data, the labelled set that is asked about"),
         ([encoder, "--train", "flowers17/train"], "has no test folder; give test too"),
     ):  # fmt: skip
         assert main(["advise", *words]) == 2

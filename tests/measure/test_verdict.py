@@ -154,7 +154,7 @@ def test_linear_before_knn_where_both_have_it(run: Path, tmp_path: Path) -> None
     assert (start.measure, other.measure) == ("linear accuracy", "kNN accuracy")
     assert other.gain is not None
     assert other.gain.value == pytest.approx(25)
-    assert other.clause(start.measure, start.place).endswith("of kNN accuracy")
+    assert other.clause(start).endswith("of kNN accuracy")
 
 
 @pytest.mark.parametrize(
@@ -242,6 +242,17 @@ def test_images_of_one_folder_drawn_by_several_seeds_are_no_two_sets(
     )
     assert "Left out, as its images overlap with those: " in judged(run).basis
     assert judged(run).basis.endswith(f"-{Path(other_name).name} (drawn by seed 7).")
+
+
+def test_a_set_counts_once_where_beside_one_encoder_others_are_left_out(tmp_path: Path) -> None:
+    run, other = tmp_path / "flowers", tmp_path / "other"
+    for folder, hits in ((run, 240), (run / "untrained", 230)):
+        drawn(folder, right(hits), 3)
+        drawn(folder, right(hits), 7, name="/elsewhere/copied")
+    drawn(other, right(150), 3)
+    verdict = judged(run, other)
+    assert verdict.sentence.count(" on mine") == 1
+    assert "over 400 test images" in verdict.basis
 
 
 def test_a_whole_set_is_quoted_before_a_part_of_it(run: Path) -> None:

@@ -79,6 +79,7 @@ def test_a_run_that_grows(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> No
         assert facts(first["now"])["kNN on its own images"] == "30.0 %"
         assert "MAST trains resnet18 on photos for 50 epochs at 32 pixels" in first["now"]
         assert "loss: 4 at first, 3 at last" in first["curves"]
+        assert "Wider than the screen: swipe or scroll" in first["curves"]
 
         for epoch in (2, 3, 4):
             log(run, epoch)
