@@ -87,6 +87,8 @@ def commands(epochs: int | None) -> list[str]:
 def carry_out(line: str, work: Path, environment: Path) -> dict[str, Any]:
     """Run a command of the README as it stands there, and time it."""
     folder = REPOSITORY if line.startswith("pip") else work
+    if "mast pretrain" in line:  # one that was stopped would go on, and seem shorter
+        shutil.rmtree(work / "runs", ignore_errors=True)
     path = os.pathsep.join([str(environment / "bin"), os.environ["PATH"]])
     begun = time.perf_counter()
     done = subprocess.run(
@@ -145,6 +147,9 @@ def main() -> None:
     truth = copy_photos(options.flowers, work, options.draws)
     kept = work / "path.json"
     done: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+
+    if done.setdefault("epochs", options.epochs) != options.epochs:
+        parser.error(f"{work} is of a run of {done['epochs'] or 'all'} epochs: name another --work")
 
     def once(name: str, measure: Callable[[], Any]) -> Any:
         if name not in done:
