@@ -15,9 +15,15 @@ def path() -> str:
     (training,) = (spent for line, spent in minutes.items() if "pretrain" in line)
     error = 100 * (result["planned_minutes"] / training - 1)
     spent = tuple((f"`{line}`", f"{minutes:.1f}") for line, minutes in minutes.items())
-    first = next(iter(ways.values()))
+    tuned = setting["tuned"]
+    trained = (
+        "Fine-tuned or from scratch, the whole network is trained on the labelled photos for "
+        f"{tuned['changes']['epochs']} epochs, at the rate of "
+        f"{' and '.join(f'{rate:g}' for rate in tuned['encoder_lrs'])} that is right more often on "
+        "a tenth of them. "
+    )
     compared = tuple(
-        (way, cell([each["top1"] for each in draws]),
+        (way, str(len(draws)), cell([each["top1"] for each in draws]),
          f"{sum(each['minutes'] for each in draws) / len(draws):.1f}")
         for way, draws in ways.items()
         if draws
@@ -31,9 +37,10 @@ def path() -> str:
             f"`mast plan --data photos` had said {result['planned_minutes']:.0f} minutes for the "
             f"pretraining ({error:+.0f} %). Of the new photos {told['top1']:.0f} % "
             f"[{told['low']:.0f}, {told['high']:.0f}] are told right; by chance it would be "
-            f"{100 / setting['classes']:.0f} %. The same with {len(first)} draws of the "
+            f"{100 / setting['classes']:.0f} %. The same for several draws of the "
             f"{setting['labels']} labels, percent right, and minutes of a `fit`:",
-            markdown(Grid(("classifier", "right", "minutes"), compared)),
+            markdown(Grid(("classifier", "draws", "right", "minutes"), compared)),
+            f"{trained if ways['from scratch'] else ''}"
             f"{setting['size']} pixels, {setting['epochs']} epochs, {setting['cores']} cores of "
             f"{result['provenance']['processor']}; one seed of the pretraining. 33 of the "
             f"{setting['new_photos']} new photos have a near-copy among the others of the set, so "
