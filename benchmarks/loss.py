@@ -24,7 +24,7 @@ from mast.models import (
     EncoderConfig,
     Gaussian,
     GaussianProjectorConfig,
-    MLPProjectorConfig,
+    MLPConfig,
 )
 
 Loss = Callable[[], Tensor]
@@ -66,7 +66,7 @@ def objective(config: MastConfig, inputs: list[Tensor], operators: tuple[str, ..
 
 def vicreg(inputs: list[Tensor]) -> Loss:
     """Our VICReg of given embeddings."""
-    config = VICRegConfig(projector=MLPProjectorConfig(hidden=8, dim=inputs[0].shape[1]))
+    config = VICRegConfig(projector=MLPConfig(hidden=8, dim=inputs[0].shape[1]))
     method = VICReg(config, Encoder(EncoderConfig("resnet18"), 64), ())
     return lambda: method.objective(inputs[0], inputs[1])["loss"]
 

@@ -58,8 +58,9 @@ class PretrainConfig:
         optimizer: Optimizer, rates and their schedule.
         epochs: Passes over the data.
         batch_size: Images of one optimizer step, over all processes.
-        accumulate: Parts in which a batch is computed; the statistics of the variance and
-            covariance terms are those of a part.
+        accumulate: Parts in which a batch is computed; statistics over images, as in the variance
+            and covariance terms, are those of a part. 1 for methods with negatives of the batch,
+            a queue or assignments.
         seed: Seed of initialisation, order and augmentation.
         device: auto, cpu or cuda.
         devices: Processes on this node (torchrun overrides it).
@@ -121,6 +122,12 @@ class PretrainConfig:
             value = getattr(self, name)
             if value is not None and not value >= bound:
                 raise UserError(f"{name} must be {bound:g} or more, got {value}")
+        whole = METHODS[self.method].method.needs_whole_batch
+        if whole is not None and self.accumulate > 1:
+            raise UserError(
+                f"accumulate must be 1 for {METHODS[self.method].title}, as {whole}; got "
+                f"{self.accumulate}"
+            )
         if not 0 <= self.seed < 2**63:
             raise UserError(f"seed must be 0 or more and below 2^63, got {self.seed}")
         schedule = self.schedule

@@ -62,6 +62,14 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "handcrafted": ("mast", {"pool": "average"}, {"masks": "handcrafted", **GUARDED}),
     "vicreg": ("vicreg", {}, {}),
     "augself": ("vicreg", {}, {"told": EXEMPT["exempt"]}),
+    "simclr": ("simclr", {}, {}),
+    "moco v2": ("moco_v2", {}, {"queue": 20}),
+    "moco v3": ("moco_v3", {}, {}),
+    "simsiam": ("simsiam", {}, {"told": EXEMPT["exempt"]}),
+    "byol": ("byol", {}, {}),
+    "barlow twins": ("barlow_twins", {}, {}),
+    "swav": ("swav", {}, {"prototypes": 6, "queue": 12, "queue_from": 0.0, "frozen": 0.0}),
+    "dino": ("dino", {}, {"prototypes": 6, "frozen": 0.0}),
 }
 COMPILED = "vicreg"  # the case that is compiled as well
 
@@ -93,6 +101,7 @@ def run(method: torch.nn.Module, plain: Method, views: Views) -> dict[str, Any]:
         plain.zero_grad(set_to_none=True)
         output = method(views, 0.0)
         output["loss"].backward()
+        plain.after_step(0.5)
     return {
         "losses": {name: value.detach() for name, value in output.items()},
         "gradients": {

@@ -84,6 +84,18 @@ MAST19 = (*MAST15, "solarize", "equalize", "posterize", "motion_blur")
 # Colours are destroyed where they are usually only disturbed.
 STRONG = View({"color_jitter": {"saturation": 0.4, "hue": 0.5}, "grayscale": {"probability": 0.4}})
 
+# Jitters of official codes; those of BYOL, Barlow Twins and MoCo v3 are VICReg's.
+SIMCLR: Overrides = {
+    "color_jitter": {"brightness": 0.8, "contrast": 0.8, "saturation": 0.8, "hue": 0.2}
+}
+MOCO: Overrides = {
+    "random_resized_crop": {"scale": (0.2, 1.0)},
+    "color_jitter": {"saturation": 0.4},
+}
+# facebookresearch/swav: two large crops and six small ones, sharp for their size
+LARGE = View({**SIMCLR, "random_resized_crop": {"scale": (0.14, 1.0)}})
+SMALL = View({**SIMCLR, "random_resized_crop": {"scale": (0.05, 0.14)}}, size=96)
+
 # For generated images such as `toys`: two views of an image differ in one factor above all, and in
 # colour: where they share it, a small encoder learns little else. The crop is mild where position
 # is to be kept; magnitudes in pixels are of a view of 224.
@@ -132,6 +144,9 @@ PRESETS = {
             ),
         ),
     ),
+    "simclr": Preset(MAST5, (View(SIMCLR), View(SIMCLR))),
+    "moco": Preset(MAST5, (View(MOCO), View(MOCO))),
+    "multicrop": Preset(MAST5, (LARGE, LARGE, *[SMALL] * 6)),
     "forget_color": _forgetting(),
     "forget_orientation": _forgetting(ORIENTATION),
     "forget_position": _forgetting(POSITION),

@@ -176,6 +176,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     started_from = None
     if not run.encoder.is_file() and saved_step(run.last) is None:
         started_from = start(plain_method, config)
+        plain_method.begin()
     if chief:
         run.open(record(config), OPERATIONAL, lambda file: record(read(file)))
     if run.encoder.is_file():
@@ -194,7 +195,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     if processes > 1:
         synchronise_batchnorm(plain_method, fabric.device)
     if config.channels_last:
-        plain_method.encoder.to(memory_format=torch.channels_last)
+        plain_method.to(memory_format=torch.channels_last)
     if config.compile:
         plain_method.compile_parts()
     shares = _encoder_shares(plain_method.encoder, config)

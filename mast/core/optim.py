@@ -125,7 +125,8 @@ def make_optimizer(
 
     Args:
         groups: Dicts with "name" ("weights", "vectors" or "gates") and "params"; "share", where the
-            rate is a share of the others'; "peak_lr", where a group has a rate of its own.
+            rate is a share of the others'; "peak_lr", where a group has a rate of its own;
+            "steady", whether its rate stays at its peak.
         config: Rates.
         batch_size: Global batch, over processes and accumulation.
 
@@ -170,6 +171,7 @@ def moments(config: OptimizerConfig) -> int:
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
-    """Set every group's rate to a share of its peak."""
+    """Set every group's rate to a share of its peak, but for those that are steady."""
     for group in optimizer.param_groups:
-        group["lr"] = group["peak_lr"] * share
+        if not group.get("steady", False):
+            group["lr"] = group["peak_lr"] * share

@@ -1,5 +1,7 @@
 """Pure loss functions: tensors in, a scalar out; no state, no collectives, no logging."""
 
+from mast.losses.assignment import sinkhorn, soft_cross_entropy
+from mast.losses.contrast import contrast, negative_cosine, nt_xent
 from mast.losses.gaussian import (
     intersection,
     masked_distance,
@@ -8,14 +10,22 @@ from mast.losses.gaussian import (
     symmetric_kl,
 )
 from mast.losses.prediction import unexplained
+from mast.losses.redundancy import Redundancy, redundancy
 from mast.losses.vicreg import covariance, invariance, variance
 
 __all__ = [
+    "Redundancy",
+    "contrast",
     "covariance",
     "intersection",
     "invariance",
     "masked_distance",
     "masked_uncertainty",
+    "negative_cosine",
+    "nt_xent",
+    "redundancy",
+    "sinkhorn",
+    "soft_cross_entropy",
     "subspace_mean",
     "symmetric_kl",
     "unexplained",

@@ -3,9 +3,13 @@
 from typing import NamedTuple
 
 from mast.core.errors import UserError
+from mast.methods.barlow_twins import BarlowTwins, BarlowTwinsConfig
 from mast.methods.base import ENCODER, Method, MethodConfig, Subspaces, Vital
+from mast.methods.byol import BYOL, BYOLConfig
+from mast.methods.dino import DINO, DINOConfig
 from mast.methods.mast import Mast
 from mast.methods.mast_config import MODES, MastConfig
+from mast.methods.moco import MoCo, MoCoConfig, MoCoV3, MoCoV3Config
 from mast.methods.needs import StepNeeds, step_needs
 from mast.methods.representations import (
     Embedding,
@@ -16,6 +20,9 @@ from mast.methods.representations import (
     predicts_uncertainty,
     save_embedding,
 )
+from mast.methods.simclr import SimCLR, SimCLRConfig
+from mast.methods.simsiam import SimSiam, SimSiamConfig
+from mast.methods.swav import SwAV, SwAVConfig
 from mast.methods.vicreg import VICReg, VICRegConfig
 
 
@@ -30,6 +37,14 @@ class Entry(NamedTuple):
 METHODS: dict[str, Entry] = {
     "mast": Entry("MAST", MastConfig, Mast),
     "vicreg": Entry("VICReg", VICRegConfig, VICReg),
+    "simclr": Entry("SimCLR", SimCLRConfig, SimCLR),
+    "moco_v2": Entry("MoCo v2", MoCoConfig, MoCo),
+    "moco_v3": Entry("MoCo v3", MoCoV3Config, MoCoV3),
+    "simsiam": Entry("SimSiam", SimSiamConfig, SimSiam),
+    "byol": Entry("BYOL", BYOLConfig, BYOL),
+    "barlow_twins": Entry("Barlow Twins", BarlowTwinsConfig, BarlowTwins),
+    "swav": Entry("SwAV", SwAVConfig, SwAV),
+    "dino": Entry("DINO", DINOConfig, DINO),
 }
 
 
@@ -47,9 +62,15 @@ def method_of(config: MethodConfig) -> str:
 
 
 __all__ = [
+    "DINO",
+    "DINOConfig",
+    "BYOL",
     "ENCODER",
     "METHODS",
     "MODES",
+    "BYOLConfig",
+    "BarlowTwins",
+    "BarlowTwinsConfig",
     "Embedding",
     "EncoderAndEmbedding",
     "Entry",
@@ -59,9 +80,19 @@ __all__ = [
     "MatchBy",
     "Method",
     "MethodConfig",
+    "MoCo",
+    "MoCoConfig",
+    "MoCoV3",
+    "MoCoV3Config",
     "PredictedUncertainty",
+    "SimCLR",
+    "SimCLRConfig",
+    "SimSiam",
+    "SimSiamConfig",
     "StepNeeds",
     "Subspaces",
+    "SwAV",
+    "SwAVConfig",
     "VICReg",
     "VICRegConfig",
     "Vital",

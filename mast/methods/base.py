@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.augment import Views
@@ -51,6 +52,28 @@ class MethodConfig:
             By the field's dotted name in a run's configuration; empty where none is worth varying.
         """
         return {}
+
+
+def check_above_zero(config: MethodConfig, *names: str) -> None:
+    """Refuse values of an objective that are not above 0 and finite.
+
+    Raises:
+        UserError: Naming the field and what it is.
+    """
+    for name in names:
+        if not 0 < (value := getattr(config, name)) < math.inf:
+            raise UserError(f"objective.{name} must be above 0 and finite, got {value}")
+
+
+def check_shares(config: MethodConfig, *names: str) -> None:
+    """Refuse values of an objective that are not in [0, 1].
+
+    Raises:
+        UserError: Naming the field and what it is.
+    """
+    for name in names:
+        if not 0 <= (value := getattr(config, name)) <= 1:
+            raise UserError(f"objective.{name} must be in [0, 1], got {value}")
 
 
 class Subspaces(NamedTuple):
@@ -96,10 +119,14 @@ class Method(nn.Module, ABC):
         encoder: What is kept after training.
         gates: Names of the parameters that gate rather than weigh (masks, GeM powers): they
             get an optimizer group of their own.
+        steady: How the names of those parameters begin whose rate stays at its peak.
+        needs_whole_batch: Why a batch cannot be computed in parts; None where it can.
     """
 
     encoder: Encoder
     gates: tuple[str, ...] = ()
+    steady: tuple[str, ...] = ()
+    needs_whole_batch: str | None = None
 
     def __init__(
         self, config: Any, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
@@ -124,6 +151,9 @@ class Method(nn.Module, ABC):
             loss) and "stat/<name>" (detached, for the log).
         """
 
+    def begin(self) -> None:
+        """Called once before the first step of a run, when the encoder has its first weights."""
+
     def after_step(self, progress: float) -> None:
         """Called after every optimizer step: projections, moving averages.
 
@@ -138,10 +168,10 @@ class Method(nn.Module, ABC):
             shares: Rates as a share of the others', by the name of an encoder's parameter.
 
         Returns:
-            Dicts with "name", "params" and "share", one for each kind and share.
+            Dicts with "name", "params", "share" and "steady", one for each combination.
         """
-        groups: dict[tuple[str, float], list[nn.Parameter]] = {
-            (kind, 1.0): [] for kind in ("weights", "vectors", "gates")
+        groups: dict[tuple[str, float, bool], list[nn.Parameter]] = {
+            (kind, 1.0, False): [] for kind in ("weights", "vectors", "gates")
         }
         for name, parameter in self.named_parameters():
             if not parameter.requires_grad:
@@ -150,10 +180,11 @@ class Method(nn.Module, ABC):
             kind = "vectors" if parameter.ndim < 2 else "weights"
             if name.endswith(self.gates) and self.gates:
                 kind = "gates"
-            groups.setdefault((kind, share), []).append(parameter)
+            steady = bool(self.steady) and name.startswith(self.steady)
+            groups.setdefault((kind, share, steady), []).append(parameter)
         return [
-            {"name": kind, "params": params, "share": share}
-            for (kind, share), params in groups.items()
+            {"name": kind, "params": params, "share": share, "steady": steady}
+            for (kind, share, steady), params in groups.items()
             if params
         ]
 
@@ -167,7 +198,9 @@ class Method(nn.Module, ABC):
         """See `nn.Module.train`; an encoder that is frozen stays in evaluation mode."""
         super().train(mode)
         if self._frozen:
-            self.encoder.eval()
+            for module in self.modules():  # a teacher's, too
+                if isinstance(module, Encoder):
+                    module.eval()
         return self
 
     def compile_parts(self) -> None:
@@ -221,6 +254,21 @@ class Method(nn.Module, ABC):
         return None
 
 
+def output_of(terms: Mapping[str, Tensor], **statistics: Tensor) -> dict[str, Tensor]:
+    """What `Method.forward` returns.
+
+    Args:
+        terms: Weighted addends of the loss, by name.
+        **statistics: For the log, by name.
+    """
+    first, *others = terms.values()
+    return {
+        "loss": sum(others, first),
+        **{f"term/{name}": value.detach() for name, value in terms.items()},
+        **{f"stat/{name}": value.detach() for name, value in statistics.items()},
+    }
+
+
 def pair_of_images(views: Views, method: str) -> tuple[Tensor, Tensor]:
     """The images of two views, for a method that compares two.
 
@@ -241,13 +289,51 @@ def pair_of_images(views: Views, method: str) -> tuple[Tensor, Tensor]:
     return first, second
 
 
-def compile_head(method: Any) -> None:
-    """Compile a method's `projector`, and its `objective`: small operators become a few passes.
+def compile_objective(method: Any) -> None:
+    """Compile a method's `objective`: small operators become a few passes.
 
     Collectives in the middle of them, as several processes need, become part of the graphs.
     """
-    method.projector.compile()
     method.objective = torch.compile(method.objective)
+
+
+def spread(embedding_BD: Tensor) -> Tensor:
+    """Standard deviation of unit vectors, where 1 is that of random ones and 0 a collapse.
+
+    Args:
+        embedding_BD: Embeddings of any length.
+
+    Reference:
+        SimSiam, section 4.1: the deviation per dimension is 1 / sqrt(D) without a collapse.
+    """
+    unit_BD = F.normalize(embedding_BD.detach(), dim=1)
+    return unit_BD.std(dim=0).mean() * unit_BD.shape[1] ** 0.5
+
+
+def lost_spread(metrics: Mapping[str, float]) -> Iterator[str]:
+    """The warning that all methods of unit vectors share."""
+    value = metrics.get("stat/spread", 1.0)
+    if value < 0.1:
+        yield (
+            f"collapse: the embeddings of all images point the same way, their spread is "
+            f"{value:.3f} (1 for directions at random). Lower the rate or, where there is a "
+            "teacher, raise its momentum."
+        )
+
+
+def spread_vital(metrics: Mapping[str, float]) -> Iterator[Vital]:
+    """The vital that all methods of unit vectors share."""
+    value = metrics.get("stat/spread")
+    if value is None:
+        return
+    if not math.isfinite(value):
+        yield Vital("", "The embedding is not finite.")
+        return
+    collapsed = any(lost_spread(metrics))
+    yield Vital(
+        f"the embedding's spread is {value:.2f} (1 for directions at random, 0 is a collapse)",
+        "The embedding collapsed." if collapsed else None,
+    )
 
 
 def variance_collapse(metrics: Mapping[str, float]) -> Iterator[str]:

@@ -24,8 +24,9 @@ from mast.methods.base import (
     Method,
     Subspaces,
     Vital,
-    compile_head,
+    compile_objective,
     embedding_vital,
+    output_of,
     pair_of_images,
     variance_collapse,
 )
@@ -162,13 +163,8 @@ class Mast(Method):
             part_D = 1 - mask_DK.detach().amin(dim=1)
             deviation_D = first_BD.detach().std(dim=0)
             statistics["stat/block_std"] = (part_D * deviation_D).sum() / (part_D.sum() + EPS)
-        return {
-            "loss": sum(terms.values(), plain.new_zeros(())),
-            **{f"term/{name}": value.detach() for name, value in terms.items()},
-            "stat/unmasked_distance": plain.detach(),
-            "stat/embedding_std": first_BD.detach().std(dim=0).mean(),
-            **statistics,
-        }
+        deviation = first_BD.std(dim=0).mean()
+        return statistics | output_of(terms, unmasked_distance=plain, embedding_std=deviation)
 
     def _masked(
         self, squared_BD: Tensor, covariance_BD: Tensor | None, mask_DK: Tensor, active_BK: Tensor
@@ -218,7 +214,8 @@ class Mast(Method):
     def compile_parts(self) -> None:
         """The encoder, the projector and the objective."""
         super().compile_parts()
-        compile_head(self)
+        self.projector.compile()
+        compile_objective(self)
 
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The mean of the Gaussian."""

@@ -92,7 +92,7 @@ def step_needs(
         device: Where it is to be trained.
         dtype: In which the network takes images; bfloat16 stands for mixed precision.
         moments: As `mast.core.optim.moments`.
-        channels_last: Whether the encoder's weights are in channels-last memory.
+        channels_last: Whether weights of convolutions are in channels-last memory.
         compiled: Whether the method is to be compiled, which may keep less than autograd does:
             activations are not counted.
 
@@ -163,7 +163,6 @@ def _of_many(record: Record, count: int) -> Record:
 def _onto(method: Method, device: torch.device, channels_last: bool) -> None:
     """Replace all tensors of a method by fake ones, in place; once where several places share."""
     replaced: dict[Tensor, Tensor] = {}
-    of_encoder = set(method.encoder.modules())
     for module in method.modules():
         for own in (module._parameters, module._buffers):
             for name, tensor in own.items():
@@ -173,7 +172,7 @@ def _onto(method: Method, device: torch.device, channels_last: bool) -> None:
                     fake = torch.empty_strided(
                         tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device
                     )
-                    if channels_last and module in of_encoder and tensor.ndim == 4:
+                    if channels_last and tensor.ndim == 4:
                         fake = fake.contiguous(memory_format=torch.channels_last)
                     if isinstance(tensor, nn.Parameter):
                         fake = nn.Parameter(fake, tensor.requires_grad)

@@ -1,62 +1,40 @@
 """VICReg: variance, invariance and covariance of the embeddings of two views."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from mast.augment import Views
 from mast.core.collectives import gather
 from mast.losses import covariance, invariance, variance
 from mast.methods.base import (
-    Method,
-    MethodConfig,
     Vital,
-    compile_head,
+    compile_objective,
     embedding_vital,
-    pair_of_images,
+    output_of,
     variance_collapse,
 )
-from mast.methods.prediction import (
-    OperatorPrediction,
-    PredictionConfig,
-    check_properties,
-    destroyers,
-    silent_heads,
-)
-from mast.models import Encoder, MLPProjector, MLPProjectorConfig, check_sizes
+from mast.methods.pair import PairConfig, PairMethod
+from mast.methods.prediction import silent_heads
+from mast.models import MLP, Encoder
 
 
 @dataclass
-class VICRegConfig(MethodConfig):
+class VICRegConfig(PairConfig):
     """Weights of VICReg's three terms.
 
     Attributes:
-        projector: Sizes of the expander.
         invariance_weight: Weight of the distance between views.
         variance_weight: Weight of the variance hinge (the mean of both views').
         covariance_weight: Weight of the covariance term (the sum of both views').
-        told: Properties of an image ("color", "position", ...: `mast show operators`) for which
-            the representation has to tell how the operators that destroy them differed between
-            the views, as in AugSelf; none in VICReg itself.
-        prediction: Weight and width of the heads that tell it.
     """
 
-    projector: MLPProjectorConfig = field(default_factory=MLPProjectorConfig)
     invariance_weight: float = 25.0
     variance_weight: float = 25.0
     covariance_weight: float = 1.0
-    told: tuple[str, ...] = ()
-    prediction: PredictionConfig = field(default_factory=PredictionConfig)
-
-    def check(self) -> None:
-        """See `MethodConfig.check`."""
-        check_sizes(self.projector)
-        self.prediction.check()
-        check_properties(self.told)
 
 
-class VICReg(Method):
+class VICReg(PairMethod):
     """Bardes, Ponce, LeCun: Variance-Invariance-Covariance Regularization (ICLR 2022).
 
     Args:
@@ -72,22 +50,14 @@ class VICReg(Method):
         self, config: VICRegConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         super().__init__(config, encoder, operators, seed)
-        self.projector = MLPProjector(encoder.dim, config.projector)
-        told = destroyers(operators, config.told)
-        self.prediction = (
-            OperatorPrediction(config.prediction, encoder.dim, told)
-            if told and config.prediction.weight
-            else None
-        )
+        self.projector = MLP(encoder.dim, config.projector)
 
-    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.forward`; the terms are those of `objective`, and the prediction."""
-        encodings = [self.encoder.encode(images) for images in pair_of_images(views, "VICReg")]
-        output = self.objective(*(self.projector(encoding) for encoding in encodings))
-        if self.prediction is None:
-            return output
-        told = self.prediction(*(encoding.representation_BC for encoding in encodings), views)
-        return self.prediction.add_to(output, told, "representation")
+    def compare(
+        self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        """See `PairMethod.compare`; the terms are those of `objective`."""
+        first_BD, second_BD = (self.projector(x_BC) for x_BC in representations)
+        return self.objective(first_BD, second_BD)
 
     def objective(self, first_BD: Tensor, second_BD: Tensor) -> dict[str, Tensor]:
         """The loss of the embeddings of two views; "invariance", "variance" and "covariance"."""
@@ -99,26 +69,14 @@ class VICReg(Method):
             "variance": config.variance_weight * (variance(first_BD) + variance(second_BD)) / 2,
             "covariance": config.covariance_weight * (covariance(first_BD) + covariance(second_BD)),
         }
-        return {
-            "loss": sum(terms.values(), first_BD.new_zeros(())),
-            **{f"term/{name}": value.detach() for name, value in terms.items()},
-            "stat/unmasked_distance": distance.detach(),
-            "stat/embedding_std": first_BD.detach().std(dim=0).mean(),
-        }
+        return output_of(
+            terms, unmasked_distance=distance, embedding_std=first_BD.std(dim=0).mean()
+        )
 
     def compile_parts(self) -> None:
         """The encoder, the projector and the objective."""
         super().compile_parts()
-        compile_head(self)
-
-    def embed(self, images_BCHW: Tensor) -> Tensor:
-        """The expander's output."""
-        embedding_BD: Tensor = self.projector(self.encoder.encode(images_BCHW))
-        return embedding_BD
-
-    def readings(self) -> dict[str, Tensor]:
-        """See `Method.readings`."""
-        return {} if self.prediction is None else self.prediction.readings()
+        compile_objective(self)
 
     def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
         """Variance collapse, and heads that say nothing."""

@@ -18,21 +18,25 @@ from mast.models.encoders import (
 )
 from mast.models.foreign import Foreign, UnknownArchitectureError, is_foreign, load_foreign
 from mast.models.heads import (
+    MLP,
     Gaussian,
     GaussianProjector,
     GaussianProjectorConfig,
     GeM,
-    MLPProjector,
-    MLPProjectorConfig,
+    MLPConfig,
     check_sizes,
     pair_head,
 )
 from mast.models.masks import ExemptBlocks, Masks
 from mast.models.pretrained import named_weights, near_weights, weights_file
+from mast.models.prototypes import Prototypes
+from mast.models.queue import Queue
 from mast.models.selection import SearchSpace, exempt_blocks, relative, selection, space_of_heads
 from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
+from mast.models.teacher import Teacher, rising
 
 __all__ = [
+    "MLP",
     "Classifier",
     "Encoder",
     "EncoderConfig",
@@ -43,12 +47,14 @@ __all__ = [
     "GaussianProjector",
     "GaussianProjectorConfig",
     "GeM",
-    "MLPProjector",
-    "MLPProjectorConfig",
+    "MLPConfig",
     "Masks",
     "Prediction",
+    "Prototypes",
+    "Queue",
     "SearchSpace",
     "SyncBatchNorm",
+    "Teacher",
     "UnknownArchitectureError",
     "check_sizes",
     "classifier_file",
@@ -61,6 +67,7 @@ __all__ = [
     "near_weights",
     "pair_head",
     "relative",
+    "rising",
     "said_of_classifier",
     "save_classifier",
     "save_encoder",

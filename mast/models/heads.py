@@ -14,16 +14,18 @@ from mast.core.errors import UserError
 from mast.core.transfer import numbers
 from mast.models.encoders import Encoding
 
+LastNorm = Literal["none", "affine", "plain"]
+Activation = Literal["relu", "gelu"]
 FLOORS = {"relu": 0.1, "paper": 1e-6}  # of the covariance, by `positivity`
 
 
 @dataclass
-class MLPProjectorConfig:
-    """Sizes of VICReg's expander.
+class MLPConfig:
+    """Sizes of a projector or predictor; the defaults are those of VICReg's expander.
 
     Attributes:
-        hidden: Width of the two fully-connected layers.
-        dim: Dimensions of the embedding.
+        hidden: Width of the hidden layers.
+        dim: Dimensions of the output.
     """
 
     hidden: int = 8192
@@ -51,7 +53,7 @@ class GaussianProjectorConfig:
     positivity: Literal["relu", "paper"] = "relu"
 
 
-def check_sizes(projector: MLPProjectorConfig | GaussianProjectorConfig) -> None:
+def check_sizes(projector: MLPConfig | GaussianProjectorConfig) -> None:
     """Refuse a projector without a width.
 
     Raises:
@@ -102,22 +104,41 @@ class GeM(nn.Module):
         return pooled_BC * largest_B1C.squeeze(1)
 
 
-class MLPProjector(nn.Module):
-    """VICReg's expander: (Linear, BatchNorm, ReLU) twice, then Linear without bias.
+class MLP(nn.Module):
+    """(Linear, BatchNorm, ReLU) for each hidden layer, then Linear: a projector or a predictor.
 
     Args:
-        features: C, the encoder's representation dimensions.
+        features: C.
         config: Sizes.
+        layers: Linear layers, the last included; VICReg's expander has three.
+        inner_norm: Whether there is BatchNorm behind the hidden layers.
+        activation: Behind each of them.
+        bias: Whether the last layer has one.
+        last_norm: BatchNorm behind the last layer, with a learned scale ("affine") or without
+            ("plain").
     """
 
-    def __init__(self, features: int, config: MLPProjectorConfig) -> None:
+    def __init__(
+        self,
+        features: int,
+        config: MLPConfig,
+        *,
+        layers: int = 3,
+        inner_norm: bool = True,
+        activation: Activation = "relu",
+        bias: bool = False,
+        last_norm: LastNorm = "none",
+    ) -> None:
         super().__init__()
-        self.trunk = _trunk(features, config.hidden)
-        self.head = nn.Linear(config.hidden, config.dim, bias=False)
+        self.trunk = _trunk(features, config.hidden, layers - 1, inner_norm, activation)
+        self.head = nn.Linear(config.hidden, config.dim, bias=bias)
+        self.norm: nn.Module = nn.Identity()
+        if last_norm != "none":
+            self.norm = nn.BatchNorm1d(config.dim, affine=last_norm == "affine")
 
-    def forward(self, encoding: Encoding) -> Tensor:
-        """Map an encoding to embeddings (B, D) in float32."""
-        embedding_BD: Tensor = self.head(self.trunk(encoding.representation_BC))
+    def forward(self, features_BC: Tensor) -> Tensor:
+        """Map features to (B, D) in float32."""
+        embedding_BD: Tensor = self.norm(self.head(self.trunk(features_BC)))
         return embedding_BD.float()
 
 
@@ -191,12 +212,16 @@ def pair_head(features: int, hidden: int, numbers: int) -> nn.Sequential:
     )
 
 
-def _trunk(features: int, hidden: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(features, hidden),
-        nn.BatchNorm1d(hidden),
-        nn.ReLU(inplace=True),
-        nn.Linear(hidden, hidden),
-        nn.BatchNorm1d(hidden),
-        nn.ReLU(inplace=True),
-    )
+def _trunk(
+    features: int,
+    hidden: int,
+    layers: int = 2,
+    norm: bool = True,
+    activation: Activation = "relu",
+) -> nn.Sequential:
+    parts: list[nn.Module] = []
+    for layer in range(layers):
+        parts.append(nn.Linear(hidden if layer else features, hidden))
+        parts += [nn.BatchNorm1d(hidden)] if norm else []
+        parts.append(nn.ReLU(inplace=True) if activation == "relu" else nn.GELU())
+    return nn.Sequential(*parts)

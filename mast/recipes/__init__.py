@@ -12,6 +12,9 @@ from typing import Any
 from mast.config import PretrainConfig, change, load_yaml
 from mast.core.errors import UserError, unknown
 from mast.data import DataConfig
+from mast.recipes.barlow_twins import barlow_twins
+from mast.recipes.byol import byol
+from mast.recipes.dino import dino
 from mast.recipes.mast import (
     mast5,
     mast5_guarded,
@@ -27,9 +30,13 @@ from mast.recipes.medium import (
     mast5_medium_vit,
     vicreg5_medium,
 )
+from mast.recipes.moco import moco_v2, moco_v3
 from mast.recipes.rival import rival as rival
 from mast.recipes.rival import rival_of as rival_of
+from mast.recipes.simclr import simclr
+from mast.recipes.simsiam import simsiam, simsiam_augself
 from mast.recipes.small import small
+from mast.recipes.swav import swav
 from mast.recipes.vicreg import vicreg, vicreg5, vicreg5_augself, vicreg5_staged, vicreg15
 
 DEFAULT = "mast5_small"
@@ -49,6 +56,15 @@ FULL: dict[str, Recipe] = {
     "vicreg5_staged": vicreg5_staged,
     "vicreg15": vicreg15,
     "vicreg": vicreg,
+    "simclr": simclr,
+    "moco_v2": moco_v2,
+    "moco_v3": moco_v3,
+    "simsiam": simsiam,
+    "simsiam_augself": simsiam_augself,
+    "byol": byol,
+    "barlow_twins": barlow_twins,
+    "swav": swav,
+    "dino": dino,
 }
 
 

@@ -6,7 +6,7 @@ from mast.augment import ScheduleConfig
 from mast.config import PretrainConfig
 from mast.core.optim import OptimizerConfig
 from mast.methods import MastConfig, VICRegConfig
-from mast.models import EncoderConfig, GaussianProjectorConfig, MLPProjectorConfig
+from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
 from mast.recipes.mast import mast5
 from mast.recipes.vicreg import vicreg5
 
@@ -55,7 +55,7 @@ def _medium(
         gaussian = GaussianProjectorConfig(hidden=2048, dim=1024, pool="average")
         objective = replace(objective, projector=gaussian)
     elif isinstance(objective, VICRegConfig):
-        sizes = MLPProjectorConfig(hidden=2048, dim=1024)
+        sizes = MLPConfig(hidden=2048, dim=1024)
         objective = replace(objective, projector=sizes, invariance_weight=10.0)
     return replace(
         config,

@@ -5,7 +5,7 @@ from typing import Any
 
 from mast.config import PretrainConfig
 from mast.methods import VICRegConfig
-from mast.models import MLPProjectorConfig
+from mast.models import MLPConfig
 from mast.recipes.small import small
 from mast.recipes.vicreg import vicreg5
 
@@ -32,5 +32,5 @@ def rival(config: PretrainConfig) -> PretrainConfig | None:
     own = small(vicreg5()) if config.recipe.endswith("_small") else vicreg5()
     objective: Any = own.objective
     if sizes := getattr(config.objective, "projector", None):
-        objective = replace(objective, projector=MLPProjectorConfig(sizes.hidden, sizes.dim))
+        objective = replace(objective, projector=MLPConfig(sizes.hidden, sizes.dim))
     return replace(config, recipe=own.recipe, objective=objective, schedule=own.schedule)

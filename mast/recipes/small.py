@@ -1,42 +1,81 @@
 """The small variants of all recipes."""
 
 from dataclasses import replace
+from typing import Any
 
 from mast.augment import ScheduleConfig
 from mast.config import PretrainConfig
 from mast.core.optim import OptimizerConfig
-from mast.methods import MastConfig, VICRegConfig
-from mast.models import EncoderConfig, GaussianProjectorConfig, MLPProjectorConfig
+from mast.methods import (
+    BarlowTwinsConfig,
+    BYOLConfig,
+    DINOConfig,
+    MastConfig,
+    MoCoConfig,
+    MoCoV3Config,
+    SimCLRConfig,
+    SimSiamConfig,
+    SwAVConfig,
+    VICRegConfig,
+)
+from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
 
 
 def small(config: PretrainConfig) -> PretrainConfig:
-    """The small variant: ResNet-18 at 64 pixels, projector 1024-1024, d 512, AdamW, 100 epochs.
+    """The small variant: ResNet-18 at 64 pixels, small projectors, AdamW, 100 epochs.
 
-    Schedule, weight and pooling are what did best at small budgets for VICReg and the guarded
-    masks (docs/results.md): all operators act from the start, guarded masks have one left out of
-    half of the pairs and do without the uncertainty, the projector does without GeM, and
-    invariance weighs 10.
+    Schedule, weight and pooling of MAST and VICReg are what did best at small budgets for VICReg
+    and the guarded masks (docs/results.md): all operators act from the start, guarded masks have
+    one left out of half of the pairs and do without the uncertainty, the projector does without
+    GeM, and invariance weighs 10.
     """
-    objective, schedule = config.objective, config.schedule
-    if isinstance(objective, MastConfig):
-        # None: as the mode says, so that `--objective.mode paper` is still Eq. 7.
-        uncertainty = True if objective.masks == "none" else None
-        gaussian = GaussianProjectorConfig(hidden=1024, dim=512, pool="average")
-        objective = replace(objective, projector=gaussian, uncertainty=uncertainty)
-        leave_out = 0.5 if objective.mode == "guarded" else 0.0
-        schedule = ScheduleConfig(staged=False, leave_out=leave_out)
-    elif isinstance(objective, VICRegConfig):
-        weight = objective.invariance_weight if schedule.staged else 10.0
-        sizes = MLPProjectorConfig(hidden=1024, dim=512)
-        objective = replace(objective, projector=sizes, invariance_weight=weight)
+    schedule = config.schedule
+    if isinstance(config.objective, MastConfig):
+        guarded = config.objective.mode == "guarded"
+        schedule = ScheduleConfig(staged=False, leave_out=0.5 if guarded else 0.0)
     return replace(
         config,
         recipe=f"{config.recipe}_small",
         size=64,
+        views="simclr" if config.views == "multicrop" else config.views,  # crops of 96 pixels
         schedule=schedule,
-        objective=objective,
+        objective=_objective(config),
         encoder=EncoderConfig("resnet18"),
         optimizer=OptimizerConfig("adamw", lr=5e-3, weight_decay=1e-4, gate_lr=3e-4, warmup=10),
         epochs=100,
         batch_size=64,
     )
+
+
+def _objective(config: PretrainConfig) -> Any:
+    """The objective with sizes, and what depends on the batch and the length of the run."""
+    match config.objective:
+        case MastConfig() as objective:
+            # None: as the mode says, so that `--objective.mode paper` is still Eq. 7.
+            uncertainty = True if objective.masks == "none" else None
+            gaussian = GaussianProjectorConfig(hidden=1024, dim=512, pool="average")
+            return replace(objective, projector=gaussian, uncertainty=uncertainty)
+        case VICRegConfig() as objective:
+            weight = objective.invariance_weight if config.schedule.staged else 10.0
+            sizes = MLPConfig(hidden=1024, dim=512)
+            return replace(objective, projector=sizes, invariance_weight=weight)
+        case BarlowTwinsConfig() as objective:
+            return replace(objective, projector=MLPConfig(hidden=1024, dim=512))
+        case SimCLRConfig() as objective:
+            return replace(objective, projector=MLPConfig(hidden=1024, dim=128))
+        case SimSiamConfig() as objective:
+            return replace(objective, projector=MLPConfig(hidden=1024, dim=512), bottleneck=128)
+        case BYOLConfig() | MoCoV3Config() as objective:
+            sizes = MLPConfig(hidden=1024, dim=256)
+            return replace(objective, projector=sizes, momentum=0.99)
+        case MoCoConfig() as objective:
+            sizes = MLPConfig(hidden=512, dim=128)
+            return replace(objective, projector=sizes, queue=4096, momentum=0.99)
+        case SwAVConfig() as objective:
+            sizes = MLPConfig(hidden=1024, dim=128)
+            return replace(objective, projector=sizes, prototypes=128, frozen=0.01)
+        case DINOConfig() as objective:
+            sizes = MLPConfig(hidden=1024, dim=128)
+            return replace(objective, projector=sizes, prototypes=1024, momentum=0.99)
+        case objective:
+            return objective

@@ -5,7 +5,7 @@ from dataclasses import replace
 from mast.augment import ScheduleConfig
 from mast.config import PretrainConfig
 from mast.methods import VICRegConfig
-from mast.models import MLPProjectorConfig
+from mast.models import MLPConfig
 from mast.recipes.mast import mast5
 
 
@@ -19,7 +19,7 @@ def vicreg5() -> PretrainConfig:
         mast5(),
         recipe="vicreg5",
         schedule=ScheduleConfig(staged=False),
-        objective=VICRegConfig(projector=MLPProjectorConfig(hidden=8192, dim=8192)),
+        objective=VICRegConfig(projector=MLPConfig(hidden=8192, dim=8192)),
     )
 
 
@@ -36,7 +36,7 @@ def vicreg5_augself() -> PretrainConfig:
 
     The idea of AugSelf (Lee et al., NeurIPS 2021) over VICReg; the strongest control of MAST.
     """
-    objective = VICRegConfig(projector=MLPProjectorConfig(hidden=8192, dim=8192), told=("color",))
+    objective = VICRegConfig(projector=MLPConfig(hidden=8192, dim=8192), told=("color",))
     return replace(vicreg5(), recipe="vicreg5_augself", objective=objective)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from mast.augment import Record, Views
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import Mast, MastConfig, VICReg, VICRegConfig
-from mast.models import EncoderConfig, GaussianProjectorConfig, MLPProjectorConfig
+from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
 from mast.models.encoders import Encoder, Encoding
 
 OPERATORS = ("crop", "flip", "jitter")
@@ -160,6 +160,6 @@ def test_fixed_masks_and_absent_uncertainty_do_not_collapse() -> None:
 
 
 def test_vicreg_names_the_variance_collapse() -> None:
-    method = VICReg(VICRegConfig(projector=MLPProjectorConfig(16, 8)), Given(), OPERATORS)
+    method = VICReg(VICRegConfig(projector=MLPConfig(16, 8)), Given(), OPERATORS)
     assert named(method, HEALTHY) == []
     assert named(method, {"stat/embedding_std": 0.1}) == ["variance collapse"]

@@ -214,7 +214,7 @@ def test_a_method_of_pairs_refuses_other_views(name: str, sizes: tuple[int, ...]
 def test_the_type_of_a_configuration_says_its_method() -> None:
     assert method_of(MastConfig()) == "mast"
     assert method_of(VICRegConfig()) == "vicreg"
-    with pytest.raises(UserError, match=r"MastConfig, VICRegConfig\), got MomentumConfig"):
+    with pytest.raises(UserError, match=r"MastConfig, VICRegConfig, .*\), got MomentumConfig"):
         method_of(MomentumConfig())
 
 

@@ -54,9 +54,20 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "average": ("mast", {"pool": "average"}, GUARDED | {"uncertainty": True}),
     "vicreg": ("vicreg", {}, {}),
     "augself": ("vicreg", {}, {"told": PROPERTIES}),
+    "simclr": ("simclr", {}, {}),
+    "moco v2": ("moco_v2", {}, {"queue": 3 * BATCH - 2}),
+    "moco v2, augself": ("moco_v2", {}, {"queue": BATCH, "told": PROPERTIES}),
+    "moco v3": ("moco_v3", {}, {"projector_layers": 3}),
+    "simsiam": ("simsiam", {}, {}),
+    "simsiam, augself": ("simsiam", {}, {"told": PROPERTIES}),
+    "byol": ("byol", {}, {}),
+    "barlow twins": ("barlow_twins", {}, {}),
+    "swav": ("swav", {}, {"prototypes": 12, "frozen": 0.0}),
+    "dino": ("dino", {}, {"prototypes": 12, "frozen": 0.0}),
+    "swav, queue": ("swav", {}, {"prototypes": 12, "queue": 2 * BATCH, "queue_from": 0.0}),
 }
 HEADS = {  # over the representation, by variant
-    "augself": "prediction",
+    **dict.fromkeys(("augself", "moco v2, augself", "simsiam, augself"), "prediction"),
     **dict.fromkeys(
         ("exempt", "exempt, representation", "exempt, sum", "budgeted", "no masks, told"),
         "predictions.representation",
@@ -91,6 +102,7 @@ def step(method: Method, optimizer: torch.optim.Optimizer, seed: int) -> dict[st
     output = method(make_views(seed), 0.0)
     output["loss"].backward()
     optimizer.step()
+    method.after_step(0.5)
     return output
 
 
@@ -185,11 +197,12 @@ def test_gradient_reaches_what_the_loss_depends_on(variant: str) -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_parameter_groups(variant: str) -> None:
     method = build(variant)
-    names = {id(parameter): name for name, parameter in method.named_parameters()}
-    groups = {
-        group["name"]: [names[id(parameter)] for parameter in group["params"]]
-        for group in method.parameter_groups()
-    }
+    names = {id(p): name for name, p in method.named_parameters() if p.requires_grad}
+    groups: dict[str, list[str]] = {}
+    for group in method.parameter_groups():
+        members = [names[id(parameter)] for parameter in group["params"]]
+        groups.setdefault(group["name"], []).extend(members)
+        assert all(name.startswith(method.steady or "-") == group["steady"] for name in members)
     grouped = [name for members in groups.values() for name in members]
     assert sorted(grouped) == sorted(names.values())
     assert set(groups.get("gates", [])) == {
@@ -257,7 +270,7 @@ def test_vicreg_is_its_formula() -> None:
     loss = method(views, 0.0)["loss"].item()
     with torch.no_grad():
         first, second = (
-            method.projector(method.encoder.encode(images)).double() for images in views.images
+            method.projector(method.encoder(images)).double() for images in views.images
         )
     count, dim = first.shape
     hinge, off_diagonal = [], []

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from mast.models import (
+    MLP,
     Encoding,
     GaussianProjector,
     GaussianProjectorConfig,
     GeM,
-    MLPProjector,
-    MLPProjectorConfig,
+    MLPConfig,
 )
 
 B, L, C, H, D = 16, 9, 12, 24, 20
@@ -150,28 +150,36 @@ def test_covariance_starts_near_one(pool, positivity):
 
 @pytest.mark.parametrize(
     ("cls", "config"),
-    [(MLPProjector, MLPProjectorConfig), (GaussianProjector, GaussianProjectorConfig)],
+    [(MLP, MLPConfig), (GaussianProjector, GaussianProjectorConfig)],
 )
 def test_layers_are_those_of_vicreg(cls, config):
     head = cls(C, config(hidden=H, dim=D))
     kinds = [type(layer) for layer in head.trunk]
     assert kinds == [nn.Linear, nn.BatchNorm1d, nn.ReLU] * 2
-    last = head.head if cls is MLPProjector else head.mean_head
+    last = head.head if cls is MLP else head.mean_head
     assert last.bias is None
     assert (head.trunk[0].in_features, last.in_features, last.out_features) == (C, H, D)
 
 
-def test_mlp_projector_takes_the_representation():
-    head = MLPProjector(C, MLPProjectorConfig(hidden=H, dim=D)).eval()
-    x = encoding()
-    torch.testing.assert_close(head(x), head.head(head.trunk(x.representation_BC)))
+@pytest.mark.parametrize("last_norm", ["none", "affine", "plain"])
+@pytest.mark.parametrize("layers", [2, 3])
+def test_an_mlp_has_the_layers_that_are_asked_for(layers, last_norm):
+    options = {"inner_norm": False, "bias": True, "last_norm": last_norm}
+    head = MLP(C, MLPConfig(hidden=H, dim=D), layers=layers, **options)
+    assert [type(layer) for layer in head.trunk] == [nn.Linear, nn.ReLU] * (layers - 1)
+    assert (head.head.in_features, head.head.out_features, len(head.head.bias)) == (H, D, D)
+    scales = {"none": 0, "affine": 2, "plain": 0}  # learned: scale and shift
+    assert len(list(head.norm.parameters())) == scales[last_norm]
+    output_BD = head(encoding().representation_BC)
+    centred = output_BD.mean(dim=0).abs().max() < 1e-5
+    assert bool(centred) == (last_norm != "none")
 
 
 @pytest.mark.parametrize("pool", ["after", "before", "average"])
 def test_autocast_gives_float32(pool):
     with torch.autocast("cpu", torch.bfloat16):
         gaussian = projector(pool=pool)(encoding())
-        embedding_BD = MLPProjector(C, MLPProjectorConfig(hidden=H, dim=D))(encoding())
+        embedding_BD = MLP(C, MLPConfig(hidden=H, dim=D))(encoding().representation_BC)
     assert gaussian.mean_BD.dtype == gaussian.covariance_BD.dtype == embedding_BD.dtype
     assert embedding_BD.dtype == torch.float32
 

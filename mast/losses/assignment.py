@@ -1,0 +1,50 @@
+"""Soft assignments to prototypes, and how well one predicts another.
+
+Shapes: B batch, P prototypes.
+"""
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from mast.losses.precision import full
+
+
+@torch.no_grad()
+def sinkhorn(score_BP: Tensor, epsilon: float, iterations: int) -> Tensor:
+    """Assignments that follow the scores and use all prototypes equally.
+
+    Args:
+        score_BP: Cosines to the prototypes over the global batch, shape (B, P).
+        epsilon: Weight of the assignments' entropy.
+        iterations: Of Sinkhorn and Knopp's algorithm.
+
+    Returns:
+        Shape (B, P), without a gradient; each row sums to one.
+
+    Reference:
+        SwAV, Eq. 3 to 5, in the order of steps of its code: prototypes first.
+    """
+    log_BP = full(score_BP) / epsilon  # logarithms: exponentials would leave float32's range
+    for _ in range(iterations):
+        log_BP = log_BP - log_BP.logsumexp(dim=0, keepdim=True)
+        log_BP = log_BP - log_BP.logsumexp(dim=1, keepdim=True)
+    return log_BP.softmax(dim=1)
+
+
+def soft_cross_entropy(score_BP: Tensor, target_BP: Tensor, temperature: float) -> Tensor:
+    """Cross-entropy of predicted scores with soft assignments.
+
+    Args:
+        score_BP: Shape (B, P).
+        target_BP: Probabilities, shape (B, P).
+        temperature: By which scores are divided before the softmax.
+
+    Returns:
+        Scalar, the mean over samples.
+
+    Reference:
+        SwAV, Eq. 2; DINO, Eq. 2.
+    """
+    logits_BP = full(score_BP) / temperature
+    return -(target_BP * F.log_softmax(logits_BP, dim=1)).sum(dim=1).mean()

@@ -1,0 +1,70 @@
+"""Losses of unit vectors: cosines, and contrasts of a positive pair with negative ones.
+
+Shapes: B batch, D embedding dimensions, N negatives of each sample.
+"""
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from mast.losses.precision import full, product
+
+
+def negative_cosine(first_BD: Tensor, second_BD: Tensor) -> Tensor:
+    """How little two batches of embeddings point the same way.
+
+    Args:
+        first_BD: Shape (B, D), of any length.
+        second_BD: Likewise; detach it for a loss that stops the gradient.
+
+    Returns:
+        Scalar in [-1, 1], the negative mean cosine.
+
+    Reference:
+        SimSiam, Eq. 1. BYOL's squared distance of unit vectors (Eq. 2) is two more than twice it.
+    """
+    return -F.cosine_similarity(full(first_BD), full(second_BD), dim=1).mean()
+
+
+def contrast(positive_B: Tensor, negative_BN: Tensor, temperature: float) -> Tensor:
+    """How much more alike a pair is than the sample is to its negatives (InfoNCE).
+
+    Args:
+        positive_B: Similarity of each sample to its positive, shape (B,).
+        negative_BN: To each of its negatives, shape (B, N); -inf for one that does not count.
+        temperature: By which similarities are divided.
+
+    Returns:
+        Scalar, `-mean log exp(p/t) / (exp(p/t) + sum exp(n/t))`.
+
+    Reference:
+        van den Oord et al., Contrastive Predictive Coding (2018), Eq. 4; MoCo, Eq. 1.
+    """
+    logits = torch.cat([positive_B[:, None], negative_BN], dim=1) / temperature
+    truth_B = torch.zeros(len(logits), dtype=torch.int64, device=logits.device)
+    return F.cross_entropy(logits, truth_B)
+
+
+def nt_xent(first_BD: Tensor, second_BD: Tensor, temperature: float) -> Tensor:
+    """Normalised temperature-scaled cross-entropy over both views of a batch.
+
+    Args:
+        first_BD: Embeddings of the first view, shape (B, D), of any length.
+        second_BD: Those of the second view.
+        temperature: By which cosines are divided.
+
+    Returns:
+        Scalar, the mean over 2 B anchors; the negatives of each are the 2 B - 2 views of others.
+
+    Reference:
+        SimCLR, Eq. 1 and algorithm 1.
+    """
+    both = F.normalize(full(torch.cat([first_BD, second_BD])), dim=1)
+    cosine = product(both, both.T)
+    count = len(both)
+    partner = torch.arange(count, device=both.device).roll(count // 2)
+    own = torch.zeros_like(cosine, dtype=torch.bool)
+    own[torch.arange(count), partner] = True
+    own.fill_diagonal_(True)
+    positive = cosine.gather(1, partner[:, None]).squeeze(1)
+    return contrast(positive, cosine.masked_fill(own, -torch.inf), temperature)

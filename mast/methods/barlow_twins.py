@@ -1,0 +1,57 @@
+"""Barlow Twins: dimensions that agree between the views and are uncorrelated with each other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from mast.core.collectives import gather
+from mast.losses import redundancy
+from mast.methods.base import output_of, spread
+from mast.methods.pair import PairConfig, PairMethod
+from mast.models import MLP, Encoder, MLPConfig
+
+
+@dataclass
+class BarlowTwinsConfig(PairConfig):
+    """The loss of Barlow Twins.
+
+    Attributes:
+        redundancy_weight: Weight of a pair of dimensions beside that of a single one.
+        scale: Of the whole loss.
+    """
+
+    projector: MLPConfig = field(default_factory=lambda: MLPConfig(8192, 8192))
+    redundancy_weight: float = 0.0051
+    scale: float = 1.0
+
+
+class BarlowTwins(PairMethod):
+    """Zbontar, Jing, Misra, LeCun, Deny: Barlow Twins (ICML 2021).
+
+    Args:
+        config: Weights and sizes.
+        encoder: The encoder to train.
+        operators: Names of the augmentations.
+        seed: Unused, all randomness of this method is in the initialisation of its layers.
+    """
+
+    config: BarlowTwinsConfig
+
+    def __init__(
+        self, config: BarlowTwinsConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        self.projector = MLP(encoder.dim, config.projector)
+
+    def compare(
+        self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        """See `PairMethod.compare`; "invariance" and "redundancy"."""
+        first_BD, second_BD = (gather(self.projector(x_BC)) for x_BC in representations)
+        parts, config = redundancy(first_BD, second_BD), self.config
+        terms = {
+            "invariance": config.scale * parts.invariance,
+            "redundancy": config.scale * config.redundancy_weight * parts.redundancy,
+        }
+        return output_of(terms, spread=spread(first_BD))

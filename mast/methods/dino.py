@@ -1,0 +1,159 @@
+"""DINO: from every view what a teacher says of another one, as a distribution over prototypes.
+
+Shapes: B images of this process, D dimensions of the embedding, P prototypes.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from mast.augment import Views
+from mast.core.collectives import gather
+from mast.core.errors import UserError
+from mast.losses import soft_cross_entropy
+from mast.methods.base import (
+    Method,
+    MethodConfig,
+    Vital,
+    check_above_zero,
+    check_shares,
+    lost_spread,
+    output_of,
+    spread,
+    spread_vital,
+)
+from mast.models import MLP, Encoder, MLPConfig, Prototypes, Teacher, check_sizes, rising
+
+TAUGHT = 2  # views, the first, are seen by the teacher
+
+
+@dataclass
+class DINOConfig(MethodConfig):
+    """The networks and temperatures of DINO.
+
+    Attributes:
+        projector: Sizes of the projector.
+        prototypes: P.
+        temperature: By which the student's cosines are divided.
+        teacher_temperature: By which the teacher's are, after its warm-up.
+        first_teacher_temperature: Likewise, at the start; it rises linearly.
+        warmup: Share of the run in which it rises.
+        center_momentum: How much of the teacher's centre stays at a step.
+        momentum: How much of the teacher stays at the start; it rises to one.
+        frozen: Share of the run at its start in which the prototypes stay as they are.
+    """
+
+    projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 256))
+    prototypes: int = 65536
+    temperature: float = 0.1
+    teacher_temperature: float = 0.07
+    first_teacher_temperature: float = 0.04
+    warmup: float = 0.1
+    center_momentum: float = 0.9
+    momentum: float = 0.996
+    frozen: float = 0.01
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        check_sizes(self.projector)
+        check_above_zero(
+            self, "temperature", "teacher_temperature", "first_teacher_temperature"
+        )
+        check_shares(self, "warmup", "center_momentum", "momentum", "frozen")
+        if self.prototypes < 2:
+            raise UserError(f"objective.prototypes must be 2 or more, got {self.prototypes}")
+
+
+class DINO(Method):
+    """Caron et al.: Emerging Properties in Self-Supervised Vision Transformers (ICCV 2021).
+
+    The teacher sees the first two views, the student all of them. Prototypes are brought back to
+    unit length after a step, where the official code parametrises them so
+    (`norm_last_layer=True`); its schedule of the weight decay is not followed.
+
+    Args:
+        config: Sizes and temperatures.
+        encoder: The encoder to train.
+        operators: Names of the augmentations.
+        seed: Unused, all randomness of this method is in the initialisation of its layers.
+    """
+
+    config: DINOConfig
+    center_P: Tensor
+
+    def __init__(
+        self, config: DINOConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        self.projector = MLP(
+            encoder.dim, config.projector, inner_norm=False, bias=True, activation="gelu"
+        )
+        self.prototypes = Prototypes(config.projector.dim, config.prototypes)
+        self.teacher = Teacher(encoder, self._head())
+        self.register_buffer("center_P", torch.zeros(config.prototypes))
+
+    def _head(self) -> nn.Sequential:
+        """From representations to cosines with the prototypes, as the teacher has it."""
+        return nn.Sequential(self.projector, self.prototypes)
+
+    def begin(self) -> None:
+        """The teacher starts as the student."""
+        self.teacher.follow(self.encoder, self._head(), momentum=0.0)
+
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.forward`; one term, "distillation"."""
+        if len(views.images) < TAUGHT:
+            raise UserError(f"DINO compares two views of an image or more, got {len(views.images)}")
+        config = self.config
+        taught = [self.teacher(images_BCHW) for images_BCHW in views.images[:TAUGHT]]
+        temperature = self.teacher_temperature(progress)
+        targets = [((score_BP - self.center_P) / temperature).softmax(1) for score_BP in taught]
+        embeddings = [self.projector(self.encoder(images_BCHW)) for images_BCHW in views.images]
+        frozen = progress < config.frozen
+        scores = [self.prototypes(embedding_BD, frozen) for embedding_BD in embeddings]
+        losses = [
+            soft_cross_entropy(score_BP, target_BP, config.temperature)
+            for view, target_BP in enumerate(targets)
+            for other, score_BP in enumerate(scores)
+            if other != view
+        ]
+        self.center_P.lerp_(gather(torch.cat(taught)).mean(dim=0), 1 - config.center_momentum)
+        return output_of(
+            {"distillation": torch.stack(losses).mean()},
+            spread=spread(gather(embeddings[0].detach())),
+            target_entropy=torch.special.entr(torch.cat(targets)).sum(dim=1).mean(),
+        )
+
+    def teacher_temperature(self, progress: float) -> float:
+        """The teacher's temperature, which rises linearly at the start of a run."""
+        config = self.config
+        risen = min(progress / config.warmup, 1.0) if config.warmup else 1.0
+        first = config.first_teacher_temperature
+        return first + risen * (config.teacher_temperature - first)
+
+    def after_step(self, progress: float) -> None:
+        """Prototypes keep unit length, and the teacher follows."""
+        self.prototypes.project()
+        momentum = rising(self.config.momentum, progress)
+        self.teacher.follow(self.encoder, self._head(), momentum)
+
+    def compile_parts(self) -> None:
+        """The encoder and the projector."""
+        super().compile_parts()
+        self.projector.compile()
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """The projector's output, of unit length."""
+        return F.normalize(self.projector(self.encoder(images_BCHW)), dim=1)
+
+    def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
+        """Embeddings that all point the same way."""
+        yield from lost_spread(metrics)
+
+    @classmethod
+    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
+        """The spread of the embedding."""
+        yield from spread_vital(metrics)

@@ -1,0 +1,121 @@
+"""What methods of two views share: encoding them, and heads that tell how they differ.
+
+Shapes: B images, D dimensions of the embedding.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from mast.augment import Views
+from mast.methods.base import Method, MethodConfig, Vital, lost_spread, pair_of_images, spread_vital
+from mast.methods.prediction import (
+    OperatorPrediction,
+    PredictionConfig,
+    check_properties,
+    destroyers,
+    silent_heads,
+)
+from mast.models import MLP, Encoder, MLPConfig, check_sizes
+
+
+@dataclass
+class PairConfig(MethodConfig):
+    """A projector, and AugSelf (Lee et al., NeurIPS 2021), which any method of two views takes.
+
+    Attributes:
+        projector: Sizes of the projector.
+        told: Properties of an image ("color", "position", ...: `mast show operators`) for which
+            the representation has to tell how the operators that destroy them differed between
+            the views; none in the method itself.
+        prediction: Weight and width of the heads that tell it.
+    """
+
+    projector: MLPConfig = field(default_factory=MLPConfig)
+    told: tuple[str, ...] = ()
+    prediction: PredictionConfig = field(default_factory=PredictionConfig)
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        check_sizes(self.projector)
+        self.prediction.check()
+        check_properties(self.told)
+
+
+class PairMethod(Method):
+    """A method of two views, over the representations of both.
+
+    Args:
+        config: What is told, and all that the method has itself.
+        encoder: The encoder to train.
+        operators: Names of the augmentations.
+        seed: See `Method`.
+
+    Attributes:
+        projector: From a representation to the embedding.
+        encoded: How many of the two views the student encodes where nothing is told.
+    """
+
+    config: PairConfig
+    projector: MLP
+    encoded: int = 2
+
+    def __init__(
+        self, config: Any, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        told = destroyers(operators, config.told) if config.prediction.weight else ()
+        self.prediction = OperatorPrediction(config.prediction, encoder.dim, told) if told else None
+
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.forward`; the terms are those of `compare`, and the prediction."""
+        images = pair_of_images(views, type(self).__name__)
+        count = self.encoded if self.prediction is None else len(images)
+        representations = [self.encoder(images_BCHW) for images_BCHW in images[:count]]
+        output = self.compare(representations, images)
+        if self.prediction is None:
+            return output
+        first_BC, second_BC = representations
+        told = self.prediction(first_BC, second_BC, views)
+        return self.prediction.add_to(output, told, "representation")
+
+    @abstractmethod
+    def compare(
+        self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        """The loss of two views.
+
+        Args:
+            representations: Of those views that the student encodes, (B, C) each.
+            images: Of both, for a teacher.
+
+        Returns:
+            As `Method.forward`.
+        """
+
+    def compile_parts(self) -> None:
+        """The encoder and the projector."""
+        super().compile_parts()
+        self.projector.compile()
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """The projector's output."""
+        embedding_BD: Tensor = self.projector(self.encoder(images_BCHW))
+        return embedding_BD
+
+    def readings(self) -> dict[str, Tensor]:
+        """See `Method.readings`."""
+        return {} if self.prediction is None else self.prediction.readings()
+
+    def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
+        """Embeddings that all point the same way, and heads that say nothing."""
+        yield from silent_heads(metrics)
+        yield from lost_spread(metrics)
+
+    @classmethod
+    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
+        """The spread of the embedding."""
+        yield from spread_vital(metrics)

@@ -1,0 +1,57 @@
+"""SimCLR: the other view of an image among all other images of the batch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from mast.core.collectives import gather
+from mast.losses import nt_xent
+from mast.methods.base import check_above_zero, output_of, spread
+from mast.methods.pair import PairConfig, PairMethod
+from mast.models import MLP, Encoder, MLPConfig
+
+
+@dataclass
+class SimCLRConfig(PairConfig):
+    """The contrast of SimCLR.
+
+    Attributes:
+        temperature: By which cosines are divided.
+    """
+
+    projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
+    temperature: float = 0.1
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        super().check()
+        check_above_zero(self, "temperature")
+
+
+class SimCLR(PairMethod):
+    """Chen, Kornblith, Norouzi, Hinton: A Simple Framework for Contrastive Learning (ICML 2020).
+
+    Args:
+        config: Temperature and sizes.
+        encoder: The encoder to train.
+        operators: Names of the augmentations.
+        seed: Unused, all randomness of this method is in the initialisation of its layers.
+    """
+
+    config: SimCLRConfig
+    needs_whole_batch = "its negatives are the other images of the batch"
+
+    def __init__(
+        self, config: SimCLRConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        self.projector = MLP(encoder.dim, config.projector, layers=2, last_norm="affine")
+
+    def compare(
+        self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        """See `PairMethod.compare`; one term, "contrast"."""
+        first_BD, second_BD = (gather(self.projector(x_BC)) for x_BC in representations)
+        loss = nt_xent(first_BD, second_BD, self.config.temperature)
+        return output_of({"contrast": loss}, spread=spread(first_BD))

@@ -1,0 +1,157 @@
+"""SwAV: from one view the prototypes to which another one is assigned.
+
+Shapes: B images of this process, G of all processes, C dimensions of the representation, D of the
+embedding, P prototypes, V views.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from mast.augment import Views
+from mast.core.collectives import gather, rank
+from mast.core.errors import UserError
+from mast.losses import sinkhorn, soft_cross_entropy
+from mast.methods.base import (
+    Method,
+    MethodConfig,
+    Vital,
+    check_above_zero,
+    check_shares,
+    lost_spread,
+    output_of,
+    spread,
+    spread_vital,
+)
+from mast.models import MLP, Encoder, MLPConfig, Prototypes, Queue, check_sizes
+
+ASSIGNED = 2  # views, the first, are assigned; all others predict that
+
+
+@dataclass
+class SwAVConfig(MethodConfig):
+    """The assignments of SwAV.
+
+    Attributes:
+        projector: Sizes of the projector.
+        prototypes: P.
+        temperature: By which cosines are divided where an assignment is predicted.
+        epsilon: Weight of the assignments' entropy.
+        iterations: Of Sinkhorn and Knopp's algorithm.
+        frozen: Share of the run at its start in which the prototypes stay as they are.
+        queue: Embeddings of earlier images that are assigned together with a batch; 0 for none.
+        queue_from: Share of the run from which they are.
+    """
+
+    projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
+    prototypes: int = 3000
+    temperature: float = 0.1
+    epsilon: float = 0.05
+    iterations: int = 3
+    frozen: float = 0.0025
+    queue: int = 0
+    queue_from: float = 0.15
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        check_sizes(self.projector)
+        check_above_zero(self, "temperature", "epsilon")
+        check_shares(self, "frozen", "queue_from")
+        for name, least in (("prototypes", 2), ("iterations", 1), ("queue", 0)):
+            if (value := getattr(self, name)) < least:
+                raise UserError(f"objective.{name} must be {least} or more, got {value}")
+
+
+class SwAV(Method):
+    """Caron et al.: Unsupervised Learning by Contrasting Cluster Assignments (NeurIPS 2020).
+
+    The first two views are assigned, each is predicted from all other views. Views of one size that
+    follow each other are encoded together, as in the official code.
+
+    Args:
+        config: Sizes and assignments.
+        encoder: The encoder to train.
+        operators: Names of the augmentations.
+        seed: Of what is in the queue at the start.
+    """
+
+    config: SwAVConfig
+    needs_whole_batch = "its batch is assigned to the prototypes as a whole"
+
+    def __init__(
+        self, config: SwAVConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        self.projector = MLP(encoder.dim, config.projector, layers=2, bias=True)
+        self.prototypes = Prototypes(config.projector.dim, config.prototypes)
+        self.queues = nn.ModuleList(
+            Queue(config.queue, config.projector.dim, seed + view)
+            for view in range(ASSIGNED if config.queue else 0)
+        )
+
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.forward`; one term, "assignment"."""
+        if len(views.images) < ASSIGNED:
+            raise UserError(f"SwAV compares two views of an image or more, got {len(views.images)}")
+        embeddings = self._embeddings(views.images)
+        frozen = progress < self.config.frozen
+        scores = [self.prototypes(embedding_BD, frozen) for embedding_BD in embeddings]
+        losses = []
+        for view in range(ASSIGNED):
+            target_BP = self._assignment(view, embeddings[view].detach(), progress)
+            losses += [
+                soft_cross_entropy(score_BP, target_BP, self.config.temperature)
+                for other, score_BP in enumerate(scores)
+                if other != view
+            ]
+        statistics = {"spread": spread(gather(embeddings[0].detach()))}
+        return output_of({"assignment": torch.stack(losses).mean()}, **statistics)
+
+    def _embeddings(self, images: tuple[Tensor, ...]) -> list[Tensor]:
+        """Unit vectors of every view, (B, D) each."""
+        embeddings: list[Tensor] = []
+        for _, alike in groupby(images, key=lambda images_BCHW: images_BCHW.shape):
+            together = list(alike)
+            encoded = self.encoder(torch.cat(together))
+            unit = F.normalize(self.projector(encoded), dim=1)
+            embeddings += unit.chunk(len(together))
+        return embeddings
+
+    @torch.no_grad()
+    def _assignment(self, view: int, embedding_BD: Tensor, progress: float) -> Tensor:
+        """Of this process's images to the prototypes, made for those of all processes together."""
+        config, count = self.config, len(embedding_BD)
+        everyone_GD = gather(embedding_BD)
+        assigned_GD = everyone_GD
+        if self.queues:
+            if progress >= config.queue_from:
+                assigned_GD = torch.cat([everyone_GD, self.queues[view].key_ND])  # type: ignore[list-item]
+            self.queues[view].push(everyone_GD)  # type: ignore[operator]
+        share_GP = sinkhorn(self.prototypes(assigned_GD), config.epsilon, config.iterations)
+        return share_GP[rank() * count : (rank() + 1) * count]
+
+    def after_step(self, progress: float) -> None:
+        """Prototypes keep unit length."""
+        self.prototypes.project()
+
+    def compile_parts(self) -> None:
+        """The encoder and the projector."""
+        super().compile_parts()
+        self.projector.compile()
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """The projector's output, of unit length."""
+        return F.normalize(self.projector(self.encoder(images_BCHW)), dim=1)
+
+    def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
+        """Embeddings that all point the same way."""
+        yield from lost_spread(metrics)
+
+    @classmethod
+    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
+        """The spread of the embedding."""
+        yield from spread_vital(metrics)

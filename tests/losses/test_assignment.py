@@ -1,0 +1,71 @@
+"""Assignments and their prediction against SwAV's official steps and lightly's.
+
+Shapes: B batch, P prototypes.
+"""
+
+import pytest
+import torch
+from lightly.loss import SwaVLoss
+from lightly.loss.swav_loss import sinkhorn as lightlys
+from torch import Tensor
+
+from mast.losses import sinkhorn, soft_cross_entropy
+
+
+def scores(batch: int, prototypes: int, seed: int) -> Tensor:
+    """Cosines, in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    return 2 * torch.rand(batch, prototypes, generator=generator, dtype=torch.float64) - 1
+
+
+def official(score_BP: Tensor, epsilon: float, iterations: int) -> Tensor:
+    """facebookresearch/swav, main_swav.py, `distributed_sinkhorn` in one process."""
+    share_PB = (score_BP / epsilon).exp().T
+    share_PB = share_PB / share_PB.sum()
+    prototypes, batch = share_PB.shape
+    total_P = share_PB.sum(dim=1)
+    for _ in range(iterations):
+        share_PB = share_PB * (1 / prototypes / total_P)[:, None]
+        share_PB = share_PB * (1 / batch / share_PB.sum(dim=0))[None]
+        total_P = share_PB.sum(dim=1)
+    return (share_PB / share_PB.sum(dim=0, keepdim=True)).T
+
+
+@pytest.mark.parametrize(("batch", "prototypes"), [(8, 3), (5, 20)])
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_sinkhorn_is_the_official_codes_and_lightlys(
+    batch: int, prototypes: int, iterations: int
+) -> None:
+    score_BP = scores(batch, prototypes, 0)
+    found = sinkhorn(score_BP, 0.05, iterations)
+    torch.testing.assert_close(found, official(score_BP, 0.05, iterations), rtol=1e-9, atol=0)
+    torch.testing.assert_close(found, lightlys(score_BP, iterations, 0.05), rtol=1e-9, atol=0)
+
+
+def test_all_prototypes_are_used_equally_in_the_end() -> None:
+    score_BP = scores(60, 6, 0) + torch.linspace(0, 1, 6).double()  # some are nearer to all
+    usage_P = sinkhorn(score_BP, 0.5, 100).sum(dim=0)
+    torch.testing.assert_close(usage_P, torch.full_like(usage_P, 10), rtol=1e-6, atol=0)
+
+
+def test_scores_beyond_the_exponentials_range_are_assigned() -> None:
+    score_BP = 100 * scores(8, 4, 0).float()
+    assert bool(sinkhorn(score_BP, 0.5, 3).isfinite().all())
+
+
+@pytest.mark.parametrize("small_views", [0, 2])
+def test_predicted_assignments_are_lightlys(small_views: int) -> None:
+    views = [scores(8, 5, seed).requires_grad_() for seed in range(2 + small_views)]
+    theirs = SwaVLoss(temperature=0.1)(views[:2], views[2:])
+    losses = [
+        soft_cross_entropy(score_BP, sinkhorn(views[view].detach(), 0.05, 3), 0.1)
+        for view in range(2)
+        for other, score_BP in enumerate(views)
+        if other != view
+    ]
+    ours = torch.stack(losses).mean()
+    assert ours.item() == pytest.approx(theirs.item(), rel=1e-9)
+    for mine, other in zip(
+        torch.autograd.grad(ours, views), torch.autograd.grad(theirs, views), strict=True
+    ):
+        torch.testing.assert_close(mine, other, rtol=1e-7, atol=1e-12)

@@ -1,0 +1,92 @@
+"""Losses of unit vectors against lightly's, and against their formulas one sample at a time.
+
+Shapes: B batch, D embedding dimensions, N negatives.
+"""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from lightly.loss import NegativeCosineSimilarity, NTXentLoss
+from torch import Tensor
+
+from mast.losses import contrast, negative_cosine, nt_xent
+
+SIZES = [(2, 5), (7, 16), (16, 4)]
+sizes = pytest.mark.parametrize(("batch", "dim"), SIZES)
+temperatures = pytest.mark.parametrize("temperature", [0.07, 0.5])
+
+
+def embeddings(batch: int, dim: int, seed: int) -> Tensor:
+    """Of unequal length, in float64, that ask for a gradient."""
+    generator = torch.Generator().manual_seed(seed)
+    x_BD = torch.randn(batch, dim, generator=generator, dtype=torch.float64)
+    length_B1 = 0.1 + 3 * torch.rand(batch, 1, generator=generator, dtype=torch.float64)
+    return (x_BD * length_B1).requires_grad_()
+
+
+def assert_same(ours: Tensor, theirs: Tensor, *inputs: Tensor, relative: float = 1e-9) -> None:
+    """Equal values and gradients."""
+    assert ours.item() == pytest.approx(theirs.item(), rel=relative)
+    for mine, other in zip(
+        torch.autograd.grad(ours, inputs), torch.autograd.grad(theirs, inputs), strict=True
+    ):
+        torch.testing.assert_close(mine, other, rtol=1e-7, atol=1e-10)
+
+
+@sizes
+def test_negative_cosine_is_lightlys(batch: int, dim: int) -> None:
+    first_BD, second_BD = embeddings(batch, dim, 0), embeddings(batch, dim, 1)
+    theirs = NegativeCosineSimilarity()(first_BD, second_BD)
+    assert_same(negative_cosine(first_BD, second_BD), theirs, first_BD, second_BD)
+
+
+@sizes
+def test_byol_is_a_squared_distance_of_unit_vectors(batch: int, dim: int) -> None:
+    first_BD, second_BD = embeddings(batch, dim, 0), embeddings(batch, dim, 1)
+    unit = [x_BD / x_BD.norm(dim=1, keepdim=True) for x_BD in (first_BD, second_BD)]
+    distance = (unit[0] - unit[1]).square().sum(dim=1).mean()
+    assert_same(2 + 2 * negative_cosine(first_BD, second_BD), distance, first_BD, second_BD)
+
+
+@sizes
+@temperatures
+def test_nt_xent_is_lightlys(batch: int, dim: int, temperature: float) -> None:
+    first_BD, second_BD = embeddings(batch, dim, 0), embeddings(batch, dim, 1)
+    theirs = NTXentLoss(temperature)(first_BD, second_BD)
+    assert_same(nt_xent(first_BD, second_BD, temperature), theirs, first_BD, second_BD)
+
+
+@sizes
+@temperatures
+def test_contrast_with_a_queue_is_lightlys(batch: int, dim: int, temperature: float) -> None:
+    query_BD, key_BD = embeddings(batch, dim, 0), embeddings(batch, dim, 1).detach()
+    bank_ND = F.normalize(embeddings(24, dim, 2).detach(), dim=1)
+    loss = NTXentLoss(temperature, memory_bank_size=(24, dim))
+    loss.memory_bank.bank, loss.memory_bank.bank_ptr = bank_ND.clone(), torch.zeros(1).long()
+    theirs = loss(query_BD, key_BD)
+    unit_BD, other_BD = (x / x.norm(dim=1, keepdim=True) for x in (query_BD, key_BD))
+    ours = contrast((unit_BD * other_BD).sum(dim=1), unit_BD @ bank_ND.T, temperature)
+    assert_same(ours, theirs, query_BD)
+
+
+def test_contrast_is_its_formula_and_leaves_out_what_does_not_count() -> None:
+    positive_B = torch.tensor([0.9, -0.2], dtype=torch.float64)
+    negative_BN = torch.tensor([[0.1, 0.4, -torch.inf], [0.3, -torch.inf, 0.7]])
+    expected = 0.0
+    for positive, negatives in ((0.9, (0.1, 0.4)), (-0.2, (0.3, 0.7))):
+        total = math.exp(positive / 0.2) + sum(math.exp(value / 0.2) for value in negatives)
+        expected -= math.log(math.exp(positive / 0.2) / total) / 2
+    found = contrast(positive_B, negative_BN.double(), 0.2).item()
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_losses_are_float32_in_mixed_precision() -> None:
+    first_BD, second_BD = (embeddings(8, 16, seed).detach().bfloat16() for seed in (0, 1))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = nt_xent(first_BD, second_BD, 0.1)
+        assert negative_cosine(first_BD, second_BD).dtype == torch.float32
+    assert found.dtype == torch.float32
+    expected = nt_xent(first_BD.double(), second_BD.double(), 0.1)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
