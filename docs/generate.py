@@ -17,6 +17,7 @@ from written.faults import faults
 from written.forgetting import demonstration, forgetting
 from written.insight import advice, findings, studies, uncertainty
 from written.intervals import coverage
+from written.methods import methods
 from written.path import path
 from written.photos import (
     compared_on_photos,
@@ -39,12 +40,13 @@ from mast.core.checkpoint import write_text
 def documents() -> dict[Path, str]:
     """Every document with the results that the files hold."""
     head = "# Results\n\nWritten by `docs/generate.py` from result files."
-    readme, demo, insight, studied, detected, evaluated, reliable, cleaned, started, used = (
+    (readme, demo, insight, studied, detected, evaluated, reliable, cleaned, started, used,
+     others) = (
         ROOT / name
         for name in (
             "README.md", "docs/demo.md", "docs/insight.md", "docs/studies.md", "docs/detection.md",
             "docs/evaluation.md", "docs/reliability.md", "docs/clean.md", "docs/start.md",
-            "docs/use.md",
+            "docs/use.md", "docs/methods.md",
         )
     )  # fmt: skip
     parts = {
@@ -70,6 +72,7 @@ def documents() -> dict[Path, str]:
         reliable: between(reliable, {"faults": faults()}),
         started: between(started, {"starts": starts()}),
         used: between(used, {"path": path()}),
+        others: between(others, {"methods": methods()}),
         cleaned: between(
             cleaned, {"search": search(), "copies": copies(), "label_errors": label_errors()}
         ),

@@ -69,6 +69,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "byol": ("byol", {}, {}),
     "barlow twins": ("barlow_twins", {}, {}),
     "swav": ("swav", {}, {"prototypes": 6, "queue": 12, "queue_from": 0.0, "frozen": 0.0}),
+    "supervised": ("supervised", {}, {"classes": 3}),
     "dino": ("dino", {}, {"prototypes": 6, "frozen": 0.0}),
 }
 COMPILED = "vicreg"  # the case that is compiled as well
@@ -82,7 +83,8 @@ def global_views() -> Views:
     images = [0.7 * base + 0.3 * torch.rand(base.shape, generator=generator) for _ in range(2)]
     applied = [torch.rand(count, len(OPERATORS), generator=generator) < 0.4 for _ in range(2)]
     aspect_B = 0.7 + torch.rand(count, generator=generator)
-    return Views((images[0], images[1]), records(applied, 1), aspect_B=aspect_B)
+    label_B = torch.arange(count) % 3
+    return Views((images[0], images[1]), records(applied, 1), None, aspect_B, label_B)
 
 
 def part_of(views: Views, rank: int) -> Views:
@@ -92,6 +94,7 @@ def part_of(views: Views, rank: int) -> Views:
         tuple(images[own] for images in views.images),
         tuple(record[own] for record in views.records),
         aspect_B=views.aspect_B[own],
+        label_B=views.label_B[own],
     )
 
 

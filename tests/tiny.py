@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 import mast
-from mast.augment import Pipeline, Preset, Record
+from mast.augment import Pipeline, Preset, Record, View
 from mast.methods import METHODS, Method, method_of
 from mast.models import Encoder, EncoderConfig
 
@@ -24,6 +24,7 @@ OPERATORS = ("random_resized_crop", "horizontal_flip", "color_jitter")
 PROJECTORS: dict[str, dict[str, Any]] = {
     name: {"hidden": 32, "dim": DIM} | ({"pool": "before"} if name == "mast" else {})
     for name in METHODS
+    if name != "supervised"
 }
 
 
@@ -38,13 +39,14 @@ def build_method(
     torch.manual_seed(seed)
     entry = METHODS[name]
     config: Any = entry.config(**options)
-    config.projector = replace(config.projector, **{**PROJECTORS[name], **projector})
+    if name in PROJECTORS:
+        config.projector = replace(config.projector, **{**PROJECTORS[name], **projector})
     return entry.method(config, Encoder(encoder, SIZE), OPERATORS, seed).train()
 
 
 def records(applied: Sequence[Tensor], seed: int) -> tuple[Record, ...]:
-    """What was drawn for two views of which this was applied, applied_BK each."""
-    drawn = Pipeline(Preset(OPERATORS), SIZE).draw(
+    """What was drawn for views of which this was applied, applied_BK each."""
+    drawn = Pipeline(Preset(OPERATORS, (View(),) * len(applied)), SIZE).draw(
         len(applied[0]), torch.Generator().manual_seed(seed)
     )
     return tuple(

@@ -49,6 +49,7 @@ class Pipeline:
             _build(preset.operators, view.overrides, side)
             for view, side in zip(preset.views, self.sizes, strict=True)
         )
+        self._shares = tuple(view.shares for view in preset.views)
         self._geometry, self._pointwise = zip(*map(_in_order, self.operators), strict=True)
         self._alike_runs = _alike_runs(self.operators)
 
@@ -75,7 +76,11 @@ class Pipeline:
                 f"expected chosen_BK of shape {(n, len(self.names))}, got {tuple(chosen_BK.shape)}"
             )
         chosen_BK = chosen_BK.cpu()
-        return tuple(self._draw(view, generator, chosen_BK) for view in range(len(self.sizes)))
+        drawn = [self._draw(view, generator, chosen_BK) for view in range(len(self.sizes))]
+        first = drawn[0]
+        return tuple(
+            record.sharing(first, names) for record, names in zip(drawn, self._shares, strict=True)
+        )
 
     def _draw(self, view: int, generator: torch.Generator, chosen_BK: Tensor) -> Record:
         n = len(chosen_BK)

@@ -16,10 +16,12 @@ class View:
     Args:
         overrides: Operator name -> field -> value.
         size: Side in pixels; that of the run if not given.
+        shares: Operators whose decisions are those of the first view.
     """
 
     overrides: Overrides = field(default_factory=dict)
     size: int | None = None
+    shares: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,9 @@ class Preset:
     def __post_init__(self) -> None:
         if not self.views:
             raise UserError("views is empty: a preset has at least one")
+        for view in self.views:
+            if view.shares and view.size != self.views[0].size:
+                raise UserError("a view shares decisions with the first only if both have one size")
 
     def only(self, names: Sequence[str]) -> "Preset":
         """The same views of some of the operators, in the preset's order.
@@ -53,7 +58,11 @@ class Preset:
                 raise unknown("operator of these views", name, self.operators)
         some = tuple(name for name in self.operators if name in names)
         views = (
-            View({name: view.overrides[name] for name in some if name in view.overrides}, view.size)
+            View(
+                {name: view.overrides[name] for name in some if name in view.overrides},
+                view.size,
+                tuple(name for name in some if name in view.shares),
+            )
             for view in self.views
         )
         return Preset(some, tuple(views))
@@ -147,6 +156,16 @@ PRESETS = {
     "simclr": Preset(MAST5, (View(SIMCLR), View(SIMCLR))),
     "moco": Preset(MAST5, (View(MOCO), View(MOCO))),
     "multicrop": Preset(MAST5, (LARGE, LARGE, *[SMALL] * 6)),
+    # The query, an independent view, and two that share its colour and its orientation.
+    "looc": Preset(
+        MAST5,
+        (
+            View(),
+            View(),
+            View(shares=("color_jitter", "grayscale")),
+            View(shares=("horizontal_flip",)),
+        ),
+    ),
     "forget_color": _forgetting(),
     "forget_orientation": _forgetting(ORIENTATION),
     "forget_position": _forgetting(POSITION),

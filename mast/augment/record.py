@@ -42,6 +42,17 @@ class Record:
             },
         )
 
+    def sharing(self, other: "Record", names: Sequence[str]) -> "Record":
+        """This record with the decisions of another on some operators."""
+        if not names:
+            return self
+        shared_K = torch.tensor([name in names for name in self.names])
+        return Record(
+            self.names,
+            torch.where(shared_K, other.applied_BK, self.applied_BK),
+            self.parameters | {name: other.parameters[name] for name in names},
+        )
+
     def applied(self, name: str) -> Tensor:
         """applied_B of one operator; all False where the record does not know it."""
         if name not in self.names:
@@ -79,6 +90,7 @@ class Views:
         chosen_BK: bool, which operators might have been applied, before their coins; None where
             all might.
         aspect_B: Width / height of the original images; None where all are square.
+        label_B: Their classes, for a method that learns from labels.
     """
 
     def __init__(
@@ -87,11 +99,13 @@ class Views:
         records: tuple[Record, ...],
         chosen_BK: Tensor | None = None,
         aspect_B: Tensor | None = None,
+        label_B: Tensor | None = None,
     ) -> None:
         self.images = images
         self.records = records
         self.chosen_BK = chosen_BK
         self.aspect_B = aspect_B
+        self.label_B = label_B
 
     @property
     def names(self) -> tuple[str, ...]:

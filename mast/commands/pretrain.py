@@ -26,9 +26,9 @@ from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
 from mast.core.processes import is_started, together
 from mast.core.run import RunFolder
-from mast.data import Batch, Loader, open_canvas
+from mast.data import Batch, CanvasSet, Loader, open_canvas
 from mast.measure.online import online_scores
-from mast.methods import save_embedding
+from mast.methods import METHODS, save_embedding
 from mast.models import Encoder, named_weights, save_encoder, synchronise_batchnorm
 from mast.recipes import RECIPES
 from mast.runs.memory import check_memory
@@ -147,6 +147,26 @@ def _part_size(config: PretrainConfig, processes: int) -> int:
     return part_size
 
 
+def _labels(canvases: CanvasSet, config: PretrainConfig) -> torch.Tensor | None:
+    """The class of each image, (N,), for a method that learns from labels; None for the others."""
+    if not METHODS[config.method].method.labelled:
+        return None
+    if len(canvases.targets) != 1:
+        kinds = ", ".join(canvases.targets) or "none"
+        raise UserError(
+            f"{config.method} learns from one kind of labels, and {canvases.name} has {kinds}: "
+            "give images in a folder a class"
+        )
+    ((task, target_N),) = canvases.targets.items()
+    count, expected = len(canvases.classes[task]), getattr(config.objective, "classes", None)
+    if count != expected:
+        raise UserError(
+            f"objective.classes is {expected}, and {canvases.name} has {count} classes: give "
+            f"--objective.classes {count}"
+        )
+    return torch.from_numpy(target_N)
+
+
 def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     # ------------------------------------------------------------------------------ processes
     chief = fabric.is_global_zero
@@ -170,6 +190,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             f"{len(canvases)} images make no batch of {config.batch_size}; lower batch_size"
         )
     pipeline = Pipeline(config.preset, config.size)
+    label_N = _labels(canvases, config)
 
     # -------------------------------------------------------------------- folder and its log
     plain_method = build_method(config)  # a folder that is opened holds a run that can be built
@@ -258,6 +279,8 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             total=count * processes,
             out=images,
         )
+        if label_N is not None:
+            views.label_B = fabric.to_device(label_N[batch.index_B])
         output: Losses = method(views, share)
         return output
 

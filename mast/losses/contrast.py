@@ -45,6 +45,30 @@ def contrast(positive_B: Tensor, negative_BN: Tensor, temperature: float) -> Ten
     return F.cross_entropy(logits, truth_B)
 
 
+def hardened_contrast(
+    positive_B: Tensor, negative_BN: Tensor, temperature: float, epsilon: float, weight: float
+) -> Tensor:
+    """`contrast`, and the same where features are modified so that it is hardest.
+
+    Args:
+        positive_B: As `contrast`.
+        negative_BN: Likewise.
+        temperature: Likewise.
+        epsilon: By how much the features of positives move away and those of negatives nearer.
+        weight: Of the second beside the first.
+
+    Returns:
+        Scalar, the weighted mean of both.
+
+    Reference:
+        Implicit Feature Modification (Robinson et al., NeurIPS 2021), Eq. 3 and 5: the optimum
+        moves every similarity by epsilon.
+    """
+    plain = contrast(positive_B, negative_BN, temperature)
+    hard = contrast(positive_B - epsilon, negative_BN + epsilon, temperature)
+    return (plain + weight * hard) / (1 + weight)
+
+
 def nt_xent(first_BD: Tensor, second_BD: Tensor, temperature: float) -> Tensor:
     """Normalised temperature-scaled cross-entropy over both views of a batch.
 

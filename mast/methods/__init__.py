@@ -7,6 +7,7 @@ from mast.methods.barlow_twins import BarlowTwins, BarlowTwinsConfig
 from mast.methods.base import ENCODER, Method, MethodConfig, Subspaces, Vital
 from mast.methods.byol import BYOL, BYOLConfig
 from mast.methods.dino import DINO, DINOConfig
+from mast.methods.looc import LooC, LooCConfig
 from mast.methods.mast import Mast
 from mast.methods.mast_config import MODES, MastConfig
 from mast.methods.moco import MoCo, MoCoConfig, MoCoV3, MoCoV3Config
@@ -22,6 +23,7 @@ from mast.methods.representations import (
 )
 from mast.methods.simclr import SimCLR, SimCLRConfig
 from mast.methods.simsiam import SimSiam, SimSiamConfig
+from mast.methods.supervised import Supervised, SupervisedConfig
 from mast.methods.swav import SwAV, SwAVConfig
 from mast.methods.vicreg import VICReg, VICRegConfig
 
@@ -45,6 +47,8 @@ METHODS: dict[str, Entry] = {
     "barlow_twins": Entry("Barlow Twins", BarlowTwinsConfig, BarlowTwins),
     "swav": Entry("SwAV", SwAVConfig, SwAV),
     "dino": Entry("DINO", DINOConfig, DINO),
+    "looc": Entry("LooC", LooCConfig, LooC),
+    "supervised": Entry("supervised", SupervisedConfig, Supervised),
 }
 
 
@@ -62,18 +66,20 @@ def method_of(config: MethodConfig) -> str:
 
 
 __all__ = [
-    "DINO",
-    "DINOConfig",
     "BYOL",
+    "DINO",
     "ENCODER",
     "METHODS",
     "MODES",
     "BYOLConfig",
     "BarlowTwins",
     "BarlowTwinsConfig",
+    "DINOConfig",
     "Embedding",
     "EncoderAndEmbedding",
     "Entry",
+    "LooC",
+    "LooCConfig",
     "MaskedEnsemble",
     "Mast",
     "MastConfig",
@@ -91,6 +97,8 @@ __all__ = [
     "SimSiamConfig",
     "StepNeeds",
     "Subspaces",
+    "Supervised",
+    "SupervisedConfig",
     "SwAV",
     "SwAVConfig",
     "VICReg",

@@ -121,12 +121,14 @@ class Method(nn.Module, ABC):
             get an optimizer group of their own.
         steady: How the names of those parameters begin whose rate stays at its peak.
         needs_whole_batch: Why a batch cannot be computed in parts; None where it can.
+        labelled: Whether it learns from labels, which are in the views then.
     """
 
     encoder: Encoder
     gates: tuple[str, ...] = ()
     steady: tuple[str, ...] = ()
     needs_whole_batch: str | None = None
+    labelled: bool = False
 
     def __init__(
         self, config: Any, encoder: Encoder, operators: tuple[str, ...], seed: int = 0

@@ -59,9 +59,7 @@ class DINOConfig(MethodConfig):
     def check(self) -> None:
         """See `MethodConfig.check`."""
         check_sizes(self.projector)
-        check_above_zero(
-            self, "temperature", "teacher_temperature", "first_teacher_temperature"
-        )
+        check_above_zero(self, "temperature", "teacher_temperature", "first_teacher_temperature")
         check_shares(self, "warmup", "center_momentum", "momentum", "frozen")
         if self.prototypes < 2:
             raise UserError(f"objective.prototypes must be 2 or more, got {self.prototypes}")

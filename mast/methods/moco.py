@@ -5,6 +5,7 @@ Version 2 has a queue of them, version 3 takes the other images of the batch and
 Shapes: B images of this process, D dimensions of the embedding.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from mast.core.collectives import gather, rank
 from mast.core.errors import UserError
-from mast.losses import contrast
+from mast.losses import contrast, hardened_contrast
 from mast.losses.precision import product
 from mast.methods.base import check_above_zero, output_of, spread
 from mast.methods.taught import TaughtConfig, TaughtMethod
@@ -28,12 +29,15 @@ class MoCoConfig(TaughtConfig):
     Attributes:
         temperature: By which cosines are divided.
         queue: Embeddings of earlier images that are negatives.
+        hardness: By how much IFM (Robinson et al., NeurIPS 2021) moves similarities in a second
+            loss of the same weight; 0 is MoCo v2 itself.
     """
 
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     temperature: float = 0.2
     momentum: float = 0.999
     queue: int = 65536
+    hardness: float = 0.0
 
     def check(self) -> None:
         """See `MethodConfig.check`."""
@@ -41,6 +45,8 @@ class MoCoConfig(TaughtConfig):
         check_above_zero(self, "temperature")
         if self.queue < 1:
             raise UserError(f"objective.queue must be 1 or more, got {self.queue}")
+        if not 0 <= self.hardness < math.inf:
+            raise UserError(f"objective.hardness must be 0 or more, got {self.hardness}")
 
 
 class MoCo(TaughtMethod):
@@ -79,7 +85,11 @@ class MoCo(TaughtMethod):
         key_BD = F.normalize(self.teacher(images[1]), dim=1)
         positive_B = (query_BD * key_BD).sum(dim=1)
         negative_BN = product(query_BD, self.queue.key_ND.clone().T)  # a push changes the queue
-        loss = contrast(positive_B, negative_BN, self.config.temperature)
+        config = self.config
+        weight = float(config.hardness > 0)
+        loss = hardened_contrast(
+            positive_B, negative_BN, config.temperature, config.hardness, weight
+        )
         keys = gather(key_BD)
         self.queue.push(keys)
         return output_of({"contrast": loss}, spread=spread(keys))

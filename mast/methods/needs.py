@@ -138,7 +138,8 @@ def _forward(
     """Bytes that the forward pass of a method of fake tensors keeps, and its operations."""
     count = len(records[0])
     images = [torch.empty(count, 3, size, size, dtype=dtype, device=device) for size in sizes]
-    views = Views(tuple(images), records, aspect_B=torch.ones(count, device=device))
+    label_B = torch.zeros(count, dtype=torch.int64, device=device) if method.labelled else None
+    views = Views(tuple(images), records, None, torch.ones(count, device=device), label_B)
     mixed = dtype is not torch.float32
 
     def forward() -> dict[str, Tensor]:

@@ -33,7 +33,7 @@ class Prototypes(nn.Module):
             embedding_BD: Of any length.
             frozen: Whether the prototypes get a gradient of zero.
         """
-        weight_PD = self.weight_PD
+        weight_PD: Tensor = self.weight_PD
         if frozen:
             weight_PD = weight_PD.detach() + 0 * weight_PD
         with torch.autocast(embedding_BD.device.type, enabled=False):

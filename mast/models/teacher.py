@@ -30,7 +30,7 @@ class Teacher(nn.Module):
 
     def train(self, mode: bool = True) -> Self:
         """See `nn.Module.train`."""
-        from timm.layers import DropPath
+        from timm.layers.drop import DropPath
 
         super().train(mode)
         for module in self.modules():

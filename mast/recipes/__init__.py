@@ -15,6 +15,7 @@ from mast.data import DataConfig
 from mast.recipes.barlow_twins import barlow_twins
 from mast.recipes.byol import byol
 from mast.recipes.dino import dino
+from mast.recipes.looc import looc
 from mast.recipes.mast import (
     mast5,
     mast5_guarded,
@@ -30,12 +31,13 @@ from mast.recipes.medium import (
     mast5_medium_vit,
     vicreg5_medium,
 )
-from mast.recipes.moco import moco_v2, moco_v3
+from mast.recipes.moco import ifm_moco_v2, moco_v2, moco_v3
 from mast.recipes.rival import rival as rival
 from mast.recipes.rival import rival_of as rival_of
 from mast.recipes.simclr import simclr
 from mast.recipes.simsiam import simsiam, simsiam_augself
 from mast.recipes.small import small
+from mast.recipes.supervised import supervised
 from mast.recipes.swav import swav
 from mast.recipes.vicreg import vicreg, vicreg5, vicreg5_augself, vicreg5_staged, vicreg15
 
@@ -59,12 +61,15 @@ FULL: dict[str, Recipe] = {
     "simclr": simclr,
     "moco_v2": moco_v2,
     "moco_v3": moco_v3,
+    "ifm_moco_v2": ifm_moco_v2,
     "simsiam": simsiam,
     "simsiam_augself": simsiam_augself,
     "byol": byol,
     "barlow_twins": barlow_twins,
     "swav": swav,
     "dino": dino,
+    "looc": looc,
+    "supervised": supervised,
 }
 
 

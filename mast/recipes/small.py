@@ -10,6 +10,7 @@ from mast.methods import (
     BarlowTwinsConfig,
     BYOLConfig,
     DINOConfig,
+    LooCConfig,
     MastConfig,
     MoCoConfig,
     MoCoV3Config,
@@ -68,7 +69,7 @@ def _objective(config: PretrainConfig) -> Any:
         case BYOLConfig() | MoCoV3Config() as objective:
             sizes = MLPConfig(hidden=1024, dim=256)
             return replace(objective, projector=sizes, momentum=0.99)
-        case MoCoConfig() as objective:
+        case MoCoConfig() | LooCConfig() as objective:
             sizes = MLPConfig(hidden=512, dim=128)
             return replace(objective, projector=sizes, queue=4096, momentum=0.99)
         case SwAVConfig() as objective:

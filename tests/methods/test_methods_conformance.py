@@ -16,11 +16,20 @@ from mast.augment import Views
 from mast.core.checkpoint import load_checkpoint, save_checkpoint
 from mast.core.errors import UserError
 from mast.core.optim import OptimizerConfig, make_optimizer
-from mast.methods import Embedding, MaskedEnsemble, Mast, MastConfig, Method, VICReg
+from mast.methods import (
+    Embedding,
+    LooC,
+    MaskedEnsemble,
+    Mast,
+    MastConfig,
+    Method,
+    Supervised,
+    VICReg,
+)
 from mast.methods.mast_config import MODES
 from mast.models import EncoderConfig
 
-BATCH = 8
+BATCH, CLASSES = 8, 3
 PROPERTIES = ("color", "position", "orientation")
 GUARDED = {"mode": "guarded"}
 VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -57,6 +66,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "simclr": ("simclr", {}, {}),
     "moco v2": ("moco_v2", {}, {"queue": 3 * BATCH - 2}),
     "moco v2, augself": ("moco_v2", {}, {"queue": BATCH, "told": PROPERTIES}),
+    "moco v2, ifm": ("moco_v2", {}, {"queue": BATCH, "hardness": 0.1}),
     "moco v3": ("moco_v3", {}, {"projector_layers": 3}),
     "simsiam": ("simsiam", {}, {}),
     "simsiam, augself": ("simsiam", {}, {"told": PROPERTIES}),
@@ -64,6 +74,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "barlow twins": ("barlow_twins", {}, {}),
     "swav": ("swav", {}, {"prototypes": 12, "frozen": 0.0}),
     "dino": ("dino", {}, {"prototypes": 12, "frozen": 0.0}),
+    "looc": ("looc", {}, {"queue": BATCH + 3}),
+    "supervised": ("supervised", {}, {"classes": CLASSES}),
     "swav, queue": ("swav", {}, {"prototypes": 12, "queue": 2 * BATCH, "queue_from": 0.0}),
 }
 HEADS = {  # over the representation, by variant
@@ -84,22 +96,27 @@ def build(variant: str, seed: int = 0) -> Method:
     return build_method(*VARIANTS[variant], seed)
 
 
-def make_views(seed: int) -> Views:
-    """Two similar views; operators differ from sample to sample, one sample has none."""
+def make_views(seed: int, count: int = 2) -> Views:
+    """Similar views; operators differ from sample to sample, one sample has none."""
     generator = torch.Generator().manual_seed(seed)
     base = torch.rand(BATCH, 3, SIZE, SIZE, generator=generator)
-    first, second = (
-        0.8 * base + 0.2 * torch.rand(base.shape, generator=generator) for _ in range(2)
+    images = tuple(
+        0.8 * base + 0.2 * torch.rand(base.shape, generator=generator) for _ in range(count)
     )
-    applied = [torch.rand(BATCH, len(OPERATORS), generator=generator) < 0.5 for _ in range(2)]
+    applied = [torch.rand(BATCH, len(OPERATORS), generator=generator) < 0.5 for _ in range(count)]
     for applied_BK in applied:
         applied_BK[0] = False
-    return Views((first, second), records(applied, seed))
+    return Views(images, records(applied, seed), label_B=torch.arange(BATCH) % CLASSES)
+
+
+def views_for(method: Method, seed: int) -> Views:
+    """As many views as a method takes."""
+    return make_views(seed, 2 + len(method.config.kept) if isinstance(method, LooC) else 2)
 
 
 def step(method: Method, optimizer: torch.optim.Optimizer, seed: int) -> dict[str, Tensor]:
     optimizer.zero_grad(set_to_none=True)
-    output = method(make_views(seed), 0.0)
+    output = method(views_for(method, seed), 0.0)
     output["loss"].backward()
     optimizer.step()
     method.after_step(0.5)
@@ -175,16 +192,21 @@ def test_steps_and_resumes(variant: str, optimizer_name: str, tmp_path: Path) ->
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_gradient_reaches_what_the_loss_depends_on(variant: str) -> None:
     method = build(variant)
-    method(make_views(0), 0.0)["loss"].backward()
+    method(views_for(method, 0), 0.0)["loss"].backward()
     moved = {
         name
         for name, parameter in method.named_parameters()
         if parameter.grad is not None and parameter.grad.abs().max() > 0
     }
     told = ("exempt" in variant and "silent" not in variant) or variant in ("budgeted", *HEADS)
-    assert any("heads" in name for name in moved) == told
+    assert any("prediction" in name and "heads" in name for name in moved) == told
     wanted = {"encoder.model.conv1.weight", "projector.trunk.0.weight"}
-    if not isinstance(method, Mast):
+    if isinstance(method, Supervised):
+        wanted = {"encoder.model.conv1.weight", "classifier.weight"}
+    elif isinstance(method, LooC):
+        wanted = {f"projector.heads.{head}.{part}.weight" for head in range(3)
+                  for part in ("trunk.0", "head")}  # fmt: skip
+    elif not isinstance(method, Mast):
         wanted.add("projector.head.weight")
     else:
         wanted.add("projector.mean_head.weight")

@@ -1,0 +1,164 @@
+"""LooC: one head for what all augmentations leave, and one that keeps each kind of them.
+
+Shapes: B images of this process, H heads, D dimensions of an embedding, N keys of a queue.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from mast.augment import Views
+from mast.core.collectives import gather
+from mast.core.errors import UserError
+from mast.losses import contrast
+from mast.losses.precision import product
+from mast.methods.base import (
+    Method,
+    MethodConfig,
+    Vital,
+    check_above_zero,
+    check_shares,
+    lost_spread,
+    output_of,
+    spread,
+    spread_vital,
+)
+from mast.methods.prediction import check_properties
+from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher, check_sizes
+
+
+@dataclass
+class LooCConfig(MethodConfig):
+    """The heads of LooC.
+
+    Attributes:
+        projector: Sizes of each head.
+        kept: Properties of an image of which a head each keeps what the views show; the views have
+            to share the operators that destroy them, in this order (`--views looc`).
+        temperature: By which cosines are divided.
+        momentum: How much of the teacher stays at a step.
+        queue: N, of each head.
+    """
+
+    projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
+    kept: tuple[str, ...] = ("color", "orientation")
+    temperature: float = 0.2
+    momentum: float = 0.999
+    queue: int = 65536
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        check_sizes(self.projector)
+        check_properties(self.kept)
+        check_above_zero(self, "temperature")
+        check_shares(self, "momentum")
+        if self.queue < 1:
+            raise UserError(f"objective.queue must be 1 or more, got {self.queue}")
+
+
+class Heads(nn.Module):
+    """One projector a head, from representations to embeddings of unit length (B, H, D).
+
+    Args:
+        features: Of the representation.
+        config: Sizes.
+        count: H.
+    """
+
+    def __init__(self, features: int, config: MLPConfig, count: int) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(
+            MLP(features, config, layers=2, inner_norm=False, bias=True) for _ in range(count)
+        )
+
+    def forward(self, representation_BC: Tensor) -> Tensor:
+        """All heads of a batch."""
+        embeddings = [head(representation_BC) for head in self.heads]
+        return F.normalize(torch.stack(embeddings, dim=1), dim=2)
+
+
+class LooC(Method):
+    """Xiao, Wang, Efros, Darrell: What Should Not Be Contrastive (ICLR 2021).
+
+    There is no official code; this is MoCo v2 with the heads of the paper's Eq. 2. The first view
+    is the query; the second is drawn independently, and each further one shares with the query the
+    decisions of the operators that destroy one property. To the head of that property only this
+    view is positive, and the other views of the image are negative.
+
+    Args:
+        config: Heads and contrast.
+        encoder: The encoder to train.
+        operators: Names of the augmentations.
+        seed: Of what is in the queues at the start.
+    """
+
+    config: LooCConfig
+    needs_whole_batch = "its queues would take in each part of the batch before the next"
+
+    def __init__(
+        self, config: LooCConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        count = 1 + len(config.kept)
+        self.projector = Heads(encoder.dim, config.projector, count)
+        self.teacher = Teacher(encoder, self.projector)
+        self.queues = nn.ModuleList(
+            Queue(config.queue, config.projector.dim, seed + head) for head in range(count)
+        )
+
+    def begin(self) -> None:
+        """The teacher starts as the student."""
+        self.teacher.follow(self.encoder, self.projector, momentum=0.0)
+
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.forward`; a term a head: "invariant", and "keeps_<property>"."""
+        names = ("invariant", *(f"keeps_{name}" for name in self.config.kept))
+        if len(views.images) != 1 + len(names):
+            raise UserError(
+                f"LooC with {len(self.config.kept)} kept properties needs {1 + len(names)} views "
+                f"of an image, got {len(views.images)}; choose a preset such as looc"
+            )
+        query, *keys = views.images
+        query_BHD = self.projector(self.encoder(query))
+        key_VBHD = torch.stack([self.teacher(images_BCHW) for images_BCHW in keys])
+        terms = {}
+        for head, name in enumerate(names):
+            cosine_BV = (query_BHD[:, head] * key_VBHD[:, :, head]).sum(dim=2).T
+            others = [view for view in range(len(keys)) if view != head] if head else []
+            queue = self.queues[head]
+            assert isinstance(queue, Queue)
+            queued_BN = product(query_BHD[:, head], queue.key_ND.clone().T)
+            negative = torch.cat([cosine_BV[:, others], queued_BN], dim=1)
+            loss = contrast(cosine_BV[:, head], negative, self.config.temperature)
+            terms[name] = loss / len(names)
+            newest = gather(key_VBHD[head, :, head])
+            queue.push(newest)
+            if not head:
+                spread_of_keys = spread(newest)
+        return output_of(terms, spread=spread_of_keys)
+
+    def after_step(self, progress: float) -> None:
+        """The teacher follows."""
+        self.teacher.follow(self.encoder, self.projector, self.config.momentum)
+
+    def compile_parts(self) -> None:
+        """The encoder and the heads."""
+        super().compile_parts()
+        self.projector.compile()
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """All heads side by side, (B, H D)."""
+        embedding_BHD: Tensor = self.projector(self.encoder(images_BCHW))
+        return embedding_BHD.flatten(1)
+
+    def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
+        """Embeddings that all point the same way."""
+        yield from lost_spread(metrics)
+
+    @classmethod
+    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
+        """The spread of the embedding."""
+        yield from spread_vital(metrics)

@@ -1,0 +1,71 @@
+"""Supervised: the class of an image from each of its views, with the labels of the images.
+
+Shapes: B images, L classes.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from mast.augment import Views
+from mast.core.errors import UserError
+from mast.methods.base import Method, MethodConfig, check_shares, output_of
+from mast.models import Encoder
+
+
+@dataclass
+class SupervisedConfig(MethodConfig):
+    """The classifier.
+
+    Attributes:
+        classes: L, as many as the images have.
+        label_smoothing: Share of a label that all classes get alike.
+    """
+
+    classes: int = 1000
+    label_smoothing: float = 0.0
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        check_shares(self, "label_smoothing")
+        if self.classes < 2:
+            raise UserError(f"objective.classes must be 2 or more, got {self.classes}")
+
+
+class Supervised(Method):
+    """Cross-entropy of a linear layer over the representation, the mean over all views.
+
+    Args:
+        config: The classifier.
+        encoder: The encoder to train.
+        operators: Names of the augmentations.
+        seed: Unused, all randomness of this method is in the initialisation of its layers.
+    """
+
+    config: SupervisedConfig
+    labelled = True
+
+    def __init__(
+        self, config: SupervisedConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        self.classifier = nn.Linear(encoder.dim, config.classes)
+
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.forward`; one term, "cross_entropy"."""
+        label_B = views.label_B
+        assert label_B is not None, "a method that is `labelled` is given labels"
+        logits = [self.embed(images_BCHW) for images_BCHW in views.images]
+        losses = [
+            F.cross_entropy(logits_BL, label_B, label_smoothing=self.config.label_smoothing)
+            for logits_BL in logits
+        ]
+        right = (logits[0].argmax(dim=1) == label_B).float().mean()
+        return output_of({"cross_entropy": torch.stack(losses).mean()}, training_accuracy=right)
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """Scores of the classes, (B, L)."""
+        logits_BL: Tensor = self.classifier(self.encoder(images_BCHW))
+        return logits_BL.float()
