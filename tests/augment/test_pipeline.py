@@ -248,6 +248,26 @@ def test_every_view_is_what_a_pipeline_of_its_size_draws(batch, compiled):
         assert not torch.equal(views.active_BK, applied[:2].any(dim=0))
 
 
+def test_a_view_shares_decisions_with_the_first(batch):
+    names = PRESETS["mast5"].operators
+    shares = ("color_jitter", "horizontal_flip")
+    preset = Preset(names, (View(), View(), View(shares=shares)))
+    query, independent, sharing = Pipeline(preset, SIZE).draw(B, generator())
+    plain = Pipeline(replace(preset, views=(View(),) * 3), SIZE).draw(B, generator())[2]
+    for name in names:
+        same = torch.equal(sharing.applied(name), query.applied(name)) and all(
+            torch.equal(drawn, query.parameters[name][key])
+            for key, drawn in sharing.parameters[name].items()
+        )
+        assert same == (name in shares)
+        if name not in shares:  # what is shared leaves the other draws as they were
+            assert torch.equal(sharing.applied(name), plain.applied(name))
+    assert not torch.equal(independent.applied("color_jitter"), query.applied("color_jitter"))
+    assert preset.only(["color_jitter"]).views[2].shares == ("color_jitter",)
+    with pytest.raises(UserError, match="only if both have one size"):
+        Preset(names, (View(), View(size=16, shares=shares)))
+
+
 def test_a_view_more_leaves_the_draws_of_the_first(batch):
     preset = PRESETS["mast5"]
     pair = Pipeline(preset, SIZE).draw(B, generator())

@@ -22,7 +22,8 @@ from mast.cli import arguments_of, main
 from mast.config import record
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.methods import Mast
+from mast.methods import BYOL, Mast
+from mast.methods.pair import PairMethod
 from mast.recipes import RECIPES
 from mast.runs.memory import LIBRARIES
 
@@ -37,13 +38,57 @@ def steps_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("recipe", [name for name in RECIPES if name.endswith("_small")])
 def test_every_small_recipe_trains(tiny: Configure, recipe: str) -> None:
-    run = mast.pretrain(tiny(recipe, epochs=1))
+    labels = {"objective": {"classes": 3}} if recipe == "supervised_small" else {}
+    run = mast.pretrain(tiny(recipe, epochs=1, **labels))
     lines = run.read_metrics()
     assert any("loss" in line for line in lines)
     assert lines[-1]["online/effective_rank"] > 1.0
     assert 0.0 <= lines[-1]["online/knn"] <= 100.0
     assert run.encoder.is_file()
     assert run.best.is_file()
+
+
+def test_a_teacher_starts_as_the_student_that_starts_from_weights(
+    tiny: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = mast.pretrain(tiny("vicreg5_small", epochs=1))
+    first: list[bool] = []
+
+    def forward(method: BYOL, *arguments: Any) -> dict[str, torch.Tensor]:
+        pairs = zip(method.encoder.parameters(), method.teacher.encoder.parameters(), strict=True)
+        first.append(all(torch.equal(mine, theirs) for mine, theirs in pairs))
+        return PairMethod.forward(method, *arguments)
+
+    monkeypatch.setattr(BYOL, "forward", forward)
+    encoder = {"weights": str(source.path)}
+    mast.pretrain(tiny("byol_small", epochs=1, encoder=encoder, out=f"{source.path}-byol"))
+    assert first[0]
+    assert not any(first[1:])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "reason"),
+    [
+        ("simclr_small", "SimCLR, as its negatives are the other images of the batch; got 2"),
+        ("moco_v2_small", "its queue would take in each part of the batch before the next"),
+        ("swav_small", "its batch is assigned to the prototypes as a whole"),
+    ],
+)
+def test_a_batch_that_must_be_whole_is_not_computed_in_parts(recipe: str, reason: str) -> None:
+    with pytest.raises(UserError, match=reason):
+        mast.configure(recipe, accumulate=2)
+
+
+def test_labels_are_those_of_the_images(tiny: Configure, photos: Path) -> None:
+    with pytest.raises(UserError, match=r"objective\.classes is 1000, and .* has 3 classes: give"):
+        mast.pretrain(tiny("supervised_small"))
+    flat = {"data": str(photos / "train" / "class0"), "objective": {"classes": 3}}
+    with pytest.raises(UserError, match=r"learns from one kind of labels, and .* has none"):
+        mast.pretrain(tiny("supervised_small", **flat))
+    changes = {"operators": ["horizontal_flip"], "optimizer": {"lr": 0.05}}
+    learned = mast.pretrain(tiny("supervised_small", epochs=8, objective={"classes": 3}, **changes))
+    told = [line["stat/training_accuracy"] for line in learned.read_metrics() if "loss" in line]
+    assert told[-1] > 0.9  # a third by chance: the colour tells the class
 
 
 def test_a_name_that_names_weights_is_no_start(tiny: Configure) -> None:

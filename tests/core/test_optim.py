@@ -116,6 +116,17 @@ def test_rates_follow_the_share_of_their_own_peak(name: str) -> None:
     assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.2, 0.005])
 
 
+def test_a_steady_rate_stays_at_its_peak() -> None:
+    layer = nn.Linear(2, 2)
+    groups = [
+        {"name": "weights", "params": [layer.weight], "steady": True},
+        {"name": "vectors", "params": [layer.bias], "steady": False},
+    ]
+    optimizer = make_optimizer(groups, OptimizerConfig("sgd", lr=0.2), 512)
+    set_learning_rate(optimizer, 0.5)
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.4, 0.2])
+
+
 @pytest.mark.parametrize("lr", [0.0, -0.1])
 def test_a_rate_must_be_positive(lr: float) -> None:
     with pytest.raises(UserError, match=r"optimizer\.lr must be positive"):

@@ -1,0 +1,80 @@
+"""What follows, remembers and assigns: teachers, queues, prototypes.
+
+Shapes: B images, D dimensions.
+"""
+
+import copy
+
+import pytest
+import torch
+from tiny import ENCODER, SIZE
+from torch import nn
+
+from mast.models import Encoder, Prototypes, Queue, Teacher, rising
+
+
+def student() -> tuple[Encoder, nn.Linear]:
+    torch.manual_seed(0)
+    encoder = Encoder(ENCODER, SIZE)
+    return encoder, nn.Linear(encoder.dim, 4)
+
+
+def test_a_teacher_is_the_moving_average_of_its_student() -> None:
+    encoder, projector = student()
+    teacher = Teacher(encoder, projector)
+    assert not any(parameter.requires_grad for parameter in teacher.parameters())
+    start = copy.deepcopy(teacher.state_dict())
+    with torch.no_grad():
+        for parameter in [*encoder.parameters(), *projector.parameters()]:
+            parameter.add_(1.0)
+    teacher.follow(encoder, projector, momentum=0.75)
+    for name, parameter in teacher.named_parameters():
+        torch.testing.assert_close(parameter.data, start[name] + 0.25)
+    teacher.follow(encoder, projector, momentum=0.0)
+    pairs = zip(teacher.encoder.parameters(), encoder.parameters(), strict=True)
+    assert all(torch.equal(own, other) for own, other in pairs)
+
+
+def test_a_teacher_normalises_by_the_batch_and_drops_nothing() -> None:
+    encoder, projector = student()
+    teacher = Teacher(encoder, nn.Sequential(nn.Dropout(0.9), projector)).train()
+    images_BCHW = torch.rand(4, 3, SIZE, SIZE)
+    outputs = [teacher(images_BCHW) for _ in range(2)]
+    assert torch.equal(*outputs)
+    assert not outputs[0].requires_grad
+    assert not torch.allclose(outputs[0], teacher.eval()(images_BCHW))
+
+
+def test_a_momentum_rises_to_one() -> None:
+    assert rising(0.9, 0.0) == pytest.approx(0.9)
+    assert rising(0.9, 0.5) == pytest.approx(0.95)
+    assert rising(0.9, 1.0) == 1.0
+
+
+@pytest.mark.parametrize("length", [5, 6])
+def test_a_queue_holds_the_last_of_them(length: int) -> None:
+    queue = Queue(length, 2, seed=0)
+    torch.testing.assert_close(queue.key_ND.norm(dim=1), torch.ones(length))
+    batches = torch.arange(24.0).view(4, 3, 2)
+    for batch in batches:
+        queue.push(batch)
+    newest = {tuple(key) for key in batches.flatten(0, 1)[-length:].tolist()}
+    assert {tuple(key) for key in queue.key_ND.tolist()} == newest
+    queue.push(torch.arange(40.0).view(20, 2))  # more than fit
+    assert sorted(queue.key_ND[:, 0].tolist()) == [2.0 * at for at in range(20 - length, 20)]
+
+
+def test_prototypes_are_directions() -> None:
+    torch.manual_seed(0)
+    prototypes = Prototypes(3, 5)
+    embedding_BD = torch.randn(2, 3)
+    cosine_BP = prototypes(embedding_BD)
+    expected = torch.cosine_similarity(embedding_BD[:, None], prototypes.weight_PD[None], dim=2)
+    torch.testing.assert_close(cosine_BP, expected)
+    prototypes(embedding_BD, frozen=True).sum().backward()
+    assert prototypes.weight_PD.grad is not None
+    assert not prototypes.weight_PD.grad.any()
+    with torch.no_grad():
+        prototypes.weight_PD.mul_(3.0)
+    prototypes.project()
+    torch.testing.assert_close(prototypes.weight_PD.norm(dim=1), torch.ones(5))
