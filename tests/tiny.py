@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 import mast
-from mast.augment import Pipeline, Preset, Record, View
+from mast.augment import Pipeline, Preset, Record, View, Views
 from mast.methods import METHODS, Method, method_of
 from mast.models import Encoder, EncoderConfig
 
@@ -19,6 +19,7 @@ ENCODER = EncoderConfig(
     "timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]}, stem_stride=2
 )
 SIZE, DIM = 32, 24
+BATCH, CLASSES = 8, 3  # of `make_views`
 OPERATORS = ("random_resized_crop", "horizontal_flip", "color_jitter")
 # Of each method; those that tests add have none to make smaller.
 PROJECTORS: dict[str, dict[str, Any]] = {
@@ -53,6 +54,19 @@ def records(applied: Sequence[Tensor], seed: int) -> tuple[Record, ...]:
         replace(record, applied_BK=applied_BK)
         for record, applied_BK in zip(drawn, applied, strict=True)
     )
+
+
+def make_views(seed: int, count: int = 2) -> Views:
+    """Similar views; operators differ from sample to sample, one sample has none."""
+    generator = torch.Generator().manual_seed(seed)
+    base = torch.rand(BATCH, 3, SIZE, SIZE, generator=generator)
+    images = tuple(
+        0.8 * base + 0.2 * torch.rand(base.shape, generator=generator) for _ in range(count)
+    )
+    applied = [torch.rand(BATCH, len(OPERATORS), generator=generator) < 0.5 for _ in range(count)]
+    for applied_BK in applied:
+        applied_BK[0] = False
+    return Views(images, records(applied, seed), label_B=torch.arange(BATCH) % CLASSES)
 
 
 def configure(

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import DIM, ENCODER, OPERATORS, SIZE, build_method, records
+from tiny import (
+    BATCH,
+    CLASSES,
+    DIM,
+    ENCODER,
+    OPERATORS,
+    build_method,
+    make_views,
+)
 from torch import Tensor
 
 import mast
@@ -29,7 +37,6 @@ from mast.methods import (
 from mast.methods.mast_config import MODES
 from mast.models import EncoderConfig
 
-BATCH, CLASSES = 8, 3
 PROPERTIES = ("color", "position", "orientation")
 GUARDED = {"mode": "guarded"}
 VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -94,19 +101,6 @@ OPTIMIZERS = {
 def build(variant: str, seed: int = 0) -> Method:
     """A variant over the tiny encoder."""
     return build_method(*VARIANTS[variant], seed)
-
-
-def make_views(seed: int, count: int = 2) -> Views:
-    """Similar views; operators differ from sample to sample, one sample has none."""
-    generator = torch.Generator().manual_seed(seed)
-    base = torch.rand(BATCH, 3, SIZE, SIZE, generator=generator)
-    images = tuple(
-        0.8 * base + 0.2 * torch.rand(base.shape, generator=generator) for _ in range(count)
-    )
-    applied = [torch.rand(BATCH, len(OPERATORS), generator=generator) < 0.5 for _ in range(count)]
-    for applied_BK in applied:
-        applied_BK[0] = False
-    return Views(images, records(applied, seed), label_B=torch.arange(BATCH) % CLASSES)
 
 
 def views_for(method: Method, seed: int) -> Views:
