@@ -66,6 +66,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "moco v2": ("moco_v2", {}, {"queue": 20}),
     "moco v3": ("moco_v3", {}, {}),
     "simsiam": ("simsiam", {}, {"told": EXEMPT["exempt"]}),
+    "vi-simsiam": ("vi_simsiam", {}, {}),
     "byol": ("byol", {}, {}),
     "barlow twins": ("barlow_twins", {}, {}),
     "swav": ("swav", {}, {"prototypes": 6, "queue": 12, "queue_from": 0.0, "frozen": 0.0}),

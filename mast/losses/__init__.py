@@ -11,6 +11,7 @@ from mast.losses.gaussian import (
 )
 from mast.losses.prediction import unexplained
 from mast.losses.redundancy import Redundancy, redundancy
+from mast.losses.spherical import power_spherical_log_density
 from mast.losses.vicreg import covariance, invariance, variance
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "masked_uncertainty",
     "negative_cosine",
     "nt_xent",
+    "power_spherical_log_density",
     "redundancy",
     "sinkhorn",
     "soft_cross_entropy",

@@ -25,6 +25,7 @@ from mast.methods.simclr import SimCLR, SimCLRConfig
 from mast.methods.simsiam import SimSiam, SimSiamConfig
 from mast.methods.supervised import Supervised, SupervisedConfig
 from mast.methods.swav import SwAV, SwAVConfig
+from mast.methods.vi_simsiam import VISimSiam, VISimSiamConfig
 from mast.methods.vicreg import VICReg, VICRegConfig
 
 
@@ -43,6 +44,7 @@ METHODS: dict[str, Entry] = {
     "moco_v2": Entry("MoCo v2", MoCoConfig, MoCo),
     "moco_v3": Entry("MoCo v3", MoCoV3Config, MoCoV3),
     "simsiam": Entry("SimSiam", SimSiamConfig, SimSiam),
+    "vi_simsiam": Entry("VI-SimSiam", VISimSiamConfig, VISimSiam),
     "byol": Entry("BYOL", BYOLConfig, BYOL),
     "barlow_twins": Entry("Barlow Twins", BarlowTwinsConfig, BarlowTwins),
     "swav": Entry("SwAV", SwAVConfig, SwAV),
@@ -103,6 +105,8 @@ __all__ = [
     "SwAVConfig",
     "VICReg",
     "VICRegConfig",
+    "VISimSiam",
+    "VISimSiamConfig",
     "Vital",
     "method_of",
     "predicts_uncertainty",

@@ -35,7 +35,7 @@ from mast.recipes.moco import ifm_moco_v2, moco_v2, moco_v3
 from mast.recipes.rival import rival as rival
 from mast.recipes.rival import rival_of as rival_of
 from mast.recipes.simclr import simclr
-from mast.recipes.simsiam import simsiam, simsiam_augself
+from mast.recipes.simsiam import simsiam, simsiam_augself, vi_simsiam
 from mast.recipes.small import small
 from mast.recipes.supervised import supervised
 from mast.recipes.swav import swav
@@ -64,6 +64,7 @@ FULL: dict[str, Recipe] = {
     "ifm_moco_v2": ifm_moco_v2,
     "simsiam": simsiam,
     "simsiam_augself": simsiam_augself,
+    "vi_simsiam": vi_simsiam,
     "byol": byol,
     "barlow_twins": barlow_twins,
     "swav": swav,

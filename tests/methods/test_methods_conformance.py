@@ -77,6 +77,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "moco v3": ("moco_v3", {}, {"projector_layers": 3}),
     "simsiam": ("simsiam", {}, {}),
     "simsiam, augself": ("simsiam", {}, {"told": PROPERTIES}),
+    "vi-simsiam": ("vi_simsiam", {}, {}),
     "byol": ("byol", {}, {}),
     "barlow twins": ("barlow_twins", {}, {}),
     "swav": ("swav", {}, {"prototypes": 12, "frozen": 0.0}),

@@ -1,0 +1,72 @@
+"""VI-SimSiam: SimSiam whose predictor says how sure it is of the other view's embedding.
+
+Shapes: B images, D dimensions of the embedding.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from mast.core.collectives import gather
+from mast.losses import power_spherical_log_density
+from mast.methods.base import output_of, spread
+from mast.methods.simsiam import SimSiam, SimSiamConfig
+from mast.models import MLP, Encoder, MLPConfig
+
+
+@dataclass
+class VISimSiamConfig(SimSiamConfig):
+    """The networks of VI-SimSiam, which are SimSiam's but for the predictor's last number."""
+
+
+class VISimSiam(SimSiam):
+    """Nakamura, Okada, Taniguchi: Representation Uncertainty as Variational Inference (2022).
+
+    The predictor gives a direction and its concentration, of a power spherical distribution under
+    which the other view's embedding is to be likely. There is no official code; the concentration
+    is a softplus here, and the loss is divided by D so that its size does not depend on it.
+
+    Args:
+        config: Sizes, and the predictor's rate.
+        encoder: The encoder to train.
+        operators: Names of the augmentations.
+        seed: Unused, all randomness of this method is in the initialisation of its layers.
+    """
+
+    config: VISimSiamConfig
+
+    def __init__(
+        self, config: VISimSiamConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        dim = config.projector.dim
+        self.predictor = MLP(dim, MLPConfig(config.bottleneck, dim + 1), layers=2, bias=True)
+
+    def compare(
+        self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        """See `PairMethod.compare`; one term, "likelihood"."""
+        first_BD, second_BD = (self.projector(x_BC) for x_BC in representations)
+        first_told, kappa_B = self._surprise(second_BD, first_BD)
+        second_told, _ = self._surprise(first_BD, second_BD)
+        loss = (first_told + second_told) / (2 * first_BD.shape[1])
+        statistics = {"concentration": kappa_B.mean(), "spread": spread(gather(first_BD.detach()))}
+        return output_of({"likelihood": loss}, **statistics)
+
+    def _surprise(self, known_BD: Tensor, told_BD: Tensor) -> tuple[Tensor, Tensor]:
+        """How unlikely one view's embedding is to what is predicted from the other's."""
+        mean_BD, kappa_B = self._prediction(known_BD)
+        target_BD = F.normalize(told_BD.detach(), dim=1)
+        return -power_spherical_log_density(target_BD, mean_BD, kappa_B).mean(), kappa_B
+
+    def _prediction(self, embedding_BD: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean direction and concentration."""
+        predicted = self.predictor(embedding_BD)
+        return F.normalize(predicted[:, :-1], dim=1), F.softplus(predicted[:, -1])
+
+    def uncertainty(self, images_BCHW: Tensor) -> Tensor:
+        """One over the concentration."""
+        _, kappa_B = self._prediction(self.embed(images_BCHW))
+        return 1 / kappa_B.clamp(min=1e-6)
