@@ -102,13 +102,6 @@ def _advice(result: Any) -> None:
     _print_plain(result.text)
 
 
-def _exported(result: Any) -> None:
-    _print_plain(f"{result.folder}: features within {result.difference:.1g} of the encoder's")
-    if result.page is not None:
-        _print_plain(result.page)
-    _print_plain(result.line)
-
-
 def _plan(result: Any) -> None:
     _print_rich(result.table())
     for text in (*result.notes, *result.commands):
@@ -231,8 +224,8 @@ VERBS: dict[str, Verb] = {
         f"{_COMMANDS}.embed:embed", ("encoder",), _print_plain, following=_read_features,
     ),
     "export": Verb(
-        "write an encoder for timm, transformers, torchvision or ONNX, or as one file of PyTorch",
-        f"{_COMMANDS}.export:export", ("encoder",), _exported, ("formats", "mast.exports:FORMATS"),
+        "write an encoder or a classifier for other libraries, ONNX or PyTorch alone",
+        f"{_COMMANDS}.export:export", ("model",), _text, ("formats", "mast.exports:FORMATS"),
         computes=False,
     ),
 }  # fmt: skip

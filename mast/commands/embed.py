@@ -60,12 +60,14 @@ def embed(
         seed: Of the random weights of a name.
 
     Returns:
-        The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), one (N,) array of
-        class indices a target as `target_<name>`, and one (N, C) int8 array a task of several
-        labels as `multilabel_<name>` (1 present, 0 absent, -1 unknown); a .parquet has one row an
-        image with the same columns. What made them is kept beside them, in the metadata of a
-        .parquet as JSON: the encoder's fingerprint, as evaluations have it, in `encoder`, the side
-        of the views in `size`, and in `ignored` and `matched` the operators, where there are some.
+        The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), which in a folder are
+        paths below it, one (N,) array of class indices a target as `target_<name>`, and one (N, C)
+        int8 array a task of several labels as `multilabel_<name>` (1 present, 0 absent, -1
+        unknown); a .parquet has one row an image with the same columns, of which the first is
+        called `identifier`. Beside them, in a .parquet as JSON in its metadata, are the names of
+        the classes (C,), as `classes_<name>`, and what made the features: the set as it was named
+        in `data`, the encoder's fingerprint, as evaluations have it, in `encoder`, the side of the
+        views in `size`, and in `ignored` and `matched` the operators, where there are some.
 
     Raises:
         UserError: No such encoder or images, an unknown kind of file, or a choice of operators that
@@ -78,8 +80,14 @@ def embed(
     compute = Compute(find_device(device))
     by = compared(encoder, invariances, compute, size, seed, weights, download)
     canvases = open_canvas(DataConfig(str(data)), by.size)
-    made_by = {"encoder": by.encoder.description["fingerprint"], "size": by.size}
-    writers[file.suffix](file, by.extract(canvases).numpy(), canvases, made_by | by.chosen)
+    beside: dict[str, Any] = {
+        **{f"classes_{name}": names for name, names in canvases.classes.items()},
+        "data": str(data),
+        "encoder": by.encoder.description["fingerprint"],
+        "size": by.size,
+        **by.chosen,
+    }
+    writers[file.suffix](file, by.extract(canvases).numpy(), canvases, beside)
     return file
 
 
@@ -98,7 +106,7 @@ def _plain(name: str) -> str:
 
 
 def _write_npz(
-    path: Path, features_ND: np.ndarray, canvases: CanvasSet, made_by: Mapping[str, Any]
+    path: Path, features_ND: np.ndarray, canvases: CanvasSet, beside: Mapping[str, Any]
 ) -> None:
     def write(partial: Path) -> None:
         with partial.open("wb") as file:
@@ -107,7 +115,7 @@ def _write_npz(
                 "identifiers": np.array(canvases.identifiers),
                 **{f"target_{name}": values for name, values in canvases.targets.items()},
                 **{f"multilabel_{name}": table for name, table in canvases.multilabels.items()},
-                **{name: np.array(value) for name, value in made_by.items()},
+                **{name: np.array(value) for name, value in beside.items()},
             }
             np.savez(file, **arrays)
 
@@ -115,7 +123,7 @@ def _write_npz(
 
 
 def _write_parquet(
-    path: Path, features_ND: np.ndarray, canvases: CanvasSet, made_by: Mapping[str, Any]
+    path: Path, features_ND: np.ndarray, canvases: CanvasSet, beside: Mapping[str, Any]
 ) -> None:
     import pyarrow
     import pyarrow.parquet
@@ -131,6 +139,6 @@ def _write_parquet(
         "features": rows(features_ND),
     }
     table = pyarrow.table(
-        columns, metadata={name: json.dumps(value) for name, value in made_by.items()}
+        columns, metadata={name: json.dumps(value) for name, value in beside.items()}
     )
     write_atomically(path, lambda partial: pyarrow.parquet.write_table(table, partial))

@@ -19,6 +19,7 @@ from mast.measure.bench import Bench
 from mast.measure.bootstrap import mean_interval
 from mast.measure.calibration import BINS, calibrate
 from mast.measure.compute import Compute
+from mast.measure.learned import how_far_off, how_often_right, learned_from, what_is_told
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import FOLDER, readable
 from mast.measure.sets import HELD_OUT, LearningData, Task
@@ -48,25 +49,11 @@ class Fitted:
     @property
     def text(self) -> str:
         """The same in a few lines."""
-        images, held, errors = (self.about[key] for key in ("images", "validation", "calibration"))
-        sizes, count = images["sizes"], f"{sum(images['sizes'].values()):,}"
-        parts = " and ".join(f"{number:,} in {part}" for part, number in sizes.items())
-        learned_from = (
-            f"all {count} images of {images['set']}"
-            if images["whole"]
-            else f"{count} images of {images['set']} ({parts})"
-        )
-        interval = f"[{held['top1_low']:.1f}, {held['top1_high']:.1f}]"
-        chosen = " and ".join(name.replace("_", " ") for name in held["chosen"])
         lines = [
-            f"{len(self.classifier.classes)} classes ({self.about['target']}), learned from "
-            f"{learned_from}",
-            f"accuracy: {held['top1']:.1f} % {interval} on {held['images']:,} held-out images "
-            f"({held['held_out']})"
-            + (f", on which the {chosen} was chosen, too" if chosen else ""),
-            f"probabilities: off by {errors['error_after']:.1f} points on average with the "
-            f"temperature {self.classifier.temperature:.3g}, by {errors['error_before']:.1f} "
-            f"without (expected calibration error on the held-out images, {BINS} bins)",
+            f"{what_is_told(self.about, len(self.classifier.classes))}, learned from "
+            f"{learned_from(self.about)}",
+            f"accuracy: {how_often_right(self.about)}",
+            f"probabilities: {how_far_off(self.about)}",
             f"classifier: {self.path}",
         ]
         return "\n".join(lines)

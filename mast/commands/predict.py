@@ -11,7 +11,8 @@ from mast.data import DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.result import readable
-from mast.models import Classifier, load_classifier
+from mast.models import Classifier, classifier_file, load_classifier
+from mast.models.classifier import NAME
 
 UNCERTAIN = 0.5  # a class of a smaller probability is likelier to be wrong than right
 NAMED = 5  # of the classes, the most frequent, that the text counts one by one
@@ -63,8 +64,9 @@ def predict(
             a classifier.
         data: The images; labels are not needed.
         out: The table, ending in .csv or .parquet (which needs the extra of that name);
-            `predictions-<set>.csv` in the current folder if not given. One that is there is
-            replaced.
+            `predictions-<set>-by-<run>-<kind>-<what it learned from>.csv` in the current folder if
+            not given, or `predictions-<set>-by-<file>.csv` of a classifier whose file you named.
+            One that is there is replaced.
         every_class: Also write the probability of every class, a column each.
         device: auto, cpu or cuda.
 
@@ -78,7 +80,8 @@ def predict(
         UserError: No such classifier or images, several classifiers in the folder, or a table that
             cannot be written.
     """
-    file = Path(f"predictions-{readable(str(data))}.csv" if out is None else out)
+    name = f"predictions-{readable(str(data))}{_by(classifier)}.csv" if out is None else out
+    file = Path(name)
     check_file(file, (".csv", ".parquet"))
     model = classifier if isinstance(classifier, Classifier) else load_classifier(classifier)
     canvases = open_canvas(DataConfig(str(data)), model.size)
@@ -95,3 +98,13 @@ def predict(
     write_table(file, columns)
     uncertain = int((said.probability_B < UNCERTAIN).sum())
     return Predicted(file, dict(Counter(said.classes).most_common()), uncertain)
+
+
+def _by(classifier: str | Path | Classifier) -> str:
+    """What the name of a table says of a file's classifier, so that none replaces another's."""
+    if isinstance(classifier, Classifier):
+        return ""
+    file = classifier_file(classifier).absolute()
+    own = file.stem.removeprefix(f"{NAME}-")
+    by_default = own != file.stem  # as `mast fit` calls it, which does not say of which encoder
+    return f"-by-{file.parent.name}-{own}" if by_default else f"-by-{own}"

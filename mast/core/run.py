@@ -15,6 +15,7 @@ analysis/missing.json why others could not be made
 untrained/            evaluations of its encoder before training, by `mast evaluate --untrained`
 studies/              run folders that differ from this one in something, by `mast study`
 exports/<format>/     its encoder for another library, by `mast export`
+exports/classifier-*/ a classifier likewise
 report.html           one page, by `mast report`
 """
 

@@ -1,4 +1,7 @@
-"""Encoders as folders that load without this library; one file and one line of `FORMATS` each."""
+"""Encoders and classifiers as folders that load without this library.
+
+Each format is one file and one line of `FORMATS`.
+"""
 
 from mast.core.registry import Entry
 from mast.exports.card import card
@@ -7,6 +10,7 @@ from mast.exports.format import Format, Place
 from mast.exports.hub import Hub
 from mast.exports.hugging_face import HuggingFace
 from mast.exports.onnx_graph import Onnx
+from mast.exports.original import Original, load_original
 from mast.exports.program import Program
 from mast.exports.timm_folder import Timm
 from mast.exports.torchscript import TorchScript
@@ -14,10 +18,10 @@ from mast.exports.torchvision_weights import Torchvision
 
 FORMATS: dict[str, Entry[Format]] = {
     "timm": Entry("timm.create_model, for what timm builds by itself", Timm),
-    "hf": Entry("transformers.AutoModel, for the same", HuggingFace),
+    "hf": Entry("transformers' AutoModels, for the same", HuggingFace),
     "torchvision": Entry("a state dict and the line that builds its model", Torchvision),
-    "pt2": Entry("torch.export: any encoder, normalization included", Program),
-    "onnx": Entry("ONNX Runtime: any encoder, normalization included", Onnx),
+    "pt2": Entry("torch.export: any encoder or classifier, normalised inside", Program),
+    "onnx": Entry("ONNX Runtime: any encoder or classifier, normalised inside", Onnx),
     "torchscript": Entry("torch.jit.load: likewise; PyTorch calls it deprecated", TorchScript),
 }
 
@@ -27,8 +31,10 @@ __all__ = [
     "Exported",
     "Format",
     "Hub",
+    "Original",
     "Place",
     "card",
     "export_folder",
+    "load_original",
     "refuse_something_else",
 ]

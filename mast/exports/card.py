@@ -1,15 +1,18 @@
-"""The README.md of an export: a model card, written from what the run's folder says."""
+"""The README.md of an export: a model card, from what the run's folder and the classifier say."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
+from torch import nn
 
 from mast.config import configuration_of
 from mast.core.run import RunFolder
 from mast.exports.format import Format, Place, resized
+from mast.exports.original import Original
+from mast.measure.learned import how_far_off, how_often_right, learned_from, what_is_told
 from mast.measure.result import ENDS, Result, readable
-from mast.models import Encoder
+from mast.models import Classifier, Encoder
 from mast.models.encoders import stem_of
 from mast.runs.scores import results_of
 
@@ -19,7 +22,7 @@ BESIDE = ("ensemble", "embedding", "retrieval")  # of what a run keeps beside it
 def card(
     title: str,
     form: Format,
-    encoder: Encoder,
+    original: Original,
     place: Place,
     run: RunFolder | None = None,
     identity: str = "",
@@ -31,9 +34,9 @@ def card(
     Args:
         title: The heading.
         form: How it is loaded.
-        encoder: What was exported.
+        original: What was exported.
         place: Where it will lie.
-        run: Where it was trained; of the paths of sets only the last two parts are told.
+        run: Where the encoder was trained; of the paths of sets only the last two parts are told.
         identity: The encoder's fingerprint; scores of any other are left out.
         protocols: All by which it could have been measured.
         license: As the Hub calls it; none is named if not given.
@@ -41,57 +44,88 @@ def card(
     Returns:
         Markdown after a block of YAML, as the Hub reads it.
     """
-    results = [] if run is None else _results(run, identity)
+    classifier = original.classifier
     parts = [
-        _front(form, license),
+        _front(form, original, license),
         f"# {title}",
-        _summary(encoder),
-        f"## Use\n\n{_use(form, place)}",
-        f"## Preprocessing\n\n{_preprocessing(form, encoder)}",
+        _summary(original.encoder) if classifier is None else _classifier(original, classifier),
+        f"## Use\n\n{_use(form, original, place)}",
+        f"## Preprocessing\n\n{_preprocessing(form, original)}",
     ]
+    if classifier is not None:
+        parts += _learned(classifier)
     if run is not None:
-        parts += [
-            f"## Training\n\n{_table(('', ''), _training(run))}",
-            f"## Evaluation\n\n{_evaluation(results)}",
-        ]
-    parts.append(f"## Limits\n\n{_limits(encoder, run, results, protocols)}")
+        heading = "Training" if classifier is None else "Pretraining of the encoder"
+        parts.append(f"## {heading}\n\n{_table(('', ''), _training(run))}")
+    if classifier is None:
+        results = [] if run is None else _results(run, identity)
+        if run is not None:
+            parts.append(f"## Evaluation\n\n{_evaluation(results)}")
+        limits = _limits(original.encoder, run, results, protocols)
+    else:
+        limits = _limits_of_classifier(classifier)
+    parts.append(f"## Limits\n\n{_lines(limits)}")
     return "\n\n".join(parts) + "\n"
 
 
-def _front(form: Format, license: str | None) -> str:
+def _front(form: Format, original: Original, license: str | None) -> str:
+    task, *others = (
+        ("image-feature-extraction", "self-supervised-learning")
+        if original.classifier is None
+        else ("image-classification",)
+    )
     fields: dict[str, Any] = {
         "library_name": form.library or None,
-        "pipeline_tag": "image-feature-extraction",
+        "pipeline_tag": task,
         "license": license,
-        "tags": ["image-feature-extraction", "self-supervised-learning", *form.tags],
+        "tags": [task, *others, *form.tags],
     }
     known = {name: value for name, value in fields.items() if value is not None}
     return f"---\n{yaml.safe_dump(known, sort_keys=False)}---"
 
 
 def _summary(encoder: Encoder) -> str:
-    weights = sum(parameter.numel() for parameter in encoder.model.parameters())
+    return (
+        f"An encoder of images, pretrained without labels by `mast`: {_architecture(encoder)}. "
+        f"{_weights(encoder)} parameters; RGB images of {encoder.size} × {encoder.size} pixels to "
+        f"{encoder.dim} features."
+    )
+
+
+def _classifier(original: Original, classifier: Classifier) -> str:
+    size = original.size
+    return (
+        f"A classifier of images by `mast`: a linear layer on the features of "
+        f"{_architecture(original.encoder)}. {_weights(classifier)} parameters; RGB images of "
+        f"{size} × {size} pixels to the probabilities of {len(classifier.classes)} classes."
+    )
+
+
+def _architecture(encoder: Encoder) -> str:
     stem, stride = "", stem_of(encoder).stem_stride
     if stride is not None:
         stem = f", its stem a 3x3 convolution of stride {stride} without max-pooling"
-    return (
-        f"An encoder of images, pretrained without labels by `mast`: "
-        f"{encoder.config.name.rpartition(':')[2]}{stem}. {weights:,} parameters; RGB images of "
-        f"{encoder.size} × {encoder.size} pixels to {encoder.dim} features."
-    )
+    return f"{encoder.config.name.rpartition(':')[2]}{stem}"
 
 
-def _use(form: Format, place: Place) -> str:
+def _weights(module: nn.Module) -> str:
+    return f"{sum(parameter.numel() for parameter in module.parameters()):,}"
+
+
+def _use(form: Format, original: Original, place: Place) -> str:
     where = "" if place.on_hub else "In this folder:\n\n"
     imports, _, load = form.line(place).partition("; ")
+    to = f"`{original.output}` of shape (B, C)"
+    if original.classifier is not None:
+        to += " and the `names` of the likeliest classes"
     return (
         f"{where}```python\n{imports}\n\n{load}\n```\n\nFrom `images`, a list of images of Pillow "
-        f"in RGB, to `features` of shape (B, C):\n\n```python\n{form.example(place)}\n```"
+        f"in RGB, to {to}:\n\n```python\n{form.example(place)}\n```"
     )
 
 
-def _preprocessing(form: Format, encoder: Encoder) -> str:
-    size, moments = encoder.size, encoder.config.normalization
+def _preprocessing(form: Format, original: Original) -> str:
+    size, moments = original.size, original.encoder.config.normalization
     mean, std = (", ".join(f"{value:g}" for value in values) for values in moments)
     where = "inside the model" if form.normalises else "before the model"
     return (
@@ -101,11 +135,36 @@ def _preprocessing(form: Format, encoder: Encoder) -> str:
     )
 
 
+def _learned(classifier: Classifier) -> Iterator[str]:
+    """From what a classifier learned and how well it does, as `mast fit` kept it."""
+    names, about = classifier.classes, classifier.about
+    told = what_is_told(about, len(names)) if about else f"{len(names)} classes"
+    yield f"## Classes\n\n{told}, in the order of the probabilities: {', '.join(names)}."
+    if not about:
+        return
+    kinds = {
+        "linear": "logistic regression on the encoder's features",
+        "finetune": "the encoder was trained with the linear layer",
+    }
+    source = about["encoder"]["source"]
+    facts = {
+        "images": learned_from(about, readable),
+        "kind": f"{about['kind']}: {kinds[about['kind']]}",
+        "encoder": readable(source) if "/" in source else source,
+        "software": _software(about["provenance"]),
+    }
+    yield f"## Training\n\n{_table(('', ''), list(facts.items()))}"
+    measured = {
+        "right (95 % interval)": how_often_right(about),
+        "probabilities": how_far_off(about),
+    }
+    yield f"## Evaluation\n\n{_table(('', ''), list(measured.items()))}"
+
+
 def _training(run: RunFolder) -> Iterator[tuple[str, str]]:
     config, provenance = configuration_of(run), run.read_provenance()
     data = provenance.get("data", {})
     steps = max((record["step"] for record in run.read_metrics()), default=None)
-    versions = provenance.get("versions", {})
     count = f"{data['images']:,} of " if "images" in data else ""
     facts = {
         "images": f"{count}{readable(config.data.spec)}",
@@ -118,13 +177,18 @@ def _training(run: RunFolder) -> Iterator[tuple[str, str]]:
         "steps": None if steps is None else f"{steps:,}",
         "images a step": f"{config.batch_size:,}",
         "seed": str(config.seed),
-        "software": ", ".join(
-            f"{name} {versions[name]}" for name in ("mast-ssl", "torch") if name in versions
-        ),
+        "software": _software(provenance),
     }
     for name, value in facts.items():
         if value:
             yield name, value
+
+
+def _software(provenance: Mapping[str, Any]) -> str:
+    versions = provenance.get("versions", {})
+    return ", ".join(
+        f"{name} {versions[name]}" for name in ("mast-ssl", "torch") if name in versions
+    )
 
 
 def _results(run: RunFolder, identity: str) -> list[Result]:
@@ -168,7 +232,7 @@ def _scores(result: Result) -> Iterator[tuple[str, ...]]:
 
 def _limits(
     encoder: Encoder, run: RunFolder | None, results: Sequence[Result], protocols: Collection[str]
-) -> str:
+) -> list[str]:
     sizes = sorted({result.settings["extraction"]["size"] for result in results})
     at = f"measured at {', '.join(map(str, sizes))}" if sizes else "measured at no size"
     said = [f"Trained for images of {encoder.size} × {encoder.size} pixels, and {at}."]
@@ -181,6 +245,29 @@ def _limits(
             "not what another training could."
         )
         said.append("Not measured: images unlike those that it was trained and tested on.")
+    return said
+
+
+def _limits_of_classifier(classifier: Classifier) -> list[str]:
+    said = [f"Trained for images of {classifier.size} × {classifier.size} pixels."]
+    if classifier.about:
+        said.append(
+            "Judged by images that were held out of the set that it learned from; a test set was "
+            "not looked at. The classifier that was judged had not seen them; the one here learned "
+            "from them as well."
+        )
+        said.append(
+            "One training with one seed: the interval says what other images could change, not "
+            "what another training could."
+        )
+    said.append(
+        "Not measured: images unlike those that it learned from, such as those of another camera "
+        "or of none of the classes. They get probabilities, too, and nothing vouches for these."
+    )
+    return said
+
+
+def _lines(said: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in said)
 
 

@@ -15,27 +15,36 @@ from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError
 from mast.core.files import read_json
 from mast.exports.format import Format, Place, alike
-from mast.models import Encoder
+from mast.exports.original import OUTPUTS, Kind, Original
 
 CARD = "README.md"
-OURS = "mast.json"  # which format, encoder and files a folder holds
+OURS = "mast.json"  # which format, original and files a folder holds
 
 
 @dataclass(frozen=True)
 class Exported:
-    """An encoder that loads without this library.
+    """An encoder or a classifier that loads without this library.
 
     Attributes:
         folder: Where it is.
         line: Python that loads it as `model`.
-        difference: How far its features are from the encoder's, at most.
+        difference: How far its outputs are from the original's, at most.
+        kind: Which of the two it is.
         page: Its page on the Hugging Face Hub, if it was pushed.
     """
 
     folder: Path
     line: str
     difference: float
+    kind: Kind = "encoder"
     page: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The same in a few lines, of which the last is Python."""
+        output = f"{OUTPUTS[self.kind]} within {self.difference:.1g} of the {self.kind}'s"
+        pages = [] if self.page is None else [self.page]
+        return "\n".join([f"{self.folder}: {output}", *pages, self.line])
 
 
 def refuse_something_else(out: Path, name: str) -> None:
@@ -59,32 +68,32 @@ def refuse_something_else(out: Path, name: str) -> None:
 
 
 def export_folder(
-    form: Format, name: str, encoder: Encoder, identity: str, card: str, out: Path
+    form: Format, name: str, original: Original, identity: str, card: str, out: Path
 ) -> Exported:
-    """Write an encoder, load it by the line that users copy, and keep it if its features are right.
+    """Write it, load it by the line that users copy, and keep it if what it computes is right.
 
     Args:
         form: Its format.
         name: The format's name.
-        encoder: In evaluation mode, on the CPU.
+        original: An encoder or a classifier.
         identity: Its fingerprint.
         card: What `README.md` says.
         out: The folder; one of the same format is replaced.
 
     Raises:
-        UserError: The encoder cannot be written so, the features differ, or the folder cannot be
-            written; nothing of it is left then.
+        UserError: It cannot be written so, the outputs differ, or the folder cannot be written;
+            nothing of it is left then.
     """
     out = Path(os.path.realpath(out))
     refuse_something_else(out, name)
     with _made_beside(out) as folder:
         form.write(folder)
-        difference = _difference(form, name, encoder, folder)
+        difference = _difference(form, name, original, folder)
         write_text(folder / CARD, card)
         files = sorted(file.name for file in folder.iterdir())
-        said = {"format": name, "encoder": identity, "difference": difference, "files": files}
+        said = {"format": name, original.kind: identity, "difference": difference, "files": files}
         write_json(folder / OURS, said)
-    return Exported(out, form.line(Place(str(out))), difference)
+    return Exported(out, form.line(Place(str(out))), difference, original.kind)
 
 
 @contextmanager
@@ -105,13 +114,13 @@ def _made_beside(out: Path) -> Iterator[Path]:
         ) from error
 
 
-def _difference(form: Format, name: str, encoder: Encoder, folder: Path) -> float:
-    """How far features are from the encoder's at most, for batches of one image and of three.
+def _difference(form: Format, name: str, original: Original, folder: Path) -> float:
+    """How far outputs are from the original's at most, for batches of one image and of three.
 
     Raises:
         UserError: Farther than rounding explains.
     """
-    size = encoder.size
+    size, output = original.size, original.output
     images_BCHW = torch.rand(3, 3, size, size, generator=torch.Generator().manual_seed(0))
     names: dict[str, Any] = {}
     largest = 0.0
@@ -119,16 +128,16 @@ def _difference(form: Format, name: str, encoder: Encoder, folder: Path) -> floa
         warnings.simplefilter("ignore")  # libraries warn of what they deprecate
         exec(form.tried(Place(str(folder))), names)  # what is printed is what is tried
         for images in (images_BCHW, images_BCHW[:1]):
-            ours_BC, theirs_BC = encoder(images), form.features(names["model"], images)
+            ours_BC, theirs_BC = original.module(images), form.outputs(names["model"], images)
             if theirs_BC.shape != ours_BC.shape:
                 raise UserError(
-                    f"{encoder.config.name!r} as {name} gives features of shape "
+                    f"{original.name!r} as {name} gives {output} of shape "
                     f"{tuple(theirs_BC.shape)}, expected {tuple(ours_BC.shape)}; nothing was kept"
                 )
             difference = (ours_BC - theirs_BC).abs().max().item()
-            if not alike(ours_BC, theirs_BC, form.tolerance):
+            if not alike(original.compared(ours_BC), original.compared(theirs_BC), form.tolerance):
                 raise UserError(
-                    f"features of {encoder.config.name!r} as {name} differ from the encoder's by "
+                    f"{output} of {original.name!r} as {name} differ from the {original.kind}'s by "
                     f"{difference:.2g}; nothing was kept, choose another format"
                 )
             largest = max(largest, difference)

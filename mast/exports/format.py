@@ -1,6 +1,7 @@
-"""What an encoder is written as, to be loaded elsewhere.
+"""What an encoder or a classifier is written as, to be loaded elsewhere.
 
-Images are float in [0, 1]: B a batch, 3 colours, H and W the encoder's size; C features.
+Images are float in [0, 1]: B a batch, 3 colours, H and W the size that it takes; C features or
+classes.
 """
 
 import math
@@ -11,11 +12,13 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from mast.core.checkpoint import write_json
+from mast.exports.original import Original
 from mast.measure.features import crop_fraction
-from mast.models import Encoder
 
 EXACT = (1e-4, 1e-5)
-ANY = "onnx, pt2 and torchscript hold any encoder"
+ANY = "onnx, pt2 and torchscript hold any encoder or classifier"
+CLASSES = "classes.json"  # beside a classifier
 
 
 class Place(NamedTuple):
@@ -37,14 +40,14 @@ class Place(NamedTuple):
 
 
 class Format(ABC):
-    """A format, for one encoder.
+    """A format, for one encoder or classifier.
 
     Attributes:
         library: What the Hugging Face Hub calls the library that loads it; none if empty.
         tags: Its tags there.
         modules: What is imported to load it.
-        normalises: Whether it takes images in [0, 1], as the encoder does.
-        tolerance: How far a feature may be from the encoder's, as a share of itself and of the
+        normalises: Whether it takes images in [0, 1], as the original does.
+        tolerance: How far an output may be from the original's, as a share of itself and of the
             largest.
     """
 
@@ -55,11 +58,11 @@ class Format(ABC):
     tolerance: ClassVar[tuple[float, float]] = EXACT
 
     @abstractmethod
-    def __init__(self, encoder: Encoder) -> None:
-        """Look at an encoder, and refuse one that the format cannot hold.
+    def __init__(self, original: Original) -> None:
+        """Look at what is exported, and refuse what the format cannot hold.
 
         Args:
-            encoder: In evaluation mode, on the CPU.
+            original: In evaluation mode, on the CPU.
 
         Raises:
             UserError: Why, and which format can; or what has to be installed.
@@ -70,7 +73,7 @@ class Format(ABC):
         """Write its files into an empty folder.
 
         Raises:
-            UserError: The encoder cannot be written so.
+            UserError: It cannot be written so.
         """
 
     @abstractmethod
@@ -78,12 +81,18 @@ class Format(ABC):
         """Python that makes `model` of the folder, in one line, with `modules` imported."""
 
     @abstractmethod
-    def features(self, model: Any, images_BCHW: Tensor) -> Tensor:
-        """Features (B, C) of images in [0, 1] by that model, normalised as the folder says."""
+    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
+        """Features or probabilities (B, C) of images in [0, 1] by that model.
+
+        Images are normalised as the folder says, and scores go through the softmax.
+        """
 
     @abstractmethod
     def example(self, place: Place) -> str:
-        """Python from `model` and `images`, of Pillow and in RGB, to `features`."""
+        """Python from `model` and `images`, of Pillow and in RGB, to `features`.
+
+        Of a classifier to `probabilities` and `names`, the likeliest class of each.
+        """
 
     def line(self, place: Place) -> str:
         """The line that a user copies."""
@@ -99,30 +108,55 @@ class Format(ABC):
 
 
 def alike(ours_BC: Tensor, theirs_BC: Tensor, tolerance: tuple[float, float]) -> bool:
-    """Whether features differ by rounding alone; see `Format.tolerance`."""
+    """Whether outputs differ by rounding alone; see `Format.tolerance`."""
     own, of_largest = tolerance
     scale = ours_BC.abs().max().item()
     return torch.allclose(theirs_BC, ours_BC, rtol=own, atol=of_largest * scale)
 
 
-def transforms(encoder: Encoder, normalise: bool) -> str:
+def transforms(original: Original, normalise: bool) -> str:
     """Python that makes `prepare`, from an image of Pillow to what a model takes, by torchvision.
 
     Args:
-        encoder: Whose size and normalization it has.
+        original: Whose size and normalization it has.
         normalise: Whether the model does not do so itself.
     """
     steps = [
-        f"v2.Resize({resized(encoder.size)})",
-        f"v2.CenterCrop({encoder.size})",
+        f"v2.Resize({resized(original.size)})",
+        f"v2.CenterCrop({original.size})",
         "v2.ToImage()",
         "v2.ToDtype(torch.float32, scale=True)",
     ]
     if normalise:
-        mean, std = encoder.config.normalization
+        mean, std = original.encoder.config.normalization
         steps.append(f"v2.Normalize({list(mean)}, {list(std)})")
     inside = "".join(f"    {step},\n" for step in steps)
     return f"from torchvision.transforms import v2\n\nprepare = v2.Compose([\n{inside}])"
+
+
+def write_classes(original: Original, folder: Path, normalised: bool) -> None:
+    """Write what a program that reads no `README.md` needs of a classifier; of an encoder nothing.
+
+    Args:
+        original: Which.
+        folder: Where `classes.json` is written.
+        normalised: Whether the model normalises.
+    """
+    if original.classifier is None:
+        return
+    mean, std = original.encoder.config.normalization
+    said = {
+        "classes": original.classifier.classes,
+        "size": original.size,
+        "resized": resized(original.size),
+        "normalization": "inside the model" if normalised else {"mean": mean, "std": std},
+    }
+    write_json(folder / CLASSES, said)
+
+
+def read_classes(place: Place) -> str:
+    """Python that makes `classes` of that file, with `json` imported."""
+    return f"with open({place.file(CLASSES)}) as file:\n    classes = json.load(file)['classes']"
 
 
 def resized(size: int) -> int:

@@ -10,24 +10,29 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.exports.format import Format, Place, transforms
-from mast.models import Encoder
+from mast.exports.format import Format, Place, read_classes, transforms, write_classes
+from mast.exports.original import Original
 
 
 class Graph(Format):
-    """What `encoder(images)` computes, normalization included, for batches of any number.
+    """What the original computes of images, normalization included, for batches of any number.
 
     Asked for are a module from images (B, 3, S, S) to (B, C), S and a name, whatever it is.
 
     Attributes:
-        file: Its name in the folder.
+        ending: Of the file's name.
     """
 
     normalises = True
-    file: ClassVar[str]
+    ending: ClassVar[str]
 
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
+    def __init__(self, original: Original) -> None:
+        self.original = original
+
+    @property
+    def file(self) -> str:
+        """Its name in the folder."""
+        return f"{self.original.kind}{self.ending}"
 
     @abstractmethod
     def encode(self, images_BCHW: Tensor) -> bytes:
@@ -38,21 +43,31 @@ class Graph(Format):
         """
 
     def write(self, folder: Path) -> None:
-        size = self.encoder.size
-        with _following(self.encoder.config.name, self.file):
+        size = self.original.size
+        with _following(self.original.name, self.file):
             content = self.encode(torch.zeros(2, 3, size, size))
         (folder / self.file).write_bytes(content)
+        write_classes(self.original, folder, normalised=True)
 
-    def features(self, model: Any, images_BCHW: Tensor) -> Tensor:
-        features_BC: Tensor = model(images_BCHW)
-        return features_BC
+    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
+        outputs_BC: Tensor = model(images_BCHW)
+        return outputs_BC
 
     def example(self, place: Place) -> str:
-        return (
-            f"{transforms(self.encoder, normalise=False)}\n"
+        return self._around(
+            place,
+            transforms(self.original, normalise=False),
             "with torch.inference_mode():\n"
-            "    features = model(torch.stack([prepare(image) for image in images]))"
+            f"    {self.original.output} = "
+            "model(torch.stack([prepare(image) for image in images]))",
         )
+
+    def _around(self, place: Place, prepare: str, run: str) -> str:
+        """Python that prepares images and runs the model, and for a classifier names classes."""
+        if self.original.classifier is None:
+            return f"{prepare}\n{run}"
+        names = "names = [classes[at] for at in probabilities.argmax(axis=1)]"
+        return f"import json\n\n{prepare}\n{read_classes(place)}\n{run}\n{names}"
 
 
 @contextmanager

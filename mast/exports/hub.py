@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mast.core.errors import UserError
 from mast.core.files import as_unicode
+from mast.exports.original import Kind
 
 
 class Hub:
@@ -32,8 +33,12 @@ class Hub:
             )
         self.repository = repository
 
-    def push(self, folder: Path) -> str:
+    def push(self, folder: Path, kind: Kind) -> str:
         """Upload a folder; files of the same names there are replaced.
+
+        Args:
+            folder: An export.
+            kind: Of what, for the message of the commit.
 
         Returns:
             The repository's page.
@@ -47,7 +52,7 @@ class Hub:
         try:
             page = api.create_repo(self.repository, exist_ok=True)
             api.upload_folder(
-                repo_id=self.repository, folder_path=folder, commit_message="Upload an encoder"
+                repo_id=self.repository, folder_path=folder, commit_message=f"Upload the {kind}"
             )
         except Exception as error:  # of the network, of the Hub, of what the token may do
             reason = (as_unicode(str(error)).strip().splitlines() or [""])[0]

@@ -6,12 +6,12 @@ from typing import Any
 from torch import Tensor
 
 from mast.exports.format import Format, Place
-from mast.exports.timm_folder import features_by_timm, load_by_timm, timm_twin, write_timm
-from mast.models import Encoder
+from mast.exports.original import Original
+from mast.exports.timm_folder import load_by_timm, outputs_by_timm, timm_twin, write_timm
 
 
 class HuggingFace(Format):
-    """`transformers.AutoModel` and `AutoImageProcessor`, which hand the folder to timm.
+    """transformers' `AutoModel`s and `AutoImageProcessor`, which hand the folder to timm.
 
     As transformers is no dependency, timm loads the folder before it is kept.
     """
@@ -21,25 +21,34 @@ class HuggingFace(Format):
     modules = ("transformers",)
     normalises = False
 
-    def __init__(self, encoder: Encoder) -> None:
-        self.twin = timm_twin(encoder)
+    def __init__(self, original: Original) -> None:
+        self.original = original
+        self.twin = timm_twin(original)
 
     def write(self, folder: Path) -> None:
-        write_timm(self.twin, folder)
+        write_timm(self.original, self.twin, folder)
 
     def load(self, place: Place) -> str:
-        return f"model = transformers.AutoModel.from_pretrained({place.name!r}).eval()"
+        kind = (
+            "AutoModel" if self.original.classifier is None else "AutoModelForImageClassification"
+        )
+        return f"model = transformers.{kind}.from_pretrained({place.name!r}).eval()"
 
     def tried(self, place: Place) -> str:
-        return f"import timm; {load_by_timm(place)}"
+        return f"import timm; {load_by_timm(self.original, place)}"
 
-    def features(self, model: Any, images_BCHW: Tensor) -> Tensor:
-        return features_by_timm(model, images_BCHW)
+    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
+        return outputs_by_timm(self.original, model, images_BCHW)
 
     def example(self, place: Place) -> str:
-        return (
+        prepared = (
             "import torch\n\n"
             f"prepare = transformers.AutoImageProcessor.from_pretrained({place.name!r})\n"
             "with torch.inference_mode():\n"
-            "    features = model(**prepare(images)).pooler_output"
+        )
+        if self.original.classifier is None:
+            return f"{prepared}    features = model(**prepare(images)).pooler_output"
+        return (
+            f"{prepared}    probabilities = model(**prepare(images)).logits.softmax(dim=1)\n"
+            "names = [model.config.id2label[at] for at in probabilities.argmax(dim=1).tolist()]"
         )

@@ -8,7 +8,7 @@ from torch import Tensor
 from mast.core.errors import UserError
 from mast.exports.format import Place, transforms
 from mast.exports.graph import Graph
-from mast.models import Encoder
+from mast.exports.original import Original
 
 LARGEST = 2**31 - 2**20  # bytes of weights: one file of ONNX has less than 2 GiB
 
@@ -18,30 +18,30 @@ class Onnx(Graph):
 
     tags = ("onnx",)
     modules = ("onnxruntime",)
-    file = "encoder.onnx"
+    ending = ".onnx"
     tolerance = (1e-3, 1e-4)
 
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__(encoder)
+    def __init__(self, original: Original) -> None:
+        super().__init__(original)
         try:
             import onnx  # noqa: F401
             import onnxruntime  # noqa: F401
             import onnxscript  # noqa: F401
         except ImportError as error:
             raise UserError("writing ONNX needs `pip install 'mast-ssl[onnx]'`") from error
-        size = sum(tensor.nbytes for tensor in encoder.model.state_dict().values())
+        size = sum(tensor.nbytes for tensor in original.module.state_dict().values())
         if size > LARGEST:
             raise UserError(
                 f"one file of ONNX holds less than 2 GiB, and the weights of "
-                f"{encoder.config.name!r} have {size / 2**30:.1f}; choose pt2 or torchscript"
+                f"{original.name!r} have {size / 2**30:.1f}; choose pt2 or torchscript"
             )
 
     def encode(self, images_BCHW: Tensor) -> bytes:
         program = torch.onnx.export(
-            self.encoder,
+            self.original.module,
             (images_BCHW,),
             input_names=["images"],
-            output_names=["features"],
+            output_names=[self.original.output],
             dynamic_shapes=({0: torch.export.Dim("batch")},),
             dynamo=True,
             external_data=False,
@@ -53,13 +53,13 @@ class Onnx(Graph):
     def load(self, place: Place) -> str:
         return f"model = onnxruntime.InferenceSession({place.file(self.file)})"
 
-    def features(self, model: Any, images_BCHW: Tensor) -> Tensor:
+    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
         return torch.from_numpy(model.run(None, {"images": images_BCHW.numpy()})[0])
 
     def example(self, place: Place) -> str:
-        return (
-            "import torch\n"
-            f"{transforms(self.encoder, normalise=False)}\n"
+        return self._around(
+            place,
+            f"import torch\n{transforms(self.original, normalise=False)}",
             "batch = torch.stack([prepare(image) for image in images]).numpy()\n"
-            '(features,) = model.run(None, {"images": batch})'
+            f'({self.original.output},) = model.run(None, {{"images": batch}})',
         )

@@ -14,11 +14,13 @@ class Program(Graph):
 
     tags = ("pytorch",)
     modules = ("torch",)
-    file = "encoder.pt2"
+    ending = ".pt2"
 
     def encode(self, images_BCHW: Tensor) -> bytes:
         batch = torch.export.Dim("batch")
-        program = torch.export.export(self.encoder, (images_BCHW,), dynamic_shapes=({0: batch},))
+        program = torch.export.export(
+            self.original.module, (images_BCHW,), dynamic_shapes=({0: batch},)
+        )
         content = io.BytesIO()
         torch.export.save(program, content)
         return content.getvalue()

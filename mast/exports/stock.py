@@ -1,13 +1,14 @@
-"""An encoder built by timm or torchvision as they are, with our weights."""
+"""An encoder built by timm or torchvision as they are, with our weights, and the head for it."""
 
 from dataclasses import replace
 from typing import Literal
 
 import torch
+from torch import nn
 
 from mast.core.errors import UserError
 from mast.exports.format import ANY, EXACT, alike
-from mast.models import Encoder
+from mast.models import Classifier, Encoder
 from mast.models.encoders import ZERO_INIT
 
 
@@ -53,3 +54,16 @@ def _built(encoder: Encoder, library: str) -> Encoder:
             f"{library} has no model with the weights of {encoder.config.name!r}; {ANY}"
         ) from error
     return twin.eval()
+
+
+def scores_head(classifier: Classifier) -> nn.Linear:
+    """The head of a classifier with its temperature inside, for libraries that expect scores.
+
+    Their softmax is the probabilities.
+    """
+    with torch.no_grad():
+        weight_CD = classifier.head.weight / classifier.temperature
+        bias_C = classifier.head.bias / classifier.temperature
+    head = nn.Linear(weight_CD.shape[1], weight_CD.shape[0])
+    head.load_state_dict({"weight": weight_CD, "bias": bias_C})
+    return head

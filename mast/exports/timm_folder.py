@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.exports.format import ANY, Format, Place
-from mast.exports.stock import stock
+from mast.exports.original import Original
+from mast.exports.stock import scores_head, stock
 from mast.exports.weights import write_weights
 from mast.measure.features import crop_fraction
 from mast.models import Encoder
@@ -23,69 +24,95 @@ class Timm(Format):
     modules = ("timm",)
     normalises = False
 
-    def __init__(self, encoder: Encoder) -> None:
-        self.twin = timm_twin(encoder)
+    def __init__(self, original: Original) -> None:
+        self.original = original
+        self.twin = timm_twin(original)
 
     def write(self, folder: Path) -> None:
-        write_timm(self.twin, folder)
+        write_timm(self.original, self.twin, folder)
 
     def load(self, place: Place) -> str:
-        return load_by_timm(place)
+        return load_by_timm(self.original, place)
 
-    def features(self, model: Any, images_BCHW: Tensor) -> Tensor:
-        return features_by_timm(model, images_BCHW)
+    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
+        return outputs_by_timm(self.original, model, images_BCHW)
 
     def example(self, place: Place) -> str:
-        return (
+        prepared = (
             "import torch\n\n"
             "settings = timm.data.resolve_model_data_config(model)\n"
             "prepare = timm.data.create_transform(**settings, is_training=False)\n"
             "with torch.inference_mode():\n"
-            "    features = model(torch.stack([prepare(image) for image in images]))"
+        )
+        run = "model(torch.stack([prepare(image) for image in images]))"
+        if self.original.classifier is None:
+            return f"{prepared}    features = {run}"
+        return (
+            f"{prepared}    probabilities = {run}.softmax(dim=1)\n"
+            'classes = model.pretrained_cfg["label_names"]\n'
+            "names = [classes[at] for at in probabilities.argmax(dim=1)]"
         )
 
 
 # What transformers loads is the same folder: `hugging_face.py`.
 
 
-def timm_twin(encoder: Encoder) -> Encoder:
-    """The encoder as timm builds it from a name and arguments.
+def timm_twin(original: Original) -> Encoder:
+    """What is exported as timm builds it from a name and arguments.
+
+    Returns:
+        An encoder, whose model ends in the head of the classifier where there is one.
 
     Raises:
         UserError: timm does not.
     """
+    encoder = original.encoder
     if stem_of(encoder).stem_stride is not None:
         raise UserError(
             f"timm builds no ResNet with a 3x3 stem and no max-pooling, as {encoder.config.name!r} "
             f"has for views of {encoder.size} pixels; the format torchvision replaces those "
             f"layers, and {ANY}"
         )
-    return stock(encoder, "timm")
+    twin = stock(encoder, "timm")
+    if original.classifier is not None:
+        head = scores_head(original.classifier)
+        twin.model.reset_classifier(head.out_features)
+        theirs = twin.model.get_classifier()
+        if not isinstance(theirs, nn.Linear) or theirs.weight.shape != head.weight.shape:
+            raise UserError(
+                f"timm's {encoder.config.name!r} does not end in one linear layer on its features, "
+                f"as the classifier does; {ANY}"
+            )
+        theirs.load_state_dict(head.state_dict())
+        twin.eval()
+    return twin
 
 
-def write_timm(twin: Encoder, folder: Path) -> None:
+def write_timm(original: Original, twin: Encoder, folder: Path) -> None:
     """Write `config.json` and `model.safetensors`.
 
     The weights' own preprocessing is said as timm says it, and nothing of the weights that timm
     has for the architecture.
     """
     built = twin.model.pretrained_cfg
+    classes = () if original.classifier is None else original.classifier.classes
     write_json(
         folder / "config.json",
         {
             "architecture": twin.config.name.removeprefix("timm:").partition(".")[0],
-            "num_classes": 0,
+            "num_classes": len(classes),
+            **({"label_names": classes} if classes else {}),
             "num_features": twin.dim,
             "model_args": arguments(twin),
             "pretrained_cfg": {
-                "input_size": [3, twin.size, twin.size],
+                "input_size": [3, original.size, original.size],
                 "fixed_input_size": bool(built.get("fixed_input_size", False)),
                 "interpolation": "bilinear",
-                "crop_pct": crop_fraction(twin.size),
+                "crop_pct": crop_fraction(original.size),
                 "crop_mode": "center",
                 "mean": list(twin.config.normalization.mean),
                 "std": list(twin.config.normalization.std),
-                "num_classes": 0,
+                "num_classes": len(classes),
                 "pool_size": None,
                 "first_conv": built.get("first_conv"),
                 "classifier": built.get("classifier"),
@@ -95,16 +122,17 @@ def write_timm(twin: Encoder, folder: Path) -> None:
     write_weights(twin, folder)
 
 
-def load_by_timm(place: Place) -> str:
+def load_by_timm(original: Original, place: Place) -> str:
     """Python that makes `model` of a folder or a repository."""
     source = "hf-hub" if place.on_hub else "local-dir"
     name = f"{source}:{place.name}"
-    return f"model = timm.create_model({name!r}, pretrained=True, num_classes=0).eval()"
+    without_head = ", num_classes=0" if original.classifier is None else ""
+    return f"model = timm.create_model({name!r}, pretrained=True{without_head}).eval()"
 
 
-def features_by_timm(model: Any, images_BCHW: Tensor) -> Tensor:
-    """Features of images in [0, 1], normalised as the folder's configuration says."""
+def outputs_by_timm(original: Original, model: Any, images_BCHW: Tensor) -> Tensor:
+    """Outputs for images in [0, 1], normalised as the folder's configuration says."""
     moments = (images_BCHW.new_tensor(model.pretrained_cfg[key]) for key in ("mean", "std"))
     mean, std = (moment.view(3, 1, 1) for moment in moments)
-    features_BC: Tensor = model((images_BCHW - mean) / std)
-    return features_BC
+    outputs_BC: Tensor = model((images_BCHW - mean) / std)
+    return outputs_BC if original.classifier is None else outputs_BC.softmax(dim=1)

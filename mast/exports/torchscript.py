@@ -15,13 +15,13 @@ class TorchScript(Graph):
 
     tags = ("pytorch",)
     modules = ("torch",)
-    file = "encoder.torchscript"
+    ending = ".torchscript"
 
     def encode(self, images_BCHW: Tensor) -> bytes:
         content = io.BytesIO()
         with warnings.catch_warnings(), torch.inference_mode():
             warnings.simplefilter("ignore")  # of the deprecation, which the format's title says
-            torch.jit.save(torch.jit.trace(self.encoder, images_BCHW), content)
+            torch.jit.save(torch.jit.trace(self.original.module, images_BCHW), content)
         return content.getvalue()
 
     def load(self, place: Place) -> str:

@@ -5,25 +5,33 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from mast.exports.format import Format, Place, transforms
-from mast.exports.stock import stock
+from mast.exports.format import Format, Place, read_classes, transforms, write_classes
+from mast.exports.original import Original
+from mast.exports.stock import scores_head, stock
 from mast.exports.weights import WEIGHTS, write_weights
-from mast.models import Encoder
 from mast.models.encoders import HEADS, arguments, stem_of
 
 
 class Torchvision(Format):
-    """A model by name, with the layers replaced that a small stem and no classifier replace."""
+    """A model by name, with the layers replaced that a small stem and another head replace."""
 
     tags = ("torchvision",)
     modules = ("safetensors.torch", "torch", "torchvision")
     normalises = False
 
-    def __init__(self, encoder: Encoder) -> None:
-        self.twin = stock(encoder, "torchvision")
+    def __init__(self, original: Original) -> None:
+        self.original = original
+        self.twin = stock(original.encoder, "torchvision")
+        self.heads = [
+            name for name in HEADS if isinstance(getattr(self.twin.model, name, None), nn.Identity)
+        ]
+        if original.classifier is not None:
+            (place,) = self.heads
+            setattr(self.twin.model, place, scores_head(original.classifier))
 
     def write(self, folder: Path) -> None:
         write_weights(self.twin, folder)
+        write_classes(self.original, folder, normalised=False)
 
     def load(self, place: Place) -> str:
         name = self.twin.config.name.removeprefix("torchvision:")
@@ -38,15 +46,19 @@ class Torchvision(Format):
             ]
         )
 
-    def features(self, model: Any, images_BCHW: Tensor) -> Tensor:
-        features_BC: Tensor = model((images_BCHW - self.twin.mean) / self.twin.std)
-        return features_BC
+    def outputs(self, model: Any, images_BCHW: Tensor) -> Tensor:
+        outputs_BC: Tensor = model((images_BCHW - self.twin.mean) / self.twin.std)
+        return outputs_BC if self.original.classifier is None else outputs_BC.softmax(dim=1)
 
     def example(self, place: Place) -> str:
+        run = "model(torch.stack([prepare(image) for image in images]))"
+        prepare = transforms(self.original, normalise=True)
+        if self.original.classifier is None:
+            return f"{prepare}\nwith torch.inference_mode():\n    features = {run}"
         return (
-            f"{transforms(self.twin, normalise=True)}\n"
-            "with torch.inference_mode():\n"
-            "    features = model(torch.stack([prepare(image) for image in images]))"
+            f"import json\n\n{prepare}\n{read_classes(place)}\nwith torch.inference_mode():\n"
+            f"    probabilities = {run}.softmax(dim=1)\n"
+            "names = [classes[at] for at in probabilities.argmax(dim=1)]"
         )
 
     def _replaced(self) -> dict[str, str]:
@@ -59,7 +71,11 @@ class Torchvision(Format):
                 f"torch.nn.Conv2d(3, {channels}, 3, stride={stride}, padding=1, bias=False)"
             )
             layers["maxpool"] = "torch.nn.Identity()"
-        for head in HEADS:
-            if isinstance(getattr(model, head, None), nn.Identity):
-                layers[head] = "torch.nn.Identity()"
+        for name in self.heads:
+            head = getattr(model, name)
+            layers[name] = (
+                f"torch.nn.Linear({head.in_features}, {head.out_features})"
+                if isinstance(head, nn.Linear)
+                else "torch.nn.Identity()"
+            )
         return layers

@@ -1,8 +1,14 @@
 """`mast embed`, by command and as a function."""
 
 import json
+import re
+import shlex
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet
@@ -13,6 +19,9 @@ from layouts import write_coco
 import mast
 from mast.cli import main
 from mast.core.errors import UserError
+from mast.data import DataConfig, open_canvas
+
+EXPORT = Path(__file__).parents[2] / "docs" / "export.md"
 
 
 def test_embed_writes_both_kinds(run: Path, photos: Path, tmp_path: Path) -> None:
@@ -25,7 +34,11 @@ def test_embed_writes_both_kinds(run: Path, photos: Path, tmp_path: Path) -> Non
         assert features_ND.dtype == np.float32
         names = arrays["identifiers"].tolist()
         labels = arrays["target_class"].tolist()
+        classes = arrays["classes_class"].tolist()
+    assert all((photos / "test" / name).is_file() for name in names)
+    assert [name.partition("/")[0] for name in names] == [classes[label] for label in labels]
     table = pyarrow.parquet.read_table(parquet)
+    assert json.loads(table.schema.metadata[b"classes_class"]) == classes
     assert table["identifier"].to_pylist() == names
     assert table["target_class"].to_pylist() == labels
     assert np.array_equal(np.array(table["features"].to_pylist(), np.float32), features_ND)
@@ -37,8 +50,48 @@ def test_embed_writes_what_an_image_shows(run: Path, tmp_path: Path) -> None:
     data = f"coco:{write_coco(tmp_path / 'coco')}@train2017"
     with np.load(mast.embed(run, data, tmp_path / "features.npz")) as arrays:
         assert arrays["multilabel_objects"].tolist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
+        classes = arrays["classes_objects"].tolist()
+    assert classes == list(open_canvas(DataConfig(data), 32).classes["objects"])
     table = pyarrow.parquet.read_table(mast.embed(run, data, tmp_path / "features.parquet"))
+    assert json.loads(table.schema.metadata[b"classes_objects"]) == classes
     assert table["multilabel_objects"].to_pylist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0]]
+
+
+def test_the_manual_hands_paths_classes_and_features_to_fiftyone(
+    run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What FiftyOne is asked, by a stand-in: it needs a database server and is no dependency."""
+    asked: list[Any] = []
+    samples: list[dict[str, Any]] = []
+    brain = ModuleType("fiftyone.brain")
+    for name in ("compute_similarity", "compute_visualization"):
+        setattr(brain, name, lambda dataset, **options: asked.append(options))
+    fiftyone = ModuleType("fiftyone")
+    fiftyone.Classification = lambda label: label
+    fiftyone.Sample = dict
+    fiftyone.Dataset = lambda name: SimpleNamespace(add_samples=samples.extend)
+    fiftyone.brain = brain
+    monkeypatch.setitem(sys.modules, "fiftyone", fiftyone)
+    monkeypatch.setitem(sys.modules, "fiftyone.brain", brain)
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(photos, "flowers17")
+    shutil.copytree(run, "runs/flowers")
+    section = EXPORT.read_text().partition("### In FiftyOne")[2]
+    (command,), (code,) = (
+        re.findall(rf"```{kind}\n(.*?)```", section, re.DOTALL) for kind in ("bash", "python")
+    )
+    assert main(shlex.split(command)[1:]) == 0
+    exec(code, {})
+    with np.load("flowers.npz") as arrays:
+        features_ND = arrays["features"]
+    assert len(samples) == len(features_ND) == 48
+    for sample, feature_D in zip(samples, features_ND, strict=True):
+        file = Path(sample["filepath"])
+        assert file.is_absolute()
+        assert file.is_file()
+        assert file.parent.name == sample["ground_truth"]
+        assert np.array_equal(sample["embedding"], feature_D)
+    assert [options["embeddings"] for options in asked] == ["embedding", "embedding"]
 
 
 def test_embed_what_is_ignored_and_matched(run: Path, photos: Path, tmp_path: Path) -> None:
@@ -69,9 +122,15 @@ def test_embed_says_what_made_the_features(
     with np.load(npz) as arrays:
         assert arrays["encoder"].item() == result.encoder["fingerprint"]
         assert arrays["size"] == 32
+        assert arrays["data"].item() == data
     metadata = pyarrow.parquet.read_table(parquet).schema.metadata
     said = {name.decode(): json.loads(value) for name, value in metadata.items()}
-    assert said == {"encoder": result.encoder["fingerprint"], "size": 40}
+    assert said == {
+        "classes_class": ["class0", "class1", "class2"],
+        "data": data,
+        "encoder": result.encoder["fingerprint"],
+        "size": 40,
+    }
     monkeypatch.chdir(tmp_path)
     for encoder, name in (
         (run, run.name),

@@ -9,14 +9,22 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from torch import nn
 
 import mast
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.exports import timm_folder
-from mast.measure.result import Result
-from mast.models import Encoder, EncoderConfig, load_encoder, save_encoder
+from mast.measure.result import Result, readable
+from mast.models import (
+    Classifier,
+    Encoder,
+    EncoderConfig,
+    load_encoder,
+    save_classifier,
+    save_encoder,
+)
 
 NARROW = EncoderConfig("timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]})
 Tiny = Callable[..., mast.PretrainConfig]
@@ -106,6 +114,81 @@ def test_a_folder_that_cannot_be_written(file: Path, tmp_path: Path) -> None:
         mast.export(file, "timm", tmp_path / "note.txt" / "out")
 
 
+@pytest.mark.parametrize("kind", ["linear", "finetune"])
+def test_a_classifier_is_exported_by_its_file(
+    kind: str, run: Path, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings: dict[str, Any] = {"penalties": [1.0]}
+    if kind == "finetune":
+        settings = {"changes": {"epochs": 1, "batch_size": 16}}
+    fitted = mast.fit(run, photos, kind, settings=settings)  # type: ignore[arg-type]
+    assert main(["export", str(fitted.path)]) == 0
+    said, line = capsys.readouterr().out.splitlines()
+    folder = run.resolve() / "exports" / f"{fitted.path.stem}-pt2"
+    assert re.fullmatch(rf"{folder}: probabilities within \S+ of the classifier's", said)
+    names: dict[str, Any] = {}
+    exec(line, names)
+    images = torch.rand(3, 3, 32, 32)
+    with torch.inference_mode():
+        given = names["model"](images)
+        torch.testing.assert_close(given, fitted.classifier.predict(images).probability_BC)
+    text = (folder / "README.md").read_text()
+    assert front_of(text)["pipeline_tag"] == "image-classification"
+    assert f"# {fitted.path.stem}\n" in text
+    assert "\n3 classes, in the order of the probabilities: class0, class1, class2.\n" in text
+    images_told = f"72 images of {readable(str(photos))} (48 in train and 24 in val)"
+    assert f"| images | {images_told} |" in text
+    assert f"| kind | {kind}: " in text
+    _, accuracy, probabilities, _ = fitted.text.splitlines()
+    right, off = (told.partition(": ")[2] for told in (accuracy, probabilities))
+    assert f"| right (95 % interval) | {right} |" in text
+    assert f"| probabilities | {off} |" in text
+    assert "## Pretraining of the encoder\n" in text
+    assert "| recipe | mast5_small |" in text
+    assert "a test set was not looked at" in text
+    assert str(photos.parent.parent) not in text  # no paths
+    said_in = json.loads((folder / "mast.json").read_text())
+    assert said_in.keys() >= {"format", "classifier", "difference", "files"}
+    assert mast.export(run).folder == run.resolve() / "exports" / "pt2"  # the run's own encoder
+    assert (folder / "classifier.pt2").is_file()
+
+
+def test_a_classifier_on_another_encoder_is_not_said_to_be_of_the_run(
+    run: Path, photos: Path
+) -> None:
+    fitted = mast.fit(
+        "resnet18", photos, size=32, settings={"penalties": [1.0]}, out=run / "o.safetensors"
+    )
+    text = (mast.export(fitted.path, "torchscript").folder / "README.md").read_text()
+    assert "| encoder | resnet18 |" in text
+    assert "Pretraining of the encoder" not in text
+
+
+def test_a_classifier_of_which_nothing_more_is_known(file: Path) -> None:
+    encoder = load_encoder(file)
+    classifier = Classifier(encoder, nn.Linear(encoder.dim, 2), ["a", "b"], encoder.size)
+    save_classifier(classifier.eval(), file.parent / "bare.safetensors")
+    exported = mast.export(file.parent / "bare.safetensors", "timm")
+    assert exported.folder == (file.parent / "bare-timm").resolve()
+    text = (exported.folder / "README.md").read_text()
+    assert "\n2 classes, in the order of the probabilities: a, b.\n" in text
+    assert "## Evaluation" not in text
+
+
+def test_which_classifier_cannot_be_exported(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = {"penalties": [1.0]}
+    path = mast.fit("resnet18", photos, size=32, settings=settings).path
+    with pytest.raises(UserError, match=f"holds no encoder; .*: `mast export {path}`"):
+        mast.export(path.parent, "torchscript")
+    corners = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten())
+    own = mast.fit(corners, photos, size=32, settings=settings).path
+    with pytest.raises(UserError, match="a module of its own, whose code is in no file"):
+        mast.export(own, "torchscript")
+
+
 def front_of(text: str) -> dict[str, Any]:
     _, front, _ = text.split("---\n", 2)
     return yaml.safe_load(front)
@@ -160,9 +243,8 @@ class FakeHub:
 
     def upload_folder(self, repo_id: str, folder_path: Path, commit_message: str) -> None:
         text = (folder_path / "README.md").read_text()
-        self.asked.append(
-            ("upload", repo_id, sorted(file.name for file in folder_path.iterdir()), text)
-        )
+        files = sorted(file.name for file in folder_path.iterdir())
+        self.asked.append(("upload", repo_id, files, commit_message, text))
 
 
 @pytest.fixture
@@ -177,10 +259,11 @@ def test_pushing(file: Path, hub: type[FakeHub], capsys: pytest.CaptureFixture[s
     words = ["export", str(file), "--format", "hf", "--push", "me/flowers", "--license", "mit"]
     assert main(words) == 0
     assert "https://huggingface.co/me/flowers\n" in capsys.readouterr().out
-    (created, (_, repository, files, text)) = hub.asked
+    (created, (_, repository, files, message, text)) = hub.asked
     assert created == ("create", "me/flowers", True)
     assert repository == "me/flowers"
     assert files == ["README.md", "config.json", "mast.json", "model.safetensors"]
+    assert message == "Upload the encoder"
     assert front_of(text)["library_name"] == "transformers"
     assert front_of(text)["license"] == "mit"
     assert "transformers.AutoModel.from_pretrained('me/flowers')" in text

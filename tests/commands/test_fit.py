@@ -27,6 +27,7 @@ from mast.data import open_canvas
 from mast.measure.calibration import calibrate
 from mast.measure.features import extract
 from mast.measure.frozen import FrozenEncoder
+from mast.measure.learned import how_far_off
 from mast.measure.named_sets import NamedSets
 from mast.measure.sets import EvaluationData, tasks
 from mast.protocols import Linear
@@ -98,13 +99,29 @@ def test_the_temperature_is_that_of_images_that_were_held_out(
         first, accuracy, probabilities, last = fitted.text.splitlines()
         images = f"72 images of {photos} (48 in train and 24 in val)"
         images = images if data == photos else f"all 48 images of {data}"
-        assert first == f"3 classes (class), learned from {images}"
+        assert first == f"3 classes, learned from {images}"
         assert accuracy.startswith(f"accuracy: {validation['top1']:.1f} % [")
         assert accuracy.endswith(
             f"] on {count} held-out images ({held_out}), on which the penalty was chosen, too"
         )
         assert f"with the temperature {expected.temperature:.3g}, by " in probabilities
         assert last == f"classifier: {fitted.path}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "remark"),
+    [
+        (4.1, 5.0, ": the temperature did not help on these images"),
+        (5.0, 4.1, ""),
+        (4.11, 4.14, ""),  # as much, in the numbers that are printed
+    ],
+)
+def test_a_temperature_that_does_not_help_is_said(before: float, after: float, remark: str) -> None:
+    about = {"calibration": {"temperature": 1.25, "error_before": before, "error_after": after}}
+    assert how_far_off(about) == (
+        f"off by {after:.1f} points on average with the temperature 1.25, by {before:.1f} without"
+        f"{remark} (expected calibration error on the held-out images, 15 bins)"
+    )
 
 
 def test_the_file_says_what_it_holds(ours: RunFolder, photos: Path) -> None:
@@ -153,7 +170,8 @@ def test_a_table_says_what_the_classifier_says(
     (strange / "class0").rename(strange / "=1+1")
     words = ["predict", str(ours.path), "--data", str(strange), "--every_class"]
     assert main(words) == 0
-    table = Path("predictions-new-strange.csv")
+    kind = fitted.path.stem.removeprefix("classifier-")
+    table = Path(f"predictions-new-strange-by-{ours.path.name}-{kind}.csv")
     assert main([*words, "--out", "told.parquet"]) == 0
     rows, columns = rows_of(table), pyarrow.parquet.read_table("told.parquet").to_pydict()
     paths = columns["path"]
@@ -172,7 +190,7 @@ def test_a_table_says_what_the_classifier_says(
     assert len(rows[0]) == 4 + 3
     plain = mast.predict(fitted.classifier, strange, "plain.csv")
     assert list(rows_of(plain.path)[0]) == list(rows[0])[:4]
-    assert mast.predict(fitted.classifier, strange).path == table
+    assert mast.predict(fitted.classifier, strange).path == Path("predictions-new-strange.csv")
     with pytest.raises(UserError, match=r"out must end in \.csv or \.parquet, got told\.npz"):
         mast.predict(fitted.path, strange, "told.npz")
 
@@ -212,6 +230,10 @@ def test_one_of_several_classifiers_is_named(
     for command in commands:
         words = shlex.split(command.replace("FOLDER", str(photos / "test")))
         assert main(words[1:]) == 0, command
+    assert len(list(tmp_path.glob("predictions-*.csv"))) == 2  # neither replaces the other's
+    named = mast.fit(ours.path, photos, settings=QUICK, out=tmp_path / "garden.safetensors")
+    table = mast.predict(named.path, photos / "test").path
+    assert re.fullmatch(r"predictions-.+-by-garden\.csv", table.name)
 
 
 def test_a_table_that_cannot_be_written_is_refused_before_any_work(
@@ -279,6 +301,7 @@ def test_a_fine_tuned_network_is_kept(ours: RunFolder, photos: Path, tmp_path: P
     )
     assert fitted.path.name.startswith("classifier-finetune-")
     assert set(fitted.about["validation"]["chosen"]) == {"encoder_lr"}
+    assert ", on which the learning rate of the encoder was chosen, too\n" in fitted.text
     assert fitted.about["validation"]["images"] == 24
     assert not list((ours.path / "evaluations").rglob("*.pt"))  # nothing unfinished is left
     encoder, images = mast.load_encoder(ours.path), torch.rand(2, 3, 32, 32)
@@ -360,6 +383,7 @@ def test_one_of_several_targets_is_in_the_name(ours: RunFolder) -> None:
     fitted = mast.fit(ours.path, "factors:64", target="color", settings=QUICK)
     assert fitted.path.name == "classifier-linear-factors-64-color.safetensors"
     assert fitted.about["target"] == "color"
+    assert fitted.text.startswith(f"{len(fitted.classifier.classes)} classes (target color), ")
 
 
 def test_what_the_manual_shows_runs(
@@ -386,5 +410,6 @@ def test_what_the_manual_shows_runs(
     assert rows_of(Path("told.csv"))[0].keys() > {"probability of class2"}
     said = capsys.readouterr().out
     assert "classifier-linear-flowers17.safetensors" in said
-    assert f"table: {tmp_path / 'predictions-photos.csv'}\n" in said
+    table = tmp_path / "predictions-photos-by-flowers-linear-flowers17.csv"
+    assert f"table: {table}\n" in said
     assert f"table: {tmp_path / 'told.csv'}\n" in said

@@ -81,7 +81,9 @@ def test_predict(
     images = str(photos / "test" / "class0")
     for source in (classifier, run):
         printed, following = last_line(["predict", str(source), "--data", images], capsys)
-        assert f"table: {tmp_path / 'predictions-test-class0.csv'}\n" in printed
+        (table,) = tmp_path.glob("predictions-test-class0-by-*.csv")
+        assert table.stem.endswith(f"-{classifier.stem.replace('classifier', run.name, 1)}")
+        assert f"table: {table}\n" in printed
         assert following == [
             "mast", "outliers", str(run), "--data", images, "--out", "outliers.html",
         ]  # fmt: skip

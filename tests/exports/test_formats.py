@@ -1,104 +1,39 @@
-"""Exports of every format, loaded by processes that have no `mast`."""
+"""Exports of encoders in every format, loaded by processes that have no `mast`."""
 
 import json
 import re
-import subprocess
 import sys
-from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from exported import (
+    HALF,
+    INSTALLED,
+    NARROW,
+    NEEDS,
+    Case,
+    load_in_a_fresh_process,
+    normalised,
+    pictures_of,
+    scrambled,
+)
 from PIL import Image
-from torch import Tensor, nn
-from torchvision.transforms.functional import to_tensor
 
 import mast
 from mast.core.errors import UserError
 from mast.core.tensors import write_tensors
-from mast.exports import FORMATS, Exported
+from mast.exports import FORMATS
 from mast.measure.features import extract
 from mast.models import Encoder, EncoderConfig, load_foreign, save_encoder
-from mast.models.encoders import Normalization
-
-NARROW = EncoderConfig("timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]})
-HALF = Normalization((0.5, 0.4, 0.3), (0.5, 0.25, 0.2))
-NEEDS = {"hf": "transformers", "onnx": "onnxruntime"}
-INSTALLED = [name for name in FORMATS if find_spec(NEEDS.get(name, "torch")) is not None]
-
-# The first block of each README.md in its folder, and then the printed line before the second.
-FRESH = r"""
-import sys
-sys.modules["mast"] = None  # not even where it is installed
-import json, os, re
-from pathlib import Path
-import numpy
-from PIL import Image
-try:
-    import mast
-except ImportError:
-    pass
-else:
-    raise SystemExit("mast can be imported")
-for folder, line, pictures in json.loads(sys.argv[1]):
-    os.chdir(folder)
-    images = [Image.open(picture).convert("RGB") for picture in pictures]
-    load, use = re.findall(r"```python\n(.*?)```", Path("README.md").read_text(), re.DOTALL)
-    exec(load, {})
-    for count in (len(images), 1):
-        names = {"images": images[:count]}
-        exec(line, names)
-        exec(use, names)
-        numpy.save(f"{folder}-{count}.npy", numpy.asarray(names["features"]))
-"""
-
-
-class Case(NamedTuple):
-    """An export, what ours gives for two images, and what a process without `mast` gave."""
-
-    exported: Exported
-    encoder: Encoder
-    pictures: list[str]
-
-
-def normalised(config: EncoderConfig) -> EncoderConfig:
-    return replace(config, mean=HALF.mean, std=HALF.std)
-
-
-def scrambled(encoder: Encoder) -> Encoder:
-    """With statistics other than those of the start."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for module in encoder.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.running_mean.normal_(0.0, 0.1, generator=generator)
-                module.weight.uniform_(0.5, 1.5, generator=generator)
-    return encoder.eval()
 
 
 def saved(folder: Path, encoder: Encoder) -> Path:
     folder.mkdir(exist_ok=True)
     save_encoder(encoder, folder / "encoder.safetensors")
     return folder / "encoder.safetensors"
-
-
-def pictures_of(folder: Path, size: int) -> list[str]:
-    """Of that size, so that nothing is resized, and smooth: networks see little in noise."""
-    folder.mkdir(exist_ok=True)
-    generator = np.random.default_rng(0)
-    for at in range(2):
-        pixels = generator.integers(0, 256, (4, 4, 3)).astype(np.uint8)
-        Image.fromarray(pixels).resize((size, size)).save(folder / f"{at}.png")
-    return [str(file) for file in sorted(folder.iterdir())]
-
-
-def ours(case: Case) -> Tensor:
-    images = [to_tensor(Image.open(picture)) for picture in case.pictures]
-    with torch.inference_mode():
-        return case.encoder(torch.stack(images))
 
 
 @pytest.fixture(scope="module")
@@ -116,12 +51,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
         pictures = pictures_of(root / f"pictures{encoder.size}", encoder.size)
         for name in names:
             found[name] = Case(mast.export(file, name), encoder, pictures)
-    places = [
-        (str(case.exported.folder), case.exported.line, case.pictures) for case in found.values()
-    ]
-    words = [sys.executable, "-P", "-c", FRESH, json.dumps(places)]
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    load_in_a_fresh_process([*found.values()], "features", root)
     return found
 
 
@@ -130,11 +60,10 @@ def test_a_process_without_mast_gets_the_same_features(cases: dict[str, Case], n
     if name not in cases:
         pytest.skip(f"{NEEDS[name]} is not installed")
     case = cases[name]
-    expected_BC = ours(case)
+    expected_BC = case.ours()
     assert expected_BC.std(dim=0).max() > 0.01  # two images differ
     for count in (2, 1):
-        given = torch.from_numpy(np.load(f"{case.exported.folder}-{count}.npy"))
-        torch.testing.assert_close(given, expected_BC[:count], rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(case.theirs(count), expected_BC[:count], rtol=1e-3, atol=1e-4)
     assert case.exported.difference < 1e-4
     assert "\n" not in case.exported.line
 
@@ -156,11 +85,13 @@ def test_only_the_format_is_written(cases: dict[str, Case]) -> None:
 @pytest.mark.parametrize("name", ["timm", "torchvision"])
 def test_what_was_exported_is_evaluated(cases: dict[str, Case], name: str) -> None:
     case = cases[name]
+    encoder = case.module
+    assert isinstance(encoder, Encoder)
     foreign = load_foreign(case.exported.folder / "model.safetensors")
-    assert (foreign.encoder.size, foreign.encoder.config.normalization) == (case.encoder.size, HALF)
-    images_BCHW = torch.rand(2, 3, case.encoder.size, case.encoder.size)
+    assert (foreign.encoder.size, foreign.encoder.config.normalization) == (encoder.size, HALF)
+    images_BCHW = torch.rand(2, 3, encoder.size, encoder.size)
     with torch.inference_mode():
-        assert torch.equal(foreign.encoder(images_BCHW), case.encoder(images_BCHW))
+        assert torch.equal(foreign.encoder(images_BCHW), encoder(images_BCHW))
 
 
 def test_what_earlier_versions_exported_is_read(tmp_path: Path) -> None:

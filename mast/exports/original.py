@@ -1,0 +1,119 @@
+"""What is exported: an encoder, or a classifier and the encoder that it is made of."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Literal, final
+
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.measure.store import fingerprint
+from mast.models import (
+    Classifier,
+    Encoder,
+    load_classifier,
+    load_encoder,
+    said_of_classifier,
+)
+
+Kind = Literal["encoder", "classifier"]
+OUTPUTS: dict[Kind, str] = {"encoder": "features", "classifier": "probabilities"}
+FILES = "classifier-*.safetensors"  # as `mast fit` calls them
+TINY = 1e-30  # below are probabilities of which some runtimes make 0
+
+
+@final
+@dataclass(frozen=True)
+class Original:
+    """What an export is written from and compared with, in evaluation mode, on the CPU.
+
+    Args:
+        encoder: From images (B, 3, H, W), RGB in [0, 1], to features (B, D).
+        classifier: The classifier that it is part of; None where the encoder is exported alone.
+    """
+
+    encoder: Encoder
+    classifier: Classifier | None = None
+
+    @property
+    def module(self) -> nn.Module:
+        """From images to what an export gives: features (B, D) or probabilities (B, C)."""
+        return self.encoder if self.classifier is None else self.classifier
+
+    @property
+    def kind(self) -> Kind:
+        """What it is; its file in a folder is called so."""
+        return "encoder" if self.classifier is None else "classifier"
+
+    @property
+    def output(self) -> str:
+        """What comes of images."""
+        return OUTPUTS[self.kind]
+
+    @property
+    def size(self) -> int:
+        """Side of the views in pixels."""
+        return self.encoder.size if self.classifier is None else self.classifier.size
+
+    @property
+    def name(self) -> str:
+        """What the encoder's architecture is called."""
+        return self.encoder.config.name
+
+    def fingerprint(self) -> str:
+        """Hash of everything that its outputs depend on."""
+        described = self.encoder.describe()
+        if self.classifier is None:
+            return fingerprint(self.encoder, described)
+        told = {
+            "classes": self.classifier.classes,
+            "size": self.classifier.size,
+            "temperature": self.classifier.temperature,
+        }
+        return fingerprint(self.classifier, {**described, "classifier": told})
+
+    def pretrained_in(self, run: RunFolder) -> bool:
+        """Whether the encoder, or the one that a classifier learned on, is that of a run."""
+        if self.classifier is None:
+            return True
+        if not run.encoder.is_file():
+            return False
+        encoder = load_encoder(run.encoder)
+        start = self.classifier.about.get("encoder", {})
+        return bool(fingerprint(encoder, encoder.describe()) == start.get("fingerprint"))
+
+    def compared(self, outputs_BC: Tensor) -> Tensor:
+        """What outputs are compared in: features as they are, of probabilities the logarithms.
+
+        The images of a comparison are noise, which a classifier may take for one class for sure;
+        only the logarithms then say whether all scores are right.
+        """
+        return outputs_BC if self.classifier is None else outputs_BC.clamp(min=TINY).log()
+
+
+def load_original(path: str | Path) -> Original:
+    """Load what is to be exported.
+
+    Args:
+        path: A run folder, which stands for its encoder, an `encoder.safetensors`, or a classifier
+            of `mast fit`.
+
+    Raises:
+        UserError: No such file, a damaged one, or one of neither kind; a folder with classifiers
+            and no encoder; a classifier on a module of the user's own.
+    """
+    path = Path(path)
+    if path.is_file() and said_of_classifier(path) is not None:
+        classifier = load_classifier(path)
+        assert isinstance(classifier.encoder, Encoder)
+        return Original(classifier.encoder, classifier)
+    if path.is_dir() and not (path / "encoder.safetensors").exists():
+        commands = [f"`mast export {quote(str(file))}`" for file in sorted(path.glob(FILES))]
+        if commands:
+            raise UserError(
+                f"{path} holds no encoder; a classifier is exported by its file: "
+                f"{' or '.join(commands)}"
+            )
+    return Original(load_encoder(path))
