@@ -10,7 +10,8 @@ from mast.methods.dino import DINO, DINOConfig
 from mast.methods.looc import LooC, LooCConfig
 from mast.methods.mast import Mast
 from mast.methods.mast_config import MODES, MastConfig
-from mast.methods.moco import MoCo, MoCoConfig, MoCoV3, MoCoV3Config
+from mast.methods.moco import MoCo, MoCoConfig
+from mast.methods.moco_v3 import MoCoV3, MoCoV3Config
 from mast.methods.needs import StepNeeds, step_needs
 from mast.methods.representations import (
     Embedding,

@@ -24,6 +24,7 @@ from mast.models import Encoder
 
 ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
 ONE_RATE: Mapping[str, float] = MappingProxyType({})
+COLLAPSED = 0.1  # a spread below this
 
 
 @dataclass
@@ -74,6 +75,17 @@ def check_shares(config: MethodConfig, *names: str) -> None:
     for name in names:
         if not 0 <= (value := getattr(config, name)) <= 1:
             raise UserError(f"objective.{name} must be in [0, 1], got {value}")
+
+
+def check_at_least(config: MethodConfig, **least: int) -> None:
+    """Refuse numbers of an objective that are too small.
+
+    Raises:
+        UserError: Naming the field, the least that it may be and what it is.
+    """
+    for name, bound in least.items():
+        if (value := getattr(config, name)) < bound:
+            raise UserError(f"objective.{name} must be {bound} or more, got {value}")
 
 
 class Subspaces(NamedTuple):
@@ -312,30 +324,32 @@ def spread(embedding_BD: Tensor) -> Tensor:
     return unit_BD.std(dim=0).mean() * unit_BD.shape[1] ** 0.5
 
 
-def lost_spread(metrics: Mapping[str, float]) -> Iterator[str]:
-    """The warning that all methods of unit vectors share."""
-    value = metrics.get("stat/spread", 1.0)
-    if value < 0.1:
-        yield (
-            f"collapse: the embeddings of all images point the same way, their spread is "
-            f"{value:.3f} (1 for directions at random). Lower the rate or, where there is a "
-            "teacher, raise its momentum."
+class DirectionalMethod(Method):
+    """A method in whose loss embeddings have unit length; it logs their `spread`."""
+
+    def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
+        """Embeddings that all point the same way."""
+        value = metrics.get("stat/spread", 1.0)
+        if value < COLLAPSED:
+            yield (
+                f"collapse: the embeddings of all images point the same way, their spread is "
+                f"{value:.3f} (1 for directions at random). Lower the rate or, where there is a "
+                "teacher, raise its momentum."
+            )
+
+    @classmethod
+    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
+        """The spread of the embedding."""
+        value = metrics.get("stat/spread")
+        if value is None:
+            return
+        if not math.isfinite(value):
+            yield Vital("", "The embedding is not finite.")
+            return
+        yield Vital(
+            f"the embedding's spread is {value:.2f} (1 for directions at random, 0 is a collapse)",
+            "The embedding collapsed." if value < COLLAPSED else None,
         )
-
-
-def spread_vital(metrics: Mapping[str, float]) -> Iterator[Vital]:
-    """The vital that all methods of unit vectors share."""
-    value = metrics.get("stat/spread")
-    if value is None:
-        return
-    if not math.isfinite(value):
-        yield Vital("", "The embedding is not finite.")
-        return
-    collapsed = any(lost_spread(metrics))
-    yield Vital(
-        f"the embedding's spread is {value:.2f} (1 for directions at random, 0 is a collapse)",
-        "The embedding collapsed." if collapsed else None,
-    )
 
 
 def variance_collapse(metrics: Mapping[str, float]) -> Iterator[str]:

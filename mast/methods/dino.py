@@ -3,7 +3,6 @@
 Shapes: B images of this process, D dimensions of the embedding, P prototypes.
 """
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -15,15 +14,13 @@ from mast.core.collectives import gather
 from mast.core.errors import UserError
 from mast.losses import soft_cross_entropy
 from mast.methods.base import (
-    Method,
+    DirectionalMethod,
     MethodConfig,
-    Vital,
     check_above_zero,
+    check_at_least,
     check_shares,
-    lost_spread,
     output_of,
     spread,
-    spread_vital,
 )
 from mast.models import MLP, Encoder, MLPConfig, Prototypes, Teacher, check_sizes, rising
 
@@ -61,11 +58,10 @@ class DINOConfig(MethodConfig):
         check_sizes(self.projector)
         check_above_zero(self, "temperature", "teacher_temperature", "first_teacher_temperature")
         check_shares(self, "warmup", "center_momentum", "momentum", "frozen")
-        if self.prototypes < 2:
-            raise UserError(f"objective.prototypes must be 2 or more, got {self.prototypes}")
+        check_at_least(self, prototypes=2)
 
 
-class DINO(Method):
+class DINO(DirectionalMethod):
     """Caron et al.: Emerging Properties in Self-Supervised Vision Transformers (ICCV 2021).
 
     The teacher sees the first two views, the student all of them. Prototypes are brought back to
@@ -146,12 +142,3 @@ class DINO(Method):
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The projector's output, of unit length."""
         return F.normalize(self.projector(self.encoder(images_BCHW)), dim=1)
-
-    def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
-        """Embeddings that all point the same way."""
-        yield from lost_spread(metrics)
-
-    @classmethod
-    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
-        """The spread of the embedding."""
-        yield from spread_vital(metrics)

@@ -3,7 +3,6 @@
 Shapes: B images of this process, H heads, D dimensions of an embedding, N keys of a queue.
 """
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -16,15 +15,13 @@ from mast.core.errors import UserError
 from mast.losses import contrast
 from mast.losses.precision import product
 from mast.methods.base import (
-    Method,
+    DirectionalMethod,
     MethodConfig,
-    Vital,
     check_above_zero,
+    check_at_least,
     check_shares,
-    lost_spread,
     output_of,
     spread,
-    spread_vital,
 )
 from mast.methods.prediction import check_properties
 from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher, check_sizes
@@ -55,8 +52,7 @@ class LooCConfig(MethodConfig):
         check_properties(self.kept)
         check_above_zero(self, "temperature")
         check_shares(self, "momentum")
-        if self.queue < 1:
-            raise UserError(f"objective.queue must be 1 or more, got {self.queue}")
+        check_at_least(self, queue=1)
 
 
 class Heads(nn.Module):
@@ -80,7 +76,7 @@ class Heads(nn.Module):
         return F.normalize(torch.stack(embeddings, dim=1), dim=2)
 
 
-class LooC(Method):
+class LooC(DirectionalMethod):
     """Xiao, Wang, Efros, Darrell: What Should Not Be Contrastive (ICLR 2021).
 
     There is no official code; this is MoCo v2 with the heads of the paper's Eq. 2. The first view
@@ -153,12 +149,3 @@ class LooC(Method):
         """All heads side by side, (B, H D)."""
         embedding_BHD: Tensor = self.projector(self.encoder(images_BCHW))
         return embedding_BHD.flatten(1)
-
-    def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
-        """Embeddings that all point the same way."""
-        yield from lost_spread(metrics)
-
-    @classmethod
-    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
-        """The spread of the embedding."""
-        yield from spread_vital(metrics)

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from mast.augment import Views
-from mast.methods.base import Method, MethodConfig, Vital, lost_spread, pair_of_images, spread_vital
+from mast.methods.base import DirectionalMethod, MethodConfig, pair_of_images
 from mast.methods.prediction import (
     OperatorPrediction,
     PredictionConfig,
@@ -45,7 +45,7 @@ class PairConfig(MethodConfig):
         check_properties(self.told)
 
 
-class PairMethod(Method):
+class PairMethod(DirectionalMethod):
     """A method of two views, over the representations of both.
 
     Args:
@@ -113,9 +113,4 @@ class PairMethod(Method):
     def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
         """Embeddings that all point the same way, and heads that say nothing."""
         yield from silent_heads(metrics)
-        yield from lost_spread(metrics)
-
-    @classmethod
-    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
-        """The spread of the embedding."""
-        yield from spread_vital(metrics)
+        yield from super().warnings(metrics)

@@ -10,8 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.augment import Views
-from mast.core.errors import UserError
-from mast.methods.base import Method, MethodConfig, check_shares, output_of
+from mast.methods.base import Method, MethodConfig, check_at_least, check_shares, output_of
 from mast.models import Encoder
 
 
@@ -30,8 +29,7 @@ class SupervisedConfig(MethodConfig):
     def check(self) -> None:
         """See `MethodConfig.check`."""
         check_shares(self, "label_smoothing")
-        if self.classes < 2:
-            raise UserError(f"objective.classes must be 2 or more, got {self.classes}")
+        check_at_least(self, classes=2)
 
 
 class Supervised(Method):

@@ -4,7 +4,6 @@ Shapes: B images of this process, G of all processes, C dimensions of the repres
 embedding, P prototypes, V views.
 """
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -17,15 +16,13 @@ from mast.core.collectives import gather, rank
 from mast.core.errors import UserError
 from mast.losses import sinkhorn, soft_cross_entropy
 from mast.methods.base import (
-    Method,
+    DirectionalMethod,
     MethodConfig,
-    Vital,
     check_above_zero,
+    check_at_least,
     check_shares,
-    lost_spread,
     output_of,
     spread,
-    spread_vital,
 )
 from mast.models import MLP, Encoder, MLPConfig, Prototypes, Queue, check_sizes
 
@@ -61,12 +58,10 @@ class SwAVConfig(MethodConfig):
         check_sizes(self.projector)
         check_above_zero(self, "temperature", "epsilon")
         check_shares(self, "frozen", "queue_from")
-        for name, least in (("prototypes", 2), ("iterations", 1), ("queue", 0)):
-            if (value := getattr(self, name)) < least:
-                raise UserError(f"objective.{name} must be {least} or more, got {value}")
+        check_at_least(self, prototypes=2, iterations=1, queue=0)
 
 
-class SwAV(Method):
+class SwAV(DirectionalMethod):
     """Caron et al.: Unsupervised Learning by Contrasting Cluster Assignments (NeurIPS 2020).
 
     The first two views are assigned, each is predicted from all other views. Views of one size that
@@ -146,12 +141,3 @@ class SwAV(Method):
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The projector's output, of unit length."""
         return F.normalize(self.projector(self.encoder(images_BCHW)), dim=1)
-
-    def warnings(self, metrics: Mapping[str, float]) -> Iterator[str]:
-        """Embeddings that all point the same way."""
-        yield from lost_spread(metrics)
-
-    @classmethod
-    def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
-        """The spread of the embedding."""
-        yield from spread_vital(metrics)
