@@ -114,7 +114,7 @@ def plan(
     if gpu is not None and gpu != "cpu" and gpu not in GPUS:
         raise unknown("gpu", gpu, get_args(Where))
     here = find_device("cpu" if gpu == "cpu" else device)
-    there = GPUS.get(gpu or "")
+    there = None if gpu is None or gpu == "cpu" else GPUS[gpu]
     default = ON_A_GPU if there is not None or here.type == "cuda" else ON_A_CPU
     if weights is not None:  # whose architecture all recipes would train
         default = default[:1]

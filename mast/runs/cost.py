@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 
@@ -49,8 +49,12 @@ class Gpu:
 
 # NVIDIA's data sheets: the SXM versions of H200, H100 and A100, and the GeForce RTX 4090.
 GpuName = Literal["H200", "H100", "A100", "RTX4090"]
-_FIGURES = (Gpu(141e9, 989e12), Gpu(80e9, 989e12), Gpu(80e9, 312e12), Gpu(24e9, 165e12))
-GPUS: dict[str, Gpu] = dict(zip(get_args(GpuName), _FIGURES, strict=True))
+GPUS: dict[GpuName, Gpu] = {
+    "H200": Gpu(memory=141e9, flops=989e12),
+    "H100": Gpu(memory=80e9, flops=989e12),
+    "A100": Gpu(memory=80e9, flops=312e12),
+    "RTX4090": Gpu(memory=24e9, flops=165e12),
+}
 
 
 @dataclass(frozen=True)

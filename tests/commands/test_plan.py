@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
 from rich.console import Console
 
 import mast
+from mast.commands.plan import Where
 from mast.config import change
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
@@ -18,6 +20,10 @@ from mast.runs.cost import COUNTED, GPUS, REACHED, Gpu, cost
 
 Configure = Callable[..., mast.PretrainConfig]
 RTX = GPUS["RTX4090"]
+
+
+def test_every_gpu_that_is_offered_has_figures() -> None:
+    assert [*GPUS, "cpu"] == list(get_args(Where))
 
 
 def no_training(config: mast.PretrainConfig) -> RunFolder:
