@@ -2,7 +2,7 @@
 DEVICE ?= cpu
 TRAIN_cuda = --encoder resnet50 --recipe mast15_small --size 224 --steps 10
 
-.PHONY: bench faults
+.PHONY: bench faults notebook
 bench:
 	pip install -q -e '.[bench]'
 	python benchmarks/augment.py --device $(DEVICE)
@@ -13,6 +13,11 @@ bench:
 	python benchmarks/data.py --device $(DEVICE)
 	python benchmarks/train.py --device $(DEVICE) $(TRAIN_$(DEVICE))
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/write_performance.py)
+
+# The notebook of the manual with what it shows, in about a minute.
+notebook:
+	pip install -q -e '.[docs]'
+	python docs/notebook.py
 
 # Nonsense, damage, full disks and kills, for so many seconds, below a new temporary folder.
 SECONDS ?= 1800

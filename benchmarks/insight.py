@@ -139,7 +139,7 @@ def main() -> None:
         cases = {
             f"mast analyze of a run on {DATA}": {
                 WHOLE: once,
-                "nothing measured": partial(once, "--no_measure"),
+                "without probes": partial(once, "--no_measure"),
             },
             f"retained, {IMAGES:,} × {DIMENSIONS}, ten tasks of {CLASSES} classes, "
             f"{len(OPERATORS)} operators": {

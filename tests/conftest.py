@@ -118,13 +118,14 @@ def _needs_are_counted_once() -> Iterator[None]:
 
     `methods/test_step_needs.py` tests the count itself, which takes longer than a tiny run.
     """
-    counted: dict[str, StepNeeds] = {}
+    counted: dict[tuple[str, Callable[..., Any]], StepNeeds] = {}
 
     def once(build: Any, pipeline: Pipeline, *given: Any, **options: Any) -> StepNeeds:
         (config,) = build.args
         alike = replace(config, data=DataConfig(), out=None, epochs=1, seed=0, log_every=1)
         forward = METHODS[config.method].method.forward  # some tests have one of their own
-        key = repr((alike, id(forward), pipeline.sizes, given, options))
+        # The function is kept in the key: its id would be another's once it is gone.
+        key = repr((alike, pipeline.sizes, given, options)), forward
         if key not in counted:
             counted[key] = step_needs(build, pipeline, *given, **options)
         return counted[key]

@@ -134,7 +134,8 @@ class Advice(Analysis):
             else:
                 unharmed.append(str(task))
         if unharmed:
-            parts.append(f"no operator is known to destroy what {', '.join(unharmed)} needs")
+            verb = "needs" if len(unharmed) == 1 else "need"
+            parts.append(f"no operator is known to destroy what {', '.join(unharmed)} {verb}")
         sentences = []
         if parts:
             sentences.append(f"{'; '.join(parts)}.")

@@ -31,6 +31,7 @@ GRAY = "#7F7F7F"
 # Black and white that stay so: the page gives its own colours to what is exactly black or white.
 LASTING = {"#000000": "#010101", "#ffffff": "#fefefe"}
 WIDTH = 8.4  # inches
+IN_A_NOTEBOOK = 100  # pixels an inch
 BELOW = 32  # points from an axis to a legend: the numbers and the name of its scale are between
 STYLE: Any = {
     "font.size": 9,
@@ -63,10 +64,22 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
 
 
 def empty(height: float) -> Figure:
-    """A figure of the page's width without axes, `height` in inches."""
+    """A figure of the page's width without axes, `height` in inches; a notebook shows it."""
+    return _shown()(figsize=(WIDTH, height), layout="constrained")
+
+
+@functools.cache
+def _shown() -> type[Figure]:
+    """The class of figures that notebooks show, which otherwise show those of pyplot alone."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(WIDTH, height), layout="constrained")
+    class Shown(Figure):
+        def _repr_png_(self) -> bytes:
+            png = io.BytesIO()
+            self.savefig(png, dpi=IN_A_NOTEBOOK, format="png")
+            return png.getvalue()
+
+    return Shown
 
 
 def panels(count: int, columns: int, height: float, **options: Any) -> tuple[Figure, list[Any]]:

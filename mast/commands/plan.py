@@ -15,12 +15,23 @@ from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.data import default_cache, open_source
 from mast.recipes import recipe
-from mast.runs.cost import COUNTED, GPUS, REACHED, Cost, GpuName, cost, decoding_seconds, free_space
+from mast.runs.cost import (
+    COUNTED,
+    GPUS,
+    REACHED,
+    Cost,
+    GpuName,
+    cost,
+    decoding_seconds,
+    epochs_in,
+    free_space,
+)
 from mast.runs.start import with_architecture
 
 Where = Literal[GpuName, "cpu"]
 ON_A_GPU = ("mast5_medium", "mast5_medium_vit", "mast5_medium_convnext")
 ON_A_CPU = ("mast5_small",)
+OFFERED = {1: "an hour", 8: "a night"}  # hours of a CPU, where the usual epochs take longer
 
 
 @dataclass(frozen=True)
@@ -30,7 +41,7 @@ class Plan:
     Attributes:
         data: The images.
         costs: One for each recipe.
-        notes: What is estimated, and what would not fit.
+        notes: What takes long on a CPU, what is estimated, and what would not fit.
     """
 
     data: str
@@ -97,7 +108,8 @@ def plan(
         gpu: Where they are to be trained on; here if not given, on its CPU for cpu.
         hours: That a run may take; it has as many epochs as fit, up to eight times the recipe's. If
             not given, a recipe's epochs are taken to be meant for 50,000 images: fewer are seen up
-            to eight times as often, more less often.
+            to eight times as often, more less often; where that takes long on the CPU here, the
+            first of the notes says what fits into less time.
         recipes: Recipes to compare; on a GPU those for one GPU if not given, else mast5_small.
         weights: Where they start, as encoder.weights of mast pretrain.
         device: auto, cpu or cuda, here.
@@ -114,7 +126,7 @@ def plan(
     if gpu is not None and gpu != "cpu" and gpu not in GPUS:
         raise unknown("gpu", gpu, get_args(Where))
     here = find_device("cpu" if gpu == "cpu" else device)
-    there = GPUS.get(gpu or "")
+    there = None if gpu is None or gpu == "cpu" else GPUS[gpu]
     default = ON_A_GPU if there is not None or here.type == "cuda" else ON_A_CPU
     if weights is not None:  # whose architecture all recipes would train
         default = default[:1]
@@ -136,12 +148,28 @@ def plan(
         cost(config, source, decoding[config.size], there, here, hours, pretrain)
         for config in configs
     )
-    return Plan(str(data), costs, tuple(_notes(costs, gpu)))
+    notes = [*_shorter(costs), *_notes(costs, gpu)] if hours is None else _notes(costs, gpu)
+    return Plan(str(data), costs, tuple(notes))
 
 
 def _hours(seconds: float) -> str:
     hours = seconds / 3600
     return f"{hours:.1f}" if hours >= 1 else f"{hours:.2f}"
+
+
+def _shorter(costs: Sequence[Cost]) -> list[str]:
+    """Of each run that takes long on the CPU here, what fits into less time."""
+    notes = []
+    for each in costs:
+        less = {hours: words for hours, words in OFFERED.items() if each.seconds > 3600 * hours}
+        if less and each.measured and each.config.device == "cpu":
+            fits = (f"into {words} (--hours {hours}): {epochs_in(each, hours)}"
+                    for hours, words in less.items())  # fmt: skip
+            notes.append(
+                f"{each.config.recipe}: {each.config.epochs} epochs take {_hours(each.seconds)} "
+                f"hours on this CPU. Epochs that fit {', '.join(fits)}."
+            )
+    return notes
 
 
 def _notes(costs: Sequence[Cost], gpu: str | None) -> list[str]:

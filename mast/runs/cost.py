@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 
@@ -49,8 +49,12 @@ class Gpu:
 
 # NVIDIA's data sheets: the SXM versions of H200, H100 and A100, and the GeForce RTX 4090.
 GpuName = Literal["H200", "H100", "A100", "RTX4090"]
-_FIGURES = (Gpu(141e9, 989e12), Gpu(80e9, 989e12), Gpu(80e9, 312e12), Gpu(24e9, 165e12))
-GPUS: dict[str, Gpu] = dict(zip(get_args(GpuName), _FIGURES, strict=True))
+GPUS: dict[GpuName, Gpu] = {
+    "H200": Gpu(memory=141e9, flops=989e12),
+    "H100": Gpu(memory=80e9, flops=989e12),
+    "A100": Gpu(memory=80e9, flops=312e12),
+    "RTX4090": Gpu(memory=24e9, flops=165e12),
+}
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,8 @@ class Cost:
     @property
     def seconds(self) -> float:
         """Time of the whole run."""
-        training = self.config.epochs * _of_an_epoch(self) / self.images_per_second
-        return training + self.decoding * (1 if self.disk else self.config.epochs)
+        once = self.decoding if self.disk else 0.0
+        return once + self.config.epochs * _seconds_an_epoch(self)
 
     @property
     def fits(self) -> bool:
@@ -139,7 +143,13 @@ def cost(
         measured=gpu is None,
         images=images,
     )
-    epochs = _usual_epochs(config.epochs, images) if hours is None else _epochs_in(cost, hours)
+    epochs = _usual_epochs(config.epochs, images) if hours is None else epochs_in(cost, hours)
+    if not epochs:
+        first = _seconds_an_epoch(cost) + (decoding if cost.disk else 0.0)
+        raise UserError(
+            f"an epoch of {images:,} images takes {first / 3600:.2g} hours by {config.recipe}, and "
+            f"{hours:g} are given"
+        )
     return replace(cost, config=replace(config, epochs=epochs))
 
 
@@ -177,20 +187,16 @@ def _usual_epochs(epochs: int, images: int) -> int:
     return max(1, round(epochs * min(MOST_TIMES, USUAL_IMAGES / images)))
 
 
-def _epochs_in(cost: Cost, hours: float) -> int:
-    """The epochs that fit into some hours."""
-    one = _of_an_epoch(cost) / cost.images_per_second
-    left = hours * 3600
-    if cost.disk:
-        left -= cost.decoding
-    else:
-        one += cost.decoding
-    if left < one:
-        raise UserError(
-            f"an epoch of {cost.images:,} images takes {(one + hours * 3600 - left) / 3600:.2g} "
-            f"hours by {cost.config.recipe}, and {hours:g} are given"
-        )
-    return min(int(left / one), MOST_TIMES * cost.config.epochs)
+def epochs_in(cost: Cost, hours: float) -> int:
+    """The epochs that fit into some hours, 0 or more, up to eight times those of the run."""
+    left = hours * 3600 - (cost.decoding if cost.disk else 0.0)
+    return min(max(0, int(left / _seconds_an_epoch(cost))), MOST_TIMES * cost.config.epochs)
+
+
+def _seconds_an_epoch(cost: Cost) -> float:
+    """Time of an epoch, without what is done once."""
+    reading = 0.0 if cost.disk else cost.decoding
+    return _of_an_epoch(cost) / cost.images_per_second + reading
 
 
 def _in_parts(

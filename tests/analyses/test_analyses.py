@@ -1,6 +1,7 @@
 """Every analysis on cases whose answer is known by hand; what a run lacks is said."""
 
 import colorsys
+import io
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,12 +13,21 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from matplotlib.colors import to_hex, to_rgb
+from PIL import Image
 from torch import Tensor
 
 from mast.analyses import ANALYSES, Analysis, ChangeBy, Images, Pairs, Score, Subject
 from mast.analyses.advice import AFFORDS, NEEDS, OPEN, UNKNOWN, UNMEASURED, Advice, verdict
 from mast.analyses.curves import Curves
-from mast.analyses.figure import COLORS, GRAY, class_colors, palette, save
+from mast.analyses.figure import (
+    COLORS,
+    GRAY,
+    IN_A_NOTEBOOK,
+    WIDTH,
+    class_colors,
+    palette,
+    save,
+)
 from mast.analyses.invariance import MAGNITUDES, Invariance
 from mast.analyses.masks import Masks
 from mast.analyses.neighbours import Neighbours
@@ -321,6 +331,15 @@ def test_the_same_arrays_give_the_same_figure(tmp_path: Path) -> None:
     one, two = ((tmp_path / name / "masks.svg").read_text() for name in ("one", "two"))
     assert one == two
     assert "<title>shear x and invert: 1.00</title>" in one
+
+
+def test_a_notebook_shows_a_figure() -> None:
+    """As an image, by what IPython asks for, without pyplot."""
+    png = Masks().draw(Masks().compute(whole()))._repr_png_()  # type: ignore[attr-defined]
+    with Image.open(io.BytesIO(png)) as image:
+        assert image.format == "PNG"
+        assert image.width == WIDTH * IN_A_NOTEBOOK
+        assert image.convert("L").getextrema()[0] < 100  # something is drawn on the white
 
 
 def test_similarity_of_an_embedding_that_turns() -> None:

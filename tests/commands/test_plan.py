@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
 from rich.console import Console
 
 import mast
+from mast.commands.plan import Where
 from mast.config import change
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
@@ -18,6 +20,10 @@ from mast.runs.cost import COUNTED, GPUS, REACHED, Gpu, cost
 
 Configure = Callable[..., mast.PretrainConfig]
 RTX = GPUS["RTX4090"]
+
+
+def test_every_gpu_that_is_offered_has_figures() -> None:
+    assert [*GPUS, "cpu"] == list(get_args(Where))
 
 
 def no_training(config: mast.PretrainConfig) -> RunFolder:
@@ -91,6 +97,27 @@ def test_a_plan_is_measured_here(photos: Path, monkeypatch: pytest.MonkeyPatch) 
         f"mast pretrain --data {photos / 'train'} --recipe vicreg5_small --epochs 800 "
         "--batch_size 32 --device cpu",
     )
+
+
+def test_a_long_run_on_a_cpu_is_said_first_with_what_fits(
+    photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mast.runs.cost._measured", lambda *_: 2.0)  # images a second
+    plan = mast.plan(photos / "train", "cpu", recipes="vicreg5_small")
+    (long,) = plan.costs
+    assert 3600 < long.seconds < 8 * 3600
+    shorter = mast.plan(photos / "train", "cpu", hours=1, recipes="vicreg5_small")
+    epochs = shorter.costs[0].config.epochs
+    assert plan.notes[0] == (
+        f"vicreg5_small: 800 epochs take {long.seconds / 3600:.1f} hours on this CPU. "
+        f"Epochs that fit into an hour (--hours 1): {epochs}."
+    )
+    assert "on this CPU" not in "".join(shorter.notes)
+    monkeypatch.setattr("mast.runs.cost._measured", lambda *_: 0.001)
+    note = mast.plan(photos / "train", "cpu", recipes="vicreg5_small").notes[0]
+    assert note.endswith("into an hour (--hours 1): 0, into a night (--hours 8): 0.")
+    monkeypatch.setattr("mast.runs.cost._measured", lambda *_: 500.0)
+    assert "on this CPU" not in "".join(mast.plan(photos / "train", "cpu").notes)
 
 
 def test_the_table_keeps_its_words(photos: Path) -> None:
