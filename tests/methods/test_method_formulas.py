@@ -12,6 +12,7 @@ from lightly.loss import DINOLoss, NegativeCosineSimilarity, NTXentLoss, SwaVLos
 from tiny import BATCH, build_method, make_views
 from torch import Tensor
 
+from mast.losses import sinkhorn
 from mast.methods import BYOL, DINO, LooC, MoCo, MoCoV3, SimCLR, SimSiam, SwAV
 
 
@@ -128,3 +129,81 @@ def test_looc_keeps_in_a_head_what_its_views_share() -> None:
             others = sum(own) if head else own[0]  # the first head has no negatives of the image
             total -= torch.tensor(own[head] / (others + queued)).log().item()
     assert loss_of(method, 4) == pytest.approx(total / BATCH / 3, rel=1e-5)
+
+
+def test_simsiam_stops_the_gradient_of_what_is_told() -> None:
+    method, images = built("simsiam", {})
+    method(make_views(0), 0.0)["loss"].backward()
+    found = {name: parameter.grad.clone() for name, parameter in method.named_parameters()}
+    method.zero_grad()
+    cosine = NegativeCosineSimilarity()
+    first, second = (method.embed(image) for image in images)
+    loss = cosine(method.predictor(first), second.detach())
+    ((loss + cosine(method.predictor(second), first.detach())) / 2).backward()
+    for name, parameter in method.named_parameters():
+        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-6, msg=name)
+
+
+TEACHERS = {  # what their momentum is when half of the run is done
+    "byol": ({"momentum": 0.8}, 0.9),
+    "moco_v2": ({"momentum": 0.8, "queue": 16}, 0.8),
+    "moco_v3": ({"momentum": 0.8}, 0.9),
+    "dino": ({"momentum": 0.8, "prototypes": 6}, 0.9),
+    "looc": ({"momentum": 0.8, "queue": 16}, 0.8),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", TEACHERS)
+def test_a_teacher_follows_after_the_step(name: str) -> None:
+    options, momentum = TEACHERS[name]
+    method, _ = built(name, options)
+    for parameter in [*method.encoder.parameters(), *method.projector.parameters()]:
+        parameter.add_(1.0)
+    parts = {"encoder": method.encoder, "projector": method.projector}
+    if name == "dino":
+        parts = {"encoder": method.encoder, "projector.0": method.projector}
+    before = {key: value.clone() for key, value in method.teacher.named_parameters()}
+    method.after_step(0.5)
+    after = dict(method.teacher.named_parameters())
+    for part, module in parts.items():
+        for key, value in module.named_parameters():
+            old, new = before[f"{part}.{key}"], after[f"{part}.{key}"]
+            torch.testing.assert_close(new, momentum * old + (1 - momentum) * value, msg=key)
+    method.begin()
+    student = method.encoder.parameters()
+    pairs = zip(method.teacher.encoder.parameters(), student, strict=True)
+    assert all(torch.equal(own, other) for own, other in pairs)
+
+
+@pytest.mark.parametrize("name", ["swav", "dino"])
+def test_prototypes_are_frozen_at_first_and_keep_their_length(name: str) -> None:
+    method, _ = built(name, {"prototypes": 6, "frozen": 0.5})
+    for progress in (0.4, 0.6):
+        method.zero_grad()
+        method(make_views(0), progress)["loss"].backward()
+        assert bool(method.prototypes.weight_PD.grad.any()) == (progress > 0.5)
+    with torch.no_grad():
+        method.prototypes.weight_PD.mul_(2.0)
+    method.after_step(0.7)
+    torch.testing.assert_close(method.prototypes.weight_PD.norm(dim=1), torch.ones(6))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("progress", [0.2, 0.3])
+def test_swav_assigns_a_batch_beside_its_queue(progress: float) -> None:
+    options = {"prototypes": 5, "frozen": 0.0, "queue": 12, "queue_from": 0.25}
+    method, images = built("swav", options)
+    embeddings = unit(method.projector(method.encoder(torch.cat(images)))).chunk(2)
+    prototypes_PD = method.prototypes.weight_PD.double()
+    expected = 0.0
+    for view, other in ((0, 1), (1, 0)):
+        everyone = embeddings[view]
+        if progress > 0.25:
+            everyone = torch.cat([everyone, method.queues[view].key_ND.double()])
+        target_BP = sinkhorn(everyone @ prototypes_PD.T, 0.05, 3)[:BATCH]
+        told_BP = F.log_softmax(embeddings[other] @ prototypes_PD.T / 0.1, dim=1)
+        expected -= (target_BP * told_BP).sum(dim=1).mean().item() / 2
+    assert loss_of(method, progress=progress) == pytest.approx(expected, rel=1e-5)
+    for queue, embedding_BD in zip(method.queues, embeddings, strict=True):
+        torch.testing.assert_close(queue.key_ND[:BATCH].double(), embedding_BD, rtol=0, atol=1e-5)
