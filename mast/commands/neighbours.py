@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from mast.core.arguments import as_list
 from mast.core.errors import UserError
@@ -21,7 +22,7 @@ from mast.runs.load import Representation
 
 
 def neighbours(
-    encoder: str | Path,
+    encoder: str | Path | nn.Module,
     data: str | Path,
     query: str | Path | Sequence[str | Path],
     k: int = 10,
@@ -38,17 +39,19 @@ def neighbours(
 ) -> Listing:
     """Find the images of a set that are most similar to others, by cosine.
 
-    Every image is compared; the features of the set are kept for the next search.
+    Every image is compared; the features of the set are kept for the next search, but for those of
+    a module.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
+            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
+            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
         data: The images to search.
         query: Image files, or images of the set by name or by position from 0.
         k: Neighbours of each; an image of the set is not its own.
         out: Where to write them: a table that ends in .csv or .parquet (which needs the extra of
             that name), or a page of thumbnails that ends in .html; nowhere if not given.
-        size: Side of the views in pixels; that of pretraining if not given.
+        size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
             operators are ignored or matched.
         ignore: Operators of a run to which its embedding is to be invariant, or properties such as

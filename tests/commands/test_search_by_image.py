@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from PIL import Image
+from tiny import Pooled
 
 import mast
 from mast.cli import main
@@ -60,6 +61,38 @@ def test_a_query_may_be_named_in_many_ways(
     assert first == third != second
     assert copy[0] == (name, "1")
     assert [path for path, _ in copy[1:]] == [path for path, _ in first[:2]]
+
+
+def test_a_module_of_ones_own(photos: Path, tmp_path: Path) -> None:
+    data, module = str(photos / "test"), Pooled()
+    with np.load(mast.embed(module, data, tmp_path / "f.npz", size=32)) as arrays:
+        unit_ND = F.normalize(torch.from_numpy(arrays["features"]), dim=1)
+        names = arrays["identifiers"].tolist()
+    calls = module.calls
+    found = mast.neighbours(module, data, "3", k=5, size=32).columns
+    cosine_N = unit_ND @ unit_ND[3]
+    order = [at for at in cosine_N.argsort(descending=True).tolist() if at != 3][:5]
+    assert found["path"] == tuple(names[at] for at in order)
+    assert found["cosine"] == pytest.approx(cosine_N[order].tolist(), abs=1e-5)
+    mast.neighbours(module, data, "3", size=32)
+    assert module.calls == 3 * calls  # nothing was kept: its code may have changed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "Pooled does not say at which size it takes images: give size in pixels"),
+        ({"size": 32, "weights": "x.pth"}, "a module has its weights: leave weights out"),
+        ({"size": 32, "representation": "ensemble"}, "Pooled has no ensemble: it is a module"),
+        ({"size": 32, "ignore": "color"}, "Pooled has no embedding: it is a module; give a run"),
+        ({"size": 32, "match": "color"}, "Pooled has no embedding: it is a module; give a run"),
+    ],
+)
+def test_what_a_module_lacks_is_said(
+    options: dict[str, object], message: str, photos: Path
+) -> None:
+    with pytest.raises(UserError, match=message):
+        mast.neighbours(Pooled(), str(photos / "test"), "0", **options)  # type: ignore[arg-type]
 
 
 def test_features_are_taken_once(
