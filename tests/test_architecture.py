@@ -107,7 +107,7 @@ def test_import_is_light() -> None:
         "[getattr(mast, name) for name in mast.PUBLIC]; "
         "seconds = time.process_time() - started; "
         "heavy = {'timm', 'torchvision', 'lightning_fabric', 'sklearn', 'matplotlib', 'datasets', "
-        "'tensorboard', 'pyarrow', 'numba', 'torchmetrics', 'faster_coco_eval'} "
+        "'tensorboard', 'pyarrow', 'numba', 'torchmetrics', 'faster_coco_eval', 'faiss'} "
         "& set(sys.modules); "
         "assert not heavy, heavy; assert seconds < 3.0, seconds"
     )
@@ -146,7 +146,7 @@ def test_what_is_public() -> None:
 
 # What is imported by another name than it is installed by.
 DISTRIBUTION = {"PIL": "pillow", "sklearn": "scikit-learn", "albumentations": "albumentationsx"}
-DISTRIBUTION |= {"yaml": "pyyaml"}
+DISTRIBUTION |= {"yaml": "pyyaml", "faiss": "faiss-cpu"}
 TOOLS = {"pytest-xdist", "ruff", "mypy", "import-linter"}  # run, not imported
 
 

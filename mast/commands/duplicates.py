@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
+from torch import nn
+
 from mast.core.errors import UserError
 from mast.core.launch import Device, find_device
 from mast.core.tabular import Columns, Listing, check_file, write_table
@@ -15,7 +17,7 @@ from mast.runs.features import Invariances, compared
 
 
 def duplicates(
-    encoder: str | Path,
+    encoder: str | Path | nn.Module,
     data: str | Path,
     above: float = NEAR,
     out: str | Path | None = None,
@@ -33,13 +35,14 @@ def duplicates(
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
+            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
+            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
         data: The images; labels are not needed.
         above: Cosine of two images, each dimension of their representation standardised by the
             set, above which they are near-copies.
         out: Where to write the groups: a table that ends in .csv or .parquet (which needs the extra
             of that name), or a page of thumbnails that ends in .html; nowhere if not given.
-        size: Side of the views in pixels; that of pretraining if not given.
+        size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name. If not given, those that the name names,
             or random ones where it names none.

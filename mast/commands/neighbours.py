@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from mast.core.arguments import as_list
 from mast.core.errors import UserError
@@ -12,6 +13,7 @@ from mast.core.files import named
 from mast.core.launch import Device, find_device
 from mast.core.tabular import Listing, check_file, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas, open_files
+from mast.measure.approximate import check_depth, check_installed
 from mast.measure.compute import Compute
 from mast.measure.neighbours import nearest
 from mast.methods import MatchBy
@@ -21,7 +23,7 @@ from mast.runs.load import Representation
 
 
 def neighbours(
-    encoder: str | Path,
+    encoder: str | Path | nn.Module,
     data: str | Path,
     query: str | Path | Sequence[str | Path],
     k: int = 10,
@@ -31,6 +33,7 @@ def neighbours(
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
     match_by: MatchBy | None = None,
+    approximate: bool = False,
     device: Device = "auto",
     weights: str | Path | None = None,
     download: bool = False,
@@ -38,17 +41,19 @@ def neighbours(
 ) -> Listing:
     """Find the images of a set that are most similar to others, by cosine.
 
-    Every image is compared; the features of the set are kept for the next search.
+    Every image is compared, unless an approximate search is asked for. The features of the set are
+    kept for the next search, but for those of a module.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
+            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
+            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
         data: The images to search.
         query: Image files, or images of the set by name or by position from 0.
         k: Neighbours of each; an image of the set is not its own.
         out: Where to write them: a table that ends in .csv or .parquet (which needs the extra of
             that name), or a page of thumbnails that ends in .html; nowhere if not given.
-        size: Side of the views in pixels; that of pretraining if not given.
+        size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
             operators are ignored or matched.
         ignore: Operators of a run to which its embedding is to be invariant, or properties such as
@@ -57,6 +62,10 @@ def neighbours(
             change.
         match_by: "block" or "heads", to choose what matches where a run has both; the block if not
             given.
+        approximate: Compare a query with a part of the images, those in the lists of an index
+            whose centres are nearest; for millions of images and many queries. The first search
+            builds the index on the CPU, measures its recall and keeps it beside the features. k
+            is 100 at most. Needs the extra `search`.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name. If not given, those that the name names,
             or random ones where it names none.
@@ -65,15 +74,19 @@ def neighbours(
 
     Returns:
         A row for each neighbour, the nearest first: `query` (as it was given, by name where it was
-        a position), `rank` from 1, `path` in the set and `cosine`.
+        a position), `rank` from 1, `path` in the set and `cosine`. Of an approximate search also
+        its `recall`: the share of the k nearest others that were found of 200 images of the set.
 
     Raises:
         UserError: No such encoder, images or query; more neighbours than there are images; a choice
-            of operators that the run does not have; a file that cannot be written.
+            of operators that the run does not have; a file that cannot be written; an approximate
+            search without its library.
     """
     file = None if out is None else Path(out)
     if file is not None:
         check_file(file, (".csv", ".parquet", ".html"))
+    if approximate:
+        check_installed()
     invariances = Invariances(representation, ignore, match, match_by)
     asked = list(dict.fromkeys(map(str, as_list(query))))
     if not asked:
@@ -89,12 +102,21 @@ def neighbours(
     most = len(canvases) - (others is None or len(outside) < len(asked))
     if not 1 <= k <= most:
         raise UserError(f"k must be from 1 to the {most} images beside a query, got {k}")
+    if approximate:
+        check_depth(k, len(canvases))
 
-    bank_ND = by.features(canvases).to(by.encoder.device)
+    bank_ND = by.features(canvases)
+    index = by.index(canvases, bank_ND) if approximate else None
     parts = [bank_ND[[at for at in inside.values() if at is not None]]]
     if others is not None:
-        parts.append(by.extract(others).to(bank_ND.device))
-    cosine_MK, position_MK = nearest(bank_ND, torch.cat(parts), min(k + 1, len(canvases)))
+        parts.append(by.extract(others))
+    query_MD, wanted = torch.cat(parts), min(k + 1, len(canvases))
+    if index is None:
+        bank_ND, query_MD = bank_ND.to(by.encoder.device), query_MD.to(by.encoder.device)
+        cosine_MK, position_MK = nearest(bank_ND, query_MD, wanted)
+    else:
+        cosine_MK, position_MK = index.nearest(query_MD, wanted)
+    recall = None if index is None else index.recall(k)
     ordered = [name for name in asked if inside[name] is not None] + outside
     found = {
         name: [
@@ -112,12 +134,13 @@ def neighbours(
     columns = dict(zip(("query", "rank", "path", "cosine"), zip(*rows, strict=True), strict=True))
     if file is not None and file.suffix == ".html":
         shelves = [_row(name, inside[name], found[name], canvases, others) for name in asked]
-        lead = f"The {k} nearest of {len(canvases):,} images of {canvases.name}, by cosine."
+        how = "" if recall is None else f" (approximately, with a recall of {100 * recall:.1f} %)"
+        lead = f"The {k} nearest of {len(canvases):,} images of {canvases.name}, by cosine{how}."
         write_gallery(file, "Nearest images", lead, shelves)
     elif file is not None:
         write_table(file, columns)
     sections = {name: [at for at, row in enumerate(rows) if row[0] == name] for name in asked}
-    return Listing(columns, sections, file)
+    return Listing(columns, sections, file, recall)
 
 
 def _by_name(query: str, identifiers: Sequence[str], places: Mapping[str, int]) -> str:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from torch import Tensor, nn
 
 from mast.analyses.uncertainty import rescaled
 from mast.core.errors import UserError, unknown
@@ -25,7 +25,7 @@ from mast.measure.unlike import distances
 from mast.methods import EncoderAndEmbedding, PredictedUncertainty
 from mast.page import Item, Row, write_gallery
 from mast.runs.features import frozen
-from mast.runs.load import load, load_method
+from mast.runs.load import called, load, load_method
 
 _log = logging.getLogger("mast")
 
@@ -70,7 +70,7 @@ class Checked(NamedTuple):
 
 
 def outliers(
-    encoder: str | Path,
+    encoder: str | Path | nn.Module,
     data: str | Path,
     out: str | Path | None = None,
     by: By = "neighbours",
@@ -92,7 +92,8 @@ def outliers(
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
-            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
+            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
+            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
         data: The images. If they have labels, as in one subfolder a class, these are checked.
         out: Where to write all: a table that ends in .csv or .parquet (which needs the extra of
             that name), or a page of the first thumbnails that ends in .html; nowhere if not given.
@@ -104,7 +105,7 @@ def outliers(
             drawn at random.
         labels: Whether labels are checked.
         target: The labels to check where the set has several; the first if not given.
-        size: Side of the views in pixels; that of pretraining if not given.
+        size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name. If not given, those that the name names,
             or random ones where it names none.
@@ -132,7 +133,7 @@ def outliers(
         check_file(file, (".csv", ".parquet", ".html"))
     compute = Compute(find_device(device))
     frozen_encoder, dim, size = _encoder(encoder, compute, size, seed, weights, download)
-    module = PredictedUncertainty(load_method(encoder)).eval() if by == "prediction" else None
+    module = _uncertainty(encoder) if by == "prediction" else None
     bank = None if known is None else _known_images(known, size)
     canvases = open_canvas(DataConfig(str(data)), size)
     given = _labels(canvases, target) if labels else None
@@ -145,9 +146,9 @@ def outliers(
             bank_ND = _unit(frozen_encoder.extract(bank, size), dim).to(unit_ND.device)
         value_N = distances(bank_ND, unit_ND).cpu().numpy()
     if not np.isfinite(value_N).all():
-        raise UserError(f"what {encoder} says of these images is not finite: it diverged")
+        raise UserError(f"what {called(encoder)} says of these images is not finite: it diverged")
     if len(value_N) > 1 and np.ptp(value_N) == 0:
-        raise UserError(f"{encoder} says the same of every image: no ranking")
+        raise UserError(f"{called(encoder)} says the same of every image: no ranking")
     checked = None
     if given is not None:
         features_ND = frozen_encoder.features(canvases, size)[:, :dim].to(frozen_encoder.device)
@@ -156,7 +157,7 @@ def outliers(
 
 
 def _encoder(
-    encoder: str | Path,
+    encoder: str | Path | nn.Module,
     compute: Compute,
     size: int | None,
     seed: int,
@@ -168,12 +169,23 @@ def _encoder(
     Of a run the embedding comes after the representation; of others there is nothing else: None.
     """
     loaded = load(encoder, "encoder", size, seed, weights, download)
-    if weights is not None or not RunFolder(encoder).config.is_file():
+    if (
+        isinstance(encoder, nn.Module)
+        or weights is not None
+        or not RunFolder(encoder).config.is_file()
+    ):
         return frozen(loaded, encoder, compute), None, loaded.size
     method = load_method(encoder)
     described = {**loaded.description, "with embedding": plain(method.config)}
     both = loaded._replace(module=EncoderAndEmbedding(method).eval(), description=described)
     return frozen(both, encoder, compute), method.encoder.dim, loaded.size
+
+
+def _uncertainty(encoder: str | Path | nn.Module) -> PredictedUncertainty:
+    """What a run predicts of an image beside its embedding, in evaluation mode."""
+    if isinstance(encoder, nn.Module):
+        raise UserError("a module predicts no covariance: give a run folder, or leave by out")
+    return PredictedUncertainty(load_method(encoder)).eval()
 
 
 def _unit(features_ND: Tensor, dim: int | None) -> Tensor:

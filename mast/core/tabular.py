@@ -32,11 +32,14 @@ class Listing:
         columns: The values of every row, by the name of the column.
         sections: Which rows are worth a look, by heading, in the order in which to look at them.
         file: Where the rows were written; None: nowhere.
+        recall: Share of the true rows that an approximate search finds, as it was measured; None:
+            nothing was left out.
     """
 
     columns: Columns
     sections: Mapping[str, Sequence[int]]
     file: Path | None = None
+    recall: float | None = None
 
     def shown(self) -> Iterator[Text | Table]:
         """The first rows of each section, for a rich console."""
@@ -54,6 +57,8 @@ class Listing:
             yield table
             if len(rows) > SHOWN:
                 yield Text(f"and {len(rows) - SHOWN:,} more")
+        if self.recall is not None:
+            yield Text(f"Found approximately, with a recall of {100 * self.recall:.1f} %.")
         if self.file is not None:
             yield Text(str(self.file))
 

@@ -78,6 +78,21 @@ class FrozenEncoder:
             self._extracted[key] = (canvas_set, self._stored(canvas_set, size, change))
         return self._extracted[key][1]
 
+    def kept_at(
+        self, canvas_set: CanvasSet, size: int, change: Change | None = None
+    ) -> Path | None:
+        """The file of a set's features, whether it is there yet or not; None: they are not kept."""
+        if self.store is None:
+            return None
+        return self.store.path(
+            images=canvas_set.fingerprint,
+            size=size,
+            crop_fraction=crop_fraction(size),
+            precision=str(self.compute.dtype),
+            device=self.device.type,
+            change=None if change is None else change.name,
+        )
+
     def pool_features(
         self, pool: tuple[CanvasSet, ...], size: int, change: Change | None = None
     ) -> Tensor:
@@ -93,16 +108,9 @@ class FrozenEncoder:
 
     def _stored(self, canvas_set: CanvasSet, size: int, change: Change | None) -> Tensor:
         """Features from the store, or from the encoder and then into the store."""
-        if self.store is None:
+        path = self.kept_at(canvas_set, size, change)
+        if self.store is None or path is None:
             return self.extract(canvas_set, size, change)
-        path = self.store.path(
-            images=canvas_set.fingerprint,
-            size=size,
-            crop_fraction=crop_fraction(size),
-            precision=str(self.compute.dtype),
-            device=self.device.type,
-            change=None if change is None else change.name,
-        )
         stored_ND = self.store.read(path)
         if stored_ND is not None and len(stored_ND) != len(canvas_set):
             stored_ND = None

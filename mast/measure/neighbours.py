@@ -16,6 +16,7 @@ from mast.core.errors import UserError
 from mast.measure.accuracy import accuracy
 
 CHUNK_ELEMENTS = 2**24  # cosines, or numbers of the bank, held at once: 64 MiB
+LEAST = 1e-12  # length that a vector counts as at least, so that zeros have a cosine
 ROWS = 1024  # queries at a time, beside which reading the bank costs little
 
 
@@ -69,11 +70,14 @@ def cosines(
         The first row and the first column of a block, and the block, cosine_RC in [-1, 1].
     """
     rows, columns = block_shape(bank_ND, queries_MD)
+    # Unit vectors of the bank would be a copy of it, which takes longer than a few queries.
+    length_N = torch.linalg.vector_norm(bank_ND, dim=1).clamp_(min=LEAST)
     for top in range(0, len(queries_MD), rows):
-        unit_RD = F.normalize(queries_MD[top : top + rows], dim=1)
+        unit_RD = F.normalize(queries_MD[top : top + rows], dim=1, eps=LEAST)
         for left in range(0, len(bank_ND), columns):
             if not above_diagonal or left + columns > top:
-                cosine_RC = unit_RD @ F.normalize(bank_ND[left : left + columns], dim=1).T
+                cosine_RC = unit_RD @ bank_ND[left : left + columns].T
+                cosine_RC /= length_N[left : left + columns]
                 yield top, left, cosine_RC.clamp_(-1, 1)  # rounding may lead beyond
 
 

@@ -14,6 +14,7 @@ from mast.core.arguments import as_list
 from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.data.sources import default_cache
+from mast.measure.approximate import ApproximateIndex, open_index
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
@@ -100,6 +101,10 @@ class Compared:
     def extract(self, canvases: CanvasSet) -> Tensor:
         """As `features`, but neither looked up nor kept."""
         return self._seen(self.encoder.extract(canvases, self.size))
+
+    def index(self, canvases: CanvasSet, features_ND: Tensor) -> ApproximateIndex:
+        """An index of the features of a set; it is kept where they are."""
+        return open_index(features_ND, self.encoder.kept_at(canvases, self.size), self.chosen)
 
     def _seen(self, features_ND: Tensor) -> Tensor:
         return features_ND if self.space is None else self.space.seen(features_ND)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageEnhance
+from tiny import Pooled
 
 import mast
 from mast.cli import main
@@ -73,3 +74,14 @@ def test_a_set_without_copies(ours: RunFolder, photos: Path) -> None:
 def test_a_cosine_that_cannot_be_is_refused(above: float, ours: RunFolder, photos: Path) -> None:
     with pytest.raises(UserError, match="above is a cosine, from -1 to 1, got"):
         mast.duplicates(ours.path, str(photos / "test"), above=above)
+
+
+def test_a_module_of_ones_own(planted: Path) -> None:
+    module = Pooled()
+    found = mast.duplicates(module, planted, size=32).columns
+    groups = [("03.png", "90.png", "91.png"), ("10.png", "92.jpg"), ("20.png", "93.png")]
+    assert list(found["path"]) == [path for group in groups for path in group]
+    assert mast.duplicates(module, planted, size=32).columns == found
+    assert module.calls == 2  # nothing was kept: its code may have changed
+    with pytest.raises(UserError, match="Pooled does not say at which size it takes images"):
+        mast.duplicates(module, planted)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from tiny import Pooled
 from torch import Tensor
 
 import mast
@@ -151,3 +152,24 @@ def test_labels_that_say_nothing_are_not_checked(
 def test_one_of_several_targets_and_any_encoder(photos: Path) -> None:
     found = mast.outliers("resnet18", "toys@test:24", target="shape", size=16)
     assert len(set(found.columns["label"])) > 1
+
+
+def test_a_module_of_ones_own(photos: Path) -> None:
+    """Farthest are the images whose pooled pixels are; what a module cannot say is refused."""
+    data, module = str(photos / "test"), Pooled().train()
+    found = mast.outliers(module, data, size=32).columns
+    canvases = open_canvas(data, 32)
+    images = center_views(*canvases.batch(np.arange(len(canvases))), 32)
+    unit_ND = F.normalize(Pooled()(images), dim=1)
+    fifth_N = 1 - (unit_ND @ unit_ND.T).sort(dim=1, descending=True).values[:, 5]
+    distances = dict(zip(canvases.identifiers, fifth_N.tolist(), strict=True))
+    expected = [distances[path] for path in found["path"]]
+    assert list(found["distance"]) == pytest.approx(expected, abs=1e-5)
+    assert {"label", "suggested", "quality"} < set(found)
+    assert module.training
+    with pytest.raises(UserError, match="a module predicts no covariance: give a run folder"):
+        mast.outliers(module, data, by="prediction", size=32)
+    with pytest.raises(UserError, match="Pooled does not say at which size it takes images"):
+        mast.outliers(module, data)
+    with pytest.raises(UserError, match="a module has its weights: leave weights out"):
+        mast.outliers(module, data, size=32, weights="weights.pth")

@@ -3,17 +3,20 @@
 import csv
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from PIL import Image
+from tiny import Pooled
 
 import mast
 from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
+from mast.measure.approximate import ApproximateIndex, build
 from mast.measure.neighbours import nearest
 
 
@@ -62,6 +65,38 @@ def test_a_query_may_be_named_in_many_ways(
     assert [path for path, _ in copy[1:]] == [path for path, _ in first[:2]]
 
 
+def test_a_module_of_ones_own(photos: Path, tmp_path: Path) -> None:
+    data, module = str(photos / "test"), Pooled()
+    with np.load(mast.embed(module, data, tmp_path / "f.npz", size=32)) as arrays:
+        unit_ND = F.normalize(torch.from_numpy(arrays["features"]), dim=1)
+        names = arrays["identifiers"].tolist()
+    calls = module.calls
+    found = mast.neighbours(module, data, "3", k=5, size=32).columns
+    cosine_N = unit_ND @ unit_ND[3]
+    order = [at for at in cosine_N.argsort(descending=True).tolist() if at != 3][:5]
+    assert found["path"] == tuple(names[at] for at in order)
+    assert found["cosine"] == pytest.approx(cosine_N[order].tolist(), abs=1e-5)
+    mast.neighbours(module, data, "3", size=32)
+    assert module.calls == 3 * calls  # nothing was kept: its code may have changed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "Pooled does not say at which size it takes images: give size in pixels"),
+        ({"size": 32, "weights": "x.pth"}, "a module has its weights: leave weights out"),
+        ({"size": 32, "representation": "ensemble"}, "Pooled has no ensemble: it is a module"),
+        ({"size": 32, "ignore": "color"}, "Pooled has no embedding: it is a module; give a run"),
+        ({"size": 32, "match": "color"}, "Pooled has no embedding: it is a module; give a run"),
+    ],
+)
+def test_what_a_module_lacks_is_said(
+    options: dict[str, object], message: str, photos: Path
+) -> None:
+    with pytest.raises(UserError, match=message):
+        mast.neighbours(Pooled(), str(photos / "test"), "0", **options)  # type: ignore[arg-type]
+
+
 def test_features_are_taken_once(
     ours: RunFolder, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +119,77 @@ def test_planted_copies_are_the_nearest(
     queries = [f"class{at % 3}/{at:03d}.jpg" for at in (4, 11, 17)]
     found = mast.neighbours(ours.path, str(folder), queries, k=1).columns
     assert found["path"] == tuple(f"class0/copy{at}.jpg" for at in (4, 11, 17))
+
+
+def test_an_approximate_search_says_its_recall(
+    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """A list for every four images, of which a query sees one, or more where it holds too few."""
+    monkeypatch.setattr("mast.measure.approximate.LEARNED", 4)
+    monkeypatch.setattr("mast.measure.approximate.WANTED", 0.0)
+    monkeypatch.setattr("mast.measure.approximate.VERSION", -1)  # a file of its own
+    data, page = str(photos / "test"), tmp_path / "near.html"
+    outside = str(next((photos / "train").rglob("*.jpg")))
+    command = ["neighbours", str(ours.path), "--data", data, "--query", "5", outside, "--k", "2"]
+    assert main([*command, "--approximate", "--out", str(page)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    exact = mast.neighbours(ours.path, data, ["5", outside], k=23)
+    found = mast.neighbours(ours.path, data, ["5", outside], k=2, approximate=True)
+    assert exact.recall is None
+    assert found.recall is not None
+    assert 0 < found.recall < 1
+    said = f"with a recall of {100 * found.recall:.1f} %"
+    assert f"Found approximately, {said}." in shown
+    assert f"by cosine (approximately, {said})." in page.read_text()
+    assert found.columns["rank"] == (1, 2, 1, 2)
+    assert found.columns["query"] == (*exact.columns["query"][:1] * 2, outside, outside)
+    rows = zip(*(exact.columns[name] for name in ("query", "path", "cosine")), strict=True)
+    cosine_of = {(query, path): cosine for query, path, cosine in rows}
+    pairs = zip(found.columns["query"], found.columns["path"], strict=True)
+    assert found.columns["cosine"] == pytest.approx([cosine_of[pair] for pair in pairs], abs=1e-5)
+
+
+def test_an_index_is_kept_for_each_choice_of_invariances(
+    ours: RunFolder, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty-four images are one list, so that nothing is missed."""
+    data, built = str(photos / "test"), []
+
+    def counted(bank_ND: torch.Tensor) -> ApproximateIndex:
+        built.append(bank_ND.shape)
+        return build(bank_ND)
+
+    monkeypatch.setattr("mast.measure.approximate.build", counted)
+    options: dict[str, dict[str, Any]] = {
+        "": {}, "embedding": {"representation": "embedding"}, "match": {"match": "color"},
+        "ignore": {"ignore": "color"},
+    }  # fmt: skip
+    for chosen in [*options.values(), *options.values()]:
+        exact = mast.neighbours(ours.path, data, "3", **chosen)
+        found = mast.neighbours(ours.path, data, "3", approximate=True, **chosen)
+        assert found.columns["path"] == exact.columns["path"]
+        assert found.columns["cosine"] == pytest.approx(exact.columns["cosine"], abs=1e-5)
+        assert found.recall == 1
+    assert len(built) == 4
+    mast.neighbours(Pooled(), data, "3", size=32, approximate=True)
+    mast.neighbours(Pooled(), data, "3", size=32, approximate=True)
+    assert len(built) == 6  # nothing of a module is kept
+
+
+def test_what_an_approximate_search_cannot_do_is_refused_first(
+    ours: RunFolder, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object) -> None:
+        raise AssertionError("features were taken")
+
+    monkeypatch.setattr("mast.runs.features.Compared.features", work)
+    data, outside = str(photos / "test"), str(next((photos / "train").rglob("*.jpg")))
+    with pytest.raises(UserError, match="up to 23 neighbours among 24 images, got k 24"):
+        mast.neighbours(ours.path, data, outside, k=24, approximate=True)
+    monkeypatch.setattr("mast.measure.approximate.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"search needs `pip install 'mast-ssl\[search\]'`"):
+        mast.neighbours(ours.path, data, outside, approximate=True)
 
 
 @pytest.mark.parametrize(
