@@ -11,21 +11,78 @@ FOLDER = ROOT / "benchmarks" / "results"
 
 
 def search() -> str:
-    """Seconds of an exact search, and of comparing all pairs, by the number of images."""
+    """Seconds of an exact search, an approximate one and comparing all pairs, by their numbers."""
     result = _read("search-cpu")
-    setting = result["setting"]
-    rows = [
-        (case, size.removesuffix(" images"), f"{seconds['median']:.2g}")
-        for case, sizes in result["cases"].items()
-        for size, seconds in sizes.items()
+    setting, cases = result["setting"], dict(result["cases"])
+    pairs, counts = cases.pop("all pairs"), [case.removesuffix(" queries") for case in cases]
+    rows = []
+    for size in _first(cases):
+        exact = [cases[f"{count} queries"][size]["median"] for count in counts]
+        rows.append((size, "exact", "–", "–", *map(_seconds, exact), "100"))
+        if size in result["index"]:
+            rows.append(_index_row(size, result["index"][size]))
+    rows += [
+        _index_row(size, of) for size, of in result["index"].items() if size not in _first(cases)
     ]
-    return (
-        f"{markdown(Grid(('queries', 'images', 'seconds'), tuple(rows)))}\n\n"
-        f"Random features of {setting['dimensions']} dimensions, the {setting['neighbours']} "
-        f"nearest; median of {setting['rounds']} rounds, one thread of "
-        f"{result['provenance']['processor']}, which other programs used too "
-        "(`benchmarks/search.py`)."
+    heads = (
+        "searched",
+        "search",
+        "build",
+        "open",
+        *(f"{count} quer{'y' if count == '1' else 'ies'}" for count in counts),
     )
+    compared = ", ".join(
+        f"{size.removesuffix(' images')} take {seconds['median']:.2g} s"
+        for size, seconds in pairs.items()
+    )
+    return (
+        f"{markdown(Grid((*heads, 'recall'), tuple(rows)))}\n\n"
+        f"Seconds, and percent of the {setting['neighbours']} nearest that are found. Features of "
+        f"{setting['dimensions']} dimensions from {setting['clusters']:,} clusters that overlap in "
+        f"{setting['intrinsic']} directions, in the last row without any structure; median of "
+        f"{setting['rounds']} rounds, one thread of {result['provenance']['processor']}, which "
+        f"other programs used too (`benchmarks/search.py`). {_pays(result)} Comparing all pairs, "
+        f"{compared}."
+    )
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2g}" if seconds < 100 else f"{seconds:,.0f}"
+
+
+def _index_row(size: str, of: dict[str, Any]) -> tuple[str, ...]:
+    """An index that was searched."""
+    searched = f"{of['searched']:,} of {of['lists']:,} lists"
+    seconds = (of["build"], of["open"], *(each["median"] for each in of["search"].values()))
+    return size, searched, *map(_seconds, seconds), f"{100 * of['recall']:.1f}"
+
+
+def _pays(result: dict[str, Any]) -> str:
+    """From how many queries on an index pays, by what each query after the first hundred saves."""
+    size = [name for name in result["index"] if name.endswith("images")][-1]
+    of = result["index"][size]
+    some, many = (int(count.replace(",", "")) for count in list(of["search"])[-2:])
+
+    def each(seconds: dict[int, float]) -> float:
+        return (seconds[many] - seconds[some]) / (many - some)
+
+    exact = each({n: result["cases"][f"{n:,} queries"][size]["median"] for n in (some, many)})
+    saved = exact - each({n: of["search"][str(n)]["median"] for n in (some, many)})
+    if saved <= 0:
+        return f"Among {size} the index saves nothing."
+    first, later = (of[what] / saved for what in ("build", "open"))
+    return (
+        f"Among {size} each of many queries takes {1e3 * exact:.2g} ms, and "
+        f"{1e3 * (exact - saved):.2g} ms by the index, which so pays from about {_rounded(first)} "
+        f"queries on in the search that builds it, and from {_rounded(later)} on in one that opens "
+        f"it. Reading their features comes first in either, in {_seconds(of['read'])} s."
+    )
+
+
+def _rounded(count: float) -> str:
+    """To one digit that is not zero."""
+    whole = round(count)
+    return f"{round(whole, 1 - len(str(whole))):,}"
 
 
 def copies() -> str:
