@@ -129,6 +129,9 @@ def test_looc_keeps_in_a_head_what_its_views_share() -> None:
             others = sum(own) if head else own[0]  # the first head has no negatives of the image
             total -= torch.tensor(own[head] / (others + queued)).log().item()
     assert loss_of(method, 4) == pytest.approx(total / BATCH / 3, rel=1e-5)
+    for head, queue in enumerate(method.queues):  # the last 7 of 8 keys of this head's own view
+        newest = keys[head][-7:, head]
+        torch.testing.assert_close(queue.key_ND.double(), newest, rtol=0, atol=1e-5)
 
 
 def test_simsiam_stops_the_gradient_of_what_is_told() -> None:
@@ -207,3 +210,66 @@ def test_swav_assigns_a_batch_beside_its_queue(progress: float) -> None:
     assert loss_of(method, progress=progress) == pytest.approx(expected, rel=1e-5)
     for queue, embedding_BD in zip(method.queues, embeddings, strict=True):
         torch.testing.assert_close(queue.key_ND[:BATCH].double(), embedding_BD, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_ifm_is_the_mean_of_two_contrasts() -> None:
+    method, images = built("moco_v2", {"queue": 11, "temperature": 0.2, "hardness": 0.1})
+    query_BD, key_BD = unit(method.embed(images[0])), unit(method.teacher(images[1]))
+    positive_B1 = (query_BD * key_BD).sum(1, keepdim=True)
+    negative_BN = query_BD @ method.queue.key_ND.double().clone().T
+    both = [
+        F.cross_entropy(
+            torch.cat([positive_B1 - e, negative_BN + e], 1) / 0.2, torch.zeros(8).long()
+        )
+        for e in (0.0, 0.1)
+    ]
+    assert loss_of(method) == pytest.approx((both[0] + both[1]).item() / 2, rel=1e-5)
+
+
+@torch.no_grad()
+def test_barlow_twins_weighs_redundancy() -> None:
+    method, images = built("barlow_twins", {"redundancy_weight": 0.02, "scale": 0.5})
+    first, second = (method.embed(image).double() for image in images)
+    spread = [(z - z.mean(0)) / (z.var(0, correction=0) + 1e-5).sqrt() for z in (first, second)]
+    correlation_DD = spread[0].T @ spread[1] / BATCH
+    diagonal_D = correlation_DD.diagonal()
+    off = correlation_DD.square().sum() - diagonal_D.square().sum()
+    expected = 0.5 * ((1 - diagonal_D).square().sum() + 0.02 * off)
+    assert loss_of(method) == pytest.approx(expected.item(), rel=1e-4)
+
+
+L, N, R, P = "Linear", "BatchNorm1d", "ReLU", "BatchNorm1d without scale"
+NETWORKS = {  # of the official codes
+    "simclr": {"projector": [L, N, R, L, N]},
+    "moco_v2": {"projector": [L, R, L]},
+    "moco_v3": {"projector": [L, N, R, L, P], "predictor": [L, N, R, L, P]},
+    "simsiam": {"projector": [L, N, R, L, N, R, L, P], "predictor": [L, N, R, L]},
+    "byol": {"projector": [L, N, R, L], "predictor": [L, N, R, L]},
+    "barlow_twins": {"projector": [L, N, R, L, N, R, L]},
+    "swav": {"projector": [L, N, R, L]},
+    "dino": {"projector": [L, "GELU", L, "GELU", L]},
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_projectors_and_predictors_are_those_of_the_official_code(name: str) -> None:
+    method, _ = built(name, {})
+    for part, expected in NETWORKS[name].items():
+        leaves = [m for m in method.get_submodule(part).modules() if not list(m.children())]
+        kinds = [
+            type(leaf).__name__
+            + (" without scale" if getattr(leaf, "affine", True) is False else "")
+            for leaf in leaves
+            if not isinstance(leaf, torch.nn.Identity)
+        ]
+        assert kinds == expected
+
+
+@pytest.mark.parametrize("steady", [True, False])
+def test_simsiams_predictor_keeps_its_rate(steady: bool) -> None:
+    method, _ = built("simsiam", {"steady_predictor": steady})
+    kept = {
+        id(p) for group in method.parameter_groups() if group["steady"] for p in group["params"]
+    }
+    assert kept == ({id(p) for p in method.predictor.parameters()} if steady else set())
