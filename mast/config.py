@@ -112,6 +112,7 @@ class PretrainConfig:
         _ = self.preset
         _ = self.method
         self.objective.check()
+        self.objective.check_views(self.preset)
         self.encoder.check()
         self.optimizer.check()
         least = dict.fromkeys(

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import redundancy
-from mast.methods.base import output_of, spread
+from mast.methods.base import check_above_zero, output_of, spread
 from mast.methods.pair import PairConfig, PairMethod
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -18,12 +18,18 @@ class BarlowTwinsConfig(PairConfig):
 
     Attributes:
         redundancy_weight: Weight of a pair of dimensions beside that of a single one.
-        scale: Of the whole loss.
+        scale: Of the whole loss; 0.024 with one rate for weights and biases, as the official code
+            had it first, does to biases what it does today with a rate of their own.
     """
 
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(8192, 8192))
     redundancy_weight: float = 0.0051
-    scale: float = 1.0
+    scale: float = 0.024
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        super().check()
+        check_above_zero(self, "redundancy_weight", "scale")
 
 
 class BarlowTwins(PairMethod):

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.augment import Views
+from mast.augment import Preset, Views
 from mast.core.errors import UserError
 from mast.models import Encoder
 
@@ -44,6 +44,13 @@ class MethodConfig:
 
         Raises:
             UserError: Naming the field, what it is and what it may be.
+        """
+
+    def check_views(self, preset: Preset) -> None:  # most take what there is
+        """Refuse views that the method cannot learn from.
+
+        Raises:
+            UserError: Saying what they lack.
         """
 
     def coefficients(self) -> dict[str, float]:

@@ -4,6 +4,7 @@ Shapes: B images of this process, D dimensions of the embedding, P prototypes.
 """
 
 from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -66,7 +67,7 @@ class DINO(DirectionalMethod):
 
     The teacher sees the first two views, the student all of them. Prototypes are brought back to
     unit length after a step, where the official code parametrises them so
-    (`norm_last_layer=True`); its schedule of the weight decay is not followed.
+    (`norm_last_layer=True`). What is kept is the student, where that code evaluates the teacher.
 
     Args:
         config: Sizes and temperatures.
@@ -77,6 +78,7 @@ class DINO(DirectionalMethod):
 
     config: DINOConfig
     center_P: Tensor
+    needs_whole_batch = "its centre would move with each part of the batch"
 
     def __init__(
         self, config: DINOConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
@@ -95,7 +97,7 @@ class DINO(DirectionalMethod):
 
     def begin(self) -> None:
         """The teacher starts as the student."""
-        self.teacher.follow(self.encoder, self._head(), momentum=0.0)
+        self.teacher.start(self.encoder, self._head())
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; one term, "distillation"."""
@@ -133,6 +135,7 @@ class DINO(DirectionalMethod):
         self.prototypes.project()
         momentum = rising(self.config.momentum, progress)
         self.teacher.follow(self.encoder, self._head(), momentum)
+        cast(Prototypes, cast(nn.Sequential, self.teacher.projector)[1]).project()
 
     def compile_parts(self) -> None:
         """The encoder and the projector."""

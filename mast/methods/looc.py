@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.augment import Views
+from mast.augment import Preset, Views
 from mast.core.collectives import gather
 from mast.core.errors import UserError
 from mast.losses import contrast
@@ -23,7 +23,7 @@ from mast.methods.base import (
     output_of,
     spread,
 )
-from mast.methods.prediction import check_properties
+from mast.methods.prediction import check_properties, destroyers
 from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher, check_sizes
 
 
@@ -53,6 +53,17 @@ class LooCConfig(MethodConfig):
         check_above_zero(self, "temperature")
         check_shares(self, "momentum")
         check_at_least(self, queue=1)
+
+    def check_views(self, preset: Preset) -> None:
+        """See `MethodConfig.check_views`."""
+        shared = [view.shares for view in preset.views[2:]]
+        wanted = [destroyers(preset.operators, (name,)) for name in self.kept]
+        if len(preset.views) < 2 or shared != wanted or () in wanted:
+            raise UserError(
+                f"LooC that keeps {', '.join(self.kept)} needs views that share the operators "
+                f"which destroy each of these, {wanted}, and these views share {shared}; the "
+                "preset looc is for color and orientation"
+            )
 
 
 class Heads(nn.Module):
@@ -107,16 +118,11 @@ class LooC(DirectionalMethod):
 
     def begin(self) -> None:
         """The teacher starts as the student."""
-        self.teacher.follow(self.encoder, self.projector, momentum=0.0)
+        self.teacher.start(self.encoder, self.projector)
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; a term a head: "invariant", and "keeps_<property>"."""
         names = ("invariant", *(f"keeps_{name}" for name in self.config.kept))
-        if len(views.images) != 1 + len(names):
-            raise UserError(
-                f"LooC with {len(self.config.kept)} kept properties needs {1 + len(names)} views "
-                f"of an image, got {len(views.images)}; choose a preset such as looc"
-            )
         query, *keys = views.images
         query_BHD = self.projector(self.encoder(query))
         key_VBHD = torch.stack([self.teacher(images_BCHW) for images_BCHW in keys])

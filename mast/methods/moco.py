@@ -49,7 +49,8 @@ class MoCo(TaughtMethod):
     """Chen, Fan, Girshick, He: Improved Baselines with Momentum Contrastive Learning (2020).
 
     Only the first view is encoded with a gradient, as in the official code. BatchNorm is
-    synchronised between processes, where that code shuffles the images of each.
+    synchronised between processes, where that code shuffles the images of each so that a query and
+    its key do not share statistics.
 
     Args:
         config: The contrast.

@@ -13,9 +13,10 @@ from torch import Tensor
 from mast.core.collectives import gather, rank
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import check_above_zero, output_of, spread
+from mast.methods.base import check_above_zero, check_at_least, output_of, spread
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import MLP, Encoder, MLPConfig
+from mast.models.heads import LastNorm
 
 
 @dataclass
@@ -24,17 +25,20 @@ class MoCoV3Config(TaughtConfig):
 
     Attributes:
         projector_layers: Linear layers of the projector: 2 over a ResNet, 3 over a ViT.
+        predictor_norm: Whether BatchNorm follows the predictor, as over a ViT.
         temperature: By which cosines are divided.
     """
 
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(4096, 256))
     projector_layers: int = 2
+    predictor_norm: bool = False
     temperature: float = 1.0
 
     def check(self) -> None:
         """See `MethodConfig.check`."""
         super().check()
         check_above_zero(self, "temperature")
+        check_at_least(self, projector_layers=2)
 
 
 class MoCoV3(TaughtMethod):
@@ -56,7 +60,8 @@ class MoCoV3(TaughtMethod):
         layers, sizes = config.projector_layers, config.projector
         projector = MLP(encoder.dim, sizes, layers=layers, last_norm="plain")
         super().__init__(config, encoder, projector, operators, seed)
-        self.predictor = MLP(sizes.dim, sizes, layers=2, last_norm="plain")
+        last_norm: LastNorm = "plain" if config.predictor_norm else "none"
+        self.predictor = MLP(sizes.dim, sizes, layers=2, last_norm=last_norm)
 
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import negative_cosine
-from mast.methods.base import output_of, spread
+from mast.methods.base import check_at_least, output_of, spread
 from mast.methods.pair import PairConfig, PairMethod
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -26,6 +26,11 @@ class SimSiamConfig(PairConfig):
     projector_layers: int = 3
     bottleneck: int = 512
     steady_predictor: bool = True
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        super().check()
+        check_at_least(self, projector_layers=2, bottleneck=1)
 
 
 class SimSiam(PairMethod):

@@ -65,7 +65,8 @@ class SwAV(DirectionalMethod):
     """Caron et al.: Unsupervised Learning by Contrasting Cluster Assignments (NeurIPS 2020).
 
     The first two views are assigned, each is predicted from all other views. Views of one size that
-    follow each other are encoded together, as in the official code.
+    follow each other are encoded together, and all views projected together, as in the official
+    code.
 
     Args:
         config: Sizes and assignments.
@@ -108,13 +109,9 @@ class SwAV(DirectionalMethod):
 
     def _embeddings(self, images: tuple[Tensor, ...]) -> list[Tensor]:
         """Unit vectors of every view, (B, D) each."""
-        embeddings: list[Tensor] = []
-        for _, alike in groupby(images, key=lambda images_BCHW: images_BCHW.shape):
-            together = list(alike)
-            encoded = self.encoder(torch.cat(together))
-            unit = F.normalize(self.projector(encoded), dim=1)
-            embeddings += unit.chunk(len(together))
-        return embeddings
+        alike = groupby(images, key=lambda images_BCHW: images_BCHW.shape)
+        encoded = torch.cat([self.encoder(torch.cat(list(group))) for _, group in alike])
+        return list(F.normalize(self.projector(encoded), dim=1).chunk(len(images)))
 
     @torch.no_grad()
     def _assignment(self, view: int, embedding_BD: Tensor, progress: float) -> Tensor:

@@ -57,7 +57,7 @@ class TaughtMethod(PairMethod):
 
     def begin(self) -> None:
         """The teacher starts as the student."""
-        self.teacher.follow(self.encoder, self.projector, momentum=0.0)
+        self.teacher.start(self.encoder, self.projector)
 
     def momentum(self, progress: float) -> float:
         """The teacher's, which rises from that of the configuration to one."""

@@ -6,6 +6,7 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from mast.models.encoders import Encoder
@@ -15,7 +16,8 @@ class Teacher(nn.Module):
     """A moving average of an encoder and its projector, without gradients.
 
     Averaged are parameters; BatchNorm's statistics are its own, and in training mode those of the
-    batch, as in the official code of all three methods. It drops nothing (dropout, drop path).
+    batch, as in the official code of all three methods. All else is as in evaluation: nothing is
+    dropped.
 
     Args:
         encoder: Which it starts as.
@@ -29,14 +31,18 @@ class Teacher(nn.Module):
         self.requires_grad_(False)
 
     def train(self, mode: bool = True) -> Self:
-        """See `nn.Module.train`."""
-        from timm.layers.drop import DropPath
-
-        super().train(mode)
+        """See `nn.Module.train`; BatchNorm alone is ever in training mode."""
+        super().train(False)
         for module in self.modules():
-            if isinstance(module, nn.Dropout | DropPath):
-                module.eval()
+            if isinstance(module, _BatchNorm):
+                module.train(mode)
         return self
+
+    @torch.no_grad()
+    def start(self, encoder: Encoder, projector: nn.Module) -> None:
+        """Become the student, with its BatchNorm's statistics."""
+        self.encoder.load_state_dict(encoder.state_dict())
+        self.projector.load_state_dict(projector.state_dict())
 
     @torch.no_grad()
     def forward(self, images_BCHW: Tensor) -> Tensor:
@@ -51,7 +57,7 @@ class Teacher(nn.Module):
         Args:
             encoder: The student's.
             projector: The student's.
-            momentum: How much of the teacher stays, in [0, 1]; with 0 it is the student.
+            momentum: How much of the teacher stays, in [0, 1].
         """
         student = [*encoder.parameters(), *projector.parameters()]
         own = [*self.encoder.parameters(), *self.projector.parameters()]

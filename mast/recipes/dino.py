@@ -13,9 +13,11 @@ from mast.recipes.mast import mast5
 def dino() -> PretrainConfig:
     """DINO on ImageNet: ViT-S/16, batch 1024, 800 epochs, 2 views of 224 pixels and 6 of 96.
 
-    Its paper: linear top-1 77.0, with 10 small views of 5 to 40 % of the area instead of 6 of 5 to
-    14 %. AdamW at 5e-4 for 256 images, weight decay 0.04 (there rising to 0.4), gradients clipped
-    at 3, the teacher's temperature from 0.04 to 0.07 in 30 epochs (facebookresearch/dino).
+    Its paper: linear top-1 77.0, of the teacher, in views of its own with 10 small ones. AdamW at
+    5e-4 for 256 images, the teacher's temperature from 0.04 to 0.07 in 30 epochs
+    (facebookresearch/dino). What differs here: the views are SwAV's, weight decay stays at 0.04
+    (there it rises to 0.4), gradients are clipped at 3 as a whole (there each tensor's), and the
+    student is kept.
     """
     return replace(
         mast5(),
@@ -26,7 +28,7 @@ def dino() -> PretrainConfig:
         encoder=EncoderConfig(
             "timm:vit_small_patch16_224", {"drop_path_rate": 0.1, "dynamic_img_size": True}
         ),
-        optimizer=OptimizerConfig("adamw", lr=5e-4, weight_decay=0.04, clip=3.0, final=0.002),
+        optimizer=OptimizerConfig("adamw", lr=5e-4, weight_decay=0.04, clip=3.0, final=0.0005),
         epochs=800,
         batch_size=1024,
     )

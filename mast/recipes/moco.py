@@ -33,6 +33,8 @@ def moco_v2() -> PretrainConfig:
 def moco_v3() -> PretrainConfig:
     """MoCo v3 on ImageNet: ResNet-50, batch 4096, 1000 epochs, in VICReg's views.
 
+    Its official commands crop 20 % of the area or more, these views 8 %.
+
     Its official code: linear top-1 74.6. LARS at 0.3 for 256 images, weight decay 1.5e-6,
     temperature 1, momentum from 0.996 (facebookresearch/moco-v3).
 

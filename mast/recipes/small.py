@@ -77,6 +77,13 @@ def _objective(config: PretrainConfig) -> Any:
             return replace(objective, projector=sizes, prototypes=128, frozen=0.01)
         case DINOConfig() as objective:
             sizes = MLPConfig(hidden=1024, dim=128)
-            return replace(objective, projector=sizes, prototypes=1024, momentum=0.99)
+            return replace(
+                objective,
+                projector=sizes,
+                prototypes=1024,
+                momentum=0.99,
+                teacher_temperature=0.04,
+                frozen=0.1,
+            )
         case objective:
             return objective

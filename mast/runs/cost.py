@@ -21,7 +21,7 @@ from mast.core.memory import memory_of
 from mast.core.optim import moments
 from mast.core.run import RunFolder
 from mast.data import BrokenImageError, Source, canvas_size
-from mast.methods import StepNeeds, step_needs
+from mast.methods import METHODS, StepNeeds, step_needs
 
 # Of usual encoders 69 to 86 % of what a step needs can be counted before it (docs/log.md).
 COUNTED = 0.69
@@ -208,7 +208,8 @@ def _in_parts(
         needs = _needs(config, device, parts)
         fits = room is None or needs.least(parts, again=True) / COUNTED <= room
         smaller, remainder = divmod(config.batch_size, 2 * parts)
-        if fits or remainder or smaller < SMALLEST_PART:
+        whole = METHODS[config.method].method.needs_whole_batch is not None
+        if fits or remainder or smaller < SMALLEST_PART or whole:
             return replace(config, accumulate=parts), needs
         parts *= 2
 
@@ -227,6 +228,11 @@ def _needs(config: PretrainConfig, device: torch.device, parts: int) -> StepNeed
 
 def _measured(config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFolder]) -> float:
     """Images a second of a few steps on generated images, with a smaller batch if it is large."""
+    if METHODS[config.method].method.labelled:
+        raise UserError(
+            f"{config.recipe} learns from labels, and what is measured are generated images without "
+            "one kind of them: plan vicreg5_small, whose steps take about as long"
+        )
     batch = min(config.batch_size // config.accumulate, MEASURED_IMAGES)
     with tempfile.TemporaryDirectory() as folder:
         few = change(

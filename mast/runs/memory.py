@@ -11,7 +11,7 @@ from mast.core.errors import UserError
 from mast.core.launch import type_of
 from mast.core.memory import memory_of
 from mast.core.optim import moments
-from mast.methods import StepNeeds, step_needs
+from mast.methods import METHODS, StepNeeds, step_needs
 
 # Bytes that a process shares with no other before it trains, from below: half of what it held with
 # PyTorch 2.15 for CUDA 13 (RssAnon after all imports: 0.51 GB), as other builds hold less.
@@ -80,7 +80,7 @@ def check_memory(config: PretrainConfig, device: torch.device, processes: int, l
         ]
         at = bisect_left(more, True, key=lambda parts: needed(step(parts), parts) <= there)
         helps = ["a smaller batch_size", "a smaller size", *helps]
-        if more[at:]:
+        if more[at:] and METHODS[config.method].method.needs_whole_batch is None:
             helps = [f"accumulate {more[at]} or more", *helps]
         if dtype is torch.float32:
             helps += ["precision bf16-mixed"]
