@@ -230,8 +230,8 @@ def _measured(config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFo
     """Images a second of a few steps on generated images, with a smaller batch if it is large."""
     if METHODS[config.method].method.labelled:
         raise UserError(
-            f"{config.recipe} learns from labels, and what is measured are generated images without "
-            "one kind of them: plan vicreg5_small, whose steps take about as long"
+            f"{config.recipe} learns from labels, and what is measured are generated images "
+            "without one kind of them: plan vicreg5_small, whose steps take about as long"
         )
     batch = min(config.batch_size // config.accumulate, MEASURED_IMAGES)
     with tempfile.TemporaryDirectory() as folder:

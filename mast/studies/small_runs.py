@@ -58,10 +58,8 @@ RUNS = {
 }
 
 
-def link_cifar(
-    workplace: Workplace, images: int = IMAGES, name: str = CIFAR, flat: bool = True
-) -> CanvasSet:
-    """Make a set of CIFAR-10's training images, flat without labels; all are returned."""
+def link_cifar(workplace: Workplace, images: int = IMAGES, name: str = CIFAR) -> CanvasSet:
+    """Make a set of CIFAR-10's training images without labels; all of them are returned."""
     everything = workplace.open("cifar10/train", SIZE)
     index_N = drawn_positions(len(everything), images)
     link(
@@ -69,7 +67,7 @@ def link_cifar(
         workplace.sets / "cifar10" / "train",
         index_N,
         workplace.derived(name),
-        flat=flat,
+        flat=True,
     )
     return everything
 

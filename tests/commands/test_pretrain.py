@@ -74,9 +74,14 @@ def test_a_teacher_starts_as_the_student_that_starts_from_weights(
         ("swav_small", "its batch is assigned to the prototypes as a whole"),
     ],
 )
-def test_a_batch_that_must_be_whole_is_not_computed_in_parts(recipe: str, reason: str) -> None:
+def test_a_batch_that_must_be_whole_is_not_computed_in_parts(
+    recipe: str, reason: str, photos: Path
+) -> None:
     with pytest.raises(UserError, match=reason):
         mast.configure(recipe, accumulate=2)
+    full = recipe.removesuffix("_small")
+    (cost,) = mast.plan(photos / "train", "RTX4090", recipes=full).costs
+    assert cost.config.accumulate == 1
 
 
 def test_labels_are_those_of_the_images(tiny: Configure, photos: Path) -> None:

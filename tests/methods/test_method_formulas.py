@@ -9,9 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from lightly.loss import DINOLoss, NegativeCosineSimilarity, NTXentLoss, SwaVLoss
-from tiny import BATCH, build_method, make_views
+from tiny import BATCH, OPERATORS, build_method, make_views
 from torch import Tensor
 
+from mast.augment import Record, Views
 from mast.losses import sinkhorn
 from mast.methods import BYOL, DINO, LooC, MoCo, MoCoV3, SimCLR, SimSiam, SwAV
 
@@ -82,6 +83,18 @@ def test_moco_v3_is_its_official_code() -> None:
         for query_BD, key_BD in zip(queries, reversed(keys), strict=True)
     )
     assert loss_of(method) == pytest.approx(float(expected), rel=1e-5)
+
+
+@torch.no_grad()
+def test_swav_projects_views_of_all_sizes_together() -> None:
+    method, _ = built("swav", {"prototypes": 5})
+    seen: list[int] = []
+    method.projector.register_forward_hook(lambda module, args, out: seen.append(len(args[0])))
+    generator = torch.Generator().manual_seed(0)
+    images = tuple(torch.rand(BATCH, 3, side, side, generator=generator) for side in (32, 32, 16))
+    applied_BK = torch.zeros(BATCH, len(OPERATORS), dtype=torch.bool)
+    method(Views(images, tuple(Record(OPERATORS, applied_BK, {}) for _ in images)), 0.0)
+    assert seen == [3 * BATCH]
 
 
 @torch.no_grad()
@@ -173,10 +186,11 @@ def test_a_teacher_follows_after_the_step(name: str) -> None:
         for key, value in module.named_parameters():
             old, new = before[f"{part}.{key}"], after[f"{part}.{key}"]
             torch.testing.assert_close(new, momentum * old + (1 - momentum) * value, msg=key)
+    for buffer in method.encoder.buffers():
+        buffer.add_(1)
     method.begin()
-    student = method.encoder.parameters()
-    pairs = zip(method.teacher.encoder.parameters(), student, strict=True)
-    assert all(torch.equal(own, other) for own, other in pairs)
+    own, student = method.teacher.encoder.state_dict(), method.encoder.state_dict()
+    assert all(torch.equal(own[key], value) for key, value in student.items())
 
 
 @pytest.mark.parametrize("name", ["swav", "dino"])
@@ -190,6 +204,9 @@ def test_prototypes_are_frozen_at_first_and_keep_their_length(name: str) -> None
         method.prototypes.weight_PD.mul_(2.0)
     method.after_step(0.7)
     torch.testing.assert_close(method.prototypes.weight_PD.norm(dim=1), torch.ones(6))
+    for name, parameter in method.named_parameters():
+        if name.startswith("teacher.") and name.endswith("weight_PD"):
+            torch.testing.assert_close(parameter.norm(dim=1), torch.ones(6))
 
 
 @torch.no_grad()
@@ -243,7 +260,7 @@ L, N, R, P = "Linear", "BatchNorm1d", "ReLU", "BatchNorm1d without scale"
 NETWORKS = {  # of the official codes
     "simclr": {"projector": [L, N, R, L, N]},
     "moco_v2": {"projector": [L, R, L]},
-    "moco_v3": {"projector": [L, N, R, L, P], "predictor": [L, N, R, L, P]},
+    "moco_v3": {"projector": [L, N, R, L, P], "predictor": [L, N, R, L]},
     "simsiam": {"projector": [L, N, R, L, N, R, L, P], "predictor": [L, N, R, L]},
     "byol": {"projector": [L, N, R, L], "predictor": [L, N, R, L]},
     "barlow_twins": {"projector": [L, N, R, L, N, R, L]},
