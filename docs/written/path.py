@@ -38,7 +38,8 @@ def path() -> str:
             f"pretraining ({error:+.0f} %). Of the new photos {told['top1']:.0f} % "
             f"[{told['low']:.0f}, {told['high']:.0f}] are told right; by chance it would be "
             f"{100 / setting['classes']:.0f} %. The same for several draws of the "
-            f"{setting['labels']} labels, percent right, and minutes of the fastest `fit` (other programs ran beside most fits):",
+            f"{setting['labels']} labels, percent right, and minutes of the fastest `fit` (other "
+            "programs ran beside most fits):",
             markdown(Grid(("classifier", "draws", "right", "minutes"), compared)),
             f"{trained if ways['from scratch'] else ''}"
             f"{setting['size']} pixels, {setting['epochs']} epochs, {setting['cores']} cores of "
