@@ -204,8 +204,8 @@ def test_prototypes_are_frozen_at_first_and_keep_their_length(name: str) -> None
         method.prototypes.weight_PD.mul_(2.0)
     method.after_step(0.7)
     torch.testing.assert_close(method.prototypes.weight_PD.norm(dim=1), torch.ones(6))
-    for name, parameter in method.named_parameters():
-        if name.startswith("teacher.") and name.endswith("weight_PD"):
+    for key, parameter in method.named_parameters():
+        if key.startswith("teacher.") and key.endswith("weight_PD"):
             torch.testing.assert_close(parameter.norm(dim=1), torch.ones(6))
 
 
