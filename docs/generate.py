@@ -17,6 +17,7 @@ from written.faults import faults
 from written.forgetting import demonstration, forgetting
 from written.insight import advice, findings, studies, uncertainty
 from written.intervals import coverage
+from written.known import known
 from written.methods import methods
 from written.path import path
 from written.photos import (
@@ -68,7 +69,7 @@ def documents() -> dict[Path, str]:
         insight: between(insight, parts),
         studied: between(studied, {"studies": studies()}),
         detected: between(detected, {"detection": detection()}),
-        evaluated: between(evaluated, {"coverage": coverage()}),
+        evaluated: between(evaluated, {"coverage": coverage(), "known": known()}),
         reliable: between(reliable, {"faults": faults()}),
         started: between(started, {"starts": starts()}),
         used: between(used, {"path": path()}),
