@@ -22,12 +22,22 @@ from mast.measure.sets import ObjectData
 from mast.measure.training_views import TrainingViews
 from mast.methods import (
     METHODS,
-    Mast,
+    BarlowTwinsConfig,
+    BYOLConfig,
+    DINOConfig,
+    LooCConfig,
     MastConfig,
     Method,
+    MoCoConfig,
+    MoCoV3Config,
+    SimCLRConfig,
+    SimSiamConfig,
     StepNeeds,
-    VICReg,
+    SupervisedConfig,
+    SwAVConfig,
     VICRegConfig,
+    VISimSiamConfig,
+    method_of,
     step_needs,
 )
 from mast.models import Encoder
@@ -47,12 +57,23 @@ CONFIGS: dict[str, Any] = {
     "sum": MastConfig(mode="guarded", composition="sum", standardize=True),
     "vicreg": VICRegConfig(),
     "augself": VICRegConfig(told=TOLD),
+    "simclr": SimCLRConfig(),
+    "moco_v2": MoCoConfig(queue=2 * COUNT, hardness=0.1),
+    "moco_v3": MoCoV3Config(),
+    "simsiam": SimSiamConfig(),
+    "vi_simsiam": VISimSiamConfig(),
+    "byol": BYOLConfig(),
+    "barlow_twins": BarlowTwinsConfig(),
+    "swav": SwAVConfig(prototypes=8, queue=2 * COUNT, queue_from=0.0),
+    "dino": DINOConfig(prototypes=8),
+    "looc": LooCConfig(queue=2 * COUNT),
+    "supervised": SupervisedConfig(classes=3),
 }
 
 
-def batch() -> tuple[Tensor, Tensor]:
-    canvas_BHWC = torch.zeros(COUNT, 32, 32, 3, dtype=torch.uint8)
-    return on_gpu(canvas_BHWC), on_gpu(torch.ones(COUNT))
+def batch(count: int) -> tuple[Tensor, Tensor]:
+    canvas_BHWC = torch.zeros(count, 32, 32, 3, dtype=torch.uint8)
+    return on_gpu(canvas_BHWC), on_gpu(torch.ones(count))
 
 
 @pytest.fixture
@@ -109,8 +130,9 @@ def test_what_makes_the_host_wait_is_seen(name: str, gpu: FakeGPU) -> None:
 @pytest.mark.parametrize("preset", VIEWS)
 def test_views_never_wait(preset: str, gpu: FakeGPU) -> None:
     pipeline = Pipeline(VIEWS[preset], SIZE)
-    memory = pipeline.buffer(COUNT, GPU, torch.bfloat16)
-    views = pipeline.views(*batch(), pipeline.draw(COUNT, torch.Generator()), memory)
+    count = min(COUNT, 2 * COUNT // len(pipeline.sizes))  # at most 32 views, as AT_ONCE has it
+    memory = pipeline.buffer(count, GPU, torch.bfloat16)
+    views = pipeline.views(*batch(count), pipeline.draw(count, torch.Generator()), memory)
     assert {images.dtype for images in views.images} == {torch.bfloat16}
     assert {images.device for images in views.images} == {GPU}
     assert not gpu.waits
@@ -118,20 +140,27 @@ def test_views_never_wait(preset: str, gpu: FakeGPU) -> None:
 
 def build(name: str, operators: tuple[str, ...]) -> Method:
     config = CONFIGS[name]
-    config.projector = replace(config.projector, hidden=8, dim=32)
-    kind = VICReg if isinstance(config, VICRegConfig) else Mast
+    if hasattr(config, "projector"):
+        config.projector = replace(config.projector, hidden=8, dim=32)
+    kind = METHODS[method_of(config)].method
     return kind(config, Encoder(ENCODER, SIZE), operators)
+
+
+def preset_of(name: str) -> Preset:
+    """Views that a method learns from."""
+    return PRESETS["looc" if name == "looc" else "mast19"]
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_step_never_waits(name: str, gpu: FakeGPU) -> None:
-    names = PRESETS["mast19"].operators
-    method = build(name, names)
+    preset = preset_of(name)
+    method = build(name, preset.operators)
     kind: Any = "lars" if name == "vicreg" else "adamw"
     optimizer = make_optimizer(method.parameter_groups(), OptimizerConfig(kind), COUNT)
-    records = Pipeline(PRESETS["mast19"], SIZE).draw(COUNT, torch.Generator())
+    records = Pipeline(preset, SIZE).draw(COUNT, torch.Generator())
     images = tuple(on_gpu(torch.ones(COUNT, 3, SIZE, SIZE)) for _ in records)
-    views = Views(images, records, aspect_B=on_gpu(torch.ones(COUNT)))
+    label_B = on_gpu(torch.zeros(COUNT, dtype=torch.int64))
+    views = Views(images, records, None, on_gpu(torch.ones(COUNT)), label_B)
     training = Training(method, optimizer, 1, 3, lambda progress: 1.0, clip=1.0, log_every=2)
     steps = training.run(
         FakeFabric(mixed=True),  # type: ignore[arg-type]
@@ -151,7 +180,7 @@ def test_a_step_never_waits(name: str, gpu: FakeGPU) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_what_a_step_needs_is_counted(name: str, without_driver: None) -> None:
-    pipeline = Pipeline(PRESETS["mast19"], SIZE)
+    pipeline = Pipeline(preset_of(name), SIZE)
 
     def step(device: torch.device) -> StepNeeds:
         make = partial(build, name, pipeline.names)

@@ -87,8 +87,7 @@ def nt_xent(first_BD: Tensor, second_BD: Tensor, temperature: float) -> Tensor:
     cosine = product(both, both.T)
     count = len(both)
     partner = torch.arange(count, device=both.device).roll(count // 2)
-    own = torch.zeros_like(cosine, dtype=torch.bool)
-    own[torch.arange(count), partner] = True
-    own.fill_diagonal_(True)
+    own = torch.eye(count, dtype=torch.bool, device=both.device)
+    own = own.scatter(1, partner[:, None], True)
     positive = cosine.gather(1, partner[:, None]).squeeze(1)
     return contrast(positive, cosine.masked_fill(own, -torch.inf), temperature)

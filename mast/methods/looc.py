@@ -129,11 +129,11 @@ class LooC(DirectionalMethod):
         terms = {}
         for head, name in enumerate(names):
             cosine_BV = (query_BHD[:, head] * key_VBHD[:, :, head]).sum(dim=2).T
-            others = [view for view in range(len(keys)) if view != head] if head else []
             queue = self.queues[head]
             assert isinstance(queue, Queue)
             queued_BN = product(query_BHD[:, head], queue.key_ND.clone().T)
-            negative = torch.cat([cosine_BV[:, others], queued_BN], dim=1)
+            others = (cosine_BV[:, :head], cosine_BV[:, head + 1 :]) if head else ()
+            negative = torch.cat([*others, queued_BN], dim=1)
             loss = contrast(cosine_BV[:, head], negative, self.config.temperature)
             terms[name] = loss / len(names)
             newest = gather(key_VBHD[head, :, head])

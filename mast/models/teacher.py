@@ -33,6 +33,7 @@ class Teacher(nn.Module):
     def train(self, mode: bool = True) -> Self:
         """See `nn.Module.train`; BatchNorm alone is ever in training mode."""
         super().train(False)
+        self.encoder.training = mode  # the images are those of training, whose range is known
         for module in self.modules():
             if isinstance(module, _BatchNorm):
                 module.train(mode)

@@ -109,8 +109,8 @@ def test_blur_that_forgets_sharpness_exceeds_that_of_the_images():
 @presets
 def test_coins_are_independent_and_fair(name):
     pipeline = Pipeline(PRESETS[name], SIZE)
-    first, second = pipeline.draw(20_000, generator())
-    for view, record in enumerate((first, second)):
+    first, second, *others = pipeline.draw(20_000, generator())
+    for view, record in enumerate((first, second, *others)):
         expected = torch.tensor([op.probability for op in pipeline.operators[view].values()])
         assert (record.applied_BK.float().mean(dim=0) - expected).abs().max() < 0.015
     both = (first.applied_BK & second.applied_BK).float().mean(dim=0)
@@ -143,14 +143,15 @@ def test_replay_gives_the_same_bits(name, batch):
     records = pipeline.draw(B, generator(), None)
     given = [tensor.clone() for tensor in batch]
     views, again = pipeline.views(*batch, records), pipeline.views(*batch, records)
-    for view in range(2):
+    for view, size in enumerate(pipeline.sizes):
         assert torch.equal(views.images[view], again.images[view])
         alone = one_view(pipeline, PRESETS[name], batch, records[view], view)
         torch.testing.assert_close(alone, views.images[view], rtol=0, atol=5e-6)
-        assert views.images[view].shape == (B, 3, SIZE, SIZE)
+        assert views.images[view].shape == (B, 3, size, size)
         assert 0 <= views.images[view].min() <= views.images[view].max() <= 1
     assert all(torch.equal(*pair) for pair in zip(given, batch, strict=True))
-    assert torch.equal(views.active_BK, records[0].applied_BK | records[1].applied_BK)
+    applied = torch.stack([record.applied_BK for record in records])
+    assert torch.equal(views.active_BK, applied.any(dim=0))
     assert views.names == pipeline.names
     half = pipeline.views(*batch, records, pipeline.buffer(B, batch[0].device, torch.bfloat16))
     assert half.images[0].dtype == torch.bfloat16
@@ -169,8 +170,10 @@ def test_a_slice_of_the_record_draws_a_slice_of_the_batch(name, batch, compiled)
     whole = pipeline.views(*batch, records)
     for some in (slice(0, 9), slice(9, B)):
         assert len(records[0][some]) == len(range(B)[some])
-        part = pipeline.views(batch[0][some], batch[1][some], (records[0][some], records[1][some]))
-        for view in range(2):
+        part = pipeline.views(
+            batch[0][some], batch[1][some], tuple(record[some] for record in records)
+        )
+        for view in range(len(records)):
             difference = (part.images[view] - whole.images[view][some]).abs()
             assert difference.flatten(1).quantile(0.999, dim=1).max() <= 5e-6
 

@@ -40,6 +40,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "augself": ("vicreg5_augself_small", {}),
     "transformer": ("mast5_small", {"encoder": VIT}),
     "convnext": ("mast5_small", {"encoder": CONVNEXT, "precision": "bf16-mixed"}),
+    "a teacher": ("byol_small", {}),
+    "a queue": ("moco_v2_small", {}),
+    "assignments": ("swav_small", {}),
     "mixed": ("mast5_small", {"precision": "bf16-mixed"}),
 }
 
@@ -64,7 +67,7 @@ def test_what_a_forward_pass_keeps_is_known_without_it(photos: Path, name: str) 
     counted = of(config)
     method, pipeline = build_method(config).train(), Pipeline(config.preset, config.size)
     if config.channels_last:
-        method.encoder.to(memory_format=torch.channels_last)
+        method.to(memory_format=torch.channels_last)
     canvas_BHWC = torch.zeros(COUNT, 32, 32, 3, dtype=torch.uint8)
     views = draw_views(pipeline, [(canvas_BHWC, torch.ones(COUNT))], (0, 0, 0))
     mixed = config.precision == "bf16-mixed"
