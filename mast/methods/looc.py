@@ -6,7 +6,6 @@ Shapes: B images of this process, H heads, D dimensions of an embedding, N keys 
 from dataclasses import dataclass, field
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.augment import Preset, Views
@@ -24,7 +23,7 @@ from mast.methods.base import (
     spread,
 )
 from mast.methods.prediction import check_properties, destroyers
-from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher, check_sizes
+from mast.models import Encoder, MLPConfig, ParallelHeads, Queue, Teacher, check_sizes
 
 
 @dataclass
@@ -66,27 +65,6 @@ class LooCConfig(MethodConfig):
             )
 
 
-class Heads(nn.Module):
-    """One projector a head, from representations to embeddings of unit length (B, H, D).
-
-    Args:
-        features: Of the representation.
-        config: Sizes.
-        count: H.
-    """
-
-    def __init__(self, features: int, config: MLPConfig, count: int) -> None:
-        super().__init__()
-        self.heads = nn.ModuleList(
-            MLP(features, config, layers=2, inner_norm=False, bias=True) for _ in range(count)
-        )
-
-    def forward(self, representation_BC: Tensor) -> Tensor:
-        """All heads of a batch."""
-        embeddings = [head(representation_BC) for head in self.heads]
-        return F.normalize(torch.stack(embeddings, dim=1), dim=2)
-
-
 class LooC(DirectionalMethod):
     """Xiao, Wang, Efros, Darrell: What Should Not Be Contrastive (ICLR 2021).
 
@@ -110,7 +88,7 @@ class LooC(DirectionalMethod):
     ) -> None:
         super().__init__(config, encoder, operators, seed)
         count = 1 + len(config.kept)
-        self.projector = Heads(encoder.dim, config.projector, count)
+        self.projector = ParallelHeads(encoder.dim, config.projector, count)
         self.teacher = Teacher(encoder, self.projector)
         self.queues = nn.ModuleList(
             Queue(config.queue, config.projector.dim, seed + head) for head in range(count)

@@ -24,6 +24,7 @@ from mast.models.heads import (
     GaussianProjectorConfig,
     GeM,
     MLPConfig,
+    ParallelHeads,
     check_sizes,
     pair_head,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "GeM",
     "MLPConfig",
     "Masks",
+    "ParallelHeads",
     "Prediction",
     "Prototypes",
     "Queue",
