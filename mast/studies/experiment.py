@@ -117,7 +117,11 @@ class Experiment(ABC):
 
     @abstractmethod
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
-        """The runs, in the order in which they are most useful; nothing is read or written."""
+        """The runs, in the order in which they are most useful; nothing is written.
+
+        It may depend on results that are there: where more runs follow from those of the first,
+        they are carried out, too.
+        """
 
     def prepare(self, workplace: Workplace) -> None:  # noqa: B027  # most have nothing to prepare
         """Make the sets that it needs from those in the folder.
@@ -137,6 +141,13 @@ class Experiment(ABC):
     @abstractmethod
     def table(self, measured: Mapping[str, Measured]) -> Grid:
         """Results of runs, by name, as a table."""
+
+    def measured(self, runs: Iterable[StudyRun], out: Path) -> dict[str, Measured]:
+        """Results of those runs that have one, by name."""
+        files = {run.name: self.file(run, out) for run in runs}
+        return {
+            name: json.loads(file.read_text()) for name, file in files.items() if file.is_file()
+        }
 
     def file(self, run: StudyRun, out: Path) -> Path:
         """The result of a run."""
@@ -201,20 +212,20 @@ def perform(
         torch.set_num_threads(workplace.threads)
     if not dry and unfinished:
         experiment.prepare(workplace)
-        runs = carry_out(runs, work, state, shard)
+        carried_out: tuple[StudyRun, ...] = ()
+        while len(carried_out) < len(runs):
+            carried_out = carry_out(runs, work, state, shard)
+            plan = experiment.plan(workplace, seeds)
+            runs = tuple(replace(run, state=state(run)) for run in matching(plan, only))
+        runs = carried_out
     if not dry and (unfinished or not experiment.conclusion(workplace.out).is_file()):
         _conclude(experiment, plan, workplace)
-    return runs, _results(experiment, runs, workplace.out)
-
-
-def _results(experiment: Experiment, runs: Iterable[StudyRun], out: Path) -> dict[str, Measured]:
-    files = {run.name: experiment.file(run, out) for run in runs}
-    return {name: json.loads(file.read_text()) for name, file in files.items() if file.is_file()}
+    return runs, experiment.measured(runs, workplace.out)
 
 
 def _conclude(experiment: Experiment, plan: Sequence[StudyRun], workplace: Workplace) -> None:
     """Write what follows from all runs, once all are measured."""
-    measured = _results(experiment, plan, workplace.out)
+    measured = experiment.measured(plan, workplace.out)
     if len(measured) == len(plan):
         conclusion = experiment.conclude(measured, workplace)
         if conclusion is not None:

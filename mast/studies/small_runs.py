@@ -58,8 +58,10 @@ RUNS = {
 }
 
 
-def link_cifar(workplace: Workplace, images: int = IMAGES, name: str = CIFAR) -> CanvasSet:
-    """Make a set of CIFAR-10's training images without labels; all of them are returned."""
+def link_cifar(
+    workplace: Workplace, images: int = IMAGES, name: str = CIFAR, flat: bool = True
+) -> CanvasSet:
+    """Make a set of CIFAR-10's training images, flat without labels; all are returned."""
     everything = workplace.open("cifar10/train", SIZE)
     index_N = drawn_positions(len(everything), images)
     link(
@@ -67,7 +69,7 @@ def link_cifar(workplace: Workplace, images: int = IMAGES, name: str = CIFAR) ->
         workplace.sets / "cifar10" / "train",
         index_N,
         workplace.derived(name),
-        flat=True,
+        flat=flat,
     )
     return everything
 

@@ -43,6 +43,7 @@ from mast.studies.engine import Shard, StudyRun, carry_out
 from mast.studies.findings import Findings, Inquiry
 from mast.studies.flowers import Flowers
 from mast.studies.forgetting import CONTENDERS, TASKS, Forgetting
+from mast.studies.methods import ROWS, Methods
 from mast.studies.protocols import Protocols, against_sklearn
 from mast.studies.searches import leads, led, searches, spaces
 from mast.studies.seeds import cell, difference, pack, unpack
@@ -95,6 +96,15 @@ TINY: dict[str, Experiment] = {
         {name: STARTS[name] for name in ("mast-random", "vicreg-0.1")}, 24, 1, 1, 8,
         asdict(ENCODER), EvaluationSettings(protocols={"linear": QUICK_PROBE}),
     ),
+    "methods": Methods(
+        {name: ROWS[name]._replace(rates=ROWS[name].rates[:2])
+         for name in ("untrained", "simsiam")},
+        24, 1, 8, asdict(ENCODER), EvaluationSettings(protocols={
+            "linear": QUICK_PROBE, "rotation": QUICK_PROBE,
+            "knn": {"resamples": 20}, "retrieval": {"resamples": 20},
+            "fewshot": {"shots": [1], "repeats": 2, "penalties": [0.01], "episodes": 0},
+        }),
+    ),
     "flowers": Flowers(changes={"size": 32, "epochs": 1, "batch_size": 8, "objective": PROJECTOR,
                                 "encoder": asdict(ENCODER)}),
     "protocols": Protocols(24, 1, 8, asdict(ENCODER),
@@ -121,6 +131,7 @@ TINY: dict[str, Experiment] = {
 KEPT = {
     "does_it_help": ("validation/vicreg5-5-0", "does_it_help/validation/vicreg5-5-0.json"),
     "forgetting": ("color/exempt-0", "forgetting/color/exempt-0.json"),
+    "methods": ("validation/simsiam-0.0017-0", "methods/validation/simsiam-0.0017-0.json"),
     "starts": ("validation/source", "starts/validation/source.json"),
     "flowers": ("", "flowers17.json"),
     "protocols": ("", "protocols.json"),
@@ -265,7 +276,8 @@ def test_conformance(
     before = contents(sets)
 
     done = mast.study(name, data=str(sets), out=str(tmp_path), device="cpu")
-    assert [run.state for run in done.runs] == ["finished"] * len(planned.runs)
+    assert {run.state for run in done.runs} == {"finished"}
+    assert [run.name for run in done.runs][: len(planned.runs)] == [r.name for r in planned.runs]
     assert done.results is not None
     assert done.results.rows
     assert all(len(row) == len(done.results.columns) for row in done.results.rows)
@@ -292,7 +304,7 @@ def test_conformance(
     assert conclusion.is_file() == concluded
     after = contents(tmp_path)
     again = mast.study(name, data=sets, out=tmp_path, device="cpu")
-    assert [run.state for run in again.runs] == ["finished"] * len(planned.runs)
+    assert again.runs == done.runs
     assert again.results == done.results
     assert contents(tmp_path) == after
 
