@@ -12,7 +12,7 @@ from mast.methods.mast import Mast
 from mast.methods.mast_config import MODES, MastConfig
 from mast.methods.moco import MoCo, MoCoConfig
 from mast.methods.moco_v3 import MoCoV3, MoCoV3Config
-from mast.methods.needs import StepNeeds, step_needs
+from mast.methods.needs import StepNeeds, step_flops, step_needs
 from mast.methods.representations import (
     Embedding,
     EncoderAndEmbedding,
@@ -112,5 +112,6 @@ __all__ = [
     "method_of",
     "predicts_uncertainty",
     "save_embedding",
+    "step_flops",
     "step_needs",
 ]

@@ -1,4 +1,4 @@
-"""The memory of a training step, from below, before any of it is asked for, and its work.
+"""What a training step needs, before any of it is asked for: memory, from below, and operations.
 
 The method is built without memory (on PyTorch's meta device) and its forward pass runs on fake
 tensors, which have the shapes, types and devices of the real ones and no numbers.
@@ -35,8 +35,6 @@ class StepNeeds(NamedTuple):
         gradients: Of the parameters that are trained.
         state: Of the optimizer.
         activations: What the forward pass keeps for the backward pass.
-        flops: Floating-point operations of its matrix products and convolutions, forward and
-            backward; of a backward pass twice those of the forward pass.
     """
 
     views: int
@@ -44,7 +42,6 @@ class StepNeeds(NamedTuple):
     gradients: int = 0
     state: int = 0
     activations: int = 0
-    flops: int = 0
 
     @property
     def largest(self) -> tuple[int, str]:
@@ -117,39 +114,61 @@ def step_needs(
         if compiled or processes() > 1:
             return step
         try:
-            records = [_of_many(record, count) for record in pipeline.draw(1, torch.Generator())]
             # A kernel without shapes would be run on real memory to learn them.
             with FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True):
                 _onto(method, device, channels_last)
-                activations, flops = _forward(method, pipeline.sizes, tuple(records), device, dtype)
+                views = _views(pipeline, count, device, dtype)
+                mixed = dtype is not torch.float32
+
+                def forward() -> dict[str, Tensor]:
+                    with torch.autocast(device.type, dtype if mixed else None, enabled=mixed):
+                        output: dict[str, Tensor] = method(views, 0.0)
+                        return output
+
+                fixed = [*method.parameters(), *method.buffers(), *views.images]
+                return step._replace(activations=kept_for_backward(forward, fixed))
         except Exception as error:
             return step._replace(activations=_uncountable(error))
-    is_frozen = not any(parameter.requires_grad for parameter in method.encoder.parameters())
-    return step._replace(activations=activations, flops=flops * (1 if is_frozen else 3))
 
 
-def _forward(
-    method: Method,
-    sizes: tuple[int, ...],
-    records: tuple[Record, ...],
-    device: torch.device,
-    dtype: torch.dtype,
-) -> tuple[int, int]:
-    """Bytes that the forward pass of a method of fake tensors keeps, and its operations."""
-    count = len(records[0])
-    images = [torch.empty(count, 3, size, size, dtype=dtype, device=device) for size in sizes]
-    label_B = torch.zeros(count, dtype=torch.int64, device=device) if method.labelled else None
-    views = Views(tuple(images), records, None, torch.ones(count, device=device), label_B)
-    mixed = dtype is not torch.float32
+def step_flops(build: Callable[[], Method], pipeline: Pipeline, count: int) -> int:
+    """Floating-point operations of the matrix products and convolutions of a step.
 
-    def forward() -> dict[str, Tensor]:
-        with torch.autocast(device.type, dtype if mixed else None, enabled=mixed):
-            output: dict[str, Tensor] = method(views, 0.0)
-            return output
+    A teacher has no backward pass, and a frozen encoder none: what is counted is what is done.
 
-    with FlopCounterMode(display=False) as counter:
-        kept = kept_for_backward(forward, [*method.parameters(), *method.buffers(), *images])
-    return kept, counter.get_total_flops()
+    Args:
+        build: The method, for training.
+        pipeline: Its views.
+        count: B.
+
+    Returns:
+        Forward and backward, a product and its sum as two; 0 where a step cannot run on fake
+        tensors, as in `step_needs`.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    device = torch.device("cpu")  # it depends on none, and this one is always there
+    with _quietly(), torch.random.fork_rng(devices=[]):
+        try:
+            with torch.device("meta"):
+                method = build().train()
+            with FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True):
+                _onto(method, device, channels_last=False)
+                with FlopCounterMode(display=False) as counter:
+                    method(_views(pipeline, count, device, torch.float32), 0.0)["loss"].backward()
+        except Exception:  # of whatever kind: an encoder's own code runs here
+            return 0
+    return counter.get_total_flops()
+
+
+def _views(pipeline: Pipeline, count: int, device: torch.device, dtype: torch.dtype) -> Views:
+    """Views of B images as a method takes them, without numbers."""
+    records = tuple(_of_many(record, count) for record in pipeline.draw(1, torch.Generator()))
+    images = tuple(
+        torch.empty(count, 3, size, size, dtype=dtype, device=device) for size in pipeline.sizes
+    )
+    label_B = torch.zeros(count, dtype=torch.int64, device=device)
+    return Views(images, records, None, torch.ones(count, device=device), label_B)
 
 
 def _of_many(record: Record, count: int) -> Record:

@@ -21,7 +21,7 @@ from mast.core.memory import memory_of
 from mast.core.optim import moments
 from mast.core.run import RunFolder
 from mast.data import BrokenImageError, Source, canvas_size
-from mast.methods import METHODS, StepNeeds, step_needs
+from mast.methods import METHODS, StepNeeds, step_flops, step_needs
 
 # Of usual encoders 69 to 86 % of what a step needs can be counted before it (docs/log.md).
 COUNTED = 0.69
@@ -122,15 +122,13 @@ def cost(
     place = torch.device("cuda") if gpu is not None else device
     config = replace(config, batch_size=_batch(config.batch_size, len(source)))
     config, needs = _in_parts(config, place, gpu.memory if gpu else memory_of(place))
-    if gpu is not None and needs.flops == 0:
+    flops = flops_an_image(config) if gpu is not None else 0.0
+    if gpu is not None and flops == 0:
         raise UserError(
             f"what a step of {config.recipe} takes cannot be counted for {config.encoder.name}: "
             "measure it on the machine that will train, without gpu"
         )
-    if gpu is not None:
-        speed = REACHED * gpu.flops * config.batch_size / (needs.flops * config.accumulate)
-    else:
-        speed = _measured(config, pretrain)
+    speed = _measured(config, pretrain) if gpu is None else REACHED * gpu.flops / flops
     images, canvas = len(source), config.data.canvas or canvas_size(config.size)
     disk = images * canvas**2 * 3
     cost = Cost(
@@ -151,6 +149,13 @@ def cost(
             f"{hours:g} are given"
         )
     return replace(cost, config=replace(config, epochs=epochs))
+
+
+def flops_an_image(config: PretrainConfig) -> float:
+    """Operations of a training step, forward and backward, for each image; 0 if not countable."""
+    count = config.batch_size // config.accumulate
+    pipeline = Pipeline(config.preset, config.size)
+    return step_flops(partial(build_method, config), pipeline, count) / count
 
 
 def decoding_seconds(source: Source, size: int) -> float:

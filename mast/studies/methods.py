@@ -10,14 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, final
 
-import torch
-from torch.utils.flop_counter import FlopCounterMode
-
 from mast.analyses import Grid
-from mast.augment import Pipeline
-from mast.config import PretrainConfig, build_method
 from mast.core.run import plain
 from mast.protocols.run import EvaluationSettings
+from mast.runs.cost import flops_an_image
 from mast.studies.does_it_help import COLUMNS, PROTOCOLS, SETTINGS, DoesItHelp, mean_of_tasks
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics
@@ -29,7 +25,6 @@ from mast.studies.variants import ALL_BUT_ONE, LR
 LABELLED = f"{CIFAR}-labelled"
 VIEWS = "mast5"
 CLASSES = 10  # of CIFAR-10
-COUNTED = 2  # images of a step whose operations are counted
 RATES = (LR / 3, LR, 3 * LR)
 ROTATION = "cifar10/class/rotation"
 
@@ -93,7 +88,7 @@ class Methods(Experiment):
     best.
     """
 
-    results: ClassVar[str] = "methods"
+    results: ClassVar[str] = "small"
     seeded: ClassVar[bool] = True
 
     rows: Mapping[str, Row] = field(default_factory=lambda: ROWS)
@@ -173,6 +168,7 @@ class Methods(Experiment):
         )
         metrics = last_metrics(run.folder) if run.trained else {}
         steps = self.images // self.batch_size * self.epochs if run.trained else 0
+        images_seen = steps * self.batch_size
         return {
             **run.changes,
             "seed": run.seed,
@@ -180,8 +176,8 @@ class Methods(Experiment):
             "each": probed.each,
             "last_metrics": metrics,
             "minutes": metrics.get("seconds", 0.0) / 60,
-            "images_seen": steps * self.batch_size,
-            "flops": steps * _flops(run.config),
+            "images_seen": images_seen,
+            "flops": images_seen * flops_an_image(run.config) if run.trained else 0.0,
             "trials": len(self.rows[run.changes["row"]].rates),
         }
 
@@ -208,14 +204,3 @@ class Methods(Experiment):
         columns = (*COLUMNS.values(), "rotation", "mean of four", "minutes")
         return Grid(("score", "method", "rate", "seeds", *columns), rows)
 
-
-def _flops(config: PretrainConfig) -> int:
-    """Operations of a step, forward and backward, of its matrix products and convolutions."""
-    method, pipeline = build_method(config).train(), Pipeline(config.preset, config.size)
-    canvas_BHWC = torch.zeros(COUNTED, config.size, config.size, 3, dtype=torch.uint8)
-    drawn = pipeline.draw(COUNTED, torch.Generator().manual_seed(0))
-    views = pipeline.views(canvas_BHWC, torch.ones(COUNTED), drawn)
-    views.label_B = torch.zeros(COUNTED, dtype=torch.int64)
-    with FlopCounterMode(display=False) as counter:
-        method(views, 0.0)["loss"].backward()
-    return counter.get_total_flops() * config.batch_size // COUNTED
