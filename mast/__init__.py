@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mast.commands.show import show_operators as show_operators
     from mast.commands.show import show_recipes as show_recipes
     from mast.commands.show import show_views as show_views
+    from mast.commands.reproduce import reproduce as reproduce
     from mast.commands.study import study as study
     from mast.commands.watch import watch as watch
     from mast.config import PretrainConfig as PretrainConfig
@@ -78,6 +79,7 @@ PUBLIC = {
     "show_operators": "mast.commands.show",
     "show_recipes": "mast.commands.show",
     "show_views": "mast.commands.show",
+    "reproduce": "mast.commands.reproduce",
     "study": "mast.commands.study",
     "watch": "mast.commands.watch",
 }

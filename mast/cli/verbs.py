@@ -118,6 +118,14 @@ def _study(result: Any) -> None:
         _print_plain(f"results in {folder}")
 
 
+def _reproduced(result: Any) -> None:
+    _print_rich(f"[bold]{result.title}[/bold]")
+    for table in result.tables():
+        _print_rich(table)
+    for text in (*result.notes, *result.problems, result.state, *result.files):
+        _print_plain(text)
+
+
 # --------------------------------------------------------------------------- what may come next
 
 
@@ -190,6 +198,10 @@ VERBS: dict[str, Verb] = {
     "study": Verb(
         "retrain variants of a run to answer a question; the same command continues",
         f"{_COMMANDS}.study:study", ("name", "run"), _study, ("studies", "mast.studies:STUDIES"),
+    ),
+    "reproduce": Verb(
+        "train and measure a table of the paper, beside the numbers that it prints",
+        f"{_COMMANDS}.reproduce:reproduce", ("table",), _reproduced,
     ),
     "neighbours": Verb(
         "find the images of a folder that are most similar to others",

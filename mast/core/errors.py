@@ -13,6 +13,10 @@ class UserError(ValueError):
     """
 
 
+class DivergedError(UserError):
+    """A training stopped, as a loss or what an update left is not finite."""
+
+
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
     """An error for a name that is not in a registry, with the nearest valid one.
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.core.checkpoint import load_checkpoint, previous, save_checkpoint
-from mast.core.errors import UserError
+from mast.core.errors import DivergedError, UserError
 from mast.core.optim import set_learning_rate
 from mast.core.stopping import Interrupted, StopRequest
 from mast.core.transfer import numbers
@@ -291,10 +291,10 @@ class Training:
             kept = "which is saved: the same command continues from there"
         return Interrupted(number, f"stopped after step {self.step} of {self.steps}, {kept}")
 
-    def _stopped(self, step: int, reason: str) -> UserError:
+    def _stopped(self, step: int, reason: str) -> DivergedError:
         exists = self.checkpoint is not None and self.checkpoint.is_file()
         last = f" The last good checkpoint is {self.checkpoint}." if exists else ""
-        return UserError(f"stopped at step {step}: {reason}. {self.advice}{last}")
+        return DivergedError(f"stopped at step {step}: {reason}. {self.advice}{last}")
 
 
 def _mean(outputs: list[Losses]) -> Losses:

@@ -158,6 +158,30 @@ def flops_an_image(config: PretrainConfig) -> float:
     return step_flops(partial(build_method, config), pipeline, count) / count
 
 
+def flops_a_second(
+    config: PretrainConfig, gpu: Gpu | None, pretrain: Callable[[PretrainConfig], RunFolder]
+) -> float:
+    """Operations a second of a training: of a GPU as taken, or here as measured on a run.
+
+    Args:
+        config: The run of which a few steps are trained here.
+        gpu: Where it is to be trained; None: here.
+        pretrain: Trains a run.
+    """
+    if gpu is not None:
+        return REACHED * gpu.flops
+    return _measured(config, pretrain) * flops_an_image(config)
+
+
+def kept_bytes(config: PretrainConfig) -> int:
+    """Bytes that a run leaves on the disk: two checkpoints and its weights."""
+    needs = step_needs(
+        partial(build_method, config), Pipeline(config.preset, config.size), 1,
+        torch.device("cpu"), torch.float32, moments=moments(config.optimizer), compiled=True,
+    )  # fmt: skip
+    return 3 * needs.weights + 2 * needs.state
+
+
 def decoding_seconds(source: Source, size: int) -> float:
     """Seconds in which all images are read and resized on the cores here, from a few of them.
 

@@ -20,7 +20,6 @@ from mast.studies.flowers import Flowers
 from mast.studies.forgetting import Forgetting
 from mast.studies.growth import Growth
 from mast.studies.leave_one_out import LeaveOneOut
-from mast.studies.methods import Methods
 from mast.studies.protocols import Protocols
 from mast.studies.sensitivity import Sensitivity
 from mast.studies.starts import Starts
@@ -40,7 +39,6 @@ EXPERIMENTS: dict[str, Entry[Experiment]] = {
     "forgetting": Entry("Do exempt blocks keep what operators destroy?", Forgetting),
     "flowers": Entry("Real photos: Flowers-17 beside the untrained encoder", Flowers),
     "starts": Entry("What is a start from weights worth?", Starts),
-    "methods": Entry("Every method beside the others, at one small budget", Methods),
     "protocols": Entry("Do the probes agree?", Protocols),
     "detectors": Entry("Do the detectors learn?", Detectors),
     "advice_check": Entry("Is the advice right where the truth is known?", AdviceCheck),

@@ -17,7 +17,7 @@ from mast.core.run import RunFolder
 from mast.core.table import FittedTable
 from mast.recipes import rival
 
-TO_DO, BEGUN, FINISHED = "to do", "begun", "finished"
+TO_DO, BEGUN, WAITING, FINISHED = "to do", "begun", "waits for others", "finished"
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,10 @@ class StudyRun:
         seed: Of the run.
         trained: Whether it is trained; otherwise its encoder is measured as it starts.
         needed: Whether the study ends where this run fails, as nothing can be compared without it.
-        state: "finished" (trained and measured), "begun", "to do", or what went wrong.
+        waits: Whether other runs decide how it is configured, and are not measured yet.
+        together: Runs of the same word are one process's, beside those of one run folder.
+        state: "finished" (trained and measured), "begun", "to do", "waits for others", or what went
+            wrong.
     """
 
     name: str
@@ -41,6 +44,8 @@ class StudyRun:
     seed: int = 0
     trained: bool = True
     needed: bool = False
+    waits: bool = False
+    together: str = ""
     state: str = TO_DO
 
     @property
@@ -136,9 +141,13 @@ class Shard:
 
     def selects(self, runs: Sequence[StudyRun]) -> list[bool]:
         """Whether each run is this process's; those in one run folder go to one process."""
-        places = [run.folder.path if run.config is not None else Path(run.name) for run in runs]
+        places = [_place(run) for run in runs]
         order = list(dict.fromkeys(places))
         return [order.index(place) % self.every == self.first for place in places]
+
+
+def _place(run: StudyRun) -> str:
+    return run.together or (str(run.folder.path) if run.config is not None else run.name)
 
 
 ALL = Shard(0, 1)
@@ -150,7 +159,7 @@ def carry_out(
     state: Callable[[StudyRun], str],
     shard: Shard,
 ) -> tuple[StudyRun, ...]:
-    """Train and measure runs, unless that was done before.
+    """Train and measure the runs that are to do or were begun.
 
     Args:
         runs: All of a study.
@@ -165,16 +174,15 @@ def carry_out(
         UserError: A run failed without which nothing can be compared.
     """
     own = shard.selects(runs)
-    to_do = [run for run, is_own in zip(runs, own, strict=True) if is_own and run.state != FINISHED]
-    outcomes = []
+    outcomes = list(runs)
+    to_do = [
+        at for at, run in enumerate(runs) if own[at] and run.state in (TO_DO, BEGUN)
+    ]
     with doing("", len(to_do), "runs") as shown:
-        for run, is_own in zip(runs, own, strict=True):
-            if not is_own:
-                outcomes.append(run)
-                continue
-            with doing(run.name):
-                outcomes.append(_carried_out(run, work, state))
-            shown.advance(run.state != FINISHED)
+        for at in to_do:
+            with doing(runs[at].name):
+                outcomes[at] = _carried_out(runs[at], work, state)
+            shown.advance(1)
     return tuple(outcomes)
 
 

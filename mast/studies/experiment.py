@@ -18,7 +18,7 @@ import torch
 from mast.analyses import Analysis, Grid
 from mast.config import PretrainConfig
 from mast.core.checkpoint import write_json
-from mast.core.errors import UserError
+from mast.core.errors import DivergedError, UserError
 from mast.core.launch import Device, find_device
 from mast.core.registry import Entry
 from mast.core.run import RunFolder, provenance
@@ -32,7 +32,17 @@ from mast.models import Encoder, load_encoder
 from mast.recipes import configure
 from mast.runs.load import Representation, load
 from mast.runs.start import untrained
-from mast.studies.engine import ALL, BEGUN, FINISHED, TO_DO, Shard, StudyRun, carry_out, matching
+from mast.studies.engine import (
+    ALL,
+    BEGUN,
+    FINISHED,
+    TO_DO,
+    WAITING,
+    Shard,
+    StudyRun,
+    carry_out,
+    matching,
+)
 
 Measured = dict[str, Any]  # a result file
 
@@ -119,8 +129,8 @@ class Experiment(ABC):
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """The runs, in the order in which they are most useful; nothing is written.
 
-        It may depend on results that are there: where more runs follow from those of the first,
-        they are carried out, too.
+        Their names depend on nothing. Where results decide how a run is configured, it waits for
+        them, and what it waits for is `together` with it.
         """
 
     def prepare(self, workplace: Workplace) -> None:  # noqa: B027  # most have nothing to prepare
@@ -133,6 +143,10 @@ class Experiment(ABC):
     @abstractmethod
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """The result of a run, as JSON has it; its provenance is added."""
+
+    def diverged(self, run: StudyRun, reason: str) -> Measured | None:
+        """The result of a run whose training stopped; None: it has none and fails."""
+        return None
 
     def conclude(self, measured: Mapping[str, Measured], workplace: Workplace) -> Measured | None:
         """What follows from the results of all runs, by name; None: nothing is written."""
@@ -159,6 +173,8 @@ class Experiment(ABC):
 
     def state(self, run: StudyRun, out: Path) -> str:
         """How far a run is."""
+        if run.waits:
+            return WAITING
         if self.file(run, out).is_file() or self.conclusion(out).is_file():
             return FINISHED
         begun = run.config is not None and run.trained and run.folder.config.is_file()
@@ -199,12 +215,16 @@ def perform(
         return experiment.state(run, workplace.out)
 
     def work(run: StudyRun) -> None:
-        if state(run) == FINISHED:
-            return
-        if run.config is not None and run.trained:
-            workplace.verbs.pretrain(run.config)
-        result = {**experiment.measure(run, workplace), "provenance": provenance()}
-        write_json(experiment.file(run, workplace.out), result)
+        try:
+            if run.config is not None and run.trained:
+                workplace.verbs.pretrain(run.config)
+            result = experiment.measure(run, workplace)
+        except DivergedError as error:
+            failed = experiment.diverged(run, str(error))
+            if failed is None:
+                raise
+            result = failed
+        write_json(experiment.file(run, workplace.out), {**result, "provenance": provenance()})
 
     runs = tuple(replace(run, state=state(run)) for run in matching(plan, only))
     unfinished = any(run.state != FINISHED for run in runs)
@@ -212,12 +232,13 @@ def perform(
         torch.set_num_threads(workplace.threads)
     if not dry and unfinished:
         experiment.prepare(workplace)
-        carried_out: tuple[StudyRun, ...] = ()
-        while len(carried_out) < len(runs):
+        while any(run.state in (TO_DO, BEGUN) for run in runs):
             carried_out = carry_out(runs, work, state, shard)
             plan = experiment.plan(workplace, seeds)
-            runs = tuple(replace(run, state=state(run)) for run in matching(plan, only))
-        runs = carried_out
+            now = {run.name: replace(run, state=state(run)) for run in plan}
+            runs = tuple(now[run.name] if run.waits else run for run in carried_out)
+            if all(run.waits == before.waits for run, before in zip(runs, carried_out, strict=True)):
+                break
     if not dry and (unfinished or not experiment.conclusion(workplace.out).is_file()):
         _conclude(experiment, plan, workplace)
     return runs, experiment.measured(runs, workplace.out)

@@ -13,6 +13,7 @@ from mast.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.studies.seeds import pack
 
 TOP1 = "top1"
+CHANGED = "changed"  # images, beside the top-1 of those that are not, which `linear` has
 # What the measures of protocols without a top-1 have in their names.
 OTHERS = ("_a_class", PRECISION, "chance")
 
@@ -69,6 +70,8 @@ def _measured(name: str, results: Sequence[Result]) -> Iterator[tuple[str, float
 
 def _measures(measured: TargetResult) -> list[str]:
     """Top-1, or what a protocol has in its place."""
+    if CHANGED in measured.values:
+        return [CHANGED]
     if TOP1 in measured.values:
         return [TOP1]
     return [

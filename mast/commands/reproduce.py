@@ -1,0 +1,139 @@
+"""The paper's tables, and one of every method at a small budget."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mast.analyses import Grid
+from mast.commands.advise import advise
+from mast.commands.analyze import analyze
+from mast.commands.evaluate import evaluate
+from mast.commands.outliers import outliers
+from mast.commands.pretrain import pretrain
+from mast.commands.study import study
+from mast.core.arguments import as_list
+from mast.core.errors import UserError, unknown
+from mast.core.launch import Device, check_threads
+from mast.core.table import FittedTable
+from mast.runs.cost import GPUS, GpuName
+from mast.studies import QUESTIONS, Verbs, Workplace
+from mast.studies.engine import BEGUN, FINISHED, TO_DO, WAITING, Shard, StudyRun
+from mast.studies.experiment import perform
+from mast.studies.tables import SMALL, ScaleName, costs, experiment
+from mast.studies.tables.printed import write
+
+LARGE: GpuName = "H100"  # on which hours at the paper's scale are computed
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """A table, as far as it is trained and measured.
+
+    Attributes:
+        title: Of the table.
+        runs: All of its plan, with their states.
+        grids: Tables by heading: scores, differences, budgets, or what it costs.
+        notes: What a reader of the numbers has to know.
+        files: Where the table was written.
+    """
+
+    title: str
+    runs: tuple[StudyRun, ...]
+    grids: Mapping[str, Grid]
+    notes: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+
+    def tables(self) -> list[FittedTable]:
+        """For a rich console."""
+        return [_fitted(heading, grid) for heading, grid in self.grids.items()]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What went wrong, a line a run."""
+        known = (TO_DO, BEGUN, WAITING, FINISHED)
+        return tuple(f"{run.name}: {run.state}" for run in self.runs if run.state not in known)
+
+    @property
+    def state(self) -> str:
+        """How much of it is done."""
+        done = sum(run.state == FINISHED for run in self.runs)
+        return f"{done} of {len(self.runs)} runs are trained and measured"
+
+
+def reproduce(
+    table: str,
+    data: str | Path | None = None,
+    out: str | Path | None = None,
+    scale: ScaleName = "small",
+    epochs: int | None = None,
+    seeds: Sequence[int] | int = 0,
+    only: Sequence[str] | str = (),
+    gpu: GpuName | None = None,
+    device: Device = "auto",
+    threads: int | None = None,
+    shard: str = "0/1",
+    dry: bool = False,
+) -> Reproduced:
+    """Train and measure a table of the paper, and print what the paper prints beside it.
+
+    `small` is no table of the paper: every method at one small budget, each at the best of three
+    rates, which are chosen on validation images. Tables are `table1` to `table10`, `figure4b` and
+    `figure8`; what a scale changes, and where the paper contradicts itself, is said below them.
+
+    The same command continues what was killed and leaves what is finished alone. Tables share the
+    runs that they have in common. Each call writes what there is as Markdown, CSV and LaTeX.
+
+    Args:
+        table: Its name.
+        data: Folder of the sets that it needs, each in a folder of its name.
+        out: Folder of run folders, of results and of the table.
+        scale: small, minutes a run on a CPU, or paper, what the paper trains.
+        epochs: Of a run with the table's full length, for less than the scale's.
+        seeds: Of the runs; three or more before one row is ahead of another.
+        only: Patterns of names of runs, such as `flowers17-mast5-*`; all of them if not given.
+        gpu: On which hours are computed with `dry`; if not given, an H100 at the paper's scale,
+            while at the small one a few steps are trained here.
+        device: auto, cpu or cuda.
+        threads: CPU threads; PyTorch's choice if not given.
+        shard: `i/n`: only every n-th of the runs, from the i-th, so that n processes share them.
+        dry: Only say what is left to train, and what that takes.
+
+    Returns:
+        The runs with their states, and the table.
+
+    Raises:
+        UserError: An unknown table, a set that is missing, or an argument that does not fit.
+            Where a run fails, its state says so.
+    """
+    kind = experiment(table, scale, epochs)
+    if data is None:
+        raise UserError(f"{table} needs images: give data, a folder of sets")
+    if out is None:
+        raise UserError(f"{table} makes runs and result files: give out, a folder for them")
+    if gpu is not None and gpu not in GPUS:
+        raise unknown("gpu", gpu, GPUS)
+    check_threads(threads)
+    chosen = list(dict.fromkeys(as_list(seeds)))
+    if not chosen or min(chosen) < 0:
+        raise UserError(f"seeds must be one or more numbers of 0 or more, got {seeds}")
+    verbs = Verbs(pretrain, evaluate, analyze, advise, outliers, study)
+    place = Workplace(Path(data), Path(out), verbs, QUESTIONS, device, threads)
+    runs, measured = perform(kind, place, chosen, as_list(only), Shard.parse(shard), dry)
+    title = f"{kind.title}, scale {scale}" if table != SMALL else kind.title
+    if dry:
+        name = LARGE if gpu is None and scale == "paper" else gpu
+        heading = f"what is left to train, on {'this machine' if name is None else f'one {name}'}"
+        left = costs(kind, place, runs, GPUS[name] if name is not None else None)
+        return Reproduced(title, runs, {heading: left}, kind.notes())
+    grids = kind.grids(measured)
+    files = write(Path(out) / kind.results, title, grids, kind.notes()) if measured else ()
+    return Reproduced(title, runs, grids if measured else {}, kind.notes(), files)
+
+
+def _fitted(heading: str, grid: Grid) -> FittedTable:
+    rendered = FittedTable(1, title=heading)
+    for column in grid.columns:
+        rendered.add_column(column)
+    for row in grid.rows:
+        rendered.add_row(*map(str, row))
+    return rendered

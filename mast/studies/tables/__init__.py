@@ -1,0 +1,68 @@
+"""The tables of the paper, and one of every method at a small budget."""
+
+from collections.abc import Mapping
+
+from mast.core.errors import UserError, unknown
+from mast.studies.tables.experiment import TableExperiment, costs
+from mast.studies.tables.imagenet import FIGURE4B, FIGURE8, TABLE1, TABLE2, TABLE5, TABLE8, TABLE10
+from mast.studies.tables.imagenet100 import TABLE3, TABLE4, TABLE9
+from mast.studies.tables.paper_table import SCALES, PaperTable, ScaleName
+from mast.studies.tables.reproduction import Reproduction
+from mast.studies.tables.resnet18 import TABLE6, TABLE7
+from mast.studies.tables.small import Small
+
+SMALL = "small"  # every method, tuned alike; not of the paper
+OF_THE_PAPER: Mapping[str, PaperTable] = {
+    "table1": TABLE1,
+    "table2": TABLE2,
+    "table3": TABLE3,
+    "table4": TABLE4,
+    "table5": TABLE5,
+    "table6": TABLE6,
+    "table7": TABLE7,
+    "table8": TABLE8,
+    "table9": TABLE9,
+    "table10": TABLE10,
+    "figure4b": FIGURE4B,
+    "figure8": FIGURE8,
+}
+TABLES = (SMALL, *OF_THE_PAPER)
+
+
+def experiment(name: str, scale: ScaleName = "small", epochs: int | None = None) -> TableExperiment:
+    """What trains and measures a table.
+
+    Args:
+        name: One of `TABLES`.
+        scale: A key of `SCALES`; the table `small` has that one.
+        epochs: Of runs with the table's full length, in place of the scale's.
+
+    Raises:
+        UserError: No such table or scale, no epochs, or the table cannot be had so.
+    """
+    if name not in TABLES:
+        raise unknown("table", name, TABLES)
+    if scale not in SCALES:
+        raise unknown("scale", scale, SCALES)
+    if epochs is not None and epochs < 1:
+        raise UserError(f"epochs must be 1 or more, got {epochs}")
+    if name != SMALL:
+        return Reproduction(name, OF_THE_PAPER[name], scale, epochs)
+    if scale != "small" or epochs is not None:
+        raise UserError(f"{SMALL} has one scale, and its epochs: leave scale and epochs out")
+    return Small()
+
+
+__all__ = [
+    "OF_THE_PAPER",
+    "SCALES",
+    "SMALL",
+    "TABLES",
+    "PaperTable",
+    "Reproduction",
+    "ScaleName",
+    "Small",
+    "TableExperiment",
+    "costs",
+    "experiment",
+]

@@ -1,0 +1,317 @@
+"""A table of the paper, trained and measured at one of two scales, beside what it prints."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast, final
+
+from mast.analyses import Grid
+from mast.measure.named_sets import NamedSets
+from mast.measure.result import Result
+from mast.runs.cost import flops_an_image
+from mast.studies.engine import StudyRun
+from mast.studies.experiment import Measured, Workplace, last_metrics
+from mast.studies.seeds import cell, difference, pack
+from mast.studies.small_runs import IMAGES, link_cifar
+from mast.studies.tables.experiment import RESULTS, TableExperiment
+from mast.studies.tables.paper_table import (
+    SCALES,
+    SETS,
+    SMALL_SET,
+    Column,
+    PaperTable,
+    Row,
+    Scale,
+    ScaleName,
+)
+
+
+@final
+@dataclass(frozen=True)
+class Reproduction(TableExperiment):
+    """Rows × sets that are pretrained on × seeds.
+
+    Args:
+        name: Of the table, as `table6`.
+        paper: What it is.
+        scale: Its budget; a key of `SCALES`.
+        epochs: Of a run with the table's full length, in place of the scale's.
+    """
+
+    name: str
+    paper: PaperTable
+    scale: ScaleName = "small"
+    epochs: int | None = None
+    seeded: ClassVar[bool] = True
+
+    @property
+    def title(self) -> str:  # type: ignore[override]  # the table's
+        """See `TableExperiment.title`."""
+        return f"{self.paper.source}: {self.paper.title}"
+
+    @property
+    def results(self) -> str:  # type: ignore[override]  # of a class elsewhere
+        """See `Experiment.results`."""
+        length = "" if self.epochs is None else f"-{self.epochs}-epochs"
+        return f"{self.name}/{self.scale}{length}"
+
+    @property
+    def budget(self) -> Scale:
+        """What the scale is."""
+        return SCALES[self.scale]
+
+    def columns(self) -> tuple[Column, ...]:
+        """What is measured at the scale: with what stands in, without what is left out."""
+        return tuple(column for _, column in self._standing_in() if column is not None)
+
+    def _standing_in(self) -> Iterator[tuple[Column, Column | None]]:
+        """Each column of the paper, and what takes its place."""
+        for column in self.paper.columns:
+            on = self.budget.trained_on.get(column.on, column.on)
+            test = self.budget.tested_on.get(column.test, column.test)
+            stands_in = column._replace(
+                on=on,
+                test=test,
+                protocol=self.budget.protocols.get(column.protocol, column.protocol),
+                settings=self._settings(column),
+            )
+            yield column, stands_in if on and test else None
+
+    def _settings(self, column: Column) -> Mapping[str, Any]:
+        if self.budget.settings is None:
+            return column.settings
+        return self.budget.settings.get(column.protocol, {})
+
+    def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
+        """See `Experiment.plan`."""
+        return [
+            self._run(workplace, name, row, on, seed)
+            for seed in seeds
+            for on in dict.fromkeys(column.on for column in self.columns())
+            for name, row in self.paper.rows.items()
+            if row.recipe
+        ]
+
+    def _run(self, workplace: Workplace, name: str, row: Row, on: str, seed: int) -> StudyRun:
+        changes = self._changes(row, on)
+        trained_on = f"{row.recipe}{self.budget.suffix}"
+        run = f"{self.scale}/{on}-{self._of_run(name)}"
+        if "epochs" in changes:
+            run = f"{run}-{changes['epochs']}-epochs"
+        config = workplace.configure(
+            f"{run}-{seed}", trained_on, self._data(workplace, on), seed=seed, **changes
+        )
+        return StudyRun(f"{on}-{name}-{seed}", {"row": name, "on": on}, config, seed)
+
+    def _of_run(self, name: str) -> str:
+        """The first row that is trained like a row, by whose name its run goes."""
+        row = self.paper.rows[name]
+        same = (row.recipe, row.changes, row.epochs)
+        return next(
+            other
+            for other, each in self.paper.rows.items()
+            if (each.recipe, each.changes, each.epochs) == same
+        )
+
+    def _changes(self, row: Row, on: str) -> dict[str, Any]:
+        """Fields of the configuration; those of a scale stand before those of a row."""
+        changes: dict[str, Any] = dict(row.changes)
+        if self.scale == "paper":
+            changes = {**self.paper.changes, **changes}
+        changes |= self.budget.changes
+        full = self.epochs or self.budget.epochs
+        if full is None:
+            full = row.epochs or self.paper.epochs
+        elif row.epochs is not None and self.paper.epochs is not None:
+            full = max(1, round(full * row.epochs / self.paper.epochs))
+        if full is not None:
+            changes["epochs"] = full
+        if row.labelled:
+            changes["objective"] = {"classes": SETS[on].classes}
+        return changes
+
+    def _data(self, workplace: Workplace, on: str) -> str:
+        if on == SMALL_SET:
+            return str(workplace.derived(on))
+        return str(workplace.sets / on / SETS[on].train)
+
+    def images(self, run: StudyRun) -> int:
+        """See `TableExperiment.images`."""
+        return SETS[run.changes["on"]].images
+
+    def prepare(self, workplace: Workplace) -> None:
+        """See `Experiment.prepare`."""
+        if any(column.on == SMALL_SET for column in self.columns()):
+            link_cifar(workplace, IMAGES, SMALL_SET, flat=False)
+
+    def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
+        """See `Experiment.measure`; scores go by the titles of columns."""
+        assert run.config is not None
+        row = self.paper.rows[run.changes["row"]]
+        scores: dict[str, float] = {}
+        intervals: dict[str, tuple[float, float]] = {}
+        each: dict[str, str] = {}
+        for column, result in self._measured(run, row, workplace):
+            target = result.targets[column.target]
+            scores[column.title] = target.values[column.measure]
+            ends = [target.values.get(f"{column.measure}_{end}") for end in ("low", "high")]
+            if None not in ends:
+                intervals[column.title] = cast(tuple[float, float], tuple(ends))
+            if column.measure in target.each:
+                each[column.title] = pack(target.each[column.measure])
+        metrics = last_metrics(run.folder)
+        images_seen = metrics["step"] * run.config.batch_size
+        return {
+            **run.changes,
+            "seed": run.seed,
+            "recipe": run.config.recipe,
+            "epochs": run.config.epochs,
+            "scores": scores,
+            "intervals": intervals,
+            "each": each,
+            "minutes": metrics["seconds"] / 60,
+            "images_seen": images_seen,
+            "flops": images_seen * flops_an_image(run.config),
+            "trials": 1,
+        }
+
+    def _measured(
+        self, run: StudyRun, row: Row, workplace: Workplace
+    ) -> Iterator[tuple[Column, Result]]:
+        """Each column of what the run was pretrained on, with the result that has it."""
+        by_set: dict[str, list[Column]] = defaultdict(list)
+        for column in self.columns():
+            if column.on == run.changes["on"]:
+                protocol = row.protocols.get(column.protocol, column.protocol)
+                by_set[column.test].append(column._replace(protocol=protocol))
+        for name, columns in by_set.items():
+            settings = {column.protocol: dict(column.settings) for column in columns}
+            results = workplace.verbs.evaluate(
+                run.folder.path,
+                named_sets(workplace, name),
+                list(settings),
+                settings,
+                device=workplace.device,
+                seed=run.seed,
+            )
+            by_protocol = {result.protocol: result for result in results}
+            for column in columns:
+                yield column, by_protocol[column.protocol]
+
+    def grids(self, measured: Mapping[str, Measured]) -> dict[str, Grid]:
+        """See `TableExperiment.grids`: scores, what is ahead of the baseline, and budgets."""
+        by_row: dict[str, list[Measured]] = defaultdict(list)
+        for result in measured.values():
+            by_row[result["row"]].append(result)
+        grids = {RESULTS: self._scores(by_row), "budgets": self._budgets(by_row)}
+        ahead = self._ahead(by_row)
+        baseline = self.paper.rows[self.paper.baseline].title
+        return grids if ahead is None else {**grids, f"ahead of {baseline}, in points": ahead}
+
+    def _scores(self, by_row: Mapping[str, Sequence[Measured]]) -> Grid:
+        headings = [text for column in self.columns() for text in (column.title, "paper")]
+        rows: list[tuple[str | float, ...]] = []
+        for name, row in self.paper.rows.items():
+            cells: list[str] = []
+            for (_, column), published in zip(self._standing_in(), row.published, strict=True):
+                if column is not None:
+                    cells += [_cell(column, by_row[name]), _number(published)]
+            seeds = len({result["seed"] for result in by_row[name]})
+            rows.append((row.title, str(seeds or ""), *cells))
+        return Grid(("method", "seeds", *headings), tuple(rows))
+
+    def _ahead(self, by_row: Mapping[str, Sequence[Measured]]) -> Grid | None:
+        rows = []
+        for name, row in self.paper.rows.items():
+            if name == self.paper.baseline or not row.recipe:
+                continue
+            cells = [
+                _ahead_of(column, by_row[name], by_row[self.paper.baseline])
+                for column in self.columns()
+            ]
+            if any(cells):
+                rows.append((row.title, *cells))
+        titles = (column.title for column in self.columns())
+        return Grid(("method", *titles), tuple(rows)) if rows else None
+
+    def _budgets(self, by_row: Mapping[str, Sequence[Measured]]) -> Grid:
+        rows: list[tuple[str | float, ...]] = []
+        for name, row in self.paper.rows.items():
+            by_set: dict[str, list[Measured]] = defaultdict(list)
+            for result in by_row[name]:
+                by_set[result["on"]].append(result)
+            for on, results in by_set.items():
+                first = results[0]
+                rows.append(
+                    (
+                        row.title, first["recipe"], SETS[on].title, first["epochs"],
+                        first["images_seen"], f"{first['flops'] / 1e15:.3g}",
+                        cell([result["minutes"] for result in results]), first["trials"],
+                    )
+                )  # fmt: skip
+        columns = ("method", "recipe", "pretrained on", "epochs", "images seen", "PFLOP",
+                   "minutes", "trials")  # fmt: skip
+        return Grid(columns, tuple(rows))
+
+    def notes(self) -> tuple[str, ...]:
+        """See `TableExperiment.notes`."""
+        rows = [f"{row.title}: {row.note}" for row in self.paper.rows.values() if row.note]
+        return (
+            f"Published: {self.paper.source}.", *self.paper.notes, *rows, *self._changed(),
+            "One trial a row: the recipe's own rates, none tuned on these sets.",
+        )  # fmt: skip
+
+    def _changed(self) -> Iterator[str]:
+        """What stands in for what, and what is left out."""
+        left_out = [column.title for column, other in self._standing_in() if other is None]
+        pairs = dict.fromkeys(
+            (f"{SETS[before].title} (to pretrain)" if training else SETS[before].title,
+             SETS[after].title)
+            for column, other in self._standing_in()
+            if other is not None
+            for training, before, after in (
+                (True, column.on, other.on), (False, column.test, other.test)
+            )
+            if before != after
+        )  # fmt: skip
+        if pairs:
+            yield (
+                f"The {self.scale} scale: "
+                + "; ".join(f"{after} for {before}" for before, after in pairs)
+                + ". Its numbers are of other images than the paper's and do not compare."
+            )
+        if left_out:
+            yield f"Left out at the {self.scale} scale: {', '.join(left_out)}."
+
+
+def named_sets(workplace: Workplace, name: str) -> NamedSets:
+    """A set of the folder as `mast evaluate` takes it."""
+    described, folder = SETS[name], workplace.sets / name
+    if described.test:
+        return NamedSets(train=folder / "train", test=folder / described.test)
+    return NamedSets(f"{described.layout}{folder}")
+
+
+def _number(published: float | None) -> str:
+    return "" if published is None else f"{published:g}"
+
+
+def _having(column: Column, results: Sequence[Measured]) -> list[Measured]:
+    return [result for result in results if column.title in result["scores"]]
+
+
+def _cell(column: Column, results: Sequence[Measured]) -> str:
+    """The mean and spread over seeds; of one seed its interval over test images."""
+    having = _having(column, results)
+    text = cell([result["scores"][column.title] for result in having])
+    if len(having) == 1 and column.title in having[0]["intervals"]:
+        low, high = having[0]["intervals"][column.title]
+        return f"{text} [{low:.1f}, {high:.1f}]"
+    return text
+
+
+def _ahead_of(column: Column, results: Sequence[Measured], others: Sequence[Measured]) -> str:
+    having, baseline = _having(column, results), _having(column, others)
+    if not {result["seed"] for result in having} & {result["seed"] for result in baseline}:
+        return ""
+    return str(difference(having, baseline, column.title))

@@ -1,0 +1,312 @@
+"""Every method beside the others at one small budget: the same loop, views, images and trials.
+
+Rates are chosen on validation images, from the same number for each method; test images are for
+what was chosen.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, final
+
+from mast.analyses import Grid
+from mast.core.run import plain
+from mast.protocols.run import EvaluationSettings
+from mast.runs.cost import flops_an_image
+from mast.studies.does_it_help import COLUMNS, DoesItHelp, mean_of_tasks
+from mast.studies.engine import StudyRun
+from mast.studies.experiment import Measured, Workplace, last_metrics
+from mast.studies.probes import probe
+from mast.studies.seeds import cell, difference
+from mast.studies.small_runs import CIFAR, NARROW, SIZE, link_cifar
+from mast.studies.tables.experiment import RESULTS, TableExperiment
+from mast.studies.variants import ALL_BUT_ONE, LR
+
+LABELLED = f"{CIFAR}-labelled"
+VIEWS = "mast5"
+CLASSES = 10  # of CIFAR-10
+BASELINE = "vicreg"
+RATES = (LR / 3, LR, 3 * LR)
+# Under these operators, at half and at all of their magnitude, objects are told apart anew.
+ROBUST = ("color_jitter", "grayscale", "gaussian_blur", "gaussian_noise", "rotate", "cutout")
+PROTOCOLS = {
+    "validation": {"cifar10": ("knn", "linear"), "flowers17": ("linear",), "textures": ("linear",)},
+    "test": {
+        "cifar10": ("knn", "linear", "rotation", "robust"),
+        "flowers17": ("linear",),
+        "textures": ("linear",),
+    },
+}
+SETTINGS = EvaluationSettings(
+    protocols={"robust": {"operators": ROBUST, "magnitudes": (0.5, 1.0)}}
+)
+TESTED = {
+    **COLUMNS,
+    "cifar10/class/robust/changed": "objects, changed",
+    "cifar10/rotation/rotation": "rotation",
+}
+
+
+class Row(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        title: As its paper prints it.
+        recipe: What trains it.
+        changes: What differs from the recipe, beside what all rows share.
+        rates: Those that validation chooses from; none for an encoder that is not trained.
+        tuned: What was chosen before on the same validation images; empty for nothing.
+        labels: Whether it is given the images' labels.
+    """
+
+    title: str
+    recipe: str
+    changes: Mapping[str, Any] = {}
+    rates: tuple[float, ...] = RATES
+    tuned: str = ""
+    labels: bool = False
+
+
+WEIGHT = "invariance 10 of 5, 10, 25"
+ROWS: dict[str, Row] = {
+    "untrained": Row("untrained", "vicreg5_small", rates=()),
+    "vicreg": Row("VICReg", "vicreg5_small", tuned=WEIGHT),
+    "vicreg_scheduled": Row(
+        "VICReg, an operator left out of half of the pairs",
+        "vicreg5_small",
+        {"schedule": plain(ALL_BUT_ONE)},
+        tuned=WEIGHT,
+    ),
+    "vicreg_augself": Row("VICReg + AugSelf", "vicreg5_augself_small", tuned=WEIGHT),
+    "simclr": Row("SimCLR", "simclr_small"),
+    "moco_v2": Row("MoCo v2", "moco_v2_small"),
+    "moco_v3": Row("MoCo v3", "moco_v3_small"),
+    "simsiam": Row("SimSiam", "simsiam_small"),
+    "simsiam_augself": Row("SimSiam + AugSelf", "simsiam_augself_small"),
+    "byol": Row("BYOL", "byol_small"),
+    "barlow_twins": Row("Barlow Twins", "barlow_twins_small"),
+    "swav": Row("SwAV, two views", "swav_small"),
+    "dino": Row("DINO, two views", "dino_small"),
+    "looc": Row("LooC, four views", "looc_small", {"views": "looc"}),
+    "supervised": Row(
+        "supervised", "supervised_small", {"objective": {"classes": CLASSES}}, labels=True
+    ),
+    "mast_guarded": Row("MAST, learned masks", "mast5_guarded_small", tuned=WEIGHT),
+    "mast": Row("MAST", "mast5_small", tuned=WEIGHT),
+}
+
+
+@final
+@dataclass(frozen=True)
+class Small(TableExperiment):
+    """Methods × seeds on the same images, views and epochs, each at the best of its rates.
+
+    The sets are those of `does_it_help`. Runs `validation/…` have seed 0 and one of a row's rates;
+    runs `test/…` wait for them and have the rate whose mean of four tasks is best.
+    """
+
+    results: ClassVar[str] = "small"
+    title: ClassVar[str] = "Every method at one small budget"
+    seeded: ClassVar[bool] = True
+
+    rows: Mapping[str, Row] = field(default_factory=lambda: ROWS)
+    count: int = 10_000
+    epochs: int = 12
+    batch_size: int = 64
+    encoder: Mapping[str, Any] = field(default_factory=lambda: {**NARROW, "stem_stride": 2})
+    settings: EvaluationSettings = SETTINGS
+
+    def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
+        """See `Experiment.plan`."""
+        trials = {
+            name: [self._run(workplace, name, rate, 0, "validation") for rate in row.rates]
+            for name, row in self.rows.items()
+        }
+        tests = [
+            self._test(workplace, name, trials[name], seed) for seed in seeds for name in self.rows
+        ]
+        return [*(trial for row in trials.values() for trial in row), *tests]
+
+    def _test(
+        self, workplace: Workplace, name: str, trials: Sequence[StudyRun], seed: int
+    ) -> StudyRun:
+        measured = self.measured(trials, workplace.out)
+        if len(measured) < len(trials):
+            return StudyRun(f"test/{name}-{seed}", {"row": name}, None, seed, waits=True, together=name)
+        rate = None
+        if trials:
+            best = max(trials, key=lambda run: _rank(measured[run.name]))
+            rate = best.changes["rate"]
+        return self._run(workplace, name, rate, seed, "test")
+
+    def _run(
+        self, workplace: Workplace, name: str, rate: float | None, seed: int, score: str
+    ) -> StudyRun:
+        row = self.rows[name]
+        trial = f"{name}-{seed}" if rate is None else f"{name}-{rate:.2g}-{seed}"
+        config = workplace.configure(
+            trial,
+            row.recipe,
+            workplace.derived(LABELLED if row.labels else CIFAR),
+            **{
+                "size": SIZE,
+                "views": VIEWS,
+                "encoder": dict(self.encoder),
+                "optimizer": {"lr": LR if rate is None else rate},
+                "epochs": self.epochs,
+                "batch_size": self.batch_size,
+                "seed": seed,
+                "precision": "bf16-mixed",
+                "score_every": self.epochs,
+                **row.changes,
+            },
+        )
+        result = trial if score == "validation" else f"{name}-{seed}"
+        return StudyRun(
+            f"{score}/{result}", {"row": name, "rate": rate}, config, seed,
+            trained=rate is not None, together=name,
+        )  # fmt: skip
+
+    def images(self, run: StudyRun) -> int:
+        """See `TableExperiment.images`."""
+        return self.count
+
+    def prepare(self, workplace: Workplace) -> None:
+        """See `Experiment.prepare`."""
+        link_cifar(workplace, self.count)
+        link_cifar(workplace, self.count, LABELLED, flat=False)
+        self._sets().prepare(workplace)
+
+    def _sets(self) -> DoesItHelp:
+        return DoesItHelp(images=self.count, variants={})
+
+    def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
+        """See `Experiment.measure`."""
+        assert run.config is not None
+        score = run.name.partition("/")[0]
+        probed = probe(
+            workplace.frozen(run),
+            self._sets().sets(workplace, score),
+            PROTOCOLS[score],
+            self.settings,
+        )
+        metrics = last_metrics(run.folder) if run.trained else {}
+        images_seen = metrics.get("step", 0) * self.batch_size
+        return {
+            **run.changes,
+            "seed": run.seed,
+            "scores": probed.scores,
+            "each": probed.each,
+            "last_metrics": metrics,
+            "minutes": metrics.get("seconds", 0.0) / 60,
+            "images_seen": images_seen,
+            "flops": images_seen * flops_an_image(run.config) if run.trained else 0.0,
+            "trials": len(self.rows[run.changes["row"]].rates),
+        }
+
+    def diverged(self, run: StudyRun, reason: str) -> Measured:
+        """See `Experiment.diverged`: a rate at which a method cannot be trained is no choice."""
+        return {**run.changes, "seed": run.seed, "scores": {}, "each": {}, "diverged": reason}
+
+    def grids(self, measured: Mapping[str, Measured]) -> dict[str, Grid]:
+        """See `TableExperiment.grids`."""
+        by_row: dict[str, dict[str, list[Measured]]] = {name: {} for name in self.rows}
+        for name, result in measured.items():
+            by_row[result["row"]].setdefault(name.partition("/")[0], []).append(result)
+        tests = {
+            name: [result for result in results.get("test", []) if result["scores"]]
+            for name, results in by_row.items()
+        }
+        tested = {name: results for name, results in tests.items() if results}
+        best_first = sorted(tested, key=lambda name: -_mean(tested[name]))
+        grids = {RESULTS: self._scores(best_first, tested)} if tested else {}
+        if BASELINE in tested:
+            ahead = f"ahead of {self.rows[BASELINE].title}, in points"
+            grids[ahead] = self._ahead(best_first, tested)
+        tried = {name: results["validation"] for name, results in by_row.items()
+                 if "validation" in results}  # fmt: skip
+        grids["rates, by the mean of four tasks on validation images"] = self._trials(tried)
+        return {**grids, "budgets": self._budgets(tested)} if tested else grids
+
+    def _scores(self, names: Sequence[str], tested: Mapping[str, Sequence[Measured]]) -> Grid:
+        rows = tuple(
+            (
+                self.rows[name].title, str(len(tested[name])),
+                *(cell([result["scores"].get(task) for result in tested[name]]) for task in TESTED),
+                cell([mean_of_tasks(result) for result in tested[name]]),
+            )
+            for name in names
+        )  # fmt: skip
+        return Grid(("method", "seeds", *TESTED.values(), "mean of four"), rows)
+
+    def _ahead(self, names: Sequence[str], tested: Mapping[str, Sequence[Measured]]) -> Grid:
+        baseline = tested[BASELINE]
+        seeds = {result["seed"] for result in baseline}
+        rows = tuple(
+            (
+                self.rows[name].title,
+                *(str(difference(tested[name], baseline, task)) for task in TESTED),
+            )
+            for name in names
+            if name != BASELINE and seeds & {result["seed"] for result in tested[name]}
+        )
+        return Grid(("method", *TESTED.values()), rows)
+
+    def _trials(self, tried: Mapping[str, Sequence[Measured]]) -> Grid:
+        rates = sorted({rate for name in tried for rate in self.rows[name].rates})
+        rows: list[tuple[str, ...]] = []
+        for name, results in tried.items():
+            by_rate = {result["rate"]: result for result in results}
+            best = max(results, key=_rank)["rate"]
+            edge = best in (rates[0], rates[-1]) and len(results) == len(self.rows[name].rates)
+            rows.append(
+                (
+                    self.rows[name].title,
+                    *(_trial(by_rate.get(rate)) for rate in rates),
+                    f"{best:.2g}{' (at the edge)' if edge else ''}",
+                )
+            )
+        return Grid(("method", *(f"{rate:.2g}" for rate in rates), "best"), tuple(rows))
+
+    def _budgets(self, tested: Mapping[str, Sequence[Measured]]) -> Grid:
+        rows = tuple(
+            (
+                self.rows[name].title,
+                f"{results[0]['images_seen']:,}",
+                f"{results[0]['flops'] / 1e12:.0f}",
+                cell([result["minutes"] for result in results]),
+                results[0]["trials"],
+                self.rows[name].tuned or "nothing",
+            )
+            for name, results in tested.items()
+        )
+        columns = ("method", "images seen", "TFLOP", "minutes", "trials", "chosen before, by the "
+                   "same validation images")  # fmt: skip
+        return Grid(columns, rows)
+
+    def notes(self) -> tuple[str, ...]:
+        """See `TableExperiment.notes`."""
+        return (
+            f"{self.count:,} images of CIFAR-10, a narrow ResNet-10, {self.epochs} epochs; all see "
+            "the same views (LooC four of them), and each has the best of its rates.",
+            "Differences: the mean over seeds ± their standard deviation [95 % interval over test "
+            "images, with these seeds].",
+            "Minutes are of one thread, beside another run; TFLOP are what a method takes.",
+            "Numbers are of this budget: methods meant for long runs or large batches are not "
+            "judged by it.",
+        )
+
+
+def _rank(result: Measured) -> float:
+    """By which a trial is chosen; one that diverged is last."""
+    return mean_of_tasks(result) if result["scores"] else float("-inf")
+
+
+def _trial(result: Measured | None) -> str:
+    if result is None:
+        return ""
+    return f"{_rank(result):.1f}" if result["scores"] else "diverged"
+
+
+def _mean(results: Sequence[Measured]) -> float:
+    return statistics.fmean(map(mean_of_tasks, results))
