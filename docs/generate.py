@@ -31,6 +31,7 @@ from written.photos import (
 from written.result_files import ROOT
 from written.site import home, reference
 from written.starts import starts
+from written.tables import small, tables
 
 from mast.cli.form import file_of
 from mast.cli.options import form_of
@@ -42,12 +43,12 @@ def documents() -> dict[Path, str]:
     """Every document with the results that the files hold."""
     head = "# Results\n\nWritten by `docs/generate.py` from result files."
     (readme, demo, insight, studied, detected, evaluated, reliable, cleaned, started, used,
-     others) = (
+     others, tabled) = (
         ROOT / name
         for name in (
             "README.md", "docs/demo.md", "docs/insight.md", "docs/studies.md", "docs/detection.md",
             "docs/evaluation.md", "docs/reliability.md", "docs/clean.md", "docs/start.md",
-            "docs/use.md", "docs/methods.md",
+            "docs/use.md", "docs/methods.md", "docs/tables.md",
         )
     )  # fmt: skip
     parts = {
@@ -74,6 +75,7 @@ def documents() -> dict[Path, str]:
         started: between(started, {"starts": starts()}),
         used: between(used, {"path": path()}),
         others: between(others, {"methods": methods()}),
+        tabled: between(tabled, {"tables": tables(), "small": small()}),
         cleaned: between(
             cleaned, {"search": search(), "copies": copies(), "label_errors": label_errors()}
         ),

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from mast.commands.predict import predict as predict
     from mast.commands.pretrain import pretrain as pretrain
     from mast.commands.report import report as report
+    from mast.commands.reproduce import reproduce as reproduce
     from mast.commands.show import show_config as show_config
     from mast.commands.show import show_operators as show_operators
     from mast.commands.show import show_recipes as show_recipes
     from mast.commands.show import show_views as show_views
-    from mast.commands.reproduce import reproduce as reproduce
     from mast.commands.study import study as study
     from mast.commands.watch import watch as watch
     from mast.config import PretrainConfig as PretrainConfig

@@ -1,6 +1,7 @@
 """The methods that there are."""
 
 import inspect
+from pathlib import Path
 
 from mast.analyses import Grid
 from mast.methods import METHODS
@@ -15,11 +16,17 @@ def methods() -> str:
         (
             entry.title,
             _paper(entry.method),
+            _lines(entry.method),
             ", ".join(f"`{recipe}`" for recipe, method in recipes.items() if method == name),
         )
         for name, entry in METHODS.items()
     )
-    return markdown(Grid(("method", "paper", "recipes"), rows))
+    return markdown(Grid(("method", "paper", "lines", "recipes"), rows))
+
+
+def _lines(method: type) -> int:
+    """Of the file that has a method and its configuration."""
+    return len(Path(inspect.getfile(method)).read_text().splitlines())
 
 
 def _paper(method: type) -> str:

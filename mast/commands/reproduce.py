@@ -5,21 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mast.analyses import Grid
-from mast.commands.advise import advise
-from mast.commands.analyze import analyze
-from mast.commands.evaluate import evaluate
-from mast.commands.outliers import outliers
-from mast.commands.pretrain import pretrain
-from mast.commands.study import study
+from mast.commands.study import seeds_of, workplace_of
 from mast.core.arguments import as_list
-from mast.core.errors import UserError, unknown
-from mast.core.launch import Device, check_threads
+from mast.core.errors import unknown
+from mast.core.launch import Device
 from mast.core.table import FittedTable
 from mast.runs.cost import GPUS, GpuName
-from mast.studies import QUESTIONS, Verbs, Workplace
 from mast.studies.engine import BEGUN, FINISHED, TO_DO, WAITING, Shard, StudyRun
 from mast.studies.experiment import perform
-from mast.studies.tables import SMALL, ScaleName, costs, experiment
+from mast.studies.tables import ScaleName, costs, experiment
 from mast.studies.tables.printed import write
 
 LARGE: GpuName = "H100"  # on which hours at the paper's scale are computed
@@ -106,28 +100,18 @@ def reproduce(
             Where a run fails, its state says so.
     """
     kind = experiment(table, scale, epochs)
-    if data is None:
-        raise UserError(f"{table} needs images: give data, a folder of sets")
-    if out is None:
-        raise UserError(f"{table} makes runs and result files: give out, a folder for them")
     if gpu is not None and gpu not in GPUS:
         raise unknown("gpu", gpu, GPUS)
-    check_threads(threads)
-    chosen = list(dict.fromkeys(as_list(seeds)))
-    if not chosen or min(chosen) < 0:
-        raise UserError(f"seeds must be one or more numbers of 0 or more, got {seeds}")
-    verbs = Verbs(pretrain, evaluate, analyze, advise, outliers, study)
-    place = Workplace(Path(data), Path(out), verbs, QUESTIONS, device, threads)
-    runs, measured = perform(kind, place, chosen, as_list(only), Shard.parse(shard), dry)
-    title = f"{kind.title}, scale {scale}" if table != SMALL else kind.title
+    place = workplace_of(table, data, out, device, threads)
+    runs, measured = perform(kind, place, seeds_of(seeds), as_list(only), Shard.parse(shard), dry)
     if dry:
         name = LARGE if gpu is None and scale == "paper" else gpu
         heading = f"what is left to train, on {'this machine' if name is None else f'one {name}'}"
         left = costs(kind, place, runs, GPUS[name] if name is not None else None)
-        return Reproduced(title, runs, {heading: left}, kind.notes())
+        return Reproduced(kind.title, runs, {heading: left}, kind.notes())
     grids = kind.grids(measured)
-    files = write(Path(out) / kind.results, title, grids, kind.notes()) if measured else ()
-    return Reproduced(title, runs, grids if measured else {}, kind.notes(), files)
+    files = write(place.out / kind.results, kind.title, grids, kind.notes()) if measured else ()
+    return Reproduced(kind.title, runs, grids if measured else {}, kind.notes(), files)
 
 
 def _fitted(heading: str, grid: Grid) -> FittedTable:

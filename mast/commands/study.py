@@ -117,9 +117,7 @@ def study(
     if data is None:
         raise UserError(f"{name} needs images: give data")
     check_threads(threads)
-    chosen = [0] if seeds is None else list(dict.fromkeys(as_list(seeds)))
-    if not chosen or min(chosen) < 0:
-        raise UserError(f"seeds must be one or more numbers of 0 or more, got {seeds}")
+    chosen = seeds_of(0 if seeds is None else seeds)
     if isinstance(kind, Study):
         _refuse(name, "a run", out=out, only=only or None)
         if run is None:
@@ -133,15 +131,45 @@ def study(
             dry,
         )  # fmt: skip
     _refuse(name, "recipes", run=run, protocols=protocols, epochs=epochs)
-    if out is None:
-        raise UserError(f"{name} makes runs and result files: give out, a folder for them")
     if not kind.seeded:
         _refuse(name, "runs of seed 0", seeds=seeds)
-    verbs = Verbs(pretrain, evaluate, analyze, advise, outliers, study)
-    workplace = Workplace(Path(data), Path(out), verbs, QUESTIONS, device, threads)
+    workplace = workplace_of(name, data, out, device, threads)
     runs, measured = perform(kind, workplace, chosen, as_list(only), Shard.parse(shard), dry)
     files = tuple(file for file in kind.files(runs, workplace.out) if file.is_file())
     return StudyResult(title, runs, None, kind.table(measured) if measured else None, files)
+
+
+def workplace_of(
+    name: str,
+    data: str | Path | None,
+    out: str | Path | None,
+    device: Device,
+    threads: int | None,
+) -> Workplace:
+    """What an experiment works with; its arguments are those of `study`.
+
+    Raises:
+        UserError: A folder is not given.
+    """
+    if data is None:
+        raise UserError(f"{name} needs images: give data, a folder of sets")
+    if out is None:
+        raise UserError(f"{name} makes runs and result files: give out, a folder for them")
+    check_threads(threads)
+    verbs = Verbs(pretrain, evaluate, analyze, advise, outliers, study)
+    return Workplace(Path(data), Path(out), verbs, QUESTIONS, device, threads)
+
+
+def seeds_of(seeds: Sequence[int] | int) -> list[int]:
+    """Seeds that were given, each once.
+
+    Raises:
+        UserError: None, or a negative one.
+    """
+    chosen = list(dict.fromkeys(as_list(seeds)))
+    if not chosen or min(chosen) < 0:
+        raise UserError(f"seeds must be one or more numbers of 0 or more, got {seeds}")
+    return chosen
 
 
 def _refuse(name: str, start: str, **arguments: Any) -> None:

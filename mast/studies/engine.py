@@ -175,9 +175,7 @@ def carry_out(
     """
     own = shard.selects(runs)
     outcomes = list(runs)
-    to_do = [
-        at for at, run in enumerate(runs) if own[at] and run.state in (TO_DO, BEGUN)
-    ]
+    to_do = [at for at, run in enumerate(runs) if own[at] and run.state in (TO_DO, BEGUN)]
     with doing("", len(to_do), "runs") as shown:
         for at in to_do:
             with doing(runs[at].name):

@@ -237,7 +237,9 @@ def perform(
             plan = experiment.plan(workplace, seeds)
             now = {run.name: replace(run, state=state(run)) for run in plan}
             runs = tuple(now[run.name] if run.waits else run for run in carried_out)
-            if all(run.waits == before.waits for run, before in zip(runs, carried_out, strict=True)):
+            if all(
+                run.waits == before.waits for run, before in zip(runs, carried_out, strict=True)
+            ):
                 break
     if not dry and (unfinished or not experiment.conclusion(workplace.out).is_file()):
         _conclude(experiment, plan, workplace)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny
 import torch
 from PIL import Image
 from tiny import ENCODER
@@ -43,7 +42,6 @@ from mast.studies.engine import Shard, StudyRun, carry_out
 from mast.studies.findings import Findings, Inquiry
 from mast.studies.flowers import Flowers
 from mast.studies.forgetting import CONTENDERS, TASKS, Forgetting
-from mast.studies.methods import ROWS, Methods
 from mast.studies.protocols import Protocols, against_sklearn
 from mast.studies.searches import leads, led, searches, spaces
 from mast.studies.seeds import cell, difference, pack, unpack
@@ -96,15 +94,6 @@ TINY: dict[str, Experiment] = {
         {name: STARTS[name] for name in ("mast-random", "vicreg-0.1")}, 24, 1, 1, 8,
         asdict(ENCODER), EvaluationSettings(protocols={"linear": QUICK_PROBE}),
     ),
-    "methods": Methods(
-        {name: ROWS[name]._replace(rates=ROWS[name].rates[:2])
-         for name in ("untrained", "simsiam")},
-        24, 1, 8, asdict(ENCODER), EvaluationSettings(protocols={
-            "linear": QUICK_PROBE, "rotation": QUICK_PROBE,
-            "knn": {"resamples": 20}, "retrieval": {"resamples": 20},
-            "fewshot": {"shots": [1], "repeats": 2, "penalties": [0.01], "episodes": 0},
-        }),
-    ),
     "flowers": Flowers(changes={"size": 32, "epochs": 1, "batch_size": 8, "objective": PROJECTOR,
                                 "encoder": asdict(ENCODER)}),
     "protocols": Protocols(24, 1, 8, asdict(ENCODER),
@@ -131,7 +120,6 @@ TINY: dict[str, Experiment] = {
 KEPT = {
     "does_it_help": ("validation/vicreg5-5-0", "does_it_help/validation/vicreg5-5-0.json"),
     "forgetting": ("color/exempt-0", "forgetting/color/exempt-0.json"),
-    "methods": ("validation/simsiam-0.0017-0", "methods/validation/simsiam-0.0017-0.json"),
     "starts": ("validation/source", "starts/validation/source.json"),
     "flowers": ("", "flowers17.json"),
     "protocols": ("", "protocols.json"),
@@ -204,46 +192,6 @@ def test_a_lead_is_over_every_whole_space() -> None:
     assert seeds["head of grayscale"] == ("1", "60.0")
 
 
-def write_squares(root: Path, part: str, images: int) -> None:
-    """Photos of a red and perhaps a blue square, annotated as COCO has it."""
-    draw = np.random.default_rng(images)
-    document: dict[str, Any] = {
-        "images": [],
-        "annotations": [],
-        "categories": [{"id": 1, "name": "red"}, {"id": 2, "name": "blue"}],
-    }
-    (root / part).mkdir(parents=True)
-    for at in range(images):
-        pixels = draw.integers(60, 120, (48, 56, 3), np.uint8)
-        name = f"{at}.png"
-        document["images"].append({"id": at, "file_name": name, "width": 56, "height": 48})
-        for category in (1, 2)[: 1 + at % 2]:
-            (x, y), side = (int(value) for value in draw.integers(0, 24, 2)), 18
-            pixels[y : y + side, x : x + side] = (220, 20, 20) if category == 1 else (20, 20, 220)
-            corners = [x, y, x + side, y, x + side, y + side, x, y + side]
-            row = {"image_id": at, "category_id": category, "bbox": [x, y, side, side],
-                   "segmentation": [corners], "iscrowd": 0, "area": side * side}  # fmt: skip
-            document["annotations"].append({"id": len(document["annotations"]) + 1, **row})
-        Image.fromarray(pixels).save(root / part / name)
-    (root / "annotations").mkdir(exist_ok=True)
-    (root / "annotations" / f"instances_{part}.json").write_text(json.dumps(document))
-
-
-@pytest.fixture(scope="session")
-def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sets that the experiments need, of a few images."""
-    write = tiny.write_images
-    root = tmp_path_factory.mktemp("sets")
-    for name, count in (
-        ("cifar10/train", 60), ("cifar10/test", 24), ("flowers17/train", 36),
-        ("flowers17/val", 12), ("flowers17/test", 12), ("dtd10/train", 36), ("dtd10/test", 12),
-    ):  # fmt: skip
-        write(root / name, count)
-    for part, images in (("train2017", 5), ("val2017", 3)):
-        write_squares(root / "coco128", part, images)
-    return root
-
-
 @pytest.fixture
 def tiny_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, experiment in TINY.items():
@@ -276,8 +224,7 @@ def test_conformance(
     before = contents(sets)
 
     done = mast.study(name, data=str(sets), out=str(tmp_path), device="cpu")
-    assert {run.state for run in done.runs} == {"finished"}
-    assert [run.name for run in done.runs][: len(planned.runs)] == [r.name for r in planned.runs]
+    assert [run.state for run in done.runs] == ["finished"] * len(planned.runs)
     assert done.results is not None
     assert done.results.rows
     assert all(len(row) == len(done.results.columns) for row in done.results.rows)
@@ -304,7 +251,7 @@ def test_conformance(
     assert conclusion.is_file() == concluded
     after = contents(tmp_path)
     again = mast.study(name, data=sets, out=tmp_path, device="cpu")
-    assert again.runs == done.runs
+    assert [run.state for run in again.runs] == ["finished"] * len(planned.runs)
     assert again.results == done.results
     assert contents(tmp_path) == after
 

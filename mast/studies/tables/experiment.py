@@ -1,12 +1,11 @@
 """What tables have in common: what they print besides scores, and what they cost beforehand."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, final
 
 from mast.analyses import Grid
 from mast.config import PretrainConfig
-from mast.core.run import RunFolder
 from mast.data import canvas_size
 from mast.runs.cost import Gpu, flops_a_second, flops_an_image, kept_bytes
 from mast.studies.engine import FINISHED, StudyRun
@@ -16,13 +15,16 @@ RESULTS = "results"
 
 
 class TableExperiment(Experiment):
-    """An experiment whose results are a table to print, with its differences and its budgets.
+    """An experiment whose results are a table to print, with its differences and its budgets."""
 
-    Attributes:
-        title: Of the table.
-    """
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """Of the table, with its source."""
 
-    title: str
+    @abstractmethod
+    def called(self, run: StudyRun) -> str:
+        """What runs that cost the same are called: all but the seed, and what is tuned."""
 
     @abstractmethod
     def images(self, run: StudyRun) -> int:
@@ -90,7 +92,9 @@ def costs(
 _COLUMNS = ("runs of", "runs", "images seen", "PFLOP", "hours", "disk, GB")
 
 
-def _row(name: str, runs: int, seen: int, flops: float, hours: float, disk: float) -> tuple[str | float, ...]:
+def _row(
+    name: str, runs: int, seen: int, flops: float, hours: float, disk: float
+) -> tuple[str | float, ...]:
     return name, runs, seen, round(flops / 1e15, 1), round(hours, 1), round(disk / 1e9, 1)
 
 
@@ -103,7 +107,7 @@ def _kinds(experiment: TableExperiment, runs: Sequence[StudyRun]) -> list[_Kind]
     kinds: dict[str, _Kind] = {}
     for run in folders.values():
         assert run.config is not None
-        name = " ".join(str(value) for value in run.changes.values())
+        name = experiment.called(run)
         known = kinds.get(name, _Kind(name, 0, experiment.images(run), run.config))
         kinds[name] = known._replace(runs=known.runs + 1)
     return list(kinds.values())

@@ -20,7 +20,7 @@ NOTE = (
 NOT_HERE = "Nothing here trains it."
 
 TOP1, TOP5 = Column("linear top-1", ON, ON), Column("linear top-5", ON, ON, measure="top5")
-BOXES = {"protocol": "detection", "target": "objects"}
+BOXES: dict[str, Any] = {"protocol": "detection", "target": "objects"}
 
 
 def _semi(share: int, measure: str) -> Column:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast, final
 
 from mast.analyses import Grid
+from mast.core.errors import UserError
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import Result
 from mast.runs.cost import flops_an_image
@@ -45,9 +46,9 @@ class Reproduction(TableExperiment):
     seeded: ClassVar[bool] = True
 
     @property
-    def title(self) -> str:  # type: ignore[override]  # the table's
+    def title(self) -> str:
         """See `TableExperiment.title`."""
-        return f"{self.paper.source}: {self.paper.title}"
+        return f"{self.paper.title} ({self.paper.source}), scale {self.scale}"
 
     @property
     def results(self) -> str:  # type: ignore[override]  # of a class elsewhere
@@ -69,7 +70,9 @@ class Reproduction(TableExperiment):
         for column in self.paper.columns:
             on = self.budget.trained_on.get(column.on, column.on)
             test = self.budget.tested_on.get(column.test, column.test)
+            title = column.title if test == column.test else _instead(column.title, test)
             stands_in = column._replace(
+                title=title,
                 on=on,
                 test=test,
                 protocol=self.budget.protocols.get(column.protocol, column.protocol),
@@ -135,6 +138,11 @@ class Reproduction(TableExperiment):
             return str(workplace.derived(on))
         return str(workplace.sets / on / SETS[on].train)
 
+    def called(self, run: StudyRun) -> str:
+        """See `TableExperiment.called`."""
+        row, on = self.paper.rows[run.changes["row"]], SETS[run.changes["on"]]
+        return f"{row.title}, on {on.title}"
+
     def images(self, run: StudyRun) -> int:
         """See `TableExperiment.images`."""
         return SETS[run.changes["on"]].images
@@ -152,7 +160,12 @@ class Reproduction(TableExperiment):
         intervals: dict[str, tuple[float, float]] = {}
         each: dict[str, str] = {}
         for column, result in self._measured(run, row, workplace):
-            target = result.targets[column.target]
+            target = result.targets.get(column.target)
+            if target is None or column.measure not in target.values:
+                raise UserError(
+                    f"{column.protocol} has no {column.measure} of {column.target} on "
+                    f"{SETS[column.test].title}: it has too few classes, or others"
+                )
             scores[column.title] = target.values[column.measure]
             ends = [target.values.get(f"{column.measure}_{end}") for end in ("low", "high")]
             if None not in ends:
@@ -290,6 +303,10 @@ def named_sets(workplace: Workplace, name: str) -> NamedSets:
     if described.test:
         return NamedSets(train=folder / "train", test=folder / described.test)
     return NamedSets(f"{described.layout}{folder}")
+
+
+def _instead(title: str, test: str) -> str:
+    return f"{title} ({SETS[test].title})" if test else title
 
 
 def _number(published: float | None) -> str:

@@ -6,7 +6,7 @@ what was chosen.
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, final
 
 from mast.analyses import Grid
@@ -37,9 +37,7 @@ PROTOCOLS = {
         "textures": ("linear",),
     },
 }
-SETTINGS = EvaluationSettings(
-    protocols={"robust": {"operators": ROBUST, "magnitudes": (0.5, 1.0)}}
-)
+SETTINGS = EvaluationSettings(protocols={"robust": {"operators": ROBUST, "magnitudes": (0.5, 1.0)}})
 TESTED = {
     **COLUMNS,
     "cifar10/class/robust/changed": "objects, changed",
@@ -106,7 +104,6 @@ class Small(TableExperiment):
     """
 
     results: ClassVar[str] = "small"
-    title: ClassVar[str] = "Every method at one small budget"
     seeded: ClassVar[bool] = True
 
     rows: Mapping[str, Row] = field(default_factory=lambda: ROWS)
@@ -115,6 +112,11 @@ class Small(TableExperiment):
     batch_size: int = 64
     encoder: Mapping[str, Any] = field(default_factory=lambda: {**NARROW, "stem_stride": 2})
     settings: EvaluationSettings = SETTINGS
+
+    @property
+    def title(self) -> str:
+        """See `TableExperiment.title`."""
+        return "Every method at one small budget"
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """See `Experiment.plan`."""
@@ -131,8 +133,9 @@ class Small(TableExperiment):
         self, workplace: Workplace, name: str, trials: Sequence[StudyRun], seed: int
     ) -> StudyRun:
         measured = self.measured(trials, workplace.out)
-        if len(measured) < len(trials):
-            return StudyRun(f"test/{name}-{seed}", {"row": name}, None, seed, waits=True, together=name)
+        if len(measured) < len(trials):  # what it costs is known
+            run = self._run(workplace, name, self.rows[name].rates[0], seed, "test")
+            return replace(run, changes={"row": name}, waits=True)
         rate = None
         if trials:
             best = max(trials, key=lambda run: _rank(measured[run.name]))
@@ -166,6 +169,10 @@ class Small(TableExperiment):
             f"{score}/{result}", {"row": name, "rate": rate}, config, seed,
             trained=rate is not None, together=name,
         )  # fmt: skip
+
+    def called(self, run: StudyRun) -> str:
+        """See `TableExperiment.called`."""
+        return self.rows[run.changes["row"]].title
 
     def images(self, run: StudyRun) -> int:
         """See `TableExperiment.images`."""

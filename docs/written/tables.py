@@ -1,0 +1,75 @@
+"""The tables that `mast reproduce` has, and what the one of every method found."""
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mast.analyses import Grid
+from mast.studies.does_it_help import mean_of_tasks
+from mast.studies.seeds import difference
+from mast.studies.tables import OF_THE_PAPER, Small
+from mast.studies.tables.small import ROWS, TESTED
+from written.result_files import RESULTS, markdown, processors
+
+Result = dict[str, Any]
+
+
+def tables() -> str:
+    """One row a table of the paper."""
+    rows = []
+    for name, table in OF_THE_PAPER.items():
+        trained = [row for row in table.rows.values() if row.recipe]
+        missing = [row.title for row in table.rows.values() if not row.recipe]
+        rows.append(
+            (f"`{name}`", table.title, ", ".join(column.title for column in table.columns),
+             str(len(trained)), ", ".join(missing))
+        )  # fmt: skip
+    columns = ("table", "of", "measures", "rows trained here", "published alone")
+    return markdown(Grid(columns, tuple(rows)))
+
+
+def small() -> str:
+    """Who wins what among all methods, and the tables."""
+    files = sorted((RESULTS / Small.results).glob("*/*.json"))
+    measured = {
+        f"{file.parent.name}/{file.stem}": json.loads(file.read_text()) for file in files
+    }
+    experiment = Small()
+    tested: dict[str, list[Result]] = {name: [] for name in ROWS}
+    for name, result in measured.items():
+        if name.startswith("test/"):
+            tested[result["row"]].append(result)
+    whole = {name: results for name, results in tested.items() if len(results) >= 3}
+    missing = [ROWS[name].title for name in ROWS if name not in whole]
+    sentences = winners(whole) if len(whole) > 1 else []
+    parts = ["\n".join(f"- {sentence}" for sentence in sentences)]
+    if missing:
+        parts.append(f"Not finished, and no part of this: {', '.join(missing)}.")
+    for heading, grid in experiment.grids(measured).items():
+        parts += [f"**{heading.capitalize()}**", markdown(grid)]
+    notes = (*experiment.notes(), f"Measured on {processors(measured.values())}.")
+    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)])
+
+
+def winners(tested: Mapping[str, Sequence[Result]]) -> list[str]:
+    """For each task the method without labels that is best, and whether the next is behind it."""
+    ours = {name: results for name, results in tested.items() if not ROWS[name].labels}
+    sentences = []
+    for task, title in TESTED.items():
+        mean = {
+            name: statistics.fmean(result["scores"][task] for result in results)
+            for name, results in ours.items()
+        }
+        first, second, *_ = sorted(mean, key=lambda name: -mean[name])
+        lead = difference(ours[first], ours[second], task)
+        told_apart = lead.low is not None and lead.low > 0
+        verb = "is ahead of" if told_apart else "cannot be told apart from"
+        sentences.append(
+            f"{title}: {ROWS[first].title} ({mean[first]:.1f}) {verb} {ROWS[second].title} "
+            f"({lead})."
+        )
+    over = {name: statistics.fmean(map(mean_of_tasks, results)) for name, results in ours.items()}
+    order = sorted(over, key=lambda name: -over[name])
+    listed = ", ".join(f"{ROWS[name].title} {over[name]:.1f}" for name in order)
+    return [*sentences, f"The mean of objects, colour, flowers and textures: {listed}."]

@@ -1,0 +1,302 @@
+"""The paper's tables as experiments, and the one of every method."""
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import ENCODER
+
+import mast
+from mast.analyses import Grid
+from mast.cli import main
+from mast.commands.reproduce import Reproduced
+from mast.core.errors import DivergedError, UserError
+from mast.protocols import EVALUATORS
+from mast.protocols.run import EvaluationSettings
+from mast.runs.cost import GPUS, REACHED, flops_an_image
+from mast.studies import EXPERIMENTS, QUESTIONS, Verbs, Workplace
+from mast.studies.engine import FINISHED, WAITING, Shard
+from mast.studies.tables import OF_THE_PAPER, SCALES, TABLES, Small, experiment
+from mast.studies.tables import paper_table as paper
+from mast.studies.tables.paper_table import SETS, Scale
+from mast.studies.tables.printed import as_csv, as_latex, as_markdown
+from mast.studies.tables.small import ROWS, TESTED
+
+QUICK = {"penalties": [0.01], "resamples": 20}
+SETTINGS = {
+    "linear": QUICK,
+    "rotation": QUICK,
+    "robust": {**QUICK, "operators": ["grayscale"], "magnitudes": [1.0]},
+    "knn": {"resamples": 20},
+}
+SMALLER = {"size": 32, "batch_size": 8, "encoder": asdict(ENCODER)}
+
+
+def place(sets: Path, out: Path) -> Workplace:
+    nothing: Any = None
+    return Workplace(sets, out, Verbs(*[nothing] * 6), QUESTIONS, "cpu")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Small:
+    """The table of every method with two rows at two rates."""
+    rows = {name: ROWS[name]._replace(rates=ROWS[name].rates[:2])
+            for name in ("untrained", "vicreg", "simsiam")}  # fmt: skip
+    table = Small(rows, 24, 1, 8, asdict(ENCODER), EvaluationSettings(protocols=SETTINGS))
+    monkeypatch.setattr("mast.studies.tables.Small", lambda: table)
+    return table
+
+
+# ------------------------------------------------------------------------------ what tables are
+
+
+@pytest.mark.parametrize("name", OF_THE_PAPER)
+def test_a_table_is_whole(name: str) -> None:
+    table = OF_THE_PAPER[name]
+    titles = [column.title for column in table.columns]
+    assert len(set(titles)) == len(titles)  # scores go by them
+    assert table.rows[table.baseline].recipe
+    for row in table.rows.values():
+        assert len(row.published) == len(table.columns)
+        assert row.recipe or row.note  # what cannot be trained says why
+        assert row.recipe or any(number is not None for number in row.published)
+    for column in table.columns:
+        assert {column.test, column.on} <= SETS.keys()
+        assert column.protocol in EVALUATORS
+        assert SETS[column.on].images
+
+
+def test_tables_share_runs_and_no_two_runs_share_a_folder(tmp_path: Path) -> None:
+    folders: dict[str, Any] = {}
+    for name in OF_THE_PAPER:
+        for scale in SCALES:
+            runs = experiment(name, scale).plan(place(tmp_path, tmp_path), [0])
+            names = [run.name for run in runs]
+            assert len(set(names)) == len(names)
+            for run in runs:
+                assert folders.setdefault(str(run.folder.path), run.config) == run.config, run.name
+    shared = experiment("table5", "paper").plan(place(tmp_path, tmp_path), [0])
+    (mast5,) = [run for run in shared if run.name == "imagenet-mast5-0"]
+    assert str(mast5.folder.path) in {
+        str(run.folder.path)
+        for run in experiment("table1", "paper").plan(place(tmp_path, tmp_path), [0])
+    }
+
+
+def test_the_paper_s_scale_is_what_the_paper_says(tmp_path: Path) -> None:
+    def config(table: str, run: str, **options: Any) -> Any:
+        runs = experiment(table, "paper", **options).plan(place(tmp_path, tmp_path), [0])
+        return next(each.config for each in runs if each.name == run)
+
+    mast5 = config("table1", "imagenet-mast5-0")
+    assert (mast5.epochs, mast5.batch_size, mast5.optimizer.name) == (1000, 2048, "lars")
+    assert mast5.encoder.name == "resnet50"
+    assert config("table6", "flowers17-simsiam-0").encoder.name == "resnet18"
+    assert config("table6", "cars-vi_simsiam-0").epochs == 100
+    assert config("table6", "cars-vi_simsiam-0", epochs=20).epochs == 20
+    assert config("table8", "imagenet-vicreg5-200-0").epochs == 200
+    assert config("table8", "imagenet-vicreg5-200-0", epochs=100).epochs == 20
+    assert config("table3", "imagenet100-ifm-0").epochs == 200
+    assert config("table1", "imagenet-supervised-0").objective.classes == 1000
+    kinds = {len(config("figure4b", f"imagenet-operators-{k}-0").operators) for k in range(5, 16)}
+    assert kinds == set(range(5, 16))
+
+
+def test_figure_8_multiplies_one_coefficient(tmp_path: Path) -> None:
+    runs = experiment("figure8", "paper").plan(place(tmp_path, tmp_path), [0])
+    objectives = {run.changes["row"]: run.config.objective.resolved() for run in runs if run.config}
+    base = objectives["base"]
+    assert objectives["masked_weight-2"] == replace(base, masked_weight=2 * base.masked_weight)
+    assert objectives["sparsity_weight-0.25"] == replace(
+        base, sparsity_weight=base.sparsity_weight / 4
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("table11",), "unknown table"),
+        (("table6", "middle"), "unknown scale"),
+        (("table6", "small", 0), "epochs must be 1 or more"),
+        (("small", "paper"), "has one scale"),
+        (("small", "small", 3), "has one scale"),
+    ],
+)
+def test_what_is_no_table_is_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        experiment(*arguments)
+
+
+# ---------------------------------------------------------------------------------- end to end
+
+
+def test_a_table_is_trained_measured_and_printed(
+    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = OF_THE_PAPER["table6"]
+    rows = {
+        name: table.rows[name]._replace(published=table.rows[name].published[::2])
+        for name in ("simsiam", "vicreg5", "mast5")
+    }
+    rows["theirs"] = rows["simsiam"]._replace(title="theirs", recipe="", note="Not here.")
+    top1 = table.columns[::2]  # the sets have three classes
+    table = replace(table, rows=rows, columns=top1)
+    monkeypatch.setitem(OF_THE_PAPER, "table6", table)  # type: ignore[index]
+    scale = Scale("small", "_small", SMALLER, 1, {"cars": ""}, settings={"linear": QUICK})
+    monkeypatch.setitem(paper.SCALES, "small", scale)
+    command = ["reproduce", "table6", "--data", str(sets), "--out", str(tmp_path), "--device",
+               "cpu"]  # fmt: skip
+    planned = mast.reproduce("table6", sets, tmp_path, device="cpu", dry=True, gpu="H200")
+    assert not list(tmp_path.iterdir())
+    (left,) = planned.grids.values()
+    assert [row[0] for row in left.rows] == [
+        *(f"{title}, on Flowers-17" for title in ("SimSiam", "VICReg", "MAST-5")),
+        "resized images", "all",
+    ]  # fmt: skip
+
+    done = mast.reproduce("table6", sets, tmp_path, device="cpu", seeds=(0, 1))
+    assert {run.state for run in done.runs} == {FINISHED}
+    assert len(done.runs) == 6
+    scores = done.grids["results"]
+    assert scores.columns == (
+        "method", "seeds", "Flowers-17 top-1", "paper",
+    )  # fmt: skip
+    by_title = {row[0]: row for row in scores.rows}
+    assert by_title["SimSiam"][1] == "2"
+    assert by_title["SimSiam"][3] == "24.6"
+    assert "±" in str(by_title["MAST-5"][2])
+    assert by_title["theirs"][1:] == ("", "", "24.6")
+    ahead = done.grids["ahead of VICReg, in points"]
+    assert [row[0] for row in ahead.rows] == ["SimSiam", "MAST-5"]
+    assert all("[" in str(cell) for row in ahead.rows for cell in row[1:])  # paired intervals
+    assert [row[4] for row in done.grids["budgets"].rows] == [32] * 3  # 36 images by 8, an epoch
+    assert any("197" in note for note in done.notes)
+    assert "theirs: Not here." in done.notes
+    assert "Left out at the small scale: Cars top-1." in done.notes
+    markdown, table_csv, latex = done.files
+    assert as_markdown(scores) in markdown.read_text()
+    assert list(csv.reader(table_csv.read_text().splitlines()))[1][0] == "SimSiam"
+    assert r"\toprule" in latex.read_text()
+
+    # Again: nothing is trained or measured.
+    monkeypatch.setattr(sys.modules["mast.commands.study"], "pretrain", None)
+    again = mast.reproduce("table6", sets, tmp_path, device="cpu", seeds=(0, 1))
+    assert again == done
+    nothing = mast.reproduce("table6", sets, tmp_path, device="cpu", dry=True, gpu="H200")
+    assert not next(iter(nothing.grids.values())).rows
+    assert main([*command, "--seeds", "0", "--only", "flowers17-simsiam-*"]) == 0
+
+
+def test_hours_are_those_of_the_operations(tmp_path: Path) -> None:
+    planned = mast.reproduce("table10", tmp_path, tmp_path, "paper", dry=True, gpu="A100")
+    ((name, runs, images, flops, hours, _), *_) = next(iter(planned.grids.values())).rows
+    config = planned.runs[0].config
+    assert config is not None
+    assert (name, runs) == ("MAST-5, on ImageNet", 1)
+    assert images == 1_281_167 // 2048 * 2048 * 100
+    expected = float(images) * flops_an_image(config)
+    assert float(flops) == pytest.approx(expected / 1e15, abs=0.1)
+    seconds = expected / (REACHED * GPUS["A100"].flops)
+    assert float(hours) == pytest.approx(seconds / 3600, abs=0.1)
+
+
+# ------------------------------------------------------------------------------------- `small`
+
+
+def ran(done: Reproduced) -> dict[str, str]:
+    return {run.name: run.state for run in done.runs}
+
+
+def test_rates_are_chosen_on_validation_and_then_tested(
+    small: Small, sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = ran(mast.reproduce("small", sets, tmp_path, seeds=(0, 1), dry=True, gpu="H200"))
+    assert planned["test/simsiam-1"] == WAITING
+    assert planned["test/untrained-1"] == "to do"
+    trained: list[str] = []
+
+    def pretrain(config: Any) -> Any:
+        trained.append(Path(config.out).name)
+        if trained[-1] == "vicreg-0.005-0":
+            raise DivergedError("the loss is not finite at step 1")
+        return mast.pretrain(config)
+
+    monkeypatch.setattr(sys.modules["mast.commands.study"], "pretrain", pretrain)
+    monkeypatch.setattr(
+        "mast.studies.tables.small.mean_of_tasks",
+        lambda result: {0.005: 70.0, 0.0017: 60.0}.get(round(result["rate"] or 0, 4), 50.0),
+    )
+    done = mast.reproduce("small", sets, tmp_path, seeds=(0, 1), device="cpu")
+    assert ran(done).keys() == planned.keys()
+    assert {run.state for run in done.runs} == {FINISHED}
+    # Of one the better rate, of the other that which did not diverge, which is not tried again.
+    assert trained.count("vicreg-0.005-0") == 1
+    assert "simsiam-0.005-1" in trained
+    assert "vicreg-0.0017-1" in trained
+    rates = {row[0]: row[1:] for row in done.grids[
+        "rates, by the mean of four tasks on validation images"].rows}  # fmt: skip
+    assert rates["SimSiam"] == ("60.0", "70.0", "0.005 (at the edge)")
+    assert rates["VICReg"] == ("60.0", "diverged", "0.0017 (at the edge)")
+    result = json.loads((tmp_path / "small" / "test" / "simsiam-1.json").read_text())
+    assert result["images_seen"] == 24
+    assert result["flops"] > 0
+    assert {"cifar10/class/robust/changed", "cifar10/rotation/rotation"} <= result["scores"].keys()
+    assert [row[0] for row in done.grids["ahead of VICReg, in points"].rows] == [
+        "SimSiam", "untrained",
+    ]  # fmt: skip
+    again = mast.reproduce("small", sets, tmp_path, seeds=(0, 1), device="cpu")
+    assert again == done
+
+
+def test_a_process_has_all_runs_of_a_row(small: Small, sets: Path, tmp_path: Path) -> None:
+    runs = small.plan(place(sets, tmp_path), (0, 1))
+    shards = [Shard(first, 2).selects(runs) for first in range(2)]
+    assert all(sum(chosen) == 1 for chosen in zip(*shards, strict=True))
+    for own in shards:
+        rows = {run.changes["row"] for run, is_own in zip(runs, own, strict=True) if is_own}
+        others = {run.changes["row"] for run, is_own in zip(runs, own, strict=True) if not is_own}
+        assert not rows & others
+
+
+def test_what_was_measured_names_what_a_table_has(small: Small) -> None:
+    def result(row: str, seed: int, rate: float | None, score: float) -> dict[str, Any]:
+        budget = {"minutes": 1.0, "images_seen": 24, "flops": 2e12, "trials": 2}
+        scores = dict.fromkeys(TESTED, score)
+        return {"row": row, "seed": seed, "rate": rate, "scores": scores, "each": {}, **budget}
+
+    measured = {
+        "test/simsiam-0": result("simsiam", 0, 0.005, 41.0),
+        "test/vicreg-0": result("vicreg", 0, 0.005, 40.0),
+        "test/vicreg-1": result("vicreg", 1, 0.005, 44.0),
+        "validation/simsiam-0.005-0": result("simsiam", 0, 0.005, 30.0),
+    }
+    grids = small.grids(measured)
+    assert [row[:2] for row in grids["results"].rows] == [("VICReg", "2"), ("SimSiam", "1")]
+    assert grids["results"].rows[0][-1] == "42.0 ± 2.8"
+    (lead,) = grids["ahead of VICReg, in points"].rows
+    assert lead[2] == "+1.0"  # of the seed that both have
+    assert grids["budgets"].rows[0][:3] == ("VICReg", "24", "2")
+
+
+# -------------------------------------------------------------------------------------- files
+
+
+def test_cells_are_escaped() -> None:
+    grid = Grid(("a|b", "50 %"), (("x_1 & y", 1.5),))
+    assert as_markdown(grid).splitlines()[0] == r"| a\|b | 50 % |"
+    assert list(csv.reader(as_csv(grid).splitlines())) == [["a|b", "50 %"], ["x_1 & y", "1.5"]]
+    latex = as_latex("a title", {"b": grid}, ("c % d",))
+    assert r"x\_1 \& y & 1.5 \\" in latex
+    assert "% c % d" in latex
+    assert r"a|b & 50 \% \\" in latex
+
+
+def test_tables_are_not_studies() -> None:
+    assert not set(TABLES) & set(EXPERIMENTS)
+    names: Sequence[str] = TABLES
+    assert len(set(names)) == len(names)
