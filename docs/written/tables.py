@@ -32,9 +32,7 @@ def tables() -> str:
 def small() -> str:
     """Who wins what among all methods, and the tables."""
     files = sorted((RESULTS / Small.results).glob("*/*.json"))
-    measured = {
-        f"{file.parent.name}/{file.stem}": json.loads(file.read_text()) for file in files
-    }
+    measured = {f"{file.parent.name}/{file.stem}": json.loads(file.read_text()) for file in files}
     experiment = Small()
     tested: dict[str, list[Result]] = {name: [] for name in ROWS}
     for name, result in measured.items():
@@ -45,10 +43,14 @@ def small() -> str:
     sentences = winners(whole) if len(whole) > 1 else []
     parts = ["\n".join(f"- {sentence}" for sentence in sentences)]
     if missing:
-        parts.append(f"Not finished, and no part of this: {', '.join(missing)}.")
+        parts.append(f"Not finished, and no part of this: {'; '.join(missing)}.")
     for heading, grid in experiment.grids(measured).items():
         parts += [f"**{heading.capitalize()}**", markdown(grid)]
-    notes = (*experiment.notes(), f"Measured on {processors(measured.values())}.")
+    notes = (
+        *experiment.notes(),
+        f"Measured on {processors(measured.values())}, two runs beside each other with a thread "
+        "each: minutes depend on what else ran, TFLOP do not.",
+    )
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)])
 
 

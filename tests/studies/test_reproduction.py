@@ -251,6 +251,12 @@ def test_rates_are_chosen_on_validation_and_then_tested(
     ]  # fmt: skip
     again = mast.reproduce("small", sets, tmp_path, seeds=(0, 1), device="cpu")
     assert again == done
+    # A test at a rate that is no longer the best is done again.
+    monkeypatch.setattr(
+        "mast.studies.tables.small.mean_of_tasks", lambda result: -(result["rate"] or 0)
+    )
+    states = ran(mast.reproduce("small", sets, tmp_path, seeds=1, dry=True, gpu="H200"))
+    assert (states["test/simsiam-1"], states["test/vicreg-1"]) == ("to do", FINISHED)
 
 
 def test_a_process_has_all_runs_of_a_row(small: Small, sets: Path, tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 from typing import Any
 
 from mast.augment.presets import MAST5, MAST15
-from mast.methods import MastConfig
+from mast.recipes import recipe
 from mast.studies.sensitivity import MULTIPLIERS, SYMBOLS
 from mast.studies.tables.paper_table import Column, PaperTable, Row
 
 ON = "imagenet"
 MAST_5 = "mast5_guarded"  # as printed the objective collapses; this is the nearest that does not
-GUARDED = MastConfig(mode="guarded").resolved()
+COEFFICIENTS = recipe(MAST_5).objective.coefficients()
 UNCERTAIN = {"uncertainty": True}  # which the small recipe leaves out
 FIVE: dict[str, Any] = {"objective": UNCERTAIN}
 FIFTEEN: dict[str, Any] = {**FIVE, "views": "mast15"}
@@ -124,9 +124,8 @@ TABLE8 = PaperTable(
     "MAST, Table 8",
     (TOP1,),
     {
-        f"{recipe}-{epochs}": Row(f"{title}, {epochs} epochs", (published[at],), recipe, changes,
-                                  epochs)
-        for at, (title, recipe, changes) in enumerate(
+        f"{name}-{epochs}": Row(f"{title}, {epochs} epochs", (published[at],), name, changes, epochs)
+        for at, (title, name, changes) in enumerate(
             (("VICReg", "vicreg5", {}), ("MAST-5", MAST_5, FIVE))
         )
         for epochs, published in _EPOCHS.items()
@@ -188,7 +187,7 @@ FIGURE8 = PaperTable(
             f"{coefficient}-{by:g}": Row(f"{symbol} × {by:g}", (None,) * 4, MAST_5,
                                          {"objective": {**UNCERTAIN, coefficient: by * value}})
             for coefficient, symbol in SYMBOLS.items()
-            if (value := getattr(GUARDED, coefficient))
+            if (value := COEFFICIENTS[f"objective.{coefficient}"])
             for by in MULTIPLIERS
             if by != 1
         },

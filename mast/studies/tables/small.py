@@ -7,6 +7,7 @@ what was chosen.
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
 from mast.analyses import Grid
@@ -14,7 +15,7 @@ from mast.core.run import plain
 from mast.protocols.run import EvaluationSettings
 from mast.runs.cost import flops_an_image
 from mast.studies.does_it_help import COLUMNS, DoesItHelp, mean_of_tasks
-from mast.studies.engine import StudyRun
+from mast.studies.engine import FINISHED, TO_DO, StudyRun
 from mast.studies.experiment import Measured, Workplace, last_metrics
 from mast.studies.probes import probe
 from mast.studies.seeds import cell, difference
@@ -178,6 +179,14 @@ class Small(TableExperiment):
         """See `TableExperiment.images`."""
         return self.count
 
+    def state(self, run: StudyRun, out: Path) -> str:
+        """See `Experiment.state`; a test at a rate that is no longer the best is to do again."""
+        state = super().state(run, out)
+        if state == FINISHED and run.trained:
+            measured = self.measured([run], out)[run.name]
+            return state if measured["rate"] == run.changes["rate"] else TO_DO
+        return state
+
     def prepare(self, workplace: Workplace) -> None:
         """See `Experiment.prepare`."""
         link_cifar(workplace, self.count)
@@ -298,7 +307,6 @@ class Small(TableExperiment):
             "the same views (LooC four of them), and each has the best of its rates.",
             "Differences: the mean over seeds ± their standard deviation [95 % interval over test "
             "images, with these seeds].",
-            "Minutes are of one thread, beside another run; TFLOP are what a method takes.",
             "Numbers are of this budget: methods meant for long runs or large batches are not "
             "judged by it.",
         )
