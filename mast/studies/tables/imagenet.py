@@ -124,7 +124,9 @@ TABLE8 = PaperTable(
     "MAST, Table 8",
     (TOP1,),
     {
-        f"{name}-{epochs}": Row(f"{title}, {epochs} epochs", (published[at],), name, changes, epochs)
+        f"{name}-{epochs}": Row(
+            f"{title}, {epochs} epochs", (published[at],), name, changes, epochs
+        )
         for at, (title, name, changes) in enumerate(
             (("VICReg", "vicreg5", {}), ("MAST-5", MAST_5, FIVE))
         )
