@@ -8,8 +8,9 @@ from typing import Any, Literal, get_args
 import torch
 
 from mast.core.errors import UserError, unknown
+from mast.core.lars import OfficialLars
 
-OptimizerName = Literal["lars", "adamw", "sgd", "lamb"]
+OptimizerName = Literal["lars", "lars_official", "adamw", "sgd", "lamb"]
 
 
 @dataclass
@@ -17,9 +18,12 @@ class OptimizerConfig:
     """How parameters move.
 
     Attributes:
-        name: "lars" (timm's, as VICReg), "adamw", "sgd", or "lamb" (timm's).
+        name: "lars" (timm's), "lars_official" (whose norm is taken with the weight decay, as in
+            VICReg's and Barlow Twins' code), "adamw", "sgd", or "lamb" (timm's).
         lr: Peak rate at a global batch of 256; the rate used is `lr * batch_size / 256`.
-        weight_decay: For weights of two and more dimensions only; biases and norms have none.
+        weight_decay: For weights of two and more dimensions; biases and norms have none.
+        treat_alike: Biases and norms decay, and LARS adapts them, as weights, which MoCo's,
+            SimSiam's and SwAV's code does.
         momentum: Of LARS and SGD.
         trust: Trust coefficient of LARS, for weights only.
         gate_lr: Peak rate of masks and GeM powers, not scaled with the batch. They have no
@@ -35,6 +39,7 @@ class OptimizerConfig:
     name: OptimizerName = "lars"
     lr: float = 0.2
     weight_decay: float = 1e-6
+    treat_alike: bool = False
     momentum: float = 0.9
     trust: float = 0.001
     gate_lr: float = 0.01
@@ -139,7 +144,8 @@ def make_optimizer(
     config.check()
     prepared = []
     for group in groups:
-        is_weight, is_gate = group["name"] == "weights", group["name"] == "gates"
+        is_gate = group["name"] == "gates"
+        is_weight = group["name"] == "weights" or (config.treat_alike and not is_gate)
         peak = config.gate_lr if is_gate else config.lr * batch_size / 256
         peak = group.get("peak_lr", peak * group.get("share", 1.0))
         options = {"lr": peak, "peak_lr": peak}
@@ -147,11 +153,15 @@ def make_optimizer(
         if config.name == "lars":
             # timm adapts the rate of a group that has weight decay or asks for it.
             options["always_adapt"] = is_weight
+        if config.name == "lars_official":
+            options["adapt"] = is_weight
         prepared.append({**group, **options})
     if config.name == "adamw":
         return torch.optim.AdamW(prepared)
     if config.name == "sgd":
         return torch.optim.SGD(prepared, momentum=config.momentum)
+    if config.name == "lars_official":
+        return OfficialLars(prepared, config.lr, config.momentum, config.trust)
     from timm.optim.lamb import Lamb
     from timm.optim.lars import Lars
 

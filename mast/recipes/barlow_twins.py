@@ -24,5 +24,5 @@ def barlow_twins() -> PretrainConfig:
         views="vicreg",
         schedule=ScheduleConfig(staged=False),
         objective=BarlowTwinsConfig(),
-        optimizer=OptimizerConfig("lars", lr=0.2, weight_decay=1e-6, warmup=10),
+        optimizer=OptimizerConfig("lars_official", lr=0.2, weight_decay=1e-6, warmup=10),
     )

@@ -13,8 +13,8 @@ def moco_v2() -> PretrainConfig:
     """MoCo v2 on ImageNet: ResNet-50, batch 256, 800 epochs, in its own views.
 
     Its paper: linear top-1 71.1 (67.5 after 200 epochs). SGD at 0.03, weight decay 1e-4, no
-    warm-up, temperature 0.2, a queue of 65,536 (facebookresearch/moco). There the weight decay
-    acts on biases and norms, too; here it does not.
+    warm-up, temperature 0.2, a queue of 65,536 (facebookresearch/moco), where
+    the weight decay acts on biases and norms, too.
 
     Cost, estimated as for mast5: some 40 GPU hours, as one of two views has no backward pass.
     """
@@ -24,7 +24,9 @@ def moco_v2() -> PretrainConfig:
         views="moco",
         schedule=ScheduleConfig(staged=False),
         objective=MoCoConfig(),
-        optimizer=OptimizerConfig("sgd", lr=0.03, weight_decay=1e-4, warmup=0, final=0.0),
+        optimizer=OptimizerConfig(
+            "sgd", lr=0.03, weight_decay=1e-4, treat_alike=True, warmup=0, final=0.0
+        ),
         epochs=800,
         batch_size=256,
     )
@@ -61,7 +63,9 @@ def ifm_moco_v2() -> PretrainConfig:
         moco_v2(),
         recipe="ifm_moco_v2",
         objective=MoCoConfig(momentum=0.99, hardness=0.1),
-        optimizer=OptimizerConfig("sgd", lr=0.4, weight_decay=1e-4, warmup=0, final=0.0),
+        optimizer=OptimizerConfig(
+            "sgd", lr=0.4, weight_decay=1e-4, treat_alike=True, warmup=0, final=0.0
+        ),
         epochs=200,
         batch_size=512,
     )

@@ -13,8 +13,8 @@ def swav() -> PretrainConfig:
     """SwAV on ImageNet: ResNet-50, batch 4096, 800 epochs, 2 views of 224 pixels and 6 of 96.
 
     Its paper: linear top-1 75.3. LARS at 0.3 for 256 images, weight decay 1e-6, 3000 prototypes,
-    which stay as they are in the first epoch (facebookresearch/swav). There biases and norms are
-    adapted by LARS and decay, too; here they are not.
+    which stay as they are in the first epoch (facebookresearch/swav). Biases and norms are
+    adapted by LARS and decay, too.
 
     Cost, estimated as for mast5: some 90 GPU hours.
     """
@@ -24,7 +24,7 @@ def swav() -> PretrainConfig:
         views="multicrop",
         schedule=ScheduleConfig(staged=False),
         objective=SwAVConfig(frozen=1 / 800),
-        optimizer=OptimizerConfig("lars", lr=0.3, weight_decay=1e-6, warmup=10),
+        optimizer=OptimizerConfig("lars", lr=0.3, weight_decay=1e-6, treat_alike=True, warmup=10),
         epochs=800,
         batch_size=4096,
     )

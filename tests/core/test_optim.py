@@ -95,6 +95,67 @@ def test_lars_step_by_hand(weight_decay: float) -> None:
     torch.testing.assert_close(after, before - 0.05 * gradient(before))
 
 
+@pytest.mark.parametrize("treat_alike", [False, True])
+def test_official_lars_steps_by_hand(treat_alike: bool) -> None:
+    """Two steps, as VICReg's code computes them, in float64."""
+    lr, decay, momentum, trust = 0.1, 0.3, 0.9, 0.02
+    config = OptimizerConfig(
+        "lars_official", lr, decay, treat_alike, momentum=momentum, trust=trust, gate_lr=0.05
+    )
+    torch.manual_seed(0)
+    shapes = {"weights": (2, 3), "vectors": (3,), "gates": (2, 2)}
+    start = {name: torch.randn(shape, dtype=torch.float64) for name, shape in shapes.items()}
+    parameters = {name: nn.Parameter(value.clone()) for name, value in start.items()}
+    groups = [{"name": name, "params": [value]} for name, value in parameters.items()]
+    optimizer = make_optimizer(groups, config, 256)
+    for _ in range(2):
+        for parameter in parameters.values():
+            parameter.grad = gradient(parameter).double()
+        optimizer.step()
+    for name, value in start.items():
+        now, moving = value, torch.zeros_like(value)
+        for _ in range(2):
+            update = gradient(value).double()
+            if name == "weights" or (treat_alike and name == "vectors"):
+                update = update + decay * now
+                update = update * (trust * now.norm() / update.norm())
+            moving = momentum * moving + update
+            now = now - (0.05 if name == "gates" else lr) * moving
+        torch.testing.assert_close(parameters[name].detach(), now, rtol=1e-12, atol=0)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [
+        decay, decay if treat_alike else 0.0, 0.0,
+    ]  # fmt: skip
+
+
+def test_both_lars_agree_without_decay() -> None:
+    ours, timms = (
+        one_step(OptimizerConfig(name, lr=0.4, weight_decay=0.0))  # type: ignore[arg-type]
+        for name in ("lars_official", "lars")
+    )
+    for name, (_, after) in ours.items():
+        torch.testing.assert_close(after, timms[name][1])
+
+
+def test_a_weight_of_zeros_moves_by_its_gradient() -> None:
+    weight = nn.Parameter(torch.zeros(2, 2))
+    config = OptimizerConfig("lars_official", lr=0.1, weight_decay=0.1)
+    optimizer = make_optimizer([{"name": "weights", "params": [weight]}], config, 256)
+    weight.grad = gradient(weight)
+    optimizer.step()
+    torch.testing.assert_close(weight.detach(), -0.1 * gradient(weight))
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw", "lars"])
+def test_biases_may_decay_as_weights(name: str) -> None:
+    moved, spared = (
+        one_step(OptimizerConfig(name, 0.1, 0.5, treat_alike))  # type: ignore[arg-type]
+        for treat_alike in (True, False)
+    )
+    assert not torch.equal(moved["vectors"][1], spared["vectors"][1])
+    for group in ("weights", "gates"):
+        assert torch.equal(moved[group][1], spared[group][1])
+
+
 def test_adamw_decays_weights_only() -> None:
     config = OptimizerConfig("adamw", lr=0.4, weight_decay=0.5, gate_lr=0.05)
     moved, plain = one_step(config), one_step(OptimizerConfig("adamw", 0.4, 0.0, gate_lr=0.05))

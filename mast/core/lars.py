@@ -1,0 +1,59 @@
+"""LARS as the code of VICReg and Barlow Twins computes it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class OfficialLars(torch.optim.SGD):
+    """SGD with momentum on gradients whose norm is a share of their parameter's.
+
+    A gradient and its weight decay are added before their common norm is taken, `|g + d w|`; timm's
+    LARS takes `|g| + d |w|`. The two agree where nothing decays.
+
+    Args:
+        groups: Of parameters; a group with "adapt" false has plain SGD.
+        lr: Rate of groups that have none.
+        momentum: Of the steps.
+        trust: Norm of an adapted gradient as a share of its parameter's.
+
+    Reference:
+        You, Gitman, Ginsburg (2017); facebookresearch/vicreg and facebookresearch/barlowtwins.
+    """
+
+    def __init__(
+        self, groups: list[dict[str, Any]], lr: float, momentum: float, trust: float
+    ) -> None:
+        super().__init__(groups, lr=lr, momentum=momentum)
+        for group in self.param_groups:
+            group["trust"] = trust
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One step; what gradients hold afterwards is what was stepped by."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        decays = [group["weight_decay"] for group in self.param_groups]
+        for group in self.param_groups:
+            for parameter in group["params"] if group.get("adapt", True) else ():
+                if parameter.grad is not None:
+                    parameter.grad.add_(parameter, alpha=group["weight_decay"])
+                    parameter.grad.mul_(_ratio(parameter, parameter.grad, group["trust"]))
+            if group.get("adapt", True):
+                group["weight_decay"] = 0.0  # is in the gradient
+        try:
+            super().step()
+        finally:
+            for group, decay in zip(self.param_groups, decays, strict=True):
+                group["weight_decay"] = decay
+        return loss
+
+
+def _ratio(parameter: Tensor, gradient: Tensor, trust: float) -> Tensor:
+    """What a gradient is multiplied with; 1 where it or the parameter is 0."""
+    own, its = parameter.norm(), gradient.norm()
+    return torch.where((own > 0) & (its > 0), trust * own / its, torch.ones_like(own))
