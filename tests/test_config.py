@@ -123,7 +123,8 @@ def test_imagenet_recipes_are_the_papers() -> None:
             continue
         assert config.optimizer.lr * config.batch_size / 256 == 1.6
         assert (config.epochs, config.batch_size, config.size) == (1000, 2048, 224)
-        assert (config.optimizer.name, config.optimizer.weight_decay) == ("lars", 1e-6)
+        assert config.optimizer.name.startswith("lars")
+        assert config.optimizer.weight_decay == 1e-6
         assert config.encoder.name == "resnet50"
         assert config.objective.projector.hidden == 8192
 
