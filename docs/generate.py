@@ -18,7 +18,7 @@ from written.forgetting import demonstration, forgetting
 from written.insight import advice, findings, studies, uncertainty
 from written.intervals import coverage
 from written.known import known
-from written.methods import methods
+from written.methods import methods, oracles
 from written.path import path
 from written.photos import (
     compared_on_photos,
@@ -74,7 +74,7 @@ def documents() -> dict[Path, str]:
         reliable: between(reliable, {"faults": faults()}),
         started: between(started, {"starts": starts()}),
         used: between(used, {"path": path()}),
-        others: between(others, {"methods": methods()}),
+        others: between(others, {"methods": methods(), "oracles": oracles()}),
         tabled: between(tabled, {"tables": tables(), "small": small()}),
         cleaned: between(
             cleaned, {"search": search(), "copies": copies(), "label_errors": label_errors()}

@@ -1,12 +1,13 @@
-"""The methods that there are."""
+"""The methods that there are, and how far their losses are from lightly's."""
 
 import inspect
+import json
 from pathlib import Path
 
 from mast.analyses import Grid
 from mast.methods import METHODS
 from mast.recipes import FULL
-from written.result_files import markdown
+from written.result_files import ROOT, markdown
 
 
 def methods() -> str:
@@ -22,6 +23,22 @@ def methods() -> str:
         for name, entry in METHODS.items()
     )
     return markdown(Grid(("method", "paper", "lines", "recipes"), rows))
+
+
+def oracles() -> str:
+    """Deviations from lightly, as `benchmarks/oracles.py` wrote them."""
+    result = json.loads((ROOT / "benchmarks" / "results" / "oracles.json").read_text())
+    rows = tuple(
+        (name, *(f"{of[precision][what]:.0e}" for precision in of for what in of[precision]))
+        for name, of in result["deviations"].items()
+    )
+    first = next(iter(result["deviations"].values()))
+    columns = (f"{what}, {precision}" for precision in first for what in first[precision])
+    return (
+        f"{markdown(Grid(('loss', *columns), rows))}\n\n"
+        f"The largest deviation from lightly {result['lightly']} as a "
+        f"share of its largest number, on {result['batch']} images of {result['dim']} dimensions."
+    )
 
 
 def _lines(method: type) -> int:
