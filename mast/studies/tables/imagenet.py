@@ -18,6 +18,8 @@ NOTE = (
     "(`--objective.mode paper`)."
 )
 NOT_HERE = "Nothing here trains it."
+FIRST = "The first version; here is the second."
+NO_CODE = "Predictive contrastive learning (arXiv 2012.09962), of which no code was found."
 
 TOP1, TOP5 = Column("linear top-1", ON, ON), Column("linear top-5", ON, ON, measure="top5")
 BOXES: dict[str, Any] = {"protocol": "detection", "target": "objects"}
@@ -37,9 +39,9 @@ TABLE1 = PaperTable(
     {
         "supervised": Row("supervised", (76.5, None, 25.4, 56.4, 48.4, 80.4), "supervised",
                           labelled=True),
-        "moco": Row("MoCo", (60.6, None, None, None, None, None), note=NOT_HERE),
+        "moco": Row("MoCo", (60.6, None, None, None, None, None), note=FIRST),
         "simclr": Row("SimCLR", (69.3, 89.0, 48.3, 65.6, 75.5, 87.8), "simclr", epochs=1000),
-        "pcl": Row("PCL", (71.0, None, None, None, None, None), note=NOT_HERE),
+        "pcl": Row("PCL", (71.0, None, None, None, None, None), note=NO_CODE),
         "moco_v2": Row("MoCo v2", (71.1, None, None, None, None, None), "moco_v2"),
         "simsiam": Row("SimSiam", (71.3, None, None, None, None, None), "simsiam", epochs=800),
         "swav_two_views": Row("SwAV", (71.8, None, None, None, None, None), "swav",
@@ -73,7 +75,7 @@ TABLE2 = PaperTable(
     {
         "supervised": Row("supervised", (53.2, 87.5, 46.7, 81.3, 39.0, 35.4), "supervised",
                           labelled=True),
-        "moco": Row("MoCo", (46.9, 79.8, 31.5, None, None, None), note=NOT_HERE),
+        "moco": Row("MoCo", (46.9, 79.8, 31.5, None, None, None), note=FIRST),
         "simclr": Row("SimCLR", (52.5, 85.5, 37.2, None, None, None), "simclr", epochs=1000),
         "moco_v2": Row("MoCo v2", (51.8, 86.4, 38.6, 82.5, 39.8, 36.1), "moco_v2"),
         "simsiam": Row("SimSiam", (None, None, None, 82.4, None, None), "simsiam", epochs=800),

@@ -36,8 +36,8 @@ TABLE6 = PaperTable(
     {"encoder": {"name": "resnet18"}, "batch_size": 128},
     (
         NOTE,
-        "The paper names neither batch nor rates: 128 images a step, which the sets have, and the "
-        "recipes' rates, VICReg's for that batch.",
+        "The paper names neither batch nor rates; at its scale they are 128 images a step, which "
+        "the sets have, and the recipes' rates, VICReg's for that batch.",
         "VICReg is not in the paper's table; without it nothing tells masks from their start.",
         'The paper has "197" models of cars; the set has 196.',
         "Flowers-17 is tested on " + SPLITS + "; the paper does not name its split.",
@@ -60,5 +60,5 @@ TABLE7 = PaperTable(
     "simsiam",
     200,
     STL10,
-    (NOTE, "The rate of MAST is VICReg's for 256 images."),
+    (NOTE, "At the paper's scale the rate of MAST is VICReg's for 256 images."),
 )  # fmt: skip
