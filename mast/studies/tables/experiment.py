@@ -82,10 +82,10 @@ def costs(
         spec = f"{kind.config.data.spec}@{side}"
         canvases[spec] = kind.images * side**2 * 3
         rows.append(_row(kind.name, kind.runs, seen, flops, flops / speed / 3600, disk))
-    totals = [sum(float(row[at]) for row in rows) for at in range(1, len(_COLUMNS))]
-    rows.append(("resized images", 0, 0, 0.0, 0.0, round(sum(canvases.values()) / 1e9, 1)))
-    totals[-1] += float(rows[-1][-1])
-    rows.append(("all", round(totals[0]), round(totals[1]), *(round(x, 1) for x in totals[2:])))
+    kept = _row("resized images", 0, 0, 0.0, 0.0, sum(canvases.values()))
+    totals = [sum(float(row[at]) for row in (*rows, kept)) for at in range(1, len(_COLUMNS))]
+    runs_in_all, seen_in_all, *others = totals
+    rows += [kept, ("all", round(runs_in_all), round(seen_in_all), *map(_rounded, others))]
     return Grid(_COLUMNS, tuple(rows))
 
 
@@ -95,7 +95,12 @@ _COLUMNS = ("runs of", "runs", "images seen", "PFLOP", "hours", "disk, GB")
 def _row(
     name: str, runs: int, seen: int, flops: float, hours: float, disk: float
 ) -> tuple[str | float, ...]:
-    return name, runs, seen, round(flops / 1e15, 1), round(hours, 1), round(disk / 1e9, 1)
+    return name, runs, seen, _rounded(flops / 1e15), _rounded(hours), _rounded(disk / 1e9)
+
+
+def _rounded(value: float) -> float:
+    """To three digits."""
+    return float(f"{value:.3g}")
 
 
 def _kinds(experiment: TableExperiment, runs: Sequence[StudyRun]) -> list[_Kind]:
