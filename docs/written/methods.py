@@ -2,7 +2,6 @@
 
 import inspect
 import json
-from pathlib import Path
 
 from mast.analyses import Grid
 from mast.methods import METHODS
@@ -17,12 +16,11 @@ def methods() -> str:
         (
             entry.title,
             _paper(entry.method),
-            _lines(entry.method),
             ", ".join(f"`{recipe}`" for recipe, method in recipes.items() if method == name),
         )
         for name, entry in METHODS.items()
     )
-    return markdown(Grid(("method", "paper", "lines", "recipes"), rows))
+    return markdown(Grid(("method", "paper", "recipes"), rows))
 
 
 def oracles() -> str:
@@ -39,11 +37,6 @@ def oracles() -> str:
         f"The largest deviation from lightly {result['lightly']} as a "
         f"share of its largest number, on {result['batch']} images of {result['dim']} dimensions."
     )
-
-
-def _lines(method: type) -> int:
-    """Of the file that has a method and its configuration."""
-    return len(Path(inspect.getfile(method)).read_text().splitlines())
 
 
 def _paper(method: type) -> str:

@@ -13,7 +13,7 @@ from mast.core.table import FittedTable
 from mast.runs.cost import GPUS, GpuName
 from mast.studies.engine import BEGUN, FINISHED, TO_DO, WAITING, Shard, StudyRun
 from mast.studies.experiment import perform
-from mast.studies.tables import ScaleName, costs, experiment
+from mast.studies.tables import ScaleName, assumed, costs, experiment
 from mast.studies.tables.printed import write
 
 LARGE: GpuName = "H100"  # on which hours at the paper's scale are computed
@@ -51,7 +51,9 @@ class Reproduced:
     def state(self) -> str:
         """How much of it is done."""
         done = sum(run.state == FINISHED for run in self.runs)
-        return f"{done} of {len(self.runs)} runs are trained and measured"
+        waiting = sum(run.state == WAITING for run in self.runs)
+        text = f"{done} of {len(self.runs)} runs are trained and measured"
+        return f"{text}, {waiting} wait for the trials of their row" if waiting else text
 
 
 def reproduce(
@@ -75,7 +77,8 @@ def reproduce(
     `figure8`; what a scale changes, and where the paper contradicts itself, is said below them.
 
     The same command continues what was killed and leaves what is finished alone. Tables share the
-    runs that they have in common. Each call writes what there is as Markdown, CSV and LaTeX.
+    runs that they have in common. Each call prints and writes, as Markdown, CSV and LaTeX, all that
+    was measured so far.
 
     Args:
         table: Its name.
@@ -103,15 +106,17 @@ def reproduce(
     if gpu is not None and gpu not in GPUS:
         raise unknown("gpu", gpu, GPUS)
     place = workplace_of(table, data, out, device, threads)
-    runs, measured = perform(kind, place, seeds_of(seeds), as_list(only), Shard.parse(shard), dry)
+    part = Shard.parse(shard)
+    runs, _ = perform(kind, place, seeds_of(seeds), as_list(only), part, dry)
     if dry:
         name = LARGE if gpu is None and scale == "paper" else gpu
-        heading = f"what is left to train, on {'this machine' if name is None else f'one {name}'}"
-        left = costs(kind, place, runs, GPUS[name] if name is not None else None)
-        return Reproduced(kind.title, runs, {heading: left}, kind.notes())
-    grids = kind.grids(measured)
+        own = [run for run, is_own in zip(runs, part.selects(runs), strict=True) if is_own]
+        left = costs(kind, place, own, GPUS[name] if name is not None else None)
+        return Reproduced(kind.title, runs, {"what is left to train": left}, (assumed(name),))
+    measured = kind.everything(place.out)
+    grids = kind.grids(measured) if measured else {}
     files = write(place.out / kind.results, kind.title, grids, kind.notes()) if measured else ()
-    return Reproduced(kind.title, runs, grids if measured else {}, kind.notes(), files)
+    return Reproduced(kind.title, runs, grids, kind.notes(), files)
 
 
 def _fitted(heading: str, grid: Grid) -> FittedTable:

@@ -5,7 +5,7 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -159,17 +159,24 @@ def flops_an_image(config: PretrainConfig) -> float:
 
 
 def flops_a_second(
-    config: PretrainConfig, gpu: Gpu | None, pretrain: Callable[[PretrainConfig], RunFolder]
+    configs: Sequence[PretrainConfig],
+    gpu: Gpu | None,
+    pretrain: Callable[[PretrainConfig], RunFolder],
 ) -> float:
     """Operations a second of a training: of a GPU as taken, or here as measured on a run.
 
     Args:
-        config: The run of which a few steps are trained here.
-        gpu: Where it is to be trained; None: here.
+        configs: Runs; of the first that needs no labels a few steps are trained here.
+        gpu: Where they are to be trained; None: here.
         pretrain: Trains a run.
+
+    Raises:
+        UserError: All of them learn from labels.
     """
     if gpu is not None:
         return REACHED * gpu.flops
+    unlabelled = (each for each in configs if not METHODS[each.method].method.labelled)
+    config = next(unlabelled, configs[0])
     return _measured(config, pretrain) * flops_an_image(config)
 
 

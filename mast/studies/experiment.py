@@ -140,6 +140,13 @@ class Experiment(ABC):
             UserError: A set is missing.
         """
 
+    def check(self, run: StudyRun, workplace: Workplace) -> None:  # noqa: B027  # most check all sets
+        """Refuse a run that could not be measured, before it is trained.
+
+        Raises:
+            UserError: A set is missing.
+        """
+
     @abstractmethod
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """The result of a run, as JSON has it; its provenance is added."""
@@ -215,6 +222,7 @@ def perform(
         return experiment.state(run, workplace.out)
 
     def work(run: StudyRun) -> None:
+        experiment.check(run, workplace)
         try:
             if run.config is not None and run.trained:
                 workplace.verbs.pretrain(run.config)

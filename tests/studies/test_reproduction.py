@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -13,9 +14,11 @@ from tiny import ENCODER
 
 import mast
 from mast.analyses import Grid
+from mast.augment.presets import MAST15
 from mast.cli import main
 from mast.commands.reproduce import Reproduced
 from mast.core.errors import DivergedError, UserError
+from mast.core.run import flatten, plain
 from mast.protocols import EVALUATORS
 from mast.protocols.run import EvaluationSettings
 from mast.runs.cost import GPUS, REACHED, flops_an_image
@@ -80,12 +83,36 @@ def test_tables_share_runs_and_no_two_runs_share_a_folder(tmp_path: Path) -> Non
             assert len(set(names)) == len(names)
             for run in runs:
                 assert folders.setdefault(str(run.folder.path), run.config) == run.config, run.name
-    shared = experiment("table5", "paper").plan(place(tmp_path, tmp_path), [0])
-    (mast5,) = [run for run in shared if run.name == "imagenet-mast5-0"]
-    assert str(mast5.folder.path) in {
+    # What is trained alike is trained once.
+    alike: dict[str, str] = {}
+    for folder, config in folders.items():
+        fields = flatten(plain(config))
+        same = json.dumps([value for name, value in fields.items() if name != "out"], default=str)
+        assert alike.setdefault(same, folder) == folder
+    (mast5,) = {
         str(run.folder.path)
-        for run in experiment("table1", "paper").plan(place(tmp_path, tmp_path), [0])
+        for table in ("table1", "table2", "table5", "table8", "figure4b")
+        for run in experiment(table, "paper").plan(place(tmp_path, tmp_path), [0])
+        if run.name
+        in ("imagenet-mast5-0", "imagenet-mast5_guarded-1000-0", "imagenet-operators-5-0")
     }
+    assert mast5.endswith("-1000-epochs-0")
+
+
+@pytest.mark.parametrize("name", OF_THE_PAPER)
+def test_a_batch_fits_its_set(name: str, tmp_path: Path) -> None:
+    for scale in SCALES:
+        for run in experiment(name, scale).plan(place(tmp_path, tmp_path), [0]):
+            assert run.config is not None
+            assert run.config.batch_size <= SETS[run.changes["on"]].images
+
+
+def test_staging_is_all_that_differs_at_the_small_scale(tmp_path: Path) -> None:
+    runs = experiment("table6").plan(place(tmp_path, tmp_path), [0])
+    fields = {run.changes["row"]: flatten(plain(run.config)) for run in runs}
+    staged, plainly = fields["vicreg5_staged"], fields["vicreg5"]
+    differing = {name for name, value in staged.items() if plainly[name] != value}
+    assert differing == {"recipe", "out", "schedule.staged"}
 
 
 def test_the_paper_s_scale_is_what_the_paper_says(tmp_path: Path) -> None:
@@ -103,8 +130,9 @@ def test_the_paper_s_scale_is_what_the_paper_says(tmp_path: Path) -> None:
     assert config("table8", "imagenet-vicreg5-200-0", epochs=100).epochs == 20
     assert config("table3", "imagenet100-ifm-0").epochs == 200
     assert config("table1", "imagenet-supervised-0").objective.classes == 1000
-    kinds = {len(config("figure4b", f"imagenet-operators-{k}-0").operators) for k in range(5, 16)}
-    assert kinds == set(range(5, 16))
+    for count in range(5, 16):
+        grown = config("figure4b", f"imagenet-operators-{count}-0")
+        assert (grown.operators or grown.preset.operators) == MAST15[:count]
 
 
 def test_figure_8_multiplies_one_coefficient(tmp_path: Path) -> None:
@@ -164,7 +192,7 @@ def test_a_table_is_trained_measured_and_printed(
     assert len(done.runs) == 6
     scores = done.grids["results"]
     assert scores.columns == (
-        "method", "seeds", "Flowers-17 top-1", "paper",
+        "method", "seeds", "Flowers-17 top-1", "paper: Flowers-17 top-1",
     )  # fmt: skip
     by_title = {row[0]: row for row in scores.rows}
     assert by_title["SimSiam"][1] == "2"
@@ -187,9 +215,26 @@ def test_a_table_is_trained_measured_and_printed(
     monkeypatch.setattr(sys.modules["mast.commands.study"], "pretrain", None)
     again = mast.reproduce("table6", sets, tmp_path, device="cpu", seeds=(0, 1))
     assert again == done
+    # Of one seed alone, what is written has all that was measured.
+    assert (
+        mast.reproduce("table6", sets, tmp_path, device="cpu", only="*simsiam-0").grids
+        == done.grids
+    )
     nothing = mast.reproduce("table6", sets, tmp_path, device="cpu", dry=True, gpu="H200")
     assert not next(iter(nothing.grids.values())).rows
     assert main([*command, "--seeds", "0", "--only", "flowers17-simsiam-*"]) == 0
+    # What was measured of another configuration is to do again.
+    monkeypatch.setitem(paper.SCALES, "small", replace(scale, epochs=2))
+    other = mast.reproduce("table6", sets, tmp_path, device="cpu", dry=True, gpu="H200")
+    assert {run.state for run in other.runs} == {"to do"}
+
+
+def test_a_set_that_is_missing_is_named_before_a_training(tmp_path: Path) -> None:
+    (tmp_path / "imagenet100").mkdir()
+    done = mast.reproduce("table4", tmp_path, tmp_path / "out", "paper", only="*-mast5-0")
+    (problem,) = done.problems
+    assert re.search(r"has no folder (cub200|flowers102), the set", problem)
+    assert not (tmp_path / "out").exists()
 
 
 def test_hours_are_those_of_the_operations(tmp_path: Path) -> None:

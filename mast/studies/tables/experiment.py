@@ -1,17 +1,35 @@
 """What tables have in common: what they print besides scores, and what they cost beforehand."""
 
+import hashlib
+import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, final
+from pathlib import Path
+from typing import Any, NamedTuple, final
 
 from mast.analyses import Grid
-from mast.config import PretrainConfig
+from mast.config import OPERATIONAL, PretrainConfig
+from mast.core.errors import UserError
+from mast.core.run import flatten, plain
 from mast.data import canvas_size
-from mast.runs.cost import Gpu, flops_a_second, flops_an_image, kept_bytes
-from mast.studies.engine import FINISHED, StudyRun
+from mast.runs.cost import REACHED, Gpu, flops_a_second, flops_an_image, kept_bytes
+from mast.studies.engine import FINISHED, TO_DO, StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace
 
 RESULTS = "results"
+ELSEWHERE = (*OPERATIONAL, "data.spec", "recipe")  # what does not tell one run from another
+
+
+def trained(config: PretrainConfig) -> dict[str, Any]:
+    """What decides a run, wherever it and its images are."""
+    fields = flatten(plain(config))
+    return {name: value for name, value in fields.items() if name not in ELSEWHERE}
+
+
+def digest(what: Any) -> str:
+    """Sixteen digits of anything that JSON can hold, or whose text tells it from others."""
+    text = json.dumps(what, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class TableExperiment(Experiment):
@@ -38,6 +56,31 @@ class TableExperiment(Experiment):
     def notes(self) -> tuple[str, ...]:
         """What a reader of the numbers has to know."""
 
+    def fingerprint(self, run: StudyRun) -> str:
+        """What a run is and how it is measured, as a digest: a result of another one is old."""
+        assert run.config is not None
+        return digest([trained(run.config), run.trained, self.measures(run)])
+
+    @abstractmethod
+    def measures(self, run: StudyRun) -> Any:
+        """Sets, protocols and settings by which a run is measured."""
+
+    def state(self, run: StudyRun, out: Path) -> str:
+        """See `Experiment.state`; what was measured of another configuration is to do again."""
+        state = super().state(run, out)
+        if state == FINISHED:
+            measured = self.measured([run], out)[run.name]
+            return state if measured.get("fingerprint") == self.fingerprint(run) else TO_DO
+        return state
+
+    def everything(self, out: Path) -> dict[str, Measured]:
+        """All results that were ever measured for the table, by the name of the run."""
+        folder = out / self.results
+        files = {
+            str(file.relative_to(folder).with_suffix("")): file for file in folder.rglob("*.json")
+        }
+        return {name: json.loads(file.read_text()) for name, file in sorted(files.items())}
+
     @final
     def table(self, measured: Mapping[str, Measured]) -> Grid:
         """See `Experiment.table`."""
@@ -59,7 +102,7 @@ def costs(
     runs: Sequence[StudyRun],
     gpu: Gpu | None,
 ) -> Grid:
-    """What is left of a table to train, and what that takes; measuring it comes on top.
+    """What is left of a table to train, and what that takes.
 
     Args:
         experiment: The table.
@@ -71,36 +114,53 @@ def costs(
     kinds = _kinds(experiment, runs)
     if not kinds:
         return Grid(_COLUMNS, ())
-    speed = flops_a_second(kinds[0].config, gpu, workplace.verbs.pretrain)
-    rows: list[tuple[str | float, ...]] = []
+    speed = flops_a_second([kind.config for kind in kinds], gpu, workplace.verbs.pretrain)
+    costs: list[_Cost] = []
     canvases: dict[str, float] = {}
     for kind in kinds:
-        seen = kind.runs * kind.config.epochs * _of_an_epoch(kind)
-        flops = seen * flops_an_image(kind.config)
-        disk = kind.runs * kept_bytes(kind.config)
-        side = kind.config.data.canvas or canvas_size(kind.config.size)
-        spec = f"{kind.config.data.spec}@{side}"
-        canvases[spec] = kind.images * side**2 * 3
-        rows.append(_row(kind.name, kind.runs, seen, flops, flops / speed / 3600, disk))
-    kept = _row("resized images", 0, 0, 0.0, 0.0, sum(canvases.values()))
-    totals = [sum(float(row[at]) for row in (*rows, kept)) for at in range(1, len(_COLUMNS))]
-    runs_in_all, seen_in_all, *others = totals
-    rows += [kept, ("all", round(runs_in_all), round(seen_in_all), *map(_rounded, others))]
-    return Grid(_COLUMNS, tuple(rows))
+        config = kind.config
+        seen = kind.runs * config.epochs * (kind.images // config.batch_size * config.batch_size)
+        an_image = flops_an_image(config)
+        if not an_image:
+            raise UserError(f"what a step of {config.recipe} takes cannot be counted")
+        flops, disk = seen * an_image, kind.runs * kept_bytes(config)
+        costs.append(_Cost(kind.name, kind.runs, seen, flops, flops / speed, disk))
+        side = config.data.canvas or canvas_size(config.size)
+        resized = kind.images * side**2 * 3
+        if resized <= config.data.cache_limit_gb * 1e9:
+            canvases[f"{config.data.spec}@{side}"] = resized
+    costs.append(_Cost("resized images", 0, 0, 0.0, 0.0, sum(canvases.values())))
+    costs.append(_Cost("all", *map(sum, list(zip(*costs, strict=True))[1:])))
+    return Grid(_COLUMNS, tuple(cost.row() for cost in costs))
+
+
+def assumed(gpu: str | None) -> str:
+    """What the hours of `costs` are taken to be, in a sentence."""
+    if gpu is None:
+        return "Hours are of this machine, without measuring what was trained."
+    return (
+        f"Hours are of one {gpu} at {REACHED:.0%} of its peak in bfloat16, without measuring what "
+        "was trained; none has been timed yet."
+    )
 
 
 _COLUMNS = ("runs of", "runs", "images seen", "PFLOP", "hours", "disk, GB")
 
 
-def _row(
-    name: str, runs: int, seen: int, flops: float, hours: float, disk: float
-) -> tuple[str | float, ...]:
-    return name, runs, seen, _rounded(flops / 1e15), _rounded(hours), _rounded(disk / 1e9)
+class _Cost(NamedTuple):
+    """A row of what is left: bytes, operations and seconds."""
 
+    name: str
+    runs: int
+    seen: int
+    flops: float
+    seconds: float
+    disk: float
 
-def _rounded(value: float) -> float:
-    """To three digits."""
-    return float(f"{value:.3g}")
+    def row(self) -> tuple[str | float, ...]:
+        """As it is printed."""
+        large = (self.flops / 1e15, self.seconds / 3600, self.disk / 1e9)
+        return (self.name, self.runs, self.seen, *(float(f"{value:.3g}") for value in large))
 
 
 def _kinds(experiment: TableExperiment, runs: Sequence[StudyRun]) -> list[_Kind]:
@@ -116,7 +176,3 @@ def _kinds(experiment: TableExperiment, runs: Sequence[StudyRun]) -> list[_Kind]
         known = kinds.get(name, _Kind(name, 0, experiment.images(run), run.config))
         kinds[name] = known._replace(runs=known.runs + 1)
     return list(kinds.values())
-
-
-def _of_an_epoch(kind: _Kind) -> int:
-    return kind.images // kind.config.batch_size * kind.config.batch_size

@@ -44,7 +44,7 @@ def markdown_page(title: str, grids: Mapping[str, Grid], notes: Sequence[str]) -
     """A page of Markdown."""
     parts = [f"# {title}"]
     for heading, grid in grids.items():
-        parts += [f"## {heading.capitalize()}", as_markdown(grid)]
+        parts += [f"## {heading[0].upper()}{heading[1:]}", as_markdown(grid)]
     parts.append("\n".join(f"- {note}" for note in notes))
     return "\n\n".join(parts) + "\n"
 

@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, cast, final
 
 from mast.analyses import Grid
@@ -14,7 +15,7 @@ from mast.studies.engine import StudyRun
 from mast.studies.experiment import Measured, Workplace, last_metrics
 from mast.studies.seeds import cell, difference, pack
 from mast.studies.small_runs import IMAGES, link_cifar
-from mast.studies.tables.experiment import RESULTS, TableExperiment
+from mast.studies.tables.experiment import RESULTS, TableExperiment, digest, trained
 from mast.studies.tables.paper_table import (
     SCALES,
     SETS,
@@ -92,45 +93,44 @@ class Reproduction(TableExperiment):
             for seed in seeds
             for on in dict.fromkeys(column.on for column in self.columns())
             for name, row in self.paper.rows.items()
-            if row.recipe
+            if row.recipe and row.only_at in (None, self.scale)
         ]
 
     def _run(self, workplace: Workplace, name: str, row: Row, on: str, seed: int) -> StudyRun:
         changes = self._changes(row, on)
-        trained_on = f"{row.recipe}{self.budget.suffix}"
-        run = f"{self.scale}/{on}-{self._of_run(name)}"
-        if "epochs" in changes:
-            run = f"{run}-{changes['epochs']}-epochs"
         config = workplace.configure(
-            f"{run}-{seed}", trained_on, self._data(workplace, on), seed=seed, **changes
-        )
+            self.scale, row.recipe + self.budget.suffix, self._data(workplace, on), seed=seed,
+            **changes,
+        )  # fmt: skip
+        # Named by what is trained, so that rows and tables share what they have in common.
+        own = digest({name: value for name, value in trained(config).items() if name != "seed"})
+        run = f"{on}-{row.recipe}-{own[:6]}-{config.epochs}-epochs-{seed}"
+        assert config.out is not None
+        config = replace(config, out=Path(config.out) / run)
         return StudyRun(f"{on}-{name}-{seed}", {"row": name, "on": on}, config, seed)
-
-    def _of_run(self, name: str) -> str:
-        """The first row that is trained like a row, by whose name its run goes."""
-        row = self.paper.rows[name]
-        same = (row.recipe, row.changes, row.epochs)
-        return next(
-            other
-            for other, each in self.paper.rows.items()
-            if (each.recipe, each.changes, each.epochs) == same
-        )
 
     def _changes(self, row: Row, on: str) -> dict[str, Any]:
         """Fields of the configuration; those of a scale stand before those of a row."""
         changes: dict[str, Any] = dict(row.changes)
+        length = self.paper.epochs
         if self.scale == "paper":
-            changes = {**self.paper.changes, **changes}
+            of_set = dict(self.paper.by_set.get(on, {}))
+            length = of_set.pop("epochs", length)
+            changes = {**self.paper.changes, **of_set, **changes}
         changes |= self.budget.changes
-        full = self.epochs or self.budget.epochs
-        if full is None:
-            full = row.epochs or self.paper.epochs
-        elif row.epochs is not None and self.paper.epochs is not None:
-            full = max(1, round(full * row.epochs / self.paper.epochs))
-        if full is not None:
-            changes["epochs"] = full
-        if row.labelled:
-            changes["objective"] = {"classes": SETS[on].classes}
+        objective = {
+            **changes.get("objective", {}),
+            **self.budget.by_recipe.get(row.recipe, {}).get("objective", {}),
+            **({"classes": SETS[on].classes} if row.labelled else {}),
+        }
+        if objective:
+            changes["objective"] = objective
+        epochs = row.epochs or length
+        if (full := self.epochs or self.budget.epochs) is not None:
+            share = row.epochs / length if row.epochs is not None and length is not None else 1
+            epochs = max(1, round(full * share))
+        if epochs is not None:
+            changes["epochs"] = epochs
         return changes
 
     def _data(self, workplace: Workplace, on: str) -> str:
@@ -147,6 +147,23 @@ class Reproduction(TableExperiment):
         """See `TableExperiment.images`."""
         return SETS[run.changes["on"]].images
 
+    def measures(self, run: StudyRun) -> list[Column]:
+        """See `TableExperiment.measures`; columns by which a run is measured."""
+        row = self.paper.rows[run.changes["row"]]
+        return [
+            column._replace(protocol=row.protocols.get(column.protocol, column.protocol))
+            for column in self.columns()
+            if column.on == run.changes["on"] and column.protocol not in row.unmeasured
+        ]
+
+    def check(self, run: StudyRun, workplace: Workplace) -> None:
+        """See `Experiment.check`."""
+        for name in {run.changes["on"], *(column.test for column in self.measures(run))}:
+            if name != SMALL_SET and not (workplace.sets / name).is_dir():
+                raise UserError(
+                    f"{workplace.sets} has no folder {name}, the set {SETS[name].title}"
+                )
+
     def prepare(self, workplace: Workplace) -> None:
         """See `Experiment.prepare`."""
         if any(column.on == SMALL_SET for column in self.columns()):
@@ -155,11 +172,10 @@ class Reproduction(TableExperiment):
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """See `Experiment.measure`; scores go by the titles of columns."""
         assert run.config is not None
-        row = self.paper.rows[run.changes["row"]]
         scores: dict[str, float] = {}
         intervals: dict[str, tuple[float, float]] = {}
         each: dict[str, str] = {}
-        for column, result in self._measured(run, row, workplace):
+        for column, result in self._measured(run, workplace):
             target = result.targets.get(column.target)
             if target is None or column.measure not in target.values:
                 raise UserError(
@@ -186,17 +202,14 @@ class Reproduction(TableExperiment):
             "images_seen": images_seen,
             "flops": images_seen * flops_an_image(run.config),
             "trials": 1,
+            "fingerprint": self.fingerprint(run),
         }
 
-    def _measured(
-        self, run: StudyRun, row: Row, workplace: Workplace
-    ) -> Iterator[tuple[Column, Result]]:
+    def _measured(self, run: StudyRun, workplace: Workplace) -> Iterator[tuple[Column, Result]]:
         """Each column of what the run was pretrained on, with the result that has it."""
         by_set: dict[str, list[Column]] = defaultdict(list)
-        for column in self.columns():
-            if column.on == run.changes["on"]:
-                protocol = row.protocols.get(column.protocol, column.protocol)
-                by_set[column.test].append(column._replace(protocol=protocol))
+        for column in self.measures(run):
+            by_set[column.test].append(column)
         for name, columns in by_set.items():
             settings = {column.protocol: dict(column.settings) for column in columns}
             results = workplace.verbs.evaluate(
@@ -215,14 +228,20 @@ class Reproduction(TableExperiment):
         """See `TableExperiment.grids`: scores, what is ahead of the baseline, and budgets."""
         by_row: dict[str, list[Measured]] = defaultdict(list)
         for result in measured.values():
-            by_row[result["row"]].append(result)
+            if result["row"] in self.paper.rows:  # those of a row that is no more are left
+                by_row[result["row"]].append(result)
         grids = {RESULTS: self._scores(by_row), "budgets": self._budgets(by_row)}
         ahead = self._ahead(by_row)
         baseline = self.paper.rows[self.paper.baseline].title
         return grids if ahead is None else {**grids, f"ahead of {baseline}, in points": ahead}
 
     def _scores(self, by_row: Mapping[str, Sequence[Measured]]) -> Grid:
-        headings = [text for column in self.columns() for text in (column.title, "paper")]
+        headings = [
+            text
+            for column, other in self._standing_in()
+            if other is not None
+            for text in (other.title, f"paper: {column.title}")
+        ]
         rows: list[tuple[str | float, ...]] = []
         for name, row in self.paper.rows.items():
             cells: list[str] = []
@@ -271,7 +290,7 @@ class Reproduction(TableExperiment):
         rows = [f"{row.title}: {row.note}" for row in self.paper.rows.values() if row.note]
         return (
             f"Published: {self.paper.source}.", *self.paper.notes, *rows, *self._changed(),
-            "One trial a row: the recipe's own rates, none tuned on these sets.",
+            self.budget.tuned,
         )  # fmt: skip
 
     def _changed(self) -> Iterator[str]:
@@ -293,6 +312,10 @@ class Reproduction(TableExperiment):
                 + "; ".join(f"{after} for {before}" for before, after in pairs)
                 + ". Its numbers are of other images than the paper's and do not compare."
             )
+        if self.scale != "paper" and any(
+            row.epochs is not None for row in self.paper.rows.values()
+        ):
+            yield "Epochs in titles are the paper's; those of this scale are in the budgets."
         if left_out:
             yield f"Left out at the {self.scale} scale: {', '.join(left_out)}."
 
@@ -310,7 +333,9 @@ def _instead(title: str, test: str) -> str:
 
 
 def _number(published: float | None) -> str:
-    return "" if published is None else f"{published:g}"
+    if published is None:
+        return ""
+    return f"{published:.1f}" if round(published, 1) == published else f"{published:.2f}"
 
 
 def _having(column: Column, results: Sequence[Measured]) -> list[Measured]:
