@@ -8,22 +8,20 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from mast.analyses import Grid
-from mast.config import OPERATIONAL, PretrainConfig
+from mast.config import PretrainConfig, deciding
 from mast.core.errors import UserError
-from mast.core.run import flatten, plain
 from mast.data import canvas_size
 from mast.runs.cost import REACHED, Gpu, flops_a_second, flops_an_image, kept_bytes
 from mast.studies.engine import FINISHED, TO_DO, StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace
 
 RESULTS = "results"
-ELSEWHERE = (*OPERATIONAL, "data.spec", "recipe")  # what does not tell one run from another
+NAMES = ("recipe", "data.spec")  # of what was started from, and of the place of the images
 
 
 def trained(config: PretrainConfig) -> dict[str, Any]:
     """What decides a run, wherever it and its images are."""
-    fields = flatten(plain(config))
-    return {name: value for name, value in fields.items() if name not in ELSEWHERE}
+    return {name: value for name, value in deciding(config).items() if name not in NAMES}
 
 
 def digest(what: Any) -> str:
