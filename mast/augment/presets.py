@@ -123,6 +123,33 @@ POSITION: Overrides = {
 SHARPNESS: Overrides = {"gaussian_blur": {"probability": 0.9, "sigma": (0.1, 16.0), "extent": 0.4}}
 
 
+def _drawn(draws: int, among: int) -> float:
+    """How often one of RandAugment's operators acts: of so many draws, each acts in half of all."""
+    return 1 - (1 - 0.5 / among) ** draws
+
+
+# HobbitLong/PyContrast, datasets/util.py, "D": SimCLR's jitter, MoCo's crop, and two draws among
+# RandAugment's 15 operators at magnitude 10, with a deviation of 0.5 downwards. What differs: every
+# operator acts as often as there, but for itself, so that their number varies; they act in the
+# order of this library, those of colour behind the grayscale, which comes last there; shears,
+# translations and rotations are of any strength up to the largest, where there nearly all have
+# that; and autocontrast, solarize-add, and colour, contrast and brightness, which act beside the
+# jitter there, are left out.
+TWO_DRAWN = {"probability": _drawn(draws=2, among=15)}
+INFOMIN: Overrides = {
+    **SIMCLR,
+    "random_resized_crop": {"scale": (0.2, 1.0)},
+    **dict.fromkeys(
+        ("shear_x", "shear_y", "translate_x", "translate_y", "rotate", "invert", "equalize"),
+        TWO_DRAWN,
+    ),
+    "sharpness": {**TWO_DRAWN, "factor": (1.8, 1.9)},
+    "posterize": {**TWO_DRAWN, "bits": (3, 4)},
+    # at magnitude 10 itself, which is half of the draws, nothing is solarized
+    "solarize": {"probability": _drawn(draws=2, among=15) / 2, "threshold": (0.92, 1.0)},
+}
+
+
 def _forgetting(*parts: Overrides) -> Preset:
     """Twice one view: a mild crop, colour destroyed, and these; of two values the later counts."""
     overrides = {name: value for part in (CROP, COLOR, *parts) for name, value in part.items()}
@@ -155,6 +182,10 @@ PRESETS = {
     ),
     "simclr": Preset(MAST5, (View(SIMCLR), View(SIMCLR))),
     "moco": Preset(MAST5, (View(MOCO), View(MOCO))),
+    "infomin": Preset(
+        tuple(name for name in MAST19 if name in (*MAST5, *INFOMIN)),
+        (View(INFOMIN), View(INFOMIN)),
+    ),
     "multicrop": Preset(MAST5, (LARGE, LARGE, *[SMALL] * 6)),
     # The query, an independent view, and two that share its colour and its orientation.
     "looc": Preset(

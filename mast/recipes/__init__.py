@@ -31,7 +31,7 @@ from mast.recipes.medium import (
     mast5_medium_vit,
     vicreg5_medium,
 )
-from mast.recipes.moco import ifm_moco_v2, moco_v2, moco_v3
+from mast.recipes.moco import ifm_moco_v2, infomin, moco_v2, moco_v3
 from mast.recipes.rival import rival as rival
 from mast.recipes.rival import rival_of as rival_of
 from mast.recipes.simclr import simclr
@@ -62,6 +62,7 @@ FULL: dict[str, Recipe] = {
     "moco_v2": moco_v2,
     "moco_v3": moco_v3,
     "ifm_moco_v2": ifm_moco_v2,
+    "infomin": infomin,
     "simsiam": simsiam,
     "simsiam_augself": simsiam_augself,
     "vi_simsiam": vi_simsiam,

@@ -3,6 +3,7 @@
 Legend: B samples, K operators.
 """
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -87,6 +88,40 @@ def test_vicreg_is_asymmetric_as_in_its_code():
         assert 0.08 <= area.min() < 0.09
 
 
+def rand_augment(draws: int, among: int) -> float:
+    """How often one operator acts, counted over all that can be drawn, heads or tails each."""
+    cases = list(itertools.product(range(among), (False, True), repeat=draws))
+    return sum((0, True) in zip(case[::2], case[1::2], strict=True) for case in cases) / len(cases)
+
+
+def test_infomin_draws_two_of_fifteen_at_magnitude_ten():
+    """HobbitLong/PyContrast, datasets/RandAugment.py: magnitudes of `rand-n2-m10-mstd0.5`."""
+    view, other = Pipeline(PRESETS["infomin"], 224).operators
+    assert view == other
+    jitter = view["color_jitter"]
+    assert (jitter.brightness, jitter.contrast, jitter.saturation) == (0.8, 0.8, 0.8)
+    assert (jitter.hue, jitter.probability) == (0.2, 0.8)
+    assert (view["gaussian_blur"].probability, view["grayscale"].probability) == (0.5, 0.2)
+    assert view["random_resized_crop"].range_of_area == (0.2, 1.0)
+    drawn = [name for name in view if name not in PRESETS["mast5"].operators]
+    assert len(drawn) == 10
+    chance = pytest.approx(rand_augment(draws=2, among=15))
+    assert all(view[name].probability == chance for name in drawn if name != "solarize")
+    # what it draws: at its magnitude in half of all cases, as it is clipped to that
+    level = (10 + 0.5 * torch.randn(9999, generator=generator()).double()).clamp(max=10)
+    factor, bits = level / 10 * 1.8 + 0.1, (level / 10 * 4).int()
+    weakest, strongest = factor.quantile(0.1).item(), factor.max().item()
+    assert view["sharpness"].factor == pytest.approx((weakest, strongest), abs=0.02)
+    assert view["posterize"].bits == (bits.min(), bits.max())
+    assert bits.double().mean() == pytest.approx(3.5, abs=0.05)
+    threshold = (level / 10 * 256).int() / 256
+    some = threshold[threshold < 1]
+    assert view["solarize"].probability == pytest.approx(chance.expected * len(some) / 9999, 0.05)
+    assert sum(view["solarize"].threshold) / 2 == pytest.approx(some.mean().item(), abs=0.01)
+    assert view["rotate"].angle == (-30, 30)
+    assert (view["shear_x"].shear, view["translate_y"].shift) == ((-0.3, 0.3), (-0.45, 0.45))
+
+
 @pytest.mark.parametrize("factor", ["color", "orientation", "position", "sharpness", "all"])
 def test_views_that_forget_a_factor_are_alike_and_hold_its_operators(factor):
     preset = PRESETS[f"forget_{factor}"]
@@ -165,7 +200,7 @@ def test_a_slice_of_the_record_draws_a_slice_of_the_batch(name, batch, compiled)
     """Two processes that each draw a half see what one would see; equalize and posterize may
     carry a rounding of 1e-7 over a level, so they are left out."""
     names = tuple(n for n in PRESETS[name].operators if n not in ("equalize", "posterize"))
-    pipeline = Pipeline(Preset(names, PRESETS[name].views), SIZE, compiled)
+    pipeline = Pipeline(PRESETS[name].only(names), SIZE, compiled)
     records = pipeline.draw(B, generator())
     whole = pipeline.views(*batch, records)
     for some in (slice(0, 9), slice(9, B)):
@@ -357,7 +392,7 @@ def test_the_order_of_a_preset_does_not_change_the_order_of_action(batch):
 @presets
 def test_a_gpu_draws_the_same_views(name, batch):
     names = tuple(n for n in PRESETS[name].operators if n not in ("equalize", "posterize"))
-    pipeline = Pipeline(Preset(names, PRESETS[name].views), SIZE)
+    pipeline = Pipeline(PRESETS[name].only(names), SIZE)
     records = pipeline.draw(B, generator())
     on_cpu = pipeline.views(*batch, records)
     on_gpu = pipeline.views(batch[0].cuda(), batch[1].cuda(), records)
