@@ -149,6 +149,29 @@ INFOMIN: Overrides = {
     "solarize": {"probability": _drawn(draws=2, among=15) / 2, "threshold": (0.92, 1.0)},
 }
 
+# maple-research-lab/CLSA, data_processing/Multi_FixTransform.py: MoCo's views, the strong one with
+# five draws among FixMatch's 14 operators at magnitudes of 1 to 9 of 10. What differs is what
+# differs for InfoMin; left out are autocontrast, brightness, colour and contrast.
+FIVE_DRAWN = {"probability": _drawn(draws=5, among=14)}
+STRONGER: Overrides = {
+    "shear_x": {**FIVE_DRAWN, "shear": (-0.27, 0.27)},
+    "shear_y": {**FIVE_DRAWN, "shear": (-0.27, 0.27)},
+    "translate_x": {**FIVE_DRAWN, "shift": (-0.27, 0.27)},
+    "translate_y": {**FIVE_DRAWN, "shift": (-0.27, 0.27)},
+    "rotate": {**FIVE_DRAWN, "angle": (-27.0, 27.0)},
+    "sharpness": {**FIVE_DRAWN, "factor": (0.14, 0.86)},
+    "solarize": {**FIVE_DRAWN, "threshold": (0.1, 0.9)},
+    "equalize": FIVE_DRAWN,
+    "posterize": {**FIVE_DRAWN, "bits": (4, 7)},
+}
+WEAK = View({**MOCO, **{name: {"probability": 0.0} for name in STRONGER}})
+
+
+def _with_a_strong_view(area: tuple[float, float], size: int | None = None) -> Preset:
+    """A weak query, a weak key and a strong query, whose crop has such a share of the area."""
+    strong = View({**MOCO, **STRONGER, "random_resized_crop": {"scale": area}}, size)
+    return Preset((*MAST5, *STRONGER), (WEAK, WEAK, strong))
+
 
 def _forgetting(*parts: Overrides) -> Preset:
     """Twice one view: a mild crop, colour destroyed, and these; of two values the later counts."""
@@ -187,6 +210,8 @@ PRESETS = {
         (View(INFOMIN), View(INFOMIN)),
     ),
     "multicrop": Preset(MAST5, (LARGE, LARGE, *[SMALL] * 6)),
+    "clsa": _with_a_strong_view((0.086, 0.429), size=96),
+    "clsa_small": _with_a_strong_view((0.2, 1.0)),
     # The query, an independent view, and two that share its colour and its orientation.
     "looc": Preset(
         MAST5,

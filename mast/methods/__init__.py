@@ -6,6 +6,7 @@ from mast.core.errors import UserError
 from mast.methods.barlow_twins import BarlowTwins, BarlowTwinsConfig
 from mast.methods.base import ENCODER, Method, MethodConfig, Subspaces, Vital
 from mast.methods.byol import BYOL, BYOLConfig
+from mast.methods.clsa import CLSA, CLSAConfig
 from mast.methods.dino import DINO, DINOConfig
 from mast.methods.looc import LooC, LooCConfig
 from mast.methods.mast import Mast
@@ -51,6 +52,7 @@ METHODS: dict[str, Entry] = {
     "swav": Entry("SwAV", SwAVConfig, SwAV),
     "dino": Entry("DINO", DINOConfig, DINO),
     "looc": Entry("LooC", LooCConfig, LooC),
+    "clsa": Entry("CLSA", CLSAConfig, CLSA),
     "supervised": Entry("supervised", SupervisedConfig, Supervised),
 }
 
@@ -70,6 +72,7 @@ def method_of(config: MethodConfig) -> str:
 
 __all__ = [
     "BYOL",
+    "CLSA",
     "DINO",
     "ENCODER",
     "METHODS",
@@ -77,6 +80,7 @@ __all__ = [
     "BYOLConfig",
     "BarlowTwins",
     "BarlowTwinsConfig",
+    "CLSAConfig",
     "DINOConfig",
     "Embedding",
     "EncoderAndEmbedding",

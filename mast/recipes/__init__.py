@@ -14,6 +14,7 @@ from mast.core.errors import UserError, unknown
 from mast.data import DataConfig
 from mast.recipes.barlow_twins import barlow_twins
 from mast.recipes.byol import byol
+from mast.recipes.clsa import clsa
 from mast.recipes.dino import dino
 from mast.recipes.looc import looc
 from mast.recipes.mast import (
@@ -71,6 +72,7 @@ FULL: dict[str, Recipe] = {
     "swav": swav,
     "dino": dino,
     "looc": looc,
+    "clsa": clsa,
     "supervised": supervised,
 }
 

@@ -9,6 +9,7 @@ from mast.core.optim import OptimizerConfig
 from mast.methods import (
     BarlowTwinsConfig,
     BYOLConfig,
+    CLSAConfig,
     DINOConfig,
     LooCConfig,
     MastConfig,
@@ -20,6 +21,9 @@ from mast.methods import (
     VICRegConfig,
 )
 from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
+
+# Instead of views that have a size of their own, those of a run's size.
+SMALL_VIEWS = {"multicrop": "simclr", "clsa": "clsa_small"}
 
 
 def small(config: PretrainConfig) -> PretrainConfig:
@@ -38,7 +42,7 @@ def small(config: PretrainConfig) -> PretrainConfig:
         config,
         recipe=f"{config.recipe}_small",
         size=64,
-        views="simclr" if config.views == "multicrop" else config.views,  # crops of 96 pixels
+        views=SMALL_VIEWS.get(config.views, config.views),
         schedule=schedule,
         objective=_objective(config),
         encoder=EncoderConfig("resnet18"),
@@ -69,7 +73,7 @@ def _objective(config: PretrainConfig) -> Any:
         case BYOLConfig() | MoCoV3Config() as objective:
             sizes = MLPConfig(hidden=1024, dim=256)
             return replace(objective, projector=sizes, momentum=0.99)
-        case MoCoConfig() | LooCConfig() as objective:
+        case MoCoConfig() | LooCConfig() | CLSAConfig() as objective:
             sizes = MLPConfig(hidden=512, dim=128)
             return replace(objective, projector=sizes, queue=4096, momentum=0.99)
         case SwAVConfig() as objective:

@@ -3,7 +3,6 @@
 Legend: B samples, K operators.
 """
 
-import itertools
 from dataclasses import replace
 
 import pytest
@@ -88,10 +87,11 @@ def test_vicreg_is_asymmetric_as_in_its_code():
         assert 0.08 <= area.min() < 0.09
 
 
-def rand_augment(draws: int, among: int) -> float:
-    """How often one operator acts, counted over all that can be drawn, heads or tails each."""
-    cases = list(itertools.product(range(among), (False, True), repeat=draws))
-    return sum((0, True) in zip(case[::2], case[1::2], strict=True) for case in cases) / len(cases)
+def rand_augment(draws: int, among: int) -> object:
+    """How often the first operator acts where so many are drawn, and each acts with a coin."""
+    drawn = torch.randint(among, (500_000, draws), generator=generator())
+    acts = torch.rand(drawn.shape, generator=generator(1)) < 0.5
+    return pytest.approx(((drawn == 0) & acts).any(dim=1).double().mean().item(), abs=2e-3)
 
 
 def test_infomin_draws_two_of_fifteen_at_magnitude_ten():
@@ -105,7 +105,7 @@ def test_infomin_draws_two_of_fifteen_at_magnitude_ten():
     assert view["random_resized_crop"].range_of_area == (0.2, 1.0)
     drawn = [name for name in view if name not in PRESETS["mast5"].operators]
     assert len(drawn) == 10
-    chance = pytest.approx(rand_augment(draws=2, among=15))
+    chance = rand_augment(draws=2, among=15)
     assert all(view[name].probability == chance for name in drawn if name != "solarize")
     # what it draws: at its magnitude in half of all cases, as it is clipped to that
     level = (10 + 0.5 * torch.randn(9999, generator=generator()).double()).clamp(max=10)
@@ -116,10 +116,40 @@ def test_infomin_draws_two_of_fifteen_at_magnitude_ten():
     assert bits.double().mean() == pytest.approx(3.5, abs=0.05)
     threshold = (level / 10 * 256).int() / 256
     some = threshold[threshold < 1]
-    assert view["solarize"].probability == pytest.approx(chance.expected * len(some) / 9999, 0.05)
+    assert view["solarize"].probability / len(some) * 9999 == pytest.approx(1 / 15, abs=0.005)
     assert sum(view["solarize"].threshold) / 2 == pytest.approx(some.mean().item(), abs=0.01)
     assert view["rotate"].angle == (-30, 30)
     assert (view["shear_x"].shear, view["translate_y"].shift) == ((-0.3, 0.3), (-0.45, 0.45))
+
+
+def test_clsa_draws_five_of_fourteen_for_its_strong_view():
+    """maple-research-lab/CLSA, data_processing/RandAugment.py: `RandAugment(n=5, m=10)`."""
+    *weak, strong = Pipeline(PRESETS["clsa"], 224).operators
+    own = [name for name in strong if name not in PRESETS["mast5"].operators]
+    moco = Pipeline(PRESETS["moco"], 224).operators[0]
+    for view in weak:
+        assert all(view[name].probability == 0 for name in own)
+        assert {name: view[name] for name in moco} == moco
+    assert len(own) == 9
+    chance = rand_augment(draws=5, among=14)
+    assert all(strong[name].probability == chance for name in own)
+    for name in ("color_jitter", "grayscale", "gaussian_blur", "horizontal_flip"):
+        assert replace(strong[name], size=224) == moco[name]
+    levels = range(1, 10)  # np.random.randint(1, 10)
+    assert strong["rotate"].angle == pytest.approx((-30 * 9 / 10, 30 * 9 / 10))
+    shears = [strong[name].shear for name in ("shear_x", "shear_y")]
+    shifts = [strong[name].shift for name in ("translate_x", "translate_y")]
+    for bounds in (*shears, *shifts):
+        assert bounds == pytest.approx((-0.3 * 9 / 10, 0.3 * 9 / 10))
+    factors = [level * 0.9 / 10 + 0.05 for level in levels]
+    assert strong["sharpness"].factor == pytest.approx((min(factors), max(factors)))
+    bits = [int(level * 4 / 10) + 4 for level in levels]
+    assert strong["posterize"].bits == (min(bits), max(bits))
+    thresholds = [(256 - int(level * 256 / 10)) / 256 for level in levels]
+    bounds = min(thresholds), max(thresholds)
+    assert strong["solarize"].threshold == pytest.approx(bounds, abs=0.01)
+    assert (strong["rotate"].size, weak[0]["rotate"].size) == (96, 224)
+    assert strong["random_resized_crop"].range_of_area == (0.086, 0.429)
 
 
 @pytest.mark.parametrize("factor", ["color", "orientation", "position", "sharpness", "all"])

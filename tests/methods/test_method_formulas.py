@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mast.augment import Record, Views
 from mast.losses import sinkhorn
-from mast.methods import BYOL, DINO, LooC, MoCo, MoCoV3, SimCLR, SimSiam, SwAV
+from mast.methods import BYOL, CLSA, DINO, LooC, MoCo, MoCoV3, SimCLR, SimSiam, SwAV
 
 
 def built(name: str, options: dict[str, Any], count: int = 2) -> tuple[Any, tuple[Tensor, ...]]:
@@ -147,6 +147,32 @@ def test_looc_keeps_in_a_head_what_its_views_share() -> None:
         torch.testing.assert_close(queue.key_ND.double(), newest, rtol=0, atol=1e-5)
 
 
+def test_clsa_is_its_official_code() -> None:
+    """maple-research-lab/CLSA, model/CLSA.py and training/train.py: one weak view, one strong."""
+    options = {"queue": 11, "temperature": 0.2, "strong_weight": 0.7}
+    method, (query, key, strong) = built("clsa", options, 3)
+    assert isinstance(method, CLSA)
+    keys = torch.cat([unit(method.teacher(key)), method.queue.key_ND.double().clone()])
+    logits, logits_strong = (
+        torch.einsum("nc,kc->nk", unit(method.embed(image)), keys) / 0.2
+        for image in (query, strong)
+    )
+    label = logits.clone().detach().softmax(dim=1)
+    contrast = F.cross_entropy(logits, torch.arange(BATCH))
+    told = -(logits_strong.softmax(dim=1).log() * label).sum(dim=1).mean()
+    (contrast + 0.7 * told).backward()
+    expected = {name: p.grad.clone() for name, p in method.named_parameters() if p.requires_grad}
+    method.zero_grad()
+    output = method(make_views(0, 3), 0.0)
+    assert output["term/contrast"].item() == pytest.approx(contrast.item(), rel=1e-5)
+    assert output["term/strong"].item() == pytest.approx(0.7 * told.item(), rel=1e-5)
+    output["loss"].backward()
+    for name, gradient in expected.items():
+        own = method.get_parameter(name).grad
+        torch.testing.assert_close(own, gradient, rtol=1e-4, atol=1e-6, msg=name)
+    torch.testing.assert_close(method.queue.key_ND[:BATCH].double(), keys[:BATCH])
+
+
 def test_simsiam_stops_the_gradient_of_what_is_told() -> None:
     method, images = built("simsiam", {})
     method(make_views(0), 0.0)["loss"].backward()
@@ -166,6 +192,7 @@ TEACHERS = {  # what their momentum is when half of the run is done
     "moco_v3": ({"momentum": 0.8}, 0.9),
     "dino": ({"momentum": 0.8, "prototypes": 6}, 0.9),
     "looc": ({"momentum": 0.8, "queue": 16}, 0.8),
+    "clsa": ({"momentum": 0.8, "queue": 16}, 0.8),
 }
 
 
@@ -261,6 +288,7 @@ NETWORKS = {  # of the official codes
     "simclr": {"projector": [L, N, R, L, N]},
     "moco_v2": {"projector": [L, R, L]},
     "moco_v3": {"projector": [L, N, R, L, P], "predictor": [L, N, R, L]},
+    "clsa": {"projector": [L, R, L]},
     "simsiam": {"projector": [L, N, R, L, N, R, L, P], "predictor": [L, N, R, L]},
     "byol": {"projector": [L, N, R, L], "predictor": [L, N, R, L]},
     "barlow_twins": {"projector": [L, N, R, L, N, R, L]},

@@ -25,6 +25,7 @@ from mast.core.checkpoint import load_checkpoint, save_checkpoint
 from mast.core.errors import UserError
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import (
+    CLSA,
     Embedding,
     LooC,
     MaskedEnsemble,
@@ -83,6 +84,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "swav": ("swav", {}, {"prototypes": 12, "frozen": 0.0}),
     "dino": ("dino", {}, {"prototypes": 12, "frozen": 0.0}),
     "looc": ("looc", {}, {"queue": BATCH + 3}),
+    "clsa": ("clsa", {}, {"queue": BATCH + 3}),
     "supervised": ("supervised", {}, {"classes": CLASSES}),
     "swav, queue": ("swav", {}, {"prototypes": 12, "queue": 2 * BATCH, "queue_from": 0.0}),
 }
@@ -106,7 +108,9 @@ def build(variant: str, seed: int = 0) -> Method:
 
 def views_for(method: Method, seed: int) -> Views:
     """As many views as a method takes."""
-    return make_views(seed, 2 + len(method.config.kept) if isinstance(method, LooC) else 2)
+    if isinstance(method, LooC):
+        return make_views(seed, 2 + len(method.config.kept))
+    return make_views(seed, 3 if isinstance(method, CLSA) else 2)
 
 
 def step(method: Method, optimizer: torch.optim.Optimizer, seed: int) -> dict[str, Tensor]:
@@ -269,6 +273,7 @@ def test_resolved_prefers_what_is_given() -> None:
         ("dino_small", {"warmup": -1.0}, r"objective.warmup must be in \[0, 1\], got -1"),
         ("looc_small", {"kept": ["hue"]}, "unknown property that operators destroy"),
         ("looc_small", {"kept": ["orientation", "color"]}, "needs views that share the operators"),
+        ("clsa_small", {"strong_weight": 0.0}, "objective.strong_weight must be above 0"),
         ("simsiam_small", {"projector_layers": 1}, "projector_layers must be 2 or more, got 1"),
         ("barlow_twins_small", {"scale": -1.0}, "objective.scale must be above 0 and finite"),
         ("supervised_small", {"classes": 1}, "objective.classes must be 2 or more, got 1"),
@@ -279,6 +284,12 @@ def test_resolved_prefers_what_is_given() -> None:
 def test_what_cannot_be_is_refused(recipe: str, objective: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         mast.configure(recipe, objective=objective)
+
+
+def test_a_method_names_the_views_that_it_needs() -> None:
+    with pytest.raises(UserError, match=r"three views, .*, and these are 2; the preset clsa has"):
+        mast.configure("clsa_small", views="mast5")
+    assert mast.configure("clsa_small", views="clsa").preset.views[2].size == 96
 
 
 def test_a_run_without_a_block_says_so() -> None:
