@@ -73,6 +73,8 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "supervised": ("supervised", {}, {"classes": 3}),
     "looc": ("looc", {}, {"queue": 20}),
     "clsa": ("clsa", {}, {"queue": 20}),
+    # Each process has all words: variances that nothing reads are corrected for twice as many.
+    "obow": ("obow", {}, {"words": 200}),
     "dino": ("dino", {}, {"prototypes": 6, "frozen": 0.0}),
 }
 COMPILED = "vicreg"  # the case that is compiled as well

@@ -31,6 +31,7 @@ from mast.methods import (
     Method,
     MoCoConfig,
     MoCoV3Config,
+    OBoWConfig,
     SimCLRConfig,
     SimSiamConfig,
     StepNeeds,
@@ -69,6 +70,7 @@ CONFIGS: dict[str, Any] = {
     "dino": DINOConfig(prototypes=8),
     "looc": LooCConfig(queue=2 * COUNT),
     "clsa": CLSAConfig(queue=2 * COUNT),
+    "obow": OBoWConfig(words=2 * COUNT),
     "supervised": SupervisedConfig(classes=3),
 }
 

@@ -104,6 +104,23 @@ MOCO: Overrides = {
 # facebookresearch/swav: two large crops and six small ones, sharp for their size
 LARGE = View({**SIMCLR, "random_resized_crop": {"scale": (0.14, 1.0)}})
 SMALL = View({**SIMCLR, "random_resized_crop": {"scale": (0.05, 0.14)}}, size=96)
+# valeoai/obow, datasets.py: the teacher sees the image (there the middle 7/8 of it), the student
+# two crops and five patches without a blur (there they are cut from a large crop, on a grid).
+UNCHANGED = View(
+    {
+        name: {"probability": 0.0}
+        for name in ("random_resized_crop", "color_jitter", "grayscale", "gaussian_blur")
+    }
+)
+CROPPED: Overrides = {**MOCO, "random_resized_crop": {"scale": (0.08, 0.6)}}
+PATCH = View(
+    {
+        **MOCO,
+        "random_resized_crop": {"scale": (0.084, 0.141)},  # (96 / 256)² of 0.6 to 1
+        "gaussian_blur": {"probability": 0.0},
+    },
+    size=96,
+)
 
 # For generated images such as `toys`: two views of an image differ in one factor above all, and in
 # colour: where they share it, a small encoder learns little else. The crop is mild where position
@@ -212,6 +229,8 @@ PRESETS = {
     "multicrop": Preset(MAST5, (LARGE, LARGE, *[SMALL] * 6)),
     "clsa": _with_a_strong_view((0.086, 0.429), size=96),
     "clsa_small": _with_a_strong_view((0.2, 1.0)),
+    "obow": Preset(MAST5, (UNCHANGED, *[View(CROPPED, size=160)] * 2, *[PATCH] * 5)),
+    "obow_small": Preset(MAST5, (UNCHANGED, View(CROPPED))),
     # The query, an independent view, and two that share its colour and its orientation.
     "looc": Preset(
         MAST5,

@@ -1,6 +1,6 @@
 """Pure loss functions: tensors in, a scalar out; no state, no collectives, no logging."""
 
-from mast.losses.assignment import sinkhorn, soft_cross_entropy
+from mast.losses.assignment import bag_of_words, sinkhorn, soft_cross_entropy
 from mast.losses.contrast import (
     contrast,
     distributional_divergence,
@@ -22,6 +22,7 @@ from mast.losses.vicreg import covariance, invariance, variance
 
 __all__ = [
     "Redundancy",
+    "bag_of_words",
     "contrast",
     "covariance",
     "distributional_divergence",

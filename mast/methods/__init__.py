@@ -14,6 +14,7 @@ from mast.methods.mast_config import MODES, MastConfig
 from mast.methods.moco import MoCo, MoCoConfig
 from mast.methods.moco_v3 import MoCoV3, MoCoV3Config
 from mast.methods.needs import StepNeeds, step_flops, step_needs
+from mast.methods.obow import OBoW, OBoWConfig
 from mast.methods.representations import (
     Embedding,
     EncoderAndEmbedding,
@@ -53,6 +54,7 @@ METHODS: dict[str, Entry] = {
     "dino": Entry("DINO", DINOConfig, DINO),
     "looc": Entry("LooC", LooCConfig, LooC),
     "clsa": Entry("CLSA", CLSAConfig, CLSA),
+    "obow": Entry("OBoW", OBoWConfig, OBoW),
     "supervised": Entry("supervised", SupervisedConfig, Supervised),
 }
 
@@ -97,6 +99,8 @@ __all__ = [
     "MoCoConfig",
     "MoCoV3",
     "MoCoV3Config",
+    "OBoW",
+    "OBoWConfig",
     "PredictedUncertainty",
     "SimCLR",
     "SimCLRConfig",

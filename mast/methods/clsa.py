@@ -1,7 +1,7 @@
 """CLSA: MoCo v2, and from a strong view of an image what a weak one says of all keys.
 
-Shapes: B images of this process, G of all processes, N keys of the queue, M = G + N, D dimensions of
-the embedding.
+Shapes: B images of this process, G of all processes, N keys of the queue, M = G + N keys in all,
+D dimensions of the embedding.
 """
 
 from dataclasses import dataclass, field

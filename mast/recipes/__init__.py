@@ -33,6 +33,7 @@ from mast.recipes.medium import (
     vicreg5_medium,
 )
 from mast.recipes.moco import ifm_moco_v2, infomin, moco_v2, moco_v3
+from mast.recipes.obow import obow
 from mast.recipes.rival import rival as rival
 from mast.recipes.rival import rival_of as rival_of
 from mast.recipes.simclr import simclr
@@ -73,6 +74,7 @@ FULL: dict[str, Recipe] = {
     "dino": dino,
     "looc": looc,
     "clsa": clsa,
+    "obow": obow,
     "supervised": supervised,
 }
 

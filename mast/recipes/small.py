@@ -15,6 +15,7 @@ from mast.methods import (
     MastConfig,
     MoCoConfig,
     MoCoV3Config,
+    OBoWConfig,
     SimCLRConfig,
     SimSiamConfig,
     SwAVConfig,
@@ -23,7 +24,7 @@ from mast.methods import (
 from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
 
 # Instead of views that have a size of their own, those of a run's size.
-SMALL_VIEWS = {"multicrop": "simclr", "clsa": "clsa_small"}
+SMALL_VIEWS = {"multicrop": "simclr", "clsa": "clsa_small", "obow": "obow_small"}
 
 
 def small(config: PretrainConfig) -> PretrainConfig:
@@ -89,5 +90,7 @@ def _objective(config: PretrainConfig) -> Any:
                 teacher_temperature=0.04,
                 frozen=0.1,
             )
+        case OBoWConfig() as objective:  # as its official code for a ResNet-18
+            return replace(objective, words=1024, sharpness=10.0, scale=5.0)
         case objective:
             return objective

@@ -152,6 +152,21 @@ def test_clsa_draws_five_of_fourteen_for_its_strong_view():
     assert strong["random_resized_crop"].range_of_area == (0.086, 0.429)
 
 
+def test_obows_teacher_sees_the_image_and_its_student_crops():
+    """valeoai/obow, config/ImageNetFull/ResNet50_OBoW_full.yaml and obow/datasets.py."""
+    pipeline = Pipeline(PRESETS["obow"], 224)
+    assert pipeline.sizes == (224, 160, 160, 96, 96, 96, 96, 96)
+    teacher, *student = pipeline.operators
+    assert [name for name in teacher if teacher[name].probability] == ["horizontal_flip"]
+    for view, side in zip(student, pipeline.sizes[1:], strict=True):
+        jitter = view["color_jitter"]
+        assert (jitter.brightness, jitter.contrast, jitter.saturation) == (0.4, 0.4, 0.4)
+        assert (jitter.hue, jitter.probability, view["grayscale"].probability) == (0.1, 0.8, 0.2)
+        assert view["gaussian_blur"].probability == (0.5 if side == 160 else 0.0)
+        area = (0.08, 0.6) if side == 160 else (0.6 * (96 / 256) ** 2, (96 / 256) ** 2)
+        assert view["random_resized_crop"].range_of_area == pytest.approx(area, abs=1e-3)
+
+
 @pytest.mark.parametrize("factor", ["color", "orientation", "position", "sharpness", "all"])
 def test_views_that_forget_a_factor_are_alike_and_hold_its_operators(factor):
     preset = PRESETS[f"forget_{factor}"]

@@ -32,6 +32,7 @@ from mast.methods import (
     Mast,
     MastConfig,
     Method,
+    OBoW,
     Supervised,
     VICReg,
 )
@@ -85,6 +86,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "dino": ("dino", {}, {"prototypes": 12, "frozen": 0.0}),
     "looc": ("looc", {}, {"queue": BATCH + 3}),
     "clsa": ("clsa", {}, {"queue": BATCH + 3}),
+    "obow": ("obow", {}, {"words": 2 * BATCH + 3}),
     "supervised": ("supervised", {}, {"classes": CLASSES}),
     "swav, queue": ("swav", {}, {"prototypes": 12, "queue": 2 * BATCH, "queue_from": 0.0}),
 }
@@ -202,6 +204,8 @@ def test_gradient_reaches_what_the_loss_depends_on(variant: str) -> None:
     wanted = {"encoder.model.conv1.weight", "projector.trunk.0.weight"}
     if isinstance(method, Supervised):
         wanted = {"encoder.model.conv1.weight", "classifier.weight"}
+    elif isinstance(method, OBoW):
+        wanted = {"encoder.model.conv1.weight", "generator.trunk.0.weight", "generator.head.weight"}
     elif isinstance(method, LooC):
         wanted = {f"projector.heads.{head}.{part}.weight" for head in range(3)
                   for part in ("trunk.0", "head")}  # fmt: skip
@@ -273,6 +277,7 @@ def test_resolved_prefers_what_is_given() -> None:
         ("dino_small", {"warmup": -1.0}, r"objective.warmup must be in \[0, 1\], got -1"),
         ("looc_small", {"kept": ["hue"]}, "unknown property that operators destroy"),
         ("looc_small", {"kept": ["orientation", "color"]}, "needs views that share the operators"),
+        ("obow_small", {"words": 1}, "objective.words must be 2 or more, got 1"),
         ("clsa_small", {"strong_weight": 0.0}, "objective.strong_weight must be above 0"),
         ("simsiam_small", {"projector_layers": 1}, "projector_layers must be 2 or more, got 1"),
         ("barlow_twins_small", {"scale": -1.0}, "objective.scale must be above 0 and finite"),
