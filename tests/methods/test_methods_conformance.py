@@ -27,8 +27,8 @@ from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import (
     CLSA,
     Embedding,
+    Ensemble,
     LooC,
-    MaskedEnsemble,
     Mast,
     MastConfig,
     Method,
@@ -335,13 +335,37 @@ def test_masked_ensemble(variant: str) -> None:
     method = build(variant).eval()
     assert isinstance(method, Mast)
     images = make_views(0).images[0]
-    ensemble = MaskedEnsemble(method)(images)
+    ensemble = Ensemble(method)(images)
     assert ensemble.shape == (BATCH, len(OPERATORS) * DIM)
     mean_BD = method.projector(method.encoder.encode(images)).mean_BD
     mask_DK = method.masks()
     for k in range(len(OPERATORS)):
         part_BD = ensemble[:, k * DIM : (k + 1) * DIM]
         torch.testing.assert_close(part_BD, mean_BD * mask_DK[:, k])
+
+
+@torch.no_grad()
+def test_the_ensemble_of_looc_is_what_each_head_keeps() -> None:
+    method = build("looc").eval()
+    assert isinstance(method, LooC)
+    images = make_views(0).images[0]
+    ensemble = Ensemble(method)(images)
+    representation_BC = method.encoder(images)
+    width = ensemble.shape[1] // 3
+    for head, part_BH in enumerate(ensemble.split(width, dim=1)):
+        first = method.get_submodule(f"projector.heads.{head}.trunk.0")
+        expected_BH = (representation_BC @ first.weight.T + first.bias).clamp(min=0)
+        torch.testing.assert_close(part_BH, expected_BH)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_only_masks_and_loocs_heads_make_an_ensemble(variant: str) -> None:
+    method = build(variant)
+    if isinstance(method, Mast | LooC):
+        assert Ensemble(method).method.training
+        return
+    with pytest.raises(UserError, match="no masks and no such heads"):
+        Ensemble(method)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
