@@ -121,8 +121,8 @@ def load(
             "timm:resnet18.a1_in1k", names weights too. Or a module from images (B, 3, H, W), RGB
             in [0, 1], to (B, D): what it needs besides, such as a normalization, it does itself.
         representation: "encoder" (the pooled features, what is meant to be used), or
-            "ensemble" (MAST's masked embeddings or LooC's heads, side by side) or "embedding", which
-            need a run folder of `mast`.
+            "ensemble" (MAST's masked embeddings or LooC's heads, side by side) or "embedding",
+            which need a run folder of `mast`.
         size: Side of the views in pixels; that of pretraining if not given, for a name 224, for
             a checkpoint of another project as `load_foreign` says. A module needs one, unless it
             is an `Encoder` of this library.
@@ -139,8 +139,8 @@ def load(
         `runs/<class>-<first digits of its weights' SHA-256>`.
 
     Raises:
-        UserError: No such encoder, neither a file nor a name, or no parts for an ensemble; a checkpoint that does
-            not fit; weights that a name names, which are not there.
+        UserError: No such encoder, neither a file nor a name, or no parts for an ensemble; a
+            checkpoint that does not fit; weights that a name names, which are not there.
     """
     if representation not in get_args(Representation):
         raise unknown("representation", representation, get_args(Representation))
