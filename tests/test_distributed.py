@@ -72,6 +72,9 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "swav": ("swav", {}, {"prototypes": 6, "queue": 12, "queue_from": 0.0, "frozen": 0.0}),
     "supervised": ("supervised", {}, {"classes": 3}),
     "looc": ("looc", {}, {"queue": 20}),
+    "clsa": ("clsa", {}, {"queue": 20}),
+    # Each process has all words: variances that nothing reads are corrected for twice as many.
+    "obow": ("obow", {}, {"words": 200}),
     "dino": ("dino", {}, {"prototypes": 6, "frozen": 0.0}),
 }
 COMPILED = "vicreg"  # the case that is compiled as well
@@ -79,7 +82,7 @@ COMPILED = "vicreg"  # the case that is compiled as well
 
 def global_views(case: str) -> Views:
     """The global batch; samples differ in how many operators were applied to them."""
-    views = 4 if case == "looc" else 2
+    views = {"looc": 4, "clsa": 3}.get(case, 2)
     generator = torch.Generator().manual_seed(1)
     count = PROCESSES * LOCAL
     base = torch.rand(count, 3, SIZE, SIZE, generator=generator)

@@ -24,12 +24,14 @@ from mast.methods import (
     METHODS,
     BarlowTwinsConfig,
     BYOLConfig,
+    CLSAConfig,
     DINOConfig,
     LooCConfig,
     MastConfig,
     Method,
     MoCoConfig,
     MoCoV3Config,
+    OBoWConfig,
     SimCLRConfig,
     SimSiamConfig,
     StepNeeds,
@@ -67,6 +69,8 @@ CONFIGS: dict[str, Any] = {
     "swav": SwAVConfig(prototypes=8, queue=2 * COUNT, queue_from=0.0),
     "dino": DINOConfig(prototypes=8),
     "looc": LooCConfig(queue=2 * COUNT),
+    "clsa": CLSAConfig(queue=2 * COUNT),
+    "obow": OBoWConfig(words=2 * COUNT),
     "supervised": SupervisedConfig(classes=3),
 }
 
@@ -148,7 +152,7 @@ def build(name: str, operators: tuple[str, ...]) -> Method:
 
 def preset_of(name: str) -> Preset:
     """Views that a method learns from."""
-    return PRESETS["looc" if name == "looc" else "mast19"]
+    return PRESETS[name if name in ("looc", "clsa") else "mast19"]
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -24,8 +24,8 @@ OPERATORS = ("random_resized_crop", "horizontal_flip", "color_jitter")
 # Of each method; those that tests add have none to make smaller.
 PROJECTORS: dict[str, dict[str, Any]] = {
     name: {"hidden": 32, "dim": DIM} | ({"pool": "before"} if name == "mast" else {})
-    for name in METHODS
-    if name != "supervised"
+    for name, entry in METHODS.items()
+    if hasattr(entry.config(), "projector")
 }
 
 

@@ -1,7 +1,13 @@
 """Pure loss functions: tensors in, a scalar out; no state, no collectives, no logging."""
 
-from mast.losses.assignment import sinkhorn, soft_cross_entropy
-from mast.losses.contrast import contrast, hardened_contrast, negative_cosine, nt_xent
+from mast.losses.assignment import bag_of_words, sinkhorn, soft_cross_entropy
+from mast.losses.contrast import (
+    contrast,
+    distributional_divergence,
+    hardened_contrast,
+    negative_cosine,
+    nt_xent,
+)
 from mast.losses.gaussian import (
     intersection,
     masked_distance,
@@ -16,8 +22,10 @@ from mast.losses.vicreg import covariance, invariance, variance
 
 __all__ = [
     "Redundancy",
+    "bag_of_words",
     "contrast",
     "covariance",
+    "distributional_divergence",
     "hardened_contrast",
     "intersection",
     "invariance",

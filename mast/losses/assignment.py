@@ -1,6 +1,6 @@
-"""Soft assignments to prototypes, and how well one predicts another.
+"""Soft assignments to prototypes or words, and how well one predicts another.
 
-Shapes: B batch, P prototypes.
+Shapes: B batch, P prototypes, L locations of a feature map, W words.
 """
 
 import torch
@@ -48,3 +48,21 @@ def soft_cross_entropy(score_BP: Tensor, target_BP: Tensor, temperature: float) 
     """
     logits_BP = full(score_BP) / temperature
     return -(target_BP * F.log_softmax(logits_BP, dim=1)).sum(dim=1).mean()
+
+
+def bag_of_words(distance_BLW: Tensor, sharpness: float | Tensor) -> Tensor:
+    """Which words there are in an image: of each, how surely any of its locations is that word.
+
+    Args:
+        distance_BLW: Squared distance of every location to every word, shape (B, L, W).
+        sharpness: By which distances are multiplied before the softmax over the words.
+
+    Returns:
+        Shape (B, W): the largest assignment of each word over all locations; each row is divided by
+        its sum.
+
+    Reference:
+        OBoW (Gidaris et al., CVPR 2021), section 3.2, with max-pooling.
+    """
+    share_BLW = (-sharpness * full(distance_BLW)).softmax(dim=2)
+    return F.normalize(share_BLW.amax(dim=1), p=1, dim=1)

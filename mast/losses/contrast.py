@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from mast.losses.assignment import soft_cross_entropy
 from mast.losses.precision import full, product
 
 
@@ -67,6 +68,26 @@ def hardened_contrast(
     plain = contrast(positive_B, negative_BN, temperature)
     hard = contrast(positive_B - epsilon, negative_BN + epsilon, temperature)
     return (plain + weight * hard) / (1 + weight)
+
+
+def distributional_divergence(weak_BN: Tensor, strong_BN: Tensor, temperature: float) -> Tensor:
+    """How little a strong view is among its keys where a weak view of the same image is.
+
+    Args:
+        weak_BN: Similarities of the weak view of each sample to all its keys, the positive one
+            among them, shape (B, N). They are a target: no gradient reaches them.
+        strong_BN: Those of its strong view to the same keys.
+        temperature: By which both are divided.
+
+    Returns:
+        Scalar, the mean cross-entropy `-sum_n p_n log q_n` of the softmaxes p of the weak view's
+        and q of the strong view's similarities.
+
+    Reference:
+        CLSA (Wang, Qi, 2021), "distributional divergence minimization".
+    """
+    target_BN = (full(weak_BN.detach()) / temperature).softmax(dim=1)
+    return soft_cross_entropy(strong_BN, target_BN, temperature)
 
 
 def nt_xent(first_BD: Tensor, second_BD: Tensor, temperature: float) -> Tensor:

@@ -65,7 +65,7 @@ class Bench:
         """Another representation of the run whose encoder is measured, made at the first call.
 
         Args:
-            name: "ensemble" (masked embeddings side by side) or "embedding".
+            name: "ensemble" (the parts of a method side by side) or "embedding".
 
         Raises:
             UserError: Only the encoder is known.

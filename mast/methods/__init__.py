@@ -6,6 +6,7 @@ from mast.core.errors import UserError
 from mast.methods.barlow_twins import BarlowTwins, BarlowTwinsConfig
 from mast.methods.base import ENCODER, Method, MethodConfig, Subspaces, Vital
 from mast.methods.byol import BYOL, BYOLConfig
+from mast.methods.clsa import CLSA, CLSAConfig
 from mast.methods.dino import DINO, DINOConfig
 from mast.methods.looc import LooC, LooCConfig
 from mast.methods.mast import Mast
@@ -13,10 +14,11 @@ from mast.methods.mast_config import MODES, MastConfig
 from mast.methods.moco import MoCo, MoCoConfig
 from mast.methods.moco_v3 import MoCoV3, MoCoV3Config
 from mast.methods.needs import StepNeeds, step_flops, step_needs
+from mast.methods.obow import OBoW, OBoWConfig
 from mast.methods.representations import (
     Embedding,
     EncoderAndEmbedding,
-    MaskedEnsemble,
+    Ensemble,
     MatchBy,
     PredictedUncertainty,
     predicts_uncertainty,
@@ -51,6 +53,8 @@ METHODS: dict[str, Entry] = {
     "swav": Entry("SwAV", SwAVConfig, SwAV),
     "dino": Entry("DINO", DINOConfig, DINO),
     "looc": Entry("LooC", LooCConfig, LooC),
+    "clsa": Entry("CLSA", CLSAConfig, CLSA),
+    "obow": Entry("OBoW", OBoWConfig, OBoW),
     "supervised": Entry("supervised", SupervisedConfig, Supervised),
 }
 
@@ -70,6 +74,7 @@ def method_of(config: MethodConfig) -> str:
 
 __all__ = [
     "BYOL",
+    "CLSA",
     "DINO",
     "ENCODER",
     "METHODS",
@@ -77,13 +82,14 @@ __all__ = [
     "BYOLConfig",
     "BarlowTwins",
     "BarlowTwinsConfig",
+    "CLSAConfig",
     "DINOConfig",
     "Embedding",
     "EncoderAndEmbedding",
+    "Ensemble",
     "Entry",
     "LooC",
     "LooCConfig",
-    "MaskedEnsemble",
     "Mast",
     "MastConfig",
     "MatchBy",
@@ -93,6 +99,8 @@ __all__ = [
     "MoCoConfig",
     "MoCoV3",
     "MoCoV3Config",
+    "OBoW",
+    "OBoWConfig",
     "PredictedUncertainty",
     "SimCLR",
     "SimCLRConfig",

@@ -259,6 +259,17 @@ class Method(nn.Module, ABC):
         """The masked subspaces of the embedding; None without masks."""
         return None
 
+    def ensemble(self, images_BCHW: Tensor) -> Tensor | None:
+        """What its parts say of each image, side by side in float32; None if it has no parts.
+
+        By default the parts are the K masked embeddings, (B, K D).
+        """
+        subspaces = self.subspaces()
+        if subspaces is None:
+            return None
+        embedding_BD = self.embed(images_BCHW).float()
+        return torch.cat([embedding_BD * mask_D for mask_D in subspaces.mask_DK.unbind(1)], dim=1)
+
     def readings(self) -> dict[str, Tensor]:
         """By operator that a head tells from the representation, what this head reads of it.
 

@@ -133,3 +133,7 @@ class LooC(DirectionalMethod):
         """All heads side by side, (B, H D)."""
         embedding_BHD: Tensor = self.projector(self.encoder(images_BCHW))
         return embedding_BHD.flatten(1)
+
+    def ensemble(self, images_BCHW: Tensor) -> Tensor:
+        """LooC++ of the paper: the first layers of all heads side by side, behind their ReLU."""
+        return self.projector.hidden(self.encoder(images_BCHW))

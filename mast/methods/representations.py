@@ -3,7 +3,7 @@
 Shapes: B images, D dimensions of the embedding, K operators.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -196,30 +196,35 @@ class PredictedUncertainty(nn.Module):
         return trace_B[:, None]
 
 
-class MaskedEnsemble(nn.Module):
-    """The K masked embeddings of an image side by side: (B, 3, H, W) to (B, K D).
+class Ensemble(nn.Module):
+    """What the parts of a method say of an image, side by side: (B, 3, H, W) to (B, D).
+
+    They are the K masked embeddings of MAST, or the first layers of LooC's heads.
 
     Args:
-        method: A trained method with masks.
+        method: A trained method with parts.
 
     Raises:
         UserError: It has none.
 
     Reference:
-        MAST, Table 3 ("ensemble").
+        MAST, Table 3 ("ensemble"); LooC, "LooC++".
     """
 
     def __init__(self, method: Method) -> None:
         super().__init__()
-        self.embedding = Embedding(method)
-        if self.embedding.masks() is None:
-            raise UserError("the ensemble is of masked embeddings; this run has no masks")
+        if not _says(method, method.ensemble):
+            raise UserError(
+                "the ensemble is of masked embeddings or of LooC's heads; this run has no masks "
+                "and no such heads"
+            )
+        self.method = method
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
-        """Masked embeddings, operator by operator, in float32."""
-        mean_BD, mask_DK = self.embedding(images_BCHW), self.embedding.masks()
-        assert mask_DK is not None
-        return torch.cat([mean_BD * mask_D for mask_D in mask_DK.unbind(1)], dim=1)
+        """Part by part, in float32."""
+        ensemble_BD = self.method.ensemble(images_BCHW)
+        assert ensemble_BD is not None
+        return ensemble_BD
 
 
 def save_embedding(method: Method, path: Path, config: Mapping[str, Any]) -> None:
@@ -238,11 +243,17 @@ def save_embedding(method: Method, path: Path, config: Mapping[str, Any]) -> Non
     write_tensors(path, tensors, {"config": config})
 
 
-@torch.no_grad()
 def predicts_uncertainty(method: Method) -> bool:
     """Whether a method says how unsure it is of an image; tried on a blank one."""
+    return _says(method, method.uncertainty)
+
+
+@torch.no_grad()
+def _says(method: Method, ask: Callable[[Tensor], Tensor | None]) -> bool:
+    """Whether a method, which is left as it was, has an answer for a blank image."""
     training, size = method.training, method.encoder.size
     blank_BCHW = torch.zeros(1, 3, size, size, device=next(method.parameters()).device)
-    answer_B = method.eval().uncertainty(blank_BCHW)
+    method.eval()
+    answer = ask(blank_BCHW)
     method.train(training)
-    return answer_B is not None
+    return answer is not None

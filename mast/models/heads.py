@@ -163,6 +163,11 @@ class ParallelHeads(nn.Module):
         embeddings = [head(representation_BC) for head in self.heads]
         return F.normalize(torch.stack(embeddings, dim=1), dim=2)
 
+    def hidden(self, representation_BC: Tensor) -> Tensor:
+        """What the hidden layers of all heads say, behind their ReLU, side by side in float32."""
+        layers = [head.trunk(representation_BC) for head in self.heads]  # type: ignore[operator]
+        return torch.cat(layers, dim=1).float()
+
 
 class GaussianProjector(nn.Module):
     """The projector g: an encoding to a Gaussian, with separate pooling for its two heads.

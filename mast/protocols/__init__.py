@@ -29,7 +29,7 @@ EVALUATORS: dict[str, Entry[Evaluator[Any]]] = {
     "svm": Entry("several classes an image: a linear SVM a class, scored by mAP", Svm),
     "semi": Entry("fine-tuned on a few per cent of the labels", Semi),
     "finetune": Entry("fine-tuned on all labels", FineTune),
-    "ensemble": Entry("`linear` on the K masked embeddings side by side", Ensemble),
+    "ensemble": Entry("`linear` on MAST's masked embeddings or LooC's heads", Ensemble),
     "embedding": Entry("`linear` on the embedding, and what each subspace keeps", EmbeddingProbe),
     "retrieval": Entry("what the nearest images share, by the invariances chosen", Retrieval),
     "detection": Entry("Faster R-CNN: average precision of boxes", Detection),

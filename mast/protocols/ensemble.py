@@ -23,12 +23,14 @@ from mast.protocols.probe import Learned, Probe
 @final
 @dataclass(frozen=True, kw_only=True)
 class Ensemble(Probe):
-    """The linear probe on the K masked embeddings side by side, K × D dimensions.
+    """The linear probe on what the parts of a method say, side by side.
 
-    It needs a run of `mast`. The settings are those of `linear`.
+    The parts are the K masked embeddings of MAST, K × D dimensions, or of LooC the first layer of
+    each head, with its ReLU. It needs a run of `mast` that has them. The settings are those of
+    `linear`.
 
     Reference:
-        MAST, Table 3 ("ensemble").
+        MAST, Table 3 ("ensemble"); LooC (Xiao et al., ICLR 2021), "LooC++".
     """
 
     def prepare(self, encoder: FrozenEncoder) -> None:

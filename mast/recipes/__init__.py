@@ -14,6 +14,7 @@ from mast.core.errors import UserError, unknown
 from mast.data import DataConfig
 from mast.recipes.barlow_twins import barlow_twins
 from mast.recipes.byol import byol
+from mast.recipes.clsa import clsa
 from mast.recipes.dino import dino
 from mast.recipes.looc import looc
 from mast.recipes.mast import (
@@ -31,7 +32,8 @@ from mast.recipes.medium import (
     mast5_medium_vit,
     vicreg5_medium,
 )
-from mast.recipes.moco import ifm_moco_v2, moco_v2, moco_v3
+from mast.recipes.moco import ifm_moco_v2, infomin, moco_v2, moco_v3
+from mast.recipes.obow import obow
 from mast.recipes.rival import rival as rival
 from mast.recipes.rival import rival_of as rival_of
 from mast.recipes.simclr import simclr
@@ -62,6 +64,7 @@ FULL: dict[str, Recipe] = {
     "moco_v2": moco_v2,
     "moco_v3": moco_v3,
     "ifm_moco_v2": ifm_moco_v2,
+    "infomin": infomin,
     "simsiam": simsiam,
     "simsiam_augself": simsiam_augself,
     "vi_simsiam": vi_simsiam,
@@ -70,6 +73,8 @@ FULL: dict[str, Recipe] = {
     "swav": swav,
     "dino": dino,
     "looc": looc,
+    "clsa": clsa,
+    "obow": obow,
     "supervised": supervised,
 }
 

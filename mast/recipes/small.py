@@ -9,17 +9,22 @@ from mast.core.optim import OptimizerConfig
 from mast.methods import (
     BarlowTwinsConfig,
     BYOLConfig,
+    CLSAConfig,
     DINOConfig,
     LooCConfig,
     MastConfig,
     MoCoConfig,
     MoCoV3Config,
+    OBoWConfig,
     SimCLRConfig,
     SimSiamConfig,
     SwAVConfig,
     VICRegConfig,
 )
 from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
+
+# Instead of views that have a size of their own, those of a run's size.
+SMALL_VIEWS = {"multicrop": "simclr", "clsa": "clsa_small", "obow": "obow_small"}
 
 
 def small(config: PretrainConfig) -> PretrainConfig:
@@ -38,7 +43,7 @@ def small(config: PretrainConfig) -> PretrainConfig:
         config,
         recipe=f"{config.recipe}_small",
         size=64,
-        views="simclr" if config.views == "multicrop" else config.views,  # crops of 96 pixels
+        views=SMALL_VIEWS.get(config.views, config.views),
         schedule=schedule,
         objective=_objective(config),
         encoder=EncoderConfig("resnet18"),
@@ -69,7 +74,7 @@ def _objective(config: PretrainConfig) -> Any:
         case BYOLConfig() | MoCoV3Config() as objective:
             sizes = MLPConfig(hidden=1024, dim=256)
             return replace(objective, projector=sizes, momentum=0.99)
-        case MoCoConfig() | LooCConfig() as objective:
+        case MoCoConfig() | LooCConfig() | CLSAConfig() as objective:
             sizes = MLPConfig(hidden=512, dim=128)
             return replace(objective, projector=sizes, queue=4096, momentum=0.99)
         case SwAVConfig() as objective:
@@ -85,5 +90,7 @@ def _objective(config: PretrainConfig) -> Any:
                 teacher_temperature=0.04,
                 frozen=0.1,
             )
+        case OBoWConfig() as objective:  # as its official code for a ResNet-18
+            return replace(objective, words=1024, sharpness=10.0, scale=5.0)
         case objective:
             return objective

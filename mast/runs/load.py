@@ -13,7 +13,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.run import RunFolder, plain
 from mast.core.tensors import read_tensors
 from mast.measure.store import fingerprint
-from mast.methods import ENCODER, Embedding, MaskedEnsemble, Method
+from mast.methods import ENCODER, Embedding, Ensemble, Method
 from mast.models import (
     Encoder,
     EncoderConfig,
@@ -121,8 +121,8 @@ def load(
             "timm:resnet18.a1_in1k", names weights too. Or a module from images (B, 3, H, W), RGB
             in [0, 1], to (B, D): what it needs besides, such as a normalization, it does itself.
         representation: "encoder" (the pooled features, what is meant to be used), or
-            "ensemble" (the K masked embeddings side by side, as in Table 3) or "embedding", which
-            need a run folder of `mast`.
+            "ensemble" (MAST's masked embeddings or LooC's heads, side by side) or "embedding",
+            which need a run folder of `mast`.
         size: Side of the views in pixels; that of pretraining if not given, for a name 224, for
             a checkpoint of another project as `load_foreign` says. A module needs one, unless it
             is an `Encoder` of this library.
@@ -139,8 +139,8 @@ def load(
         `runs/<class>-<first digits of its weights' SHA-256>`.
 
     Raises:
-        UserError: No such encoder, neither a file nor a name, or no masks; a checkpoint that does
-            not fit; weights that a name names, which are not there.
+        UserError: No such encoder, neither a file nor a name, or no parts for an ensemble; a
+            checkpoint that does not fit; weights that a name names, which are not there.
     """
     if representation not in get_args(Representation):
         raise unknown("representation", representation, get_args(Representation))
@@ -172,7 +172,7 @@ def load(
     if representation == "encoder":
         return Loaded(encoder, size, encoder.describe(), folder)
     method = load_method(run)
-    kind = MaskedEnsemble if representation == "ensemble" else Embedding
+    kind = Ensemble if representation == "ensemble" else Embedding
     description = encoder.describe() | {representation: plain(method.config)}
     return Loaded(kind(method).eval(), size, description, folder)
 

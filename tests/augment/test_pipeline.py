@@ -87,6 +87,86 @@ def test_vicreg_is_asymmetric_as_in_its_code():
         assert 0.08 <= area.min() < 0.09
 
 
+def rand_augment(draws: int, among: int) -> object:
+    """How often the first operator acts where so many are drawn, and each acts with a coin."""
+    drawn = torch.randint(among, (500_000, draws), generator=generator())
+    acts = torch.rand(drawn.shape, generator=generator(1)) < 0.5
+    return pytest.approx(((drawn == 0) & acts).any(dim=1).double().mean().item(), abs=2e-3)
+
+
+def test_infomin_draws_two_of_fifteen_at_magnitude_ten():
+    """HobbitLong/PyContrast, datasets/RandAugment.py: magnitudes of `rand-n2-m10-mstd0.5`."""
+    view, other = Pipeline(PRESETS["infomin"], 224).operators
+    assert view == other
+    jitter = view["color_jitter"]
+    assert (jitter.brightness, jitter.contrast, jitter.saturation) == (0.8, 0.8, 0.8)
+    assert (jitter.hue, jitter.probability) == (0.2, 0.8)
+    assert (view["gaussian_blur"].probability, view["grayscale"].probability) == (0.5, 0.2)
+    assert view["random_resized_crop"].range_of_area == (0.2, 1.0)
+    drawn = [name for name in view if name not in PRESETS["mast5"].operators]
+    assert len(drawn) == 10
+    chance = rand_augment(draws=2, among=15)
+    assert all(view[name].probability == chance for name in drawn if name != "solarize")
+    # what it draws: at its magnitude in half of all cases, as it is clipped to that
+    level = (10 + 0.5 * torch.randn(9999, generator=generator()).double()).clamp(max=10)
+    factor, bits = level / 10 * 1.8 + 0.1, (level / 10 * 4).int()
+    weakest, strongest = factor.quantile(0.1).item(), factor.max().item()
+    assert view["sharpness"].factor == pytest.approx((weakest, strongest), abs=0.02)
+    assert view["posterize"].bits == (bits.min(), bits.max())
+    assert bits.double().mean() == pytest.approx(3.5, abs=0.05)
+    threshold = (level / 10 * 256).int() / 256
+    some = threshold[threshold < 1]
+    assert view["solarize"].probability / len(some) * 9999 == pytest.approx(1 / 15, abs=0.005)
+    assert sum(view["solarize"].threshold) / 2 == pytest.approx(some.mean().item(), abs=0.01)
+    assert view["rotate"].angle == (-30, 30)
+    assert (view["shear_x"].shear, view["translate_y"].shift) == ((-0.3, 0.3), (-0.45, 0.45))
+
+
+def test_clsa_draws_five_of_fourteen_for_its_strong_view():
+    """maple-research-lab/CLSA, data_processing/RandAugment.py: `RandAugment(n=5, m=10)`."""
+    *weak, strong = Pipeline(PRESETS["clsa"], 224).operators
+    own = [name for name in strong if name not in PRESETS["mast5"].operators]
+    moco = Pipeline(PRESETS["moco"], 224).operators[0]
+    for view in weak:
+        assert all(view[name].probability == 0 for name in own)
+        assert {name: view[name] for name in moco} == moco
+    assert len(own) == 9
+    chance = rand_augment(draws=5, among=14)
+    assert all(strong[name].probability == chance for name in own)
+    for name in ("color_jitter", "grayscale", "gaussian_blur", "horizontal_flip"):
+        assert replace(strong[name], size=224) == moco[name]
+    levels = range(1, 10)  # np.random.randint(1, 10)
+    assert strong["rotate"].angle == pytest.approx((-30 * 9 / 10, 30 * 9 / 10))
+    shears = [strong[name].shear for name in ("shear_x", "shear_y")]
+    shifts = [strong[name].shift for name in ("translate_x", "translate_y")]
+    for bounds in (*shears, *shifts):
+        assert bounds == pytest.approx((-0.3 * 9 / 10, 0.3 * 9 / 10))
+    factors = [level * 0.9 / 10 + 0.05 for level in levels]
+    assert strong["sharpness"].factor == pytest.approx((min(factors), max(factors)))
+    bits = [int(level * 4 / 10) + 4 for level in levels]
+    assert strong["posterize"].bits == (min(bits), max(bits))
+    thresholds = [(256 - int(level * 256 / 10)) / 256 for level in levels]
+    bounds = min(thresholds), max(thresholds)
+    assert strong["solarize"].threshold == pytest.approx(bounds, abs=0.01)
+    assert (strong["rotate"].size, weak[0]["rotate"].size) == (96, 224)
+    assert strong["random_resized_crop"].range_of_area == (0.086, 0.429)
+
+
+def test_obows_teacher_sees_the_image_and_its_student_crops():
+    """valeoai/obow, config/ImageNetFull/ResNet50_OBoW_full.yaml and obow/datasets.py."""
+    pipeline = Pipeline(PRESETS["obow"], 224)
+    assert pipeline.sizes == (224, 160, 160, 96, 96, 96, 96, 96)
+    teacher, *student = pipeline.operators
+    assert [name for name in teacher if teacher[name].probability] == ["horizontal_flip"]
+    for view, side in zip(student, pipeline.sizes[1:], strict=True):
+        jitter = view["color_jitter"]
+        assert (jitter.brightness, jitter.contrast, jitter.saturation) == (0.4, 0.4, 0.4)
+        assert (jitter.hue, jitter.probability, view["grayscale"].probability) == (0.1, 0.8, 0.2)
+        assert view["gaussian_blur"].probability == (0.5 if side == 160 else 0.0)
+        area = (0.08, 0.6) if side == 160 else (0.6 * (96 / 256) ** 2, (96 / 256) ** 2)
+        assert view["random_resized_crop"].range_of_area == pytest.approx(area, abs=1e-3)
+
+
 @pytest.mark.parametrize("factor", ["color", "orientation", "position", "sharpness", "all"])
 def test_views_that_forget_a_factor_are_alike_and_hold_its_operators(factor):
     preset = PRESETS[f"forget_{factor}"]
@@ -165,7 +245,7 @@ def test_a_slice_of_the_record_draws_a_slice_of_the_batch(name, batch, compiled)
     """Two processes that each draw a half see what one would see; equalize and posterize may
     carry a rounding of 1e-7 over a level, so they are left out."""
     names = tuple(n for n in PRESETS[name].operators if n not in ("equalize", "posterize"))
-    pipeline = Pipeline(Preset(names, PRESETS[name].views), SIZE, compiled)
+    pipeline = Pipeline(PRESETS[name].only(names), SIZE, compiled)
     records = pipeline.draw(B, generator())
     whole = pipeline.views(*batch, records)
     for some in (slice(0, 9), slice(9, B)):
@@ -357,7 +437,7 @@ def test_the_order_of_a_preset_does_not_change_the_order_of_action(batch):
 @presets
 def test_a_gpu_draws_the_same_views(name, batch):
     names = tuple(n for n in PRESETS[name].operators if n not in ("equalize", "posterize"))
-    pipeline = Pipeline(Preset(names, PRESETS[name].views), SIZE)
+    pipeline = Pipeline(PRESETS[name].only(names), SIZE)
     records = pipeline.draw(B, generator())
     on_cpu = pipeline.views(*batch, records)
     on_gpu = pipeline.views(batch[0].cuda(), batch[1].cuda(), records)

@@ -1,7 +1,9 @@
 """Assignments and their prediction against SwAV's official steps and lightly's.
 
-Shapes: B batch, P prototypes.
+Shapes: B batch, P prototypes, L locations, W words.
 """
+
+import math
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ from lightly.loss import SwaVLoss
 from lightly.loss.swav_loss import sinkhorn as lightlys
 from torch import Tensor
 
-from mast.losses import sinkhorn, soft_cross_entropy
+from mast.losses import bag_of_words, sinkhorn, soft_cross_entropy
 
 
 def scores(batch: int, prototypes: int, seed: int) -> Tensor:
@@ -69,3 +71,16 @@ def test_predicted_assignments_are_lightlys(small_views: int) -> None:
         torch.autograd.grad(ours, views), torch.autograd.grad(theirs, views), strict=True
     ):
         torch.testing.assert_close(mine, other, rtol=1e-7, atol=1e-12)
+
+
+def test_a_bag_of_words_is_its_formula() -> None:
+    """By hand: softmax over words, maximum over locations, sum of one."""
+    distances = [[[0.2, 1.5, 0.9], [2.0, 0.1, 0.4]], [[0.3, 0.3, 0.3], [1.0, 5.0, 0.0]]]
+    expected = []
+    for image in distances:
+        shares = [[math.exp(-3 * d) for d in location] for location in image]
+        shares = [[share / sum(location) for share in location] for location in shares]
+        largest = [max(column) for column in zip(*shares, strict=True)]
+        expected.append([value / sum(largest) for value in largest])
+    found_BW = bag_of_words(torch.tensor(distances, dtype=torch.float64), 3.0)
+    torch.testing.assert_close(found_BW, torch.tensor(expected, dtype=torch.float64))

@@ -21,7 +21,7 @@ from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import (
     METHODS,
     Embedding,
-    MaskedEnsemble,
+    Ensemble,
     Mast,
     MastConfig,
     Method,
@@ -189,7 +189,7 @@ def test_what_a_method_does_not_have() -> None:
     assert torch.equal(embedding(images_BCHW), method.embed(images_BCHW))
     assert (embedding.operators, embedding.masks()) == ((), None)
     with pytest.raises(UserError, match="no masks"):
-        MaskedEnsemble(method)
+        Ensemble(method)
     with pytest.raises(UserError, match="predicts no uncertainty"):
         PredictedUncertainty(method)
 

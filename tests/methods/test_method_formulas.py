@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mast.augment import Record, Views
 from mast.losses import sinkhorn
-from mast.methods import BYOL, DINO, LooC, MoCo, MoCoV3, SimCLR, SimSiam, SwAV
+from mast.methods import BYOL, CLSA, DINO, LooC, MoCo, MoCoV3, OBoW, SimCLR, SimSiam, SwAV
 
 
 def built(name: str, options: dict[str, Any], count: int = 2) -> tuple[Any, tuple[Tensor, ...]]:
@@ -147,6 +147,74 @@ def test_looc_keeps_in_a_head_what_its_views_share() -> None:
         torch.testing.assert_close(queue.key_ND.double(), newest, rtol=0, atol=1e-5)
 
 
+def test_clsa_is_its_official_code() -> None:
+    """maple-research-lab/CLSA, model/CLSA.py and training/train.py: one weak view, one strong."""
+    options = {"queue": 11, "temperature": 0.2, "strong_weight": 0.7}
+    method, (query, key, strong) = built("clsa", options, 3)
+    assert isinstance(method, CLSA)
+    keys = torch.cat([unit(method.teacher(key)), method.queue.key_ND.double().clone()])
+    logits, logits_strong = (
+        torch.einsum("nc,kc->nk", unit(method.embed(image)), keys) / 0.2
+        for image in (query, strong)
+    )
+    label = logits.clone().detach().softmax(dim=1)
+    contrast = F.cross_entropy(logits, torch.arange(BATCH))
+    told = -(logits_strong.softmax(dim=1).log() * label).sum(dim=1).mean()
+    (contrast + 0.7 * told).backward()
+    expected = {name: p.grad.clone() for name, p in method.named_parameters() if p.requires_grad}
+    method.zero_grad()
+    output = method(make_views(0, 3), 0.0)
+    assert output["term/contrast"].item() == pytest.approx(contrast.item(), rel=1e-5)
+    assert output["term/strong"].item() == pytest.approx(0.7 * told.item(), rel=1e-5)
+    output["loss"].backward()
+    for name, gradient in expected.items():
+        own = method.get_parameter(name).grad
+        torch.testing.assert_close(own, gradient, rtol=1e-4, atol=1e-6, msg=name)
+    torch.testing.assert_close(method.queue.key_ND[:BATCH].double(), keys[:BATCH])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("sides", [(32, 32), (96, 48, 48, 32)], ids=["2 x 2", "6 x 6, multi-crop"])
+def test_obow_is_its_official_code(sides: tuple[int, ...]) -> None:
+    """valeoai/obow, obow/builder_obow.py: `BoWExtractor`, `BoWPredictor` and `_bow_loss`.
+
+    Its divergence is the cross-entropy less the entropy of the bags, which has no gradient.
+    """
+    method, _ = built("obow", {"words": 20, "sharpness": 10.0, "scale": 5.0})
+    assert isinstance(method, OBoW)
+    generator = torch.Generator().manual_seed(0)
+    images = [torch.rand(BATCH, 3, side, side, generator=generator) for side in sides]
+    words = method.words.key_ND.double().clone()
+    features = method.teacher.encoder.encode(images[0]).features_BLC.double().transpose(1, 2)
+    features = features.unflatten(2, (sides[0] // 16, -1))
+    local = features.flatten(2)
+    if sides[0] == 96:
+        features = features[:, :, 1:-1, 1:-1].contiguous()
+        local = F.avg_pool2d(features, kernel_size=3, stride=1, padding=0).flatten(2)
+    bias, weight = words.pow(2).sum(1), -2 * words.unsqueeze(2).unsqueeze(3)
+    dist = features.pow(2).sum(1, keepdim=True) + F.conv2d(features, weight, bias)
+    mean = 0.5 * 0.99 + dist.min(dim=1).values.mean() * 0.01
+    codes = F.softmax(-10.0 / mean * dist, dim=1)
+    bow = F.normalize(codes.amax(dim=(2, 3)), p=1, dim=1)
+    weight = unit(method.generator(F.normalize(words, dim=1).float()))
+    expected = 0.0
+    for side in dict.fromkeys(sides[1:]):
+        crops = torch.cat([image for image in images[1:] if image.shape[3] == side])
+        told = torch.mm(method.encoder(crops).double() * 5.0, weight.t())
+        target = bow.repeat(len(crops) // BATCH, 1)
+        divergence = F.kl_div(F.log_softmax(told, dim=1), target, reduction="batchmean")
+        expected += (divergence + torch.special.entr(target).sum(dim=1).mean()).item()
+    applied_BK = torch.zeros(BATCH, len(OPERATORS), dtype=torch.bool)
+    records = tuple(Record(OPERATORS, applied_BK, {}) for _ in images)
+    found = method(Views(tuple(images), records), 0.0)
+    assert found["loss"].item() == pytest.approx(expected, rel=1e-5)
+    assert method.nearest.item() == pytest.approx(mean.item(), rel=1e-5)
+    new = torch.stack([local[image, :, image % local.shape[2]] for image in range(BATCH)])
+    torch.testing.assert_close(method.words.key_ND[:BATCH].double(), new, rtol=1e-5, atol=1e-5)
+    assert torch.equal(method.words.key_ND[BATCH:].double(), words[BATCH:])
+    assert 1 <= found["stat/words_of_an_image"] <= found["stat/words_of_the_batch"] <= 20
+
+
 def test_simsiam_stops_the_gradient_of_what_is_told() -> None:
     method, images = built("simsiam", {})
     method(make_views(0), 0.0)["loss"].backward()
@@ -166,6 +234,8 @@ TEACHERS = {  # what their momentum is when half of the run is done
     "moco_v3": ({"momentum": 0.8}, 0.9),
     "dino": ({"momentum": 0.8, "prototypes": 6}, 0.9),
     "looc": ({"momentum": 0.8, "queue": 16}, 0.8),
+    "clsa": ({"momentum": 0.8, "queue": 16}, 0.8),
+    "obow": ({"momentum": 0.8, "words": 16}, 0.9),
 }
 
 
@@ -174,11 +244,12 @@ TEACHERS = {  # what their momentum is when half of the run is done
 def test_a_teacher_follows_after_the_step(name: str) -> None:
     options, momentum = TEACHERS[name]
     method, _ = built(name, options)
-    for parameter in [*method.encoder.parameters(), *method.projector.parameters()]:
+    projector = torch.nn.Identity() if name == "obow" else method.projector
+    for parameter in [*method.encoder.parameters(), *projector.parameters()]:
         parameter.add_(1.0)
-    parts = {"encoder": method.encoder, "projector": method.projector}
+    parts = {"encoder": method.encoder, "projector": projector}
     if name == "dino":
-        parts = {"encoder": method.encoder, "projector.0": method.projector}
+        parts = {"encoder": method.encoder, "projector.0": projector}
     before = {key: value.clone() for key, value in method.teacher.named_parameters()}
     method.after_step(0.5)
     after = dict(method.teacher.named_parameters())
@@ -261,11 +332,13 @@ NETWORKS = {  # of the official codes
     "simclr": {"projector": [L, N, R, L, N]},
     "moco_v2": {"projector": [L, R, L]},
     "moco_v3": {"projector": [L, N, R, L, P], "predictor": [L, N, R, L]},
+    "clsa": {"projector": [L, R, L]},
     "simsiam": {"projector": [L, N, R, L, N, R, L, P], "predictor": [L, N, R, L]},
     "byol": {"projector": [L, N, R, L], "predictor": [L, N, R, L]},
     "barlow_twins": {"projector": [L, N, R, L, N, R, L]},
     "swav": {"projector": [L, N, R, L]},
     "dino": {"projector": [L, "GELU", L, "GELU", L]},
+    "obow": {"generator": [L, N, R, L]},
 }
 
 

@@ -25,12 +25,14 @@ from mast.core.checkpoint import load_checkpoint, save_checkpoint
 from mast.core.errors import UserError
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import (
+    CLSA,
     Embedding,
+    Ensemble,
     LooC,
-    MaskedEnsemble,
     Mast,
     MastConfig,
     Method,
+    OBoW,
     Supervised,
     VICReg,
 )
@@ -83,6 +85,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "swav": ("swav", {}, {"prototypes": 12, "frozen": 0.0}),
     "dino": ("dino", {}, {"prototypes": 12, "frozen": 0.0}),
     "looc": ("looc", {}, {"queue": BATCH + 3}),
+    "clsa": ("clsa", {}, {"queue": BATCH + 3}),
+    "obow": ("obow", {}, {"words": 2 * BATCH + 3}),
     "supervised": ("supervised", {}, {"classes": CLASSES}),
     "swav, queue": ("swav", {}, {"prototypes": 12, "queue": 2 * BATCH, "queue_from": 0.0}),
 }
@@ -106,7 +110,9 @@ def build(variant: str, seed: int = 0) -> Method:
 
 def views_for(method: Method, seed: int) -> Views:
     """As many views as a method takes."""
-    return make_views(seed, 2 + len(method.config.kept) if isinstance(method, LooC) else 2)
+    if isinstance(method, LooC):
+        return make_views(seed, 2 + len(method.config.kept))
+    return make_views(seed, 3 if isinstance(method, CLSA) else 2)
 
 
 def step(method: Method, optimizer: torch.optim.Optimizer, seed: int) -> dict[str, Tensor]:
@@ -198,6 +204,8 @@ def test_gradient_reaches_what_the_loss_depends_on(variant: str) -> None:
     wanted = {"encoder.model.conv1.weight", "projector.trunk.0.weight"}
     if isinstance(method, Supervised):
         wanted = {"encoder.model.conv1.weight", "classifier.weight"}
+    elif isinstance(method, OBoW):
+        wanted = {"encoder.model.conv1.weight", "generator.trunk.0.weight", "generator.head.weight"}
     elif isinstance(method, LooC):
         wanted = {f"projector.heads.{head}.{part}.weight" for head in range(3)
                   for part in ("trunk.0", "head")}  # fmt: skip
@@ -269,6 +277,8 @@ def test_resolved_prefers_what_is_given() -> None:
         ("dino_small", {"warmup": -1.0}, r"objective.warmup must be in \[0, 1\], got -1"),
         ("looc_small", {"kept": ["hue"]}, "unknown property that operators destroy"),
         ("looc_small", {"kept": ["orientation", "color"]}, "needs views that share the operators"),
+        ("obow_small", {"words": 1}, "objective.words must be 2 or more, got 1"),
+        ("clsa_small", {"strong_weight": 0.0}, "objective.strong_weight must be above 0"),
         ("simsiam_small", {"projector_layers": 1}, "projector_layers must be 2 or more, got 1"),
         ("barlow_twins_small", {"scale": -1.0}, "objective.scale must be above 0 and finite"),
         ("supervised_small", {"classes": 1}, "objective.classes must be 2 or more, got 1"),
@@ -279,6 +289,12 @@ def test_resolved_prefers_what_is_given() -> None:
 def test_what_cannot_be_is_refused(recipe: str, objective: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         mast.configure(recipe, objective=objective)
+
+
+def test_a_method_names_the_views_that_it_needs() -> None:
+    with pytest.raises(UserError, match=r"three views, .*, and these are 2; the preset clsa has"):
+        mast.configure("clsa_small", views="mast5")
+    assert mast.configure("clsa_small", views="clsa").preset.views[2].size == 96
 
 
 def test_a_run_without_a_block_says_so() -> None:
@@ -319,13 +335,37 @@ def test_masked_ensemble(variant: str) -> None:
     method = build(variant).eval()
     assert isinstance(method, Mast)
     images = make_views(0).images[0]
-    ensemble = MaskedEnsemble(method)(images)
+    ensemble = Ensemble(method)(images)
     assert ensemble.shape == (BATCH, len(OPERATORS) * DIM)
     mean_BD = method.projector(method.encoder.encode(images)).mean_BD
     mask_DK = method.masks()
     for k in range(len(OPERATORS)):
         part_BD = ensemble[:, k * DIM : (k + 1) * DIM]
         torch.testing.assert_close(part_BD, mean_BD * mask_DK[:, k])
+
+
+@torch.no_grad()
+def test_the_ensemble_of_looc_is_what_each_head_keeps() -> None:
+    method = build("looc").eval()
+    assert isinstance(method, LooC)
+    images = make_views(0).images[0]
+    ensemble = Ensemble(method)(images)
+    representation_BC = method.encoder(images)
+    width = ensemble.shape[1] // 3
+    for head, part_BH in enumerate(ensemble.split(width, dim=1)):
+        first = method.get_submodule(f"projector.heads.{head}.trunk.0")
+        expected_BH = (representation_BC @ first.weight.T + first.bias).clamp(min=0)
+        torch.testing.assert_close(part_BH, expected_BH)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_only_masks_and_loocs_heads_make_an_ensemble(variant: str) -> None:
+    method = build(variant)
+    if isinstance(method, Mast | LooC):
+        assert Ensemble(method).method.training
+        return
+    with pytest.raises(UserError, match="no masks and no such heads"):
+        Ensemble(method)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -43,6 +43,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "a teacher": ("byol_small", {}),
     "a queue": ("moco_v2_small", {}),
     "assignments": ("swav_small", {}),
+    "a strong view": ("clsa_small", {}),
+    "words": ("obow_small", {}),
     "mixed": ("mast5_small", {"precision": "bf16-mixed"}),
 }
 

@@ -1,0 +1,125 @@
+"""CLSA: MoCo v2, and from a strong view of an image what a weak one says of all keys.
+
+Shapes: B images of this process, G of all processes, N keys of the queue, M = G + N keys in all,
+D dimensions of the embedding.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from mast.augment import Preset, Views
+from mast.core.collectives import gather, rank
+from mast.core.errors import UserError
+from mast.losses import distributional_divergence
+from mast.losses.precision import product
+from mast.methods.base import (
+    DirectionalMethod,
+    MethodConfig,
+    check_above_zero,
+    check_at_least,
+    check_shares,
+    output_of,
+    spread,
+)
+from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher, check_sizes
+
+VIEWS = 3  # a weak query, a weak key and a strong query
+
+
+@dataclass
+class CLSAConfig(MethodConfig):
+    """The two terms of CLSA. The momentum stays as it is.
+
+    Attributes:
+        projector: Sizes of the projector.
+        temperature: By which cosines are divided, in both terms.
+        momentum: How much of the teacher stays at a step.
+        queue: N.
+        strong_weight: Weight of what the strong view is told, beside the contrast.
+    """
+
+    projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
+    temperature: float = 0.2
+    momentum: float = 0.999
+    queue: int = 65536
+    strong_weight: float = 1.0
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        check_sizes(self.projector)
+        check_above_zero(self, "temperature", "strong_weight")
+        check_shares(self, "momentum")
+        check_at_least(self, queue=1)
+
+    def check_views(self, preset: Preset) -> None:
+        """See `MethodConfig.check_views`."""
+        if len(preset.views) != VIEWS:
+            raise UserError(
+                "CLSA needs three views, a weak query, a weak key and a strong query, and these "
+                f"are {len(preset.views)}; the preset clsa has them"
+            )
+
+
+class CLSA(DirectionalMethod):
+    """Wang, Qi: Contrastive Learning with Stronger Augmentations (2021).
+
+    The first view is the weak query, the second its key, the third the strong query. In the
+    official code the keys of the other images of the batch are negatives beside the queue, and the
+    distribution is over all of them; in the paper it is over one key and the queue. Here it is as
+    in the code. BatchNorm is synchronised as in MoCo v2.
+
+    Args:
+        config: Both terms.
+        encoder: The encoder to train.
+        operators: Names of the augmentations.
+        seed: Of what is in the queue at the start.
+    """
+
+    config: CLSAConfig
+    needs_whole_batch = "its queue would take in each part of the batch before the next"
+
+    def __init__(
+        self, config: CLSAConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        self.projector = MLP(encoder.dim, config.projector, layers=2, inner_norm=False, bias=True)
+        self.teacher = Teacher(encoder, self.projector)
+        self.queue = Queue(config.queue, config.projector.dim, seed)
+
+    def begin(self) -> None:
+        """The teacher starts as the student."""
+        self.teacher.start(self.encoder, self.projector)
+
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.forward`; two terms, "contrast" and "strong"."""
+        query, key, strong = views.images
+        config = self.config
+        newest_GD = gather(F.normalize(self.teacher(key), dim=1))
+        key_MD = torch.cat([newest_GD, self.queue.key_ND])
+        weak_BM, strong_BM = (
+            product(self.embed(images_BCHW), key_MD.T) for images_BCHW in (query, strong)
+        )
+        own_B = torch.arange(len(key), device=key.device) + rank() * len(key)
+        told = distributional_divergence(weak_BM, strong_BM, config.temperature)
+        terms = {
+            "contrast": F.cross_entropy(weak_BM / config.temperature, own_B),
+            "strong": config.strong_weight * told,
+        }
+        self.queue.push(newest_GD)
+        return output_of(terms, spread=spread(newest_GD))
+
+    def after_step(self, progress: float) -> None:
+        """The teacher follows."""
+        self.teacher.follow(self.encoder, self.projector, self.config.momentum)
+
+    def compile_parts(self) -> None:
+        """The encoder and the projector."""
+        super().compile_parts()
+        self.projector.compile()
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """The projector's output, of unit length."""
+        return F.normalize(self.projector(self.encoder(images_BCHW)), dim=1)

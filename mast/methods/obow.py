@@ -1,0 +1,150 @@
+"""OBoW: from views of an image the visual words that a teacher finds in it.
+
+Shapes: B images of this process, L locations of a feature map, C dimensions of the representation
+and of the map, W words.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import groupby
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from mast.augment import Preset, Views
+from mast.core.collectives import gather, global_mean, rank
+from mast.core.errors import UserError
+from mast.losses import bag_of_words, soft_cross_entropy
+from mast.losses.precision import product
+from mast.methods.base import (
+    DirectionalMethod,
+    MethodConfig,
+    check_above_zero,
+    check_at_least,
+    check_shares,
+    output_of,
+    spread,
+)
+from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher, rising
+
+DECAY = 0.99  # of the mean distance to the nearest word, which is 0.5 at first
+WINDOW = 3  # locations a side, over which a new word is the mean
+
+
+@dataclass
+class OBoWConfig(MethodConfig):
+    """The words of OBoW. The momentum rises.
+
+    Attributes:
+        words: W, the last local features of the teacher.
+        sharpness: By which distances to words are multiplied where words are assigned, in units of
+            the mean distance to the nearest one.
+        scale: By which the scores of words are multiplied where they are predicted.
+        momentum: How much of the teacher stays at a step at the start; it rises to one.
+    """
+
+    words: int = 8192
+    sharpness: float = 15.0
+    scale: float = 8.0
+    momentum: float = 0.99
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        check_at_least(self, words=2)
+        check_above_zero(self, "sharpness", "scale")
+        check_shares(self, "momentum")
+
+    def check_views(self, preset: Preset) -> None:
+        """See `MethodConfig.check_views`."""
+        if len(preset.views) < 2:
+            raise UserError("OBoW needs a view for the teacher and one or more for the student")
+
+
+class OBoW(DirectionalMethod):
+    """Gidaris et al.: Learning Representations by Predicting Bags of Visual Words (CVPR 2021).
+
+    The teacher sees the first view, the student all others; the loss is the sum over their sizes,
+    in the order of the views, of the mean over the views of one size. The words are those of the
+    last feature map alone (block 4 of a ResNet); the official recipe has words of blocks 3 and 4.
+    As there, the border of the map is cut off and a new word is the mean of 3 x 3 locations, but
+    only where that leaves any, in maps of 5 x 5 and more. The location of a new word goes round
+    from image to image, where that code draws it.
+
+    Args:
+        config: The words.
+        encoder: The encoder to train.
+        operators: Names of the augmentations.
+        seed: Of the first words.
+    """
+
+    config: OBoWConfig
+    nearest: Tensor
+    needs_whole_batch = "its words would change with each part of the batch"
+
+    def __init__(
+        self, config: OBoWConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        self.generator = MLP(
+            encoder.dim, MLPConfig(2 * encoder.dim, encoder.dim), layers=2, bias=True
+        )
+        self.teacher = Teacher(encoder, nn.Identity())
+        self.words = Queue(config.words, encoder.dim, seed)
+        self.words.key_ND.mul_(encoder.dim**0.5).clamp_(min=0)  # features are not of unit length
+        self.register_buffer("nearest", torch.tensor(0.5))
+
+    def begin(self) -> None:
+        """The teacher starts as the student."""
+        self.teacher.start(self.encoder, nn.Identity())
+
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.forward`; one term, "bags"."""
+        taught, *told = views.images
+        word_WC = self.words.key_ND.clone()  # a push changes the queue
+        weight_WC = F.normalize(self.generator(F.normalize(word_WC, dim=1)), dim=1)
+        bag_BW = self._bags(taught, word_WC)
+        losses = []
+        for alike in (list(group) for _, group in groupby(told, key=lambda images: images.shape)):
+            representation_BC = self.encoder(torch.cat(alike)).float()
+            score_BW, target = product(representation_BC, weight_WC.T), bag_BW.repeat(len(alike), 1)
+            losses.append(soft_cross_entropy(score_BW, target, 1 / self.config.scale))
+        return output_of(
+            {"bags": torch.stack(losses).sum()},
+            spread=spread(gather(representation_BC.detach())),
+            words_of_an_image=_perplexity(bag_BW).mean(),
+            words_of_the_batch=_perplexity(gather(bag_BW).mean(dim=0)),
+        )
+
+    @torch.no_grad()
+    def _bags(self, images_BCHW: Tensor, word_WC: Tensor) -> Tensor:
+        """Bags of these words, (B, W); the teacher's new words replace the oldest."""
+        features_BLC = self.teacher.encoder.encode(images_BCHW).features_BLC.float()
+        side = math.isqrt(features_BLC.shape[1])
+        local_BLC = features_BLC
+        if side >= WINDOW + 2 and side**2 == features_BLC.shape[1]:
+            map_BCHW = features_BLC.transpose(1, 2).unflatten(2, (side, side))[..., 1:-1, 1:-1]
+            features_BLC = map_BCHW.flatten(2).transpose(1, 2)
+            local_BLC = F.avg_pool2d(map_BCHW, WINDOW, stride=1).flatten(2).transpose(1, 2)
+        squares_BL1 = features_BLC.square().sum(dim=2, keepdim=True)
+        product_BLW = product(features_BLC, word_WC.T)
+        distance_BLW = squares_BL1 + word_WC.square().sum(dim=1) - 2 * product_BLW
+        self.nearest.lerp_(global_mean(distance_BLW.amin(dim=2)), 1 - DECAY)
+        count, locations, _ = local_BLC.shape
+        own_B = torch.arange(count, device=local_BLC.device)
+        place_B = (self.words.next + rank() * count + own_B) % locations
+        self.words.push(gather(local_BLC[own_B, place_B]))
+        return bag_of_words(distance_BLW, self.config.sharpness / self.nearest)
+
+    def after_step(self, progress: float) -> None:
+        """The teacher follows."""
+        self.teacher.follow(self.encoder, nn.Identity(), rising(self.config.momentum, progress))
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """The representation itself, from which words are predicted."""
+        return self.encoder(images_BCHW).float()
+
+
+def _perplexity(share: Tensor) -> Tensor:
+    """Of how many words as likely as each other a distribution over the last dimension would be."""
+    return torch.special.entr(share).sum(dim=-1).exp()
