@@ -14,9 +14,9 @@ NOTE = (
     "MAST is trained by `mast5_guarded`: the objective as printed, Eq. 7, collapses "
     "(`--objective.mode paper`)."
 )
-OBOW = "Here it has words of the last block alone; published is with those of two blocks."
-INFOMIN = "Here it is without its jigsaw; what differs in its views stands beside the preset."
-CLSA = "Here it has one strong view of an image; what differs in it stands beside the preset."
+ONE_BLOCK = "Here it has words of the last block alone; published is with those of two blocks."
+NO_JIGSAW = "Here it is without its jigsaw; what differs in its views stands beside the preset."
+ONE_VIEW = "Here it has one strong view of an image; what differs in it stands beside the preset."
 ALONE = (
     "Published with 1 % and 10 % of the labels, it learned from those labels alone; here it is "
     "trained on all, so that it is not measured so."
@@ -54,7 +54,7 @@ TABLE1 = PaperTable(
         "simsiam": Row("SimSiam", (71.3, None, None, None, None, None), "simsiam", epochs=800),
         "swav_two_views": Row("SwAV", (71.8, None, None, None, None, None), "swav",
                               {"views": "simclr"}, 800, note=SIMSIAMS),
-        "obow": Row("OBoW", (73.8, None, None, None, 82.9, 90.7), "obow", note=OBOW),
+        "obow": Row("OBoW", (73.8, None, None, None, 82.9, 90.7), "obow", note=ONE_BLOCK),
         "byol": Row("BYOL", (74.3, 91.6, 53.2, 68.8, 78.4, 89.0), "byol"),
         "swav": Row("SwAV (multi-crop)", (75.3, None, 53.9, 70.2, 78.5, 89.9), "swav",
                      only_at="paper"),
@@ -62,8 +62,9 @@ TABLE1 = PaperTable(
                             "barlow_twins"),
         "vicreg": Row("VICReg", (73.2, 91.1, 54.8, 69.5, 79.4, 89.5), "vicreg5"),
         "mast5": Row("MAST-5", (74.9, 91.8, 55.2, 70.2, 80.1, 90.2), MAST_5, FIVE),
-        "infomin": Row("InfoMin Aug", (73.0, 91.1, None, None, None, None), "infomin", note=INFOMIN),
-        "clsa": Row("CLSA", (72.2, None, None, None, None, None), "clsa", note=CLSA),
+        "infomin": Row("InfoMin Aug", (73.0, 91.1, None, None, None, None), "infomin",
+                       note=NO_JIGSAW),
+        "clsa": Row("CLSA", (72.2, None, None, None, None, None), "clsa", note=ONE_VIEW),
         "mast15": Row("MAST-15", (75.8, 92.1, 55.8, 71.4, 81.0, 90.9), MAST_5, FIFTEEN),
     },
     "vicreg",
@@ -91,13 +92,14 @@ TABLE2 = PaperTable(
         "byol": Row("BYOL", (54.0, 86.6, 47.6, None, 40.4, 37.0), "byol"),
         "swav": Row("SwAV (multi-crop)", (56.7, 88.9, 48.6, 82.6, 41.6, 37.8), "swav",
                      only_at="paper"),
-        "obow": Row("OBoW", (56.8, 89.3, None, 82.9, None, None), "obow", note=OBOW),
+        "obow": Row("OBoW", (56.8, 89.3, None, 82.9, None, None), "obow", note=ONE_BLOCK),
         "barlow_twins": Row("Barlow Twins", (54.1, 86.2, 46.5, 82.6, 40.0, 36.7),
                             "barlow_twins"),
         "vicreg": Row("VICReg", (54.3, 86.6, 47.0, 82.4, 39.4, 36.4), "vicreg5"),
         "mast5": Row("MAST-5", (58.9, 91.1, 49.5, 83.1, 41.9, 37.2), MAST_5, FIVE),
-        "infomin": Row("InfoMin Aug", (None, None, None, 82.7, 40.6, 36.7), "infomin", note=INFOMIN),
-        "clsa": Row("CLSA", (None, 93.6, None, 83.2, 42.3, None), "clsa", note=CLSA),
+        "infomin": Row("InfoMin Aug", (None, None, None, 82.7, 40.6, 36.7), "infomin",
+                       note=NO_JIGSAW),
+        "clsa": Row("CLSA", (None, 93.6, None, 83.2, 42.3, None), "clsa", note=ONE_VIEW),
         "mast15": Row("MAST-15", (59.6, 92.8, 50.2, 84.0, 43.1, 38.3), MAST_5, FIFTEEN),
     },
     "vicreg",
