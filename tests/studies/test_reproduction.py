@@ -30,6 +30,7 @@ from mast.studies.tables.paper_table import SETS, Scale
 from mast.studies.tables.printed import as_csv, as_latex, as_markdown
 from mast.studies.tables.small import ROWS, TESTED
 
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 QUICK = {"penalties": [0.01], "resamples": 20}
 SETTINGS = {
     "linear": QUICK,
@@ -158,6 +159,17 @@ def test_figure_8_multiplies_one_coefficient(tmp_path: Path) -> None:
 def test_what_is_no_table_is_refused(arguments: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
         experiment(*arguments)
+
+
+def test_results_that_are_kept_are_of_today_s_recipes() -> None:
+    """Otherwise `mast reproduce small` would measure them again, and the document be of old ones."""
+    table = Small()
+    runs = [run for run in table.plan(place(RESULTS, RESULTS), (0, 1, 2)) if not run.waits]
+    kept = table.measured(runs, RESULTS)
+    assert kept
+    assert all(
+        kept[run.name]["fingerprint"] == table.fingerprint(run) for run in runs if run.name in kept
+    )
 
 
 # ---------------------------------------------------------------------------------- end to end

@@ -20,8 +20,16 @@ NAMES = ("recipe", "data.spec")  # of what was started from, and of the place of
 
 
 def trained(config: PretrainConfig) -> dict[str, Any]:
-    """What decides a run, wherever it and its images are."""
-    return {name: value for name, value in deciding(config).items() if name not in NAMES}
+    """What decides a run, wherever it and its images are, where it is not the plain default.
+
+    So that a result stays what it is when a field is added.
+    """
+    plain_run = deciding(PretrainConfig(objective=type(config.objective)()))
+    return {
+        name: value
+        for name, value in deciding(config).items()
+        if name not in NAMES and plain_run.get(name) != value
+    }
 
 
 def digest(what: Any) -> str:
