@@ -162,7 +162,7 @@ def test_what_is_no_table_is_refused(arguments: Any, message: str) -> None:
 
 
 def test_results_that_are_kept_are_of_today_s_recipes() -> None:
-    """Otherwise `mast reproduce small` would measure them again, and the document be of old ones."""
+    """Otherwise they would be measured again, and the document be of old ones."""
     table = Small()
     runs = [run for run in table.plan(place(RESULTS, RESULTS), (0, 1, 2)) if not run.waits]
     kept = table.measured(runs, RESULTS)
