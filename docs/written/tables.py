@@ -33,7 +33,7 @@ def tables() -> str:
 
 
 def small() -> str:
-    """Who wins what among all methods, and the tables."""
+    """Which method is best at what, and the tables."""
     files = sorted((RESULTS / Small.results).glob("*/*.json"))
     measured = {f"{file.parent.name}/{file.stem}": json.loads(file.read_text()) for file in files}
     experiment = Small()

@@ -113,7 +113,7 @@ def reproduce(
         own = [run for run, is_own in zip(runs, part.selects(runs), strict=True) if is_own]
         left = costs(kind, place, own, GPUS[name] if name is not None else None)
         return Reproduced(kind.title, runs, {"what is left to train": left}, (assumed(name),))
-    measured = kind.everything(place.out)
+    measured = kind.everything(place)
     grids = kind.grids(measured) if measured else {}
     files = write(place.out / kind.results, kind.title, grids, kind.notes()) if measured else ()
     return Reproduced(kind.title, runs, grids, kind.notes(), files)

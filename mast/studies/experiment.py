@@ -129,8 +129,8 @@ class Experiment(ABC):
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """The runs, in the order in which they are most useful; nothing is written.
 
-        Their names depend on nothing. Where results decide how a run is configured, it waits for
-        them, and what it waits for is `together` with it.
+        Their names are always the same. A run whose configuration depends on the results of others
+        waits for them and is `together` with them.
         """
 
     def prepare(self, workplace: Workplace) -> None:  # noqa: B027  # most have nothing to prepare

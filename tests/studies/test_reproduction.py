@@ -239,6 +239,7 @@ def test_a_table_is_trained_measured_and_printed(
     monkeypatch.setitem(paper.SCALES, "small", replace(scale, epochs=2))
     other = mast.reproduce("table6", sets, tmp_path, device="cpu", dry=True, gpu="H200")
     assert {run.state for run in other.runs} == {"to do"}
+    assert experiment("table6").everything(place(sets, tmp_path)) == {}
 
 
 def test_a_set_that_is_missing_is_named_before_a_training(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class TableExperiment(Experiment):
 
     @abstractmethod
     def called(self, run: StudyRun) -> str:
-        """What runs that cost the same are called: all but the seed, and what is tuned."""
+        """A name for runs that cost the same: they differ in the seed or in what is tuned."""
 
     @abstractmethod
     def images(self, run: StudyRun) -> int:
@@ -63,7 +63,7 @@ class TableExperiment(Experiment):
         """What a reader of the numbers has to know."""
 
     def fingerprint(self, run: StudyRun) -> str:
-        """What a run is and how it is measured, as a digest: a result of another one is old."""
+        """A digest of what a run is and how it is measured, by which old results are told."""
         assert run.config is not None
         return digest([trained(run.config), run.trained, self.measures(run)])
 
@@ -79,13 +79,14 @@ class TableExperiment(Experiment):
             return state if measured.get("fingerprint") == self.fingerprint(run) else TO_DO
         return state
 
-    def everything(self, out: Path) -> dict[str, Measured]:
-        """All results that were ever measured for the table, by the name of the run."""
-        folder = out / self.results
-        files = {
-            str(file.relative_to(folder).with_suffix("")): file for file in folder.rglob("*.json")
-        }
-        return {name: json.loads(file.read_text()) for name, file in sorted(files.items())}
+    def everything(self, workplace: Workplace) -> dict[str, Measured]:
+        """Results of all seeds that were measured, by the name of the run; without old ones."""
+        files = (workplace.out / self.results).rglob("*.json")
+        seeds = sorted({json.loads(file.read_text())["seed"] for file in files})
+        finished = [
+            run for run in self.plan(workplace, seeds) if self.state(run, workplace.out) == FINISHED
+        ]
+        return self.measured(finished, workplace.out)
 
     @final
     def table(self, measured: Mapping[str, Measured]) -> Grid:

@@ -110,7 +110,7 @@ class Reproduction(TableExperiment):
         return StudyRun(f"{on}-{name}-{seed}", {"row": name, "on": on}, config, seed)
 
     def _changes(self, row: Row, on: str) -> dict[str, Any]:
-        """Fields of the configuration; those of a scale stand before those of a row."""
+        """Fields of the configuration; those of the scale override those of the row."""
         changes: dict[str, Any] = dict(row.changes)
         length = self.paper.epochs
         if self.scale == "paper":
