@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fake_gpu import GPU, FakeFabric, FakeGPU, move, on_gpu
-from tiny import ENCODER
+from tiny import ENCODER, encoder_of
 from tiny_evaluation import tiny_set
 from torch import Tensor, nn
 
@@ -27,6 +27,7 @@ from mast.methods import (
     CLSAConfig,
     DINOConfig,
     LooCConfig,
+    MAEConfig,
     MastConfig,
     Method,
     MoCoConfig,
@@ -71,6 +72,7 @@ CONFIGS: dict[str, Any] = {
     "looc": LooCConfig(queue=2 * COUNT),
     "clsa": CLSAConfig(queue=2 * COUNT),
     "obow": OBoWConfig(words=2 * COUNT),
+    "mae": MAEConfig(dim=16, depth=1, heads=2),
     "supervised": SupervisedConfig(classes=3),
 }
 
@@ -147,7 +149,7 @@ def build(name: str, operators: tuple[str, ...]) -> Method:
     if hasattr(config, "projector"):
         config.projector = replace(config.projector, hidden=8, dim=32)
     kind = METHODS[method_of(config)].method
-    return kind(config, Encoder(ENCODER, SIZE), operators)
+    return kind(config, Encoder(encoder_of(method_of(config)), SIZE), operators)
 
 
 def preset_of(name: str) -> Preset:

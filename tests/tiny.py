@@ -18,6 +18,9 @@ from mast.models import Encoder, EncoderConfig
 ENCODER = EncoderConfig(
     "timm:resnet18", {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]}, stem_stride=2
 )
+VIT = EncoderConfig(
+    "vit_tiny_patch16_224", {"embed_dim": 24, "depth": 2, "num_heads": 3, "patch_size": 8}
+)
 SIZE, DIM = 32, 24
 BATCH, CLASSES = 8, 3  # of `make_views`
 OPERATORS = ("random_resized_crop", "horizontal_flip", "color_jitter")
@@ -44,7 +47,7 @@ def build_method(
     projector: dict[str, Any],
     options: dict[str, Any],
     seed: int = 0,
-    encoder: EncoderConfig = ENCODER,
+    encoder: EncoderConfig | None = None,
 ) -> Method:
     """A method over three operators with an embedding of `DIM`, in training mode."""
     torch.manual_seed(seed)
@@ -52,7 +55,12 @@ def build_method(
     config: Any = entry.config(**options)
     if name in PROJECTORS:
         config.projector = replace(config.projector, **{**PROJECTORS[name], **projector})
-    return entry.method(config, Encoder(encoder, SIZE), OPERATORS, seed).train()
+    return entry.method(config, Encoder(encoder or encoder_of(name), SIZE), OPERATORS, seed).train()
+
+
+def encoder_of(method: str) -> EncoderConfig:
+    """The smallest that a method can train."""
+    return VIT if method == "mae" else ENCODER
 
 
 def records(applied: Sequence[Tensor], seed: int) -> tuple[Record, ...]:
@@ -89,7 +97,7 @@ def configure(
         "data": str(photos / "train"),
         "out": str(folder),
         "size": SIZE,
-        "encoder": asdict(ENCODER),
+        "encoder": asdict(encoder_of(method)),
         "epochs": 2,
         "batch_size": 16,
         "device": "cpu",

@@ -35,6 +35,7 @@ BASES = {
     "advise": ("advise", "run", "--data", "photos/test"),
     "watch": ("watch", "run", "--once", "watch.html"),
     "study": ("study", "epochs", "run", "--data", "photos", "--dry"),
+    "reproduce": ("reproduce", "table7", "--data", "photos", "--out", "tables", "--dry"),
     "demo": ("demo", "--out", "demo", "--images", "0"),  # which alone takes a minute
     "show operators": ("show", "operators"),
     "show recipes": ("show", "recipes"),

@@ -226,6 +226,10 @@ PRESETS = {
         tuple(name for name in MAST19 if name in (*MAST5, *INFOMIN)),
         (View(INFOMIN), View(INFOMIN)),
     ),
+    "mae": Preset(
+        ("random_resized_crop", "horizontal_flip"),
+        (View({"random_resized_crop": {"scale": (0.2, 1.0)}}),),
+    ),
     "multicrop": Preset(MAST5, (LARGE, LARGE, *[SMALL] * 6)),
     "clsa": _with_a_strong_view((0.086, 0.429), size=96),
     "clsa_small": _with_a_strong_view((0.2, 1.0)),

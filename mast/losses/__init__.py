@@ -15,6 +15,7 @@ from mast.losses.gaussian import (
     subspace_mean,
     symmetric_kl,
 )
+from mast.losses.pixels import unpredicted
 from mast.losses.prediction import unexplained
 from mast.losses.redundancy import Redundancy, redundancy
 from mast.losses.spherical import power_spherical_log_density
@@ -40,5 +41,6 @@ __all__ = [
     "subspace_mean",
     "symmetric_kl",
     "unexplained",
+    "unpredicted",
     "variance",
 ]

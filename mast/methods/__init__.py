@@ -9,6 +9,7 @@ from mast.methods.byol import BYOL, BYOLConfig
 from mast.methods.clsa import CLSA, CLSAConfig
 from mast.methods.dino import DINO, DINOConfig
 from mast.methods.looc import LooC, LooCConfig
+from mast.methods.mae import MAE, MAEConfig
 from mast.methods.mast import Mast
 from mast.methods.mast_config import MODES, MastConfig
 from mast.methods.moco import MoCo, MoCoConfig
@@ -55,6 +56,7 @@ METHODS: dict[str, Entry] = {
     "looc": Entry("LooC", LooCConfig, LooC),
     "clsa": Entry("CLSA", CLSAConfig, CLSA),
     "obow": Entry("OBoW", OBoWConfig, OBoW),
+    "mae": Entry("MAE", MAEConfig, MAE),
     "supervised": Entry("supervised", SupervisedConfig, Supervised),
 }
 
@@ -77,6 +79,7 @@ __all__ = [
     "CLSA",
     "DINO",
     "ENCODER",
+    "MAE",
     "METHODS",
     "MODES",
     "BYOLConfig",
@@ -90,6 +93,7 @@ __all__ = [
     "Entry",
     "LooC",
     "LooCConfig",
+    "MAEConfig",
     "Mast",
     "MastConfig",
     "MatchBy",

@@ -29,6 +29,7 @@ from mast.models.heads import (
     pair_head,
 )
 from mast.models.masks import ExemptBlocks, Masks
+from mast.models.patches import ShownPatches, patches_of, picked, positions
 from mast.models.pretrained import named_weights, near_weights, weights_file
 from mast.models.prototypes import Prototypes
 from mast.models.queue import Queue
@@ -55,6 +56,7 @@ __all__ = [
     "Prototypes",
     "Queue",
     "SearchSpace",
+    "ShownPatches",
     "SyncBatchNorm",
     "Teacher",
     "UnknownArchitectureError",
@@ -68,6 +70,9 @@ __all__ = [
     "named_weights",
     "near_weights",
     "pair_head",
+    "patches_of",
+    "picked",
+    "positions",
     "relative",
     "rising",
     "said_of_classifier",

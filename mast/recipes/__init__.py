@@ -17,6 +17,7 @@ from mast.recipes.byol import byol
 from mast.recipes.clsa import clsa
 from mast.recipes.dino import dino
 from mast.recipes.looc import looc
+from mast.recipes.mae import mae
 from mast.recipes.mast import (
     mast5,
     mast5_guarded,
@@ -75,6 +76,7 @@ FULL: dict[str, Recipe] = {
     "looc": looc,
     "clsa": clsa,
     "obow": obow,
+    "mae": mae,
     "supervised": supervised,
 }
 

@@ -12,6 +12,7 @@ from mast.methods import (
     CLSAConfig,
     DINOConfig,
     LooCConfig,
+    MAEConfig,
     MastConfig,
     MoCoConfig,
     MoCoV3Config,
@@ -46,11 +47,18 @@ def small(config: PretrainConfig) -> PretrainConfig:
         views=SMALL_VIEWS.get(config.views, config.views),
         schedule=schedule,
         objective=_objective(config),
-        encoder=EncoderConfig("resnet18"),
+        encoder=_encoder(config),
         optimizer=OptimizerConfig("adamw", lr=5e-3, weight_decay=1e-4, gate_lr=3e-4, warmup=10),
         epochs=100,
         batch_size=64,
     )
+
+
+def _encoder(config: PretrainConfig) -> EncoderConfig:
+    """A ResNet-18, but for what hides patches: a ViT-Ti of as many as there are of 224 pixels."""
+    if isinstance(config.objective, MAEConfig):
+        return EncoderConfig("timm:vit_tiny_patch16_224", {"patch_size": 4})
+    return EncoderConfig("resnet18")
 
 
 def _objective(config: PretrainConfig) -> Any:
@@ -90,6 +98,8 @@ def _objective(config: PretrainConfig) -> Any:
                 teacher_temperature=0.04,
                 frozen=0.1,
             )
+        case MAEConfig() as objective:
+            return replace(objective, dim=128, depth=2, heads=4)
         case OBoWConfig() as objective:  # as its official code for a ResNet-18
             return replace(objective, words=1024, sharpness=10.0, scale=5.0)
         case objective:

@@ -26,6 +26,7 @@ from mast.core.errors import UserError
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import (
     CLSA,
+    MAE,
     Embedding,
     Ensemble,
     LooC,
@@ -87,6 +88,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "looc": ("looc", {}, {"queue": BATCH + 3}),
     "clsa": ("clsa", {}, {"queue": BATCH + 3}),
     "obow": ("obow", {}, {"words": 2 * BATCH + 3}),
+    "mae": ("mae", {}, {"dim": 16, "depth": 1, "heads": 2}),
     "supervised": ("supervised", {}, {"classes": CLASSES}),
     "swav, queue": ("swav", {}, {"prototypes": 12, "queue": 2 * BATCH, "queue_from": 0.0}),
 }
@@ -206,6 +208,8 @@ def test_gradient_reaches_what_the_loss_depends_on(variant: str) -> None:
         wanted = {"encoder.model.conv1.weight", "classifier.weight"}
     elif isinstance(method, OBoW):
         wanted = {"encoder.model.conv1.weight", "generator.trunk.0.weight", "generator.head.weight"}
+    elif isinstance(method, MAE):
+        wanted = {"encoder.model.patch_embed.proj.weight", "hidden_1W", "leave.weight"}
     elif isinstance(method, LooC):
         wanted = {f"projector.heads.{head}.{part}.weight" for head in range(3)
                   for part in ("trunk.0", "head")}  # fmt: skip

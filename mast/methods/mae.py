@@ -1,0 +1,139 @@
+"""MAE: from a quarter of an image's patches the pixels of the others.
+
+Shapes: B images of this process, L patches of an image, S of them shown, W dimensions of the
+decoder, P numbers of a patch.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from mast.augment import Views
+from mast.core.collectives import processes, rank
+from mast.core.errors import UserError
+from mast.core.transfer import pinned
+from mast.losses import unpredicted
+from mast.methods.base import Method, MethodConfig, check_at_least, output_of
+from mast.models import Encoder, ShownPatches, patches_of, picked, positions
+
+
+@dataclass
+class MAEConfig(MethodConfig):
+    """The masking and the decoder.
+
+    Attributes:
+        hidden: Share of the patches that the encoder does not see, in (0, 1).
+        dim: W.
+        depth: Blocks of the decoder.
+        heads: Of a block's attention.
+        standardize: Whether the pixels of a patch are predicted in units of their deviation, from
+            their mean.
+    """
+
+    hidden: float = 0.75
+    dim: int = 512
+    depth: int = 8
+    heads: int = 16
+    standardize: bool = True
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        check_at_least(self, dim=4, depth=1, heads=1)
+        if not 0 < self.hidden < 1:
+            raise UserError(f"objective.hidden must be in (0, 1), got {self.hidden}")
+        if self.dim % (4 * self.heads):
+            raise UserError(
+                f"objective.dim must be a multiple of four times heads, got {self.dim} and "
+                f"{self.heads} heads"
+            )
+
+
+class MAE(Method):
+    """He, Chen, Xie, Li, Dollár, Girshick: Masked Autoencoders Are Scalable Vision Learners (2022).
+
+    Of each view, most have one, the loss is the squared error over the hidden patches. The decoder
+    does without the class token, which the official one has, and the encoder's positions are those
+    of timm, which are learned.
+
+    What is hidden follows from the seed and the progress of the run: several processes hide what
+    one would, and all parts of a batch hide the same.
+
+    Args:
+        config: Masking and decoder.
+        encoder: The encoder to train, a ViT.
+        operators: Names of the augmentations.
+        seed: Of what is hidden.
+
+    Raises:
+        UserError: The encoder is no ViT, or has too few patches to hide that share.
+    """
+
+    config: MAEConfig
+    position_LW: Tensor
+
+    def __init__(
+        self, config: MAEConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        encoder.freeze_behind_features()
+        self._seed = seed
+        self.shown = ShownPatches(encoder)
+        count = self.shown.grid**2
+        self.seen = round(count * (1 - config.hidden))
+        if not 0 < self.seen < count:
+            raise UserError(f"of {count} patches {self.seen} would be shown: use smaller ones")
+        self.enter = nn.Linear(encoder.dim, config.dim)
+        self.hidden_1W = nn.Parameter(0.02 * torch.randn(1, config.dim))
+        self.register_buffer("position_LW", positions(self.shown.grid, config.dim), False)
+        block = nn.TransformerEncoderLayer(
+            config.dim, config.heads, 4 * config.dim, 0.0, "gelu", batch_first=True, norm_first=True
+        )
+        norm = nn.LayerNorm(config.dim)
+        self.decoder = nn.TransformerEncoder(block, config.depth, norm, enable_nested_tensor=False)
+        self.leave = nn.Linear(config.dim, 3 * self.shown.side**2)
+
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.forward`; one term, "pixels"."""
+        losses = [
+            self._loss(images_BCHW, self._order(len(images_BCHW), at, progress, images_BCHW.device))
+            for at, images_BCHW in enumerate(views.images)
+        ]
+        return output_of({"pixels": torch.stack(losses).mean()})
+
+    def _order(self, count: int, view: int, progress: float, device: torch.device) -> Tensor:
+        """The patches of each image in a random order, (B, L); the first ones are shown."""
+        text = f"{self._seed} {view} {progress!r}"
+        drawn = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+        generator = torch.Generator().manual_seed(drawn)
+        noise = torch.rand(processes() * count, self.shown.grid**2, generator=generator)
+        own_BL = noise[rank() * count :][:count].argsort(dim=1)
+        return pinned(own_BL, device).to(device, non_blocking=True)
+
+    def _loss(self, images_BCHW: Tensor, order_BL: Tensor) -> Tensor:
+        shown_BS, hidden_BH = order_BL[:, : self.seen], order_BL[:, self.seen :]
+        with self.shown.only(shown_BS):
+            features_BSC = self.encoder.encode(images_BCHW).features_BLC
+        seen_BSW = self.enter(features_BSC)
+        blank_BHW = self.hidden_1W.to(seen_BSW.dtype).expand(*hidden_BH.shape, -1)
+        tokens_BLW = picked(torch.cat([seen_BSW, blank_BHW], dim=1), order_BL.argsort(dim=1))
+        predicted_BLP = self.leave(self.decoder(tokens_BLW + self.position_LW))
+        pixels_BCHW = (images_BCHW - self.encoder.mean) / self.encoder.std
+        target_BLP = patches_of(pixels_BCHW, self.shown.side)
+        return unpredicted(
+            picked(predicted_BLP, hidden_BH), picked(target_BLP, hidden_BH), self.config.standardize
+        )
+
+    def get_extra_state(self) -> Tensor:
+        """The seed: what is hidden next does not follow from weights."""
+        return torch.tensor(self._seed)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Hide what a method of this seed would."""
+        self._seed = int(state)
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """The mean over all patches of what enters the decoder, (B, W)."""
+        entered_BLW = self.enter(self.encoder.encode(images_BCHW).features_BLC)
+        return entered_BLW.mean(dim=1).float()

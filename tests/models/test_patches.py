@@ -1,0 +1,148 @@
+"""Patches of a ViT that are shown, where they are, and what MAE makes of them.
+
+Shapes: B batch, L patches, S of them shown.
+"""
+
+import pytest
+import torch
+from tiny import ENCODER, SIZE, VIT, build_method, make_views
+
+import mast
+from mast.core.errors import UserError
+from mast.losses import unpredicted
+from mast.methods import MAE
+from mast.models import Encoder, ShownPatches, patches_of, picked, positions
+
+
+@torch.no_grad()
+def test_a_vit_that_sees_all_patches_in_another_order_says_the_same() -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(VIT, SIZE).eval()
+    images = torch.rand(3, 3, SIZE, SIZE)
+    expected = encoder.encode(images)
+    shown = ShownPatches(encoder)
+    assert (shown.side, shown.grid) == (8, 4)
+    order_BL = torch.rand(3, 16).argsort(dim=1)
+    with shown.only(order_BL):
+        found = encoder.encode(images)
+    torch.testing.assert_close(found.representation_BC, expected.representation_BC)
+    torch.testing.assert_close(found.features_BLC, picked(expected.features_BLC, order_BL))
+    torch.testing.assert_close(encoder.encode(images), expected)  # afterwards all are shown
+
+
+@torch.no_grad()
+def test_what_is_hidden_is_not_seen() -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(VIT, SIZE).eval()
+    shown = ShownPatches(encoder)
+    images = torch.rand(2, 3, SIZE, SIZE)
+    others = images.clone()
+    others[..., SIZE // 2 :, :] = 0.5  # the lower eight patches
+    with shown.only(torch.arange(8).expand(2, -1)):
+        first, second = encoder.encode(images), encoder.encode(others)
+    assert torch.equal(first.features_BLC, second.features_BLC)
+    assert first.features_BLC.shape == (2, 8, 24)
+    assert not torch.equal(encoder.encode(images).features_BLC, encoder.encode(others).features_BLC)
+
+
+def test_an_encoder_without_patches_is_refused() -> None:
+    with pytest.raises(UserError, match="has no patches to hide: it must be a ViT of timm"):
+        ShownPatches(Encoder(ENCODER, SIZE))
+
+
+def test_patches_are_rows_of_pixels() -> None:
+    images = torch.arange(2 * 3 * 4 * 6.0).view(2, 3, 4, 6)
+    patches_BLP = patches_of(images, 2)
+    assert patches_BLP.shape == (2, 6, 12)
+    expected = images[1, :, 2:4, 2:4].permute(1, 2, 0).flatten()  # the fifth
+    assert torch.equal(patches_BLP[1, 4], expected)
+
+
+def test_positions_by_hand() -> None:
+    position_LD = positions(3, 8).double()
+    assert position_LD.shape == (9, 8)
+    column, row = 2.0, 1.0  # of the sixth patch
+    frequencies = (1.0, 0.01)
+    expected = [
+        function(place * frequency)
+        for place in (column, row)
+        for function in (torch.sin, torch.cos)
+        for frequency in torch.tensor(frequencies, dtype=torch.float64)
+    ]
+    torch.testing.assert_close(position_LD[5], torch.stack(expected), rtol=1e-6, atol=1e-7)
+
+
+def test_pixels_are_predicted_in_units_of_their_patch() -> None:
+    """As facebookresearch/mae computes it, one patch at a time, in float64."""
+    torch.manual_seed(0)
+    predicted, target = torch.randn(2, 3, 5), torch.rand(2, 3, 5)
+    expected = []
+    for own, pixels in zip(
+        predicted.double().flatten(0, 1), target.double().flatten(0, 1), strict=True
+    ):
+        spread = (((pixels - pixels.mean()) ** 2).sum() / 4 + 1e-6).sqrt()
+        expected.append(((own - (pixels - pixels.mean()) / spread) ** 2).mean())
+    found = unpredicted(predicted, target)
+    torch.testing.assert_close(found.double(), torch.stack(expected).mean(), rtol=1e-5, atol=0)
+    plainly = unpredicted(predicted, target, standardize=False)
+    torch.testing.assert_close(plainly, (predicted - target).square().mean())
+
+
+def test_only_hidden_patches_count() -> None:
+    """MAE's loss, one patch at a time, from what its parts say."""
+    method = build_method("mae", {}, {"dim": 16, "depth": 1, "heads": 2, "hidden": 0.75})
+    assert isinstance(method, MAE)
+    views = make_views(0, 1)
+    images = views.images[0]
+    order_BL = method._order(len(images), 0, 0.25, images.device)
+    loss = method(views, 0.25)["loss"]
+    shown, hidden = order_BL[:, :4], order_BL[:, 4:]
+    total, count = 0.0, 0
+    with torch.no_grad(), method.shown.only(shown):
+        seen = method.enter(method.encoder.encode(images).features_BLC)
+    pixels = patches_of((images - method.encoder.mean) / method.encoder.std, 8)
+    for at in range(len(images)):
+        tokens = method.hidden_1W.repeat(16, 1)
+        tokens[shown[at]] = seen[at]
+        with torch.no_grad():
+            found = method.leave(method.decoder((tokens + method.position_LW)[None]))[0]
+        for patch in hidden[at].tolist():
+            target = pixels[at, patch]
+            target = (target - target.mean()) / (target.var() + 1e-6).sqrt()
+            total += float((found[patch] - target).square().mean())
+            count += 1
+    assert count == 12 * len(images)
+    assert loss.item() == pytest.approx(total / count, rel=1e-5)
+
+
+def test_what_is_hidden_changes_with_step_view_and_seed_alone() -> None:
+    options = {"dim": 16, "depth": 1, "heads": 2}
+    method, other = build_method("mae", {}, options), build_method("mae", {}, options, seed=1)
+    assert isinstance(method, MAE)
+    assert isinstance(other, MAE)
+    cpu = torch.device("cpu")
+    first = method._order(4, 0, 0.5, cpu)
+    assert torch.equal(first, method._order(4, 0, 0.5, cpu))
+    assert torch.equal(first.sort(dim=1).values, torch.arange(16).expand(4, -1))
+    assert not torch.equal(first[0], first[1])
+    for changed in (method._order(4, 1, 0.5, cpu), method._order(4, 0, 0.6, cpu),
+                    other._order(4, 0, 0.5, cpu)):  # fmt: skip
+        assert not torch.equal(first, changed)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hidden": 1.0}, r"objective.hidden must be in \(0, 1\), got 1"),
+        ({"dim": 20}, "objective.dim must be a multiple of four times heads, got 20 and 16 heads"),
+        ({"depth": 0}, "objective.depth must be 1 or more, got 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, float], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        mast.configure("mae", objective=options)
+
+
+def test_a_share_that_hides_all_is_refused() -> None:
+    with pytest.raises(UserError, match="of 16 patches 0 would be shown"):
+        build_method("mae", {}, {"dim": 16, "depth": 1, "heads": 2, "hidden": 0.99})
