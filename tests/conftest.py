@@ -22,7 +22,7 @@ from mast.augment import OPERATORS, Pipeline, Preset
 from mast.core.launch import cores
 from mast.core.run import RunFolder
 from mast.data import DataConfig
-from mast.methods import METHODS, StepNeeds, step_needs
+from mast.methods import METHODS, step_flops, step_needs
 
 pytest_plugins = ("evaluation_fixtures",)
 
@@ -118,21 +118,25 @@ def _needs_are_counted_once() -> Iterator[None]:
 
     `methods/test_step_needs.py` tests the count itself, which takes longer than a tiny run.
     """
-    counted: dict[tuple[str, Callable[..., Any]], StepNeeds] = {}
+    counted: dict[tuple[Any, ...], Any] = {}
 
-    def once(build: Any, pipeline: Pipeline, *given: Any, **options: Any) -> StepNeeds:
-        (config,) = build.args
-        alike = replace(config, data=DataConfig(), out=None, epochs=1, seed=0, log_every=1)
-        forward = METHODS[config.method].method.forward  # some tests have one of their own
-        # The function is kept in the key: its id would be another's once it is gone.
-        key = repr((alike, pipeline.sizes, given, options)), forward
-        if key not in counted:
-            counted[key] = step_needs(build, pipeline, *given, **options)
-        return counted[key]
+    def once(count: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(build: Any, pipeline: Pipeline, *given: Any, **options: Any) -> Any:
+            (config,) = build.args
+            alike = replace(config, data=DataConfig(), out=None, epochs=1, seed=0, log_every=1)
+            forward = METHODS[config.method].method.forward  # some tests have one of their own
+            # The function is kept in the key: its id would be another's once it is gone.
+            key = repr((alike, pipeline.sizes, given, options)), forward, count
+            if key not in counted:
+                counted[key] = count(build, pipeline, *given, **options)
+            return counted[key]
+
+        return counting
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mast.runs.memory.step_needs", once)
-        patch.setattr("mast.runs.cost.step_needs", once)
+        patch.setattr("mast.runs.memory.step_needs", once(step_needs))
+        patch.setattr("mast.runs.cost.step_needs", once(step_needs))
+        patch.setattr("mast.runs.cost.step_flops", once(step_flops))
         yield
 
 

@@ -105,7 +105,8 @@ MOCO: Overrides = {
 LARGE = View({**SIMCLR, "random_resized_crop": {"scale": (0.14, 1.0)}})
 SMALL = View({**SIMCLR, "random_resized_crop": {"scale": (0.05, 0.14)}}, size=96)
 # valeoai/obow, datasets.py: the teacher sees the image (there the middle 7/8 of it), the student
-# two crops and five patches without a blur (there they are cut from a large crop, on a grid).
+# two crops and five patches without a blur (there they are cut from one view, on a grid, so that
+# they share its colours and its flip).
 UNCHANGED = View(
     {
         name: {"probability": 0.0}
@@ -167,8 +168,9 @@ INFOMIN: Overrides = {
 }
 
 # maple-research-lab/CLSA, data_processing/Multi_FixTransform.py: MoCo's views, the strong one with
-# five draws among FixMatch's 14 operators at magnitudes of 1 to 9 of 10. What differs is what
-# differs for InfoMin; left out are autocontrast, brightness, colour and contrast.
+# five draws among FixMatch's 14 operators, of which one does nothing, at magnitudes of 1 to 9 of
+# 10. What differs: every operator acts as often as there, but for itself, in the order of this
+# library; autocontrast is left out, and brightness, colour and contrast beside those of the jitter.
 FIVE_DRAWN = {"probability": _drawn(draws=5, among=14)}
 STRONGER: Overrides = {
     "shear_x": {**FIVE_DRAWN, "shear": (-0.27, 0.27)},

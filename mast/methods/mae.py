@@ -54,8 +54,9 @@ class MAE(Method):
     """He, Chen, Xie, Li, Dollár, Girshick: Masked Autoencoders Are Scalable Vision Learners (2022).
 
     Of each view, most have one, the loss is the squared error over the hidden patches. The decoder
-    does without the class token, which the official one has, and the encoder's positions are those
-    of timm, which are learned.
+    does without the class token, which the official one has, so that the mean of the patches should
+    be the representation, as in the recipes; it starts as PyTorch has it, all blocks alike, and the
+    encoder's positions are those of timm, which are learned.
 
     What is hidden follows from the seed and the progress of the run: several processes hide what
     one would, and all parts of a batch hide the same.
@@ -81,9 +82,11 @@ class MAE(Method):
         self._seed = seed
         self.shown = ShownPatches(encoder)
         count = self.shown.grid**2
-        self.seen = round(count * (1 - config.hidden))
+        self.seen = int(count * (1 - config.hidden))
         if not 0 < self.seen < count:
-            raise UserError(f"of {count} patches {self.seen} would be shown: use smaller ones")
+            raise UserError(
+                f"objective.hidden {config.hidden} hides {count - self.seen} of {count} patches"
+            )
         self.enter = nn.Linear(encoder.dim, config.dim)
         self.hidden_1W = nn.Parameter(0.02 * torch.randn(1, config.dim))
         self.register_buffer("position_LW", positions(self.shown.grid, config.dim), False)

@@ -62,7 +62,7 @@ class OBoWConfig(MethodConfig):
 
 
 class OBoW(DirectionalMethod):
-    """Gidaris et al.: Learning Representations by Predicting Bags of Visual Words (CVPR 2021).
+    """Gidaris et al.: Online Bag-of-Visual-Words Generation (OBoW, CVPR 2021).
 
     The teacher sees the first view, the student all others; the loss is the sum over their sizes,
     in the order of the views, of the mean over the views of one size. The words are those of the

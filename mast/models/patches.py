@@ -5,6 +5,7 @@ Shapes: B images, L patches of an image, C features of the encoder, D dimensions
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,19 +27,26 @@ class ShownPatches(nn.Module):
         grid: Patches along each side of an image.
 
     Raises:
-        UserError: The encoder is no ViT of timm.
+        UserError: The encoder is no plain ViT of timm, or its patches do not fill the image.
     """
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         model = encoder.model
-        if not hasattr(model, "patch_drop") or not hasattr(model.patch_embed, "grid_size"):
+        kinds = {kind.__name__ for kind in type(model).__mro__}
+        embed: Any = getattr(model, "patch_embed", None)
+        if "VisionTransformer" not in kinds or type(embed).__name__ != "PatchEmbed":
             raise UserError(
                 f"encoder {encoder.config.name!r} has no patches to hide: it must be a ViT of "
                 "timm, such as timm:vit_small_patch16_224"
             )
-        self.side: int = model.patch_embed.patch_size[0]
+        self.side: int = embed.patch_size[0]
         self.grid: int = encoder.size // self.side
+        if (self.grid * self.side, self.grid**2) != (encoder.size, embed.num_patches):
+            raise UserError(
+                f"images of {encoder.size} pixels must be filled by square patches, got patches of "
+                f"{embed.patch_size} pixels"
+            )
         self._prefix: int = model.num_prefix_tokens
         self._shown_BS: Tensor | None = None
         model.patch_drop = self

@@ -23,6 +23,7 @@ from mast.methods import (
     VICRegConfig,
 )
 from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
+from mast.recipes.mae import MEAN_OF_PATCHES
 
 # Instead of views that have a size of their own, those of a run's size.
 SMALL_VIEWS = {"multicrop": "simclr", "clsa": "clsa_small", "obow": "obow_small"}
@@ -57,7 +58,7 @@ def small(config: PretrainConfig) -> PretrainConfig:
 def _encoder(config: PretrainConfig) -> EncoderConfig:
     """A ResNet-18, but for what hides patches: a ViT-Ti of as many as there are of 224 pixels."""
     if isinstance(config.objective, MAEConfig):
-        return EncoderConfig("timm:vit_tiny_patch16_224", {"patch_size": 4})
+        return EncoderConfig("timm:vit_tiny_patch16_224", {"patch_size": 4, **MEAN_OF_PATCHES})
     return EncoderConfig("resnet18")
 
 
@@ -100,7 +101,7 @@ def _objective(config: PretrainConfig) -> Any:
             )
         case MAEConfig() as objective:
             return replace(objective, dim=128, depth=2, heads=4)
-        case OBoWConfig() as objective:  # as its official code for a ResNet-18
+        case OBoWConfig() as objective:  # sharpness and scale as officially for a ResNet-18
             return replace(objective, words=1024, sharpness=10.0, scale=5.0)
         case objective:
             return objective

@@ -3,6 +3,9 @@
 Shapes: B batch, L patches, S of them shown.
 """
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 from tiny import ENCODER, SIZE, VIT, build_method, make_views
@@ -48,6 +51,21 @@ def test_what_is_hidden_is_not_seen() -> None:
 def test_an_encoder_without_patches_is_refused() -> None:
     with pytest.raises(UserError, match="has no patches to hide: it must be a ViT of timm"):
         ShownPatches(Encoder(ENCODER, SIZE))
+
+
+@pytest.mark.parametrize(
+    ("options", "size", "message"),
+    [
+        ({"patch_size": [8, 4]}, 32, "must be filled by square patches"),
+        ({"patch_size": 12}, 32, "must be filled by square patches"),
+    ],
+)
+def test_patches_that_do_not_fill_an_image_are_refused(
+    options: dict[str, Any], size: int, message: str
+) -> None:
+    config = replace(VIT, options=VIT.options | options)
+    with pytest.raises(UserError, match=message):
+        ShownPatches(Encoder(config, size))
 
 
 def test_patches_are_rows_of_pixels() -> None:
@@ -144,5 +162,5 @@ def test_what_cannot_be_is_refused(options: dict[str, float], message: str) -> N
 
 
 def test_a_share_that_hides_all_is_refused() -> None:
-    with pytest.raises(UserError, match="of 16 patches 0 would be shown"):
+    with pytest.raises(UserError, match=r"objective\.hidden 0\.99 hides 16 of 16 patches"):
         build_method("mae", {}, {"dim": 16, "depth": 1, "heads": 2, "hidden": 0.99})
