@@ -5,7 +5,8 @@ import statistics
 from typing import Any
 
 from mast.analyses import Grid
-from written.result_files import ROOT, markdown
+from mast.studies.tables.printed import as_markdown
+from written.result_files import ROOT
 
 FOLDER = ROOT / "benchmarks" / "results"
 
@@ -36,7 +37,7 @@ def search() -> str:
         for size, seconds in pairs.items()
     )
     return (
-        f"{markdown(Grid((*heads, 'recall'), tuple(rows)))}\n\n"
+        f"{as_markdown(Grid((*heads, 'recall'), tuple(rows)))}\n\n"
         f"Seconds, and percent of the {setting['neighbours']} nearest that are found. Features of "
         f"{setting['dimensions']} dimensions from {setting['clusters']:,} clusters that overlap in "
         f"{setting['intrinsic']} directions, in the last row without any structure; median of "
@@ -99,7 +100,7 @@ def copies() -> str:
     ]
     heads = tuple(f"{kind}, above {above}" for kind, above in columns)
     return (
-        f"{markdown(Grid(('the copy has', *heads), tuple(rows)))}\n\n"
+        f"{as_markdown(Grid(('the copy has', *heads), tuple(rows)))}\n\n"
         f"Percent of {setting['copied']} planted copies that are in one group with their original, "
         f"among {setting['images']} images of Flowers-17 at {setting['size']} pixels; a narrow "
         f"ResNet after {setting['epochs']} epochs of `mast5_small` on these images, and before "
@@ -135,7 +136,7 @@ def label_errors() -> str:
     )
     grid = Grid(("encoder", "taken for wrong", "images", "precision", "recall"), tuple(rows))
     return (
-        f"{markdown(grid)}\n\n"
+        f"{as_markdown(grid)}\n\n"
         f"{setting['images']:,} images of CIFAR-10, {100 * setting['share']:g} % of their labels "
         f"changed at random; smallest to largest of {setting['seeds']} seeds, in percent. The "
         f"probes agree with {agreed} of the labels. All methods have the same out-of-fold "

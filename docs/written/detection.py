@@ -3,7 +3,8 @@
 import json
 
 from mast.studies.detectors import AVERAGED, Detectors
-from written.result_files import RESULTS, markdown
+from mast.studies.tables.printed import as_markdown
+from written.result_files import RESULTS
 
 
 def detection() -> str:
@@ -22,5 +23,5 @@ def detection() -> str:
         f"{precision}.\n\n"
         f"Mean of each loss over the first and the last {AVERAGED} steps on "
         f"{networks[0]['images']['train']} photos:\n\n"
-        f"{markdown(Detectors().table(result))}\n\nAP of the annotations themselves: {truth}."
+        f"{as_markdown(Detectors().table(result))}\n\nAP of the annotations themselves: {truth}."
     )

@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 from mast.analyses import Grid
-from written.result_files import ROOT, markdown
+from mast.studies.tables.printed import as_markdown
+from written.result_files import ROOT
 
 FOLDER = ROOT / "benchmarks" / "results"
 KINDS = {
@@ -32,7 +33,7 @@ def faults() -> str:
     rows += [_total("all", now), _total("all, before", before)]
     grid = Grid(("what was done", "cases", *VERDICTS.values()), tuple(rows))
     return (
-        f"{markdown(grid)}\n\n"
+        f"{as_markdown(grid)}\n\n"
         f"`make faults SECONDS={now['seconds']:.0f}`, {now['jobs']} at a time, on "
         f"{now['provenance']['processor']} (revision {now['provenance']['git_revision']}; before: "
         f"{before['provenance']['git_revision']}, {before['seconds']:.0f} seconds). A fault that "

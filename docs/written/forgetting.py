@@ -10,7 +10,8 @@ from mast.methods import MastConfig
 from mast.methods.prediction import PredictionConfig
 from mast.studies.forgetting import LONGER, PROJECTOR, SHARE, WEIGHT, Forgetting
 from mast.studies.searches import WHOLE, block_of, leads, led, precision, searches
-from written.result_files import RESULTS, markdown, processors
+from mast.studies.tables.printed import as_markdown
+from written.result_files import RESULTS, processors
 
 SHOWN = {  # by the demo, as the study calls them
     "untrained": "untrained",
@@ -51,17 +52,17 @@ def forgetting() -> str:
         f"{2 * WEIGHT:g} in all, `both_double` {4 * WEIGHT:g}; by default a prediction weighs "
         f"{PredictionConfig().weight:g} and a block has {100 * MastConfig().exempt_share:g} %. "
         f"{legend(measured)}Linear accuracy of the representation:",
-        markdown(Forgetting().table(measured)),
+        as_markdown(Forgetting().table(measured)),
         "Of the ten nearest test images by cosine, the share with the query's label. *Head of …* "
         "is what the first layer of a head reads of the representation; the first runs were not "
         "measured there, so that some rows have fewer seeds:",
-        markdown(searches(measured)),
+        as_markdown(searches(measured)),
         "Seed by seed: *lead* is *matching it* minus *best whole space*, the best representation "
         "or embedding of three runs: the block's own, VICReg's, and that of VICReg with a "
         "prediction of the same weight. *Best heads* is the most that heads which predict the "
         "factor's operators find in these runs; empty where it was not measured. *Furthest "
         "behind* is the other task on which *ignoring it* loses most against the best whole space:",
-        markdown(led(measured)),
+        as_markdown(led(measured)),
     ]
     return "\n\n".join(parts)
 
@@ -92,7 +93,7 @@ def demonstration() -> str:
         if result["destroyed"] == "color" and result["method"] in SHOWN
     }
     tables = [
-        markdown(
+        as_markdown(
             Grid(grid.columns[1:], tuple((SHOWN[row[1]], *row[2:]) for row in grid.rows))
         ).replace("ing it |", "ing colour |")
         for grid in (Forgetting().table(shown), searches(shown))

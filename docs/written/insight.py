@@ -5,8 +5,9 @@ from typing import Any
 
 from mast.studies import OF_A_RUN
 from mast.studies.advice_check import AdviceCheck
+from mast.studies.tables.printed import as_markdown
 from mast.studies.uncertainty_check import UncertaintyCheck
-from written.result_files import RESULTS, markdown
+from written.result_files import RESULTS
 
 NEEDS = "needs what it destroys"  # a verdict of `mast advise`
 
@@ -14,7 +15,7 @@ NEEDS = "needs what it destroys"  # a verdict of `mast advise`
 def advice() -> str:
     """For each run the operators of each task by what they cost it, those that destroy it bold."""
     parts = [
-        f"{described(result['run'])}:\n\n{markdown(AdviceCheck().table({'': result}))}"
+        f"{described(result['run'])}:\n\n{as_markdown(AdviceCheck().table({'': result}))}"
         for result in insights("advice")
     ]
     return (
@@ -47,7 +48,7 @@ def warned() -> str:
 def uncertainty() -> str:
     """How often a damaged copy is ranked above its original, a column a run."""
     results = {str(at): result for at, result in enumerate(insights("uncertain"))}
-    return markdown(UncertaintyCheck().table(results))
+    return as_markdown(UncertaintyCheck().table(results))
 
 
 def studies() -> str:

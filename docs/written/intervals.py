@@ -6,7 +6,8 @@ from typing import Any
 
 from mast.analyses import Grid
 from mast.measure.bootstrap import BOOTSTRAP, TANGO, WILSON
-from written.result_files import ROOT, markdown
+from mast.studies.tables.printed import as_markdown
+from written.result_files import ROOT
 
 FILE = ROOT / "benchmarks" / "results" / "interval_coverage.json"
 
@@ -23,7 +24,7 @@ def coverage() -> str:
     everything = [*single, *(cell for cells in of_pairs.values() for cell in cells)]
     lowest = {method: _lowest(everything, method) for method in (BOOTSTRAP, WILSON, TANGO)}
     return (
-        f"{markdown(Grid(('95 % interval of', 'right', *images), tuple(rows)))}\n\n"
+        f"{as_markdown(Grid(('95 % interval of', 'right', *images), tuple(rows)))}\n\n"
         "Percent of simulated test sets whose interval holds the truth: of the percentile "
         f"bootstrap → of Wilson's or Tango's. At the least {lowest[BOOTSTRAP]:.0f} → "
         f"{min(lowest[WILSON], lowest[TANGO]):.0f} (Wilson {lowest[WILSON]:.0f}, Tango "

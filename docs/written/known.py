@@ -3,7 +3,8 @@
 import json
 
 from mast.analyses import Grid
-from written.result_files import RESULTS, ROOT, markdown
+from mast.studies.tables.printed import as_markdown
+from written.result_files import RESULTS, ROOT
 
 FILE = ROOT / "benchmarks" / "results" / "known_accuracy.json"
 
@@ -28,7 +29,7 @@ def known() -> str:
     against = json.loads((RESULTS / "protocols.json").read_text())["agreement with scikit-learn"]
     repository = setting["repository"]
     return (
-        f"{markdown(Grid(('network', 'published', *measured), rows))}\n\n"
+        f"{as_markdown(Grid(('network', 'published', *measured), rows))}\n\n"
         f"Percent of the {images['test']:,} test images of CIFAR-10, with 95 % intervals; kNN and "
         f"linear probe learn from the {images['train']:,} training images, as the networks did. "
         f"Weights of [{repository}](https://github.com/{repository}), in modules that are given to "

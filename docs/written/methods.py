@@ -6,7 +6,8 @@ import json
 from mast.analyses import Grid
 from mast.methods import METHODS
 from mast.recipes import FULL
-from written.result_files import ROOT, markdown
+from mast.studies.tables.printed import as_markdown
+from written.result_files import ROOT
 
 
 def methods() -> str:
@@ -20,7 +21,7 @@ def methods() -> str:
         )
         for name, entry in METHODS.items()
     )
-    return markdown(Grid(("method", "paper", "recipes"), rows))
+    return as_markdown(Grid(("method", "paper", "recipes"), rows))
 
 
 def oracles() -> str:
@@ -33,7 +34,7 @@ def oracles() -> str:
     first = next(iter(result["deviations"].values()))
     columns = (f"{what}, {precision}" for precision in first for what in first[precision])
     return (
-        f"{markdown(Grid(('loss', *columns), rows))}\n\n"
+        f"{as_markdown(Grid(('loss', *columns), rows))}\n\n"
         f"The largest deviation from lightly {result['lightly']} as a "
         f"share of its largest number, on {result['batch']} images of {result['dim']} dimensions."
     )

@@ -4,7 +4,8 @@ import json
 
 from mast.analyses import Grid
 from mast.studies.seeds import cell
-from written.result_files import ROOT, markdown
+from mast.studies.tables.printed import as_markdown
+from written.result_files import ROOT
 
 
 def path() -> str:
@@ -33,14 +34,14 @@ def path() -> str:
             f"`photos` are the {setting['photos']} training photos of Flowers-17, `labelled` has "
             f"{setting['labels']} of them a class with their names, and `new_photos` are the "
             f"{setting['new_photos']} test photos:",
-            markdown(Grid(("command", "minutes"), spent)),
+            as_markdown(Grid(("command", "minutes"), spent)),
             f"`mast plan --data photos` had said {result['planned_minutes']:.0f} minutes for the "
             f"pretraining ({error:+.0f} %). Of the new photos {told['top1']:.0f} % "
             f"[{told['low']:.0f}, {told['high']:.0f}] are told right; by chance it would be "
             f"{100 / setting['classes']:.0f} %. The same for several draws of the "
             f"{setting['labels']} labels, percent right, and minutes of the fastest `fit` (other "
             "programs ran beside most fits):",
-            markdown(Grid(("classifier", "draws", "right", "minutes"), compared)),
+            as_markdown(Grid(("classifier", "draws", "right", "minutes"), compared)),
             f"{trained if ways['from scratch'] else ''}"
             f"{setting['size']} pixels, {setting['epochs']} epochs, {setting['cores']} cores of "
             f"{result['provenance']['processor']}; one seed of the pretraining. 33 of the "

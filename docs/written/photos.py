@@ -13,7 +13,8 @@ from mast.studies.does_it_help import COLUMNS, FEW, TASKS, DoesItHelp, mean_of_t
 from mast.studies.flowers import Flowers
 from mast.studies.searches import spaces
 from mast.studies.seeds import cell, difference, spread
-from written.result_files import RESULTS, markdown, processors
+from mast.studies.tables.printed import as_markdown
+from written.result_files import RESULTS, processors
 
 OURS = "MAST"
 COMPARED = {  # as the study `does_it_help` calls them
@@ -96,7 +97,7 @@ def compared_on_photos() -> str:
         "paired, for these seeds: it says nothing of others. *Heads see the block*: nothing is "
         f"predicted from the representation. {OURS} was trained on another processor than the rest "
         f"({processors(result for each in methods.values() for result in each)}).\n\n"
-        f"{markdown(Grid(columns, tuple(rows)))}"
+        f"{as_markdown(Grid(columns, tuple(rows)))}"
     )
 
 
@@ -169,7 +170,7 @@ def found_on_photos() -> str:
     return (
         "Of the ten nearest test images, the share with the query's label. *Head of …* is what the "
         "first layer of a head reads of the representation, where it was measured:\n\n"
-        f"{markdown(grid)}"
+        f"{as_markdown(grid)}"
     )
 
 
@@ -188,7 +189,7 @@ def in_short() -> str:
         if methods.keys() >= {OURS, *CONTROLS}:
             means = (cell(list(map(mean_of_tasks, methods[name]))) for name in (*CONTROLS, OURS))
             rows.append((title, str(len(methods[OURS])), *means))
-    return markdown(Grid(("pretrained with", "seeds", *CONTROLS, OURS), tuple(rows)))
+    return as_markdown(Grid(("pretrained with", "seeds", *CONTROLS, OURS), tuple(rows)))
 
 
 def regimes() -> str:
@@ -223,7 +224,7 @@ def regimes() -> str:
         f"points: {'; '.join(verdicts)}. Regimes are {'; '.join(meant)}. Weights are those that "
         f"validation chose under the usual operators. {chosen_again()} A single seed is no more "
         "than a hint. "
-        f"Trained on: {'; '.join(trained_on)}.\n\n{markdown(Grid(columns, tuple(rows)))}"
+        f"Trained on: {'; '.join(trained_on)}.\n\n{as_markdown(Grid(columns, tuple(rows)))}"
     )
 
 
@@ -280,7 +281,7 @@ def does_it_help() -> str:
 def comparison(groups: Groups) -> str:
     """One row a variant and weight, best mean first."""
     results = [result for of_variant in groups.values() for result in of_variant]
-    return markdown(DoesItHelp().table({str(at): each for at, each in enumerate(results)}))
+    return as_markdown(DoesItHelp().table({str(at): each for at, each in enumerate(results)}))
 
 
 def scored() -> tuple[Groups, Groups]:
@@ -307,7 +308,7 @@ def photos() -> str:
     commands = "\n".join(result["commands"])
     return (
         "### Photos: Flowers-17, 64 pixels\n\n"
-        f"```bash\n{commands}\n```\n\n{markdown(Flowers().table(encoders))}\n\n"
+        f"```bash\n{commands}\n```\n\n{as_markdown(Flowers().table(encoders))}\n\n"
         f"{result['minutes']:.0f} minutes of pretraining on {result['threads']} CPU thread(s), "
         "beside other runs. "
         "One seed; the intervals are over test images only. "

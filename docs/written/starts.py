@@ -8,7 +8,8 @@ from typing import Any
 from mast.analyses import Grid
 from mast.studies.seeds import cell, difference
 from mast.studies.starts import COLUMNS, SOURCE, STARTS, Starts
-from written.result_files import RESULTS, markdown, processors
+from mast.studies.tables.printed import as_markdown
+from written.result_files import RESULTS, processors
 
 Result = dict[str, Any]
 Groups = dict[tuple[str, str], list[Result]]  # by what was trained on, and the start
@@ -49,7 +50,7 @@ def starts() -> str:
             "rate is the encoder's as a share of that of the rest (`mast study starts`; "
             f"{processors(everything)}).",
             "",
-            markdown(Grid(columns, tuple(rows))),
+            as_markdown(Grid(columns, tuple(rows))),
         ]
     )
 

@@ -11,8 +11,9 @@ from mast.analyses import Grid
 from mast.studies.does_it_help import mean_of_tasks
 from mast.studies.seeds import cell, difference, spread
 from mast.studies.tables import OF_THE_PAPER, Small
+from mast.studies.tables.printed import as_markdown
 from mast.studies.tables.small import ROWS, TESTED
-from written.result_files import RESULTS, markdown, processors
+from written.result_files import RESULTS, processors
 
 Result = dict[str, Any]
 SEEDS = 3  # of a row that is finished
@@ -29,7 +30,7 @@ def tables() -> str:
              str(len(trained)), ", ".join(missing))
         )  # fmt: skip
     columns = ("table", "of", "measures", "rows trained here", "published alone")
-    return markdown(Grid(columns, tuple(rows)))
+    return as_markdown(Grid(columns, tuple(rows)))
 
 
 def small() -> str:
@@ -49,7 +50,7 @@ def small() -> str:
     if missing:
         parts.append(f"Not finished, and no part of this: {'; '.join(missing)}.")
     for heading, grid in experiment.grids(measured).items():
-        parts += [f"**{heading[0].upper()}{heading[1:]}**", markdown(grid)]
+        parts += [f"**{heading[0].upper()}{heading[1:]}**", as_markdown(grid)]
     notes = (
         *experiment.notes(),
         f"Measured on {processors(measured.values())}, two runs beside each other with a thread "

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mast.analyses import Grid
-from mast.commands.study import seeds_of, workplace_of
+from mast.commands.study import fitted, seeds_of, workplace_of
 from mast.core.arguments import as_list
 from mast.core.errors import unknown
 from mast.core.launch import Device
@@ -39,7 +39,7 @@ class Reproduced:
 
     def tables(self) -> list[FittedTable]:
         """For a rich console."""
-        return [_fitted(heading, grid) for heading, grid in self.grids.items()]
+        return [fitted(grid, heading) for heading, grid in self.grids.items()]
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -117,12 +117,3 @@ def reproduce(
     grids = kind.grids(measured) if measured else {}
     files = write(place.out / kind.results, kind.title, grids, kind.notes()) if measured else ()
     return Reproduced(kind.title, runs, grids, kind.notes(), files)
-
-
-def _fitted(heading: str, grid: Grid) -> FittedTable:
-    rendered = FittedTable(1, title=heading)
-    for column in grid.columns:
-        rendered.add_column(column)
-    for row in grid.rows:
-        rendered.add_row(*map(str, row))
-    return rendered

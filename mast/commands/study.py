@@ -49,14 +49,7 @@ class StudyResult:
 
     def results_table(self) -> FittedTable | None:
         """The results of an experiment, for a rich console; None without any."""
-        if self.results is None:
-            return None
-        rendered = FittedTable(1)
-        for column in self.results.columns:
-            rendered.add_column(column)
-        for row in self.results.rows:
-            rendered.add_row(*map(str, row))
-        return rendered
+        return None if self.results is None else fitted(self.results)
 
 
 def study(
@@ -137,6 +130,16 @@ def study(
     runs, measured = perform(kind, workplace, chosen, as_list(only), Shard.parse(shard), dry)
     files = tuple(file for file in kind.files(runs, workplace.out) if file.is_file())
     return StudyResult(title, runs, None, kind.table(measured) if measured else None, files)
+
+
+def fitted(grid: Grid, title: str | None = None) -> FittedTable:
+    """A grid for a rich console."""
+    rendered = FittedTable(1, title=title)
+    for column in grid.columns:
+        rendered.add_column(column)
+    for row in grid.rows:
+        rendered.add_row(*map(str, row))
+    return rendered
 
 
 def workplace_of(

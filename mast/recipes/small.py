@@ -56,7 +56,7 @@ def small(config: PretrainConfig) -> PretrainConfig:
 
 
 def _encoder(config: PretrainConfig) -> EncoderConfig:
-    """A ResNet-18, but for what hides patches: a ViT-Ti of as many as there are of 224 pixels."""
+    """A ResNet-18, but for what hides patches: a ViT-Ti of 16 x 16 of them."""
     if isinstance(config.objective, MAEConfig):
         return EncoderConfig("timm:vit_tiny_patch16_224", {"patch_size": 4, **MEAN_OF_PATCHES})
     return EncoderConfig("resnet18")

@@ -51,10 +51,11 @@ def markdown_page(title: str, grids: Mapping[str, Grid], notes: Sequence[str]) -
 
 def as_markdown(grid: Grid) -> str:
     """A table in Markdown."""
-    ruled = [grid.columns, ("---",) * len(grid.columns), *grid.rows]
-    return "\n".join(
-        f"| {' | '.join(str(cell).replace('|', BAR) for cell in row)} |" for row in ruled
+    head, *rows = (
+        f"| {' | '.join(str(cell).replace('|', BAR) for cell in row)} |"
+        for row in (grid.columns, *grid.rows)
     )
+    return "\n".join([head, "|---" * len(grid.columns) + "|", *rows])
 
 
 def as_csv(grid: Grid) -> str:
