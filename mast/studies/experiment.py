@@ -222,6 +222,8 @@ def perform(
         return experiment.state(run, workplace.out)
 
     def work(run: StudyRun) -> None:
+        if state(run) == FINISHED:  # by another process, meanwhile
+            return
         experiment.check(run, workplace)
         try:
             if run.config is not None and run.trained:
