@@ -1,6 +1,6 @@
 """Pure loss functions: tensors in, a scalar out; no state, no collectives, no logging."""
 
-from mast.losses.assignment import bag_of_words, sinkhorn, soft_cross_entropy
+from mast.losses.assignment import bag_of_words, sinkhorn, soft_cross_entropy, told_by_others
 from mast.losses.contrast import (
     contrast,
     distributional_divergence,
@@ -40,6 +40,7 @@ __all__ = [
     "soft_cross_entropy",
     "subspace_mean",
     "symmetric_kl",
+    "told_by_others",
     "unexplained",
     "unpredicted",
     "variance",

@@ -3,6 +3,8 @@
 Shapes: B batch, P prototypes, L locations of a feature map, W words.
 """
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -48,6 +50,28 @@ def soft_cross_entropy(score_BP: Tensor, target_BP: Tensor, temperature: float) 
     """
     logits_BP = full(score_BP) / temperature
     return -(target_BP * F.log_softmax(logits_BP, dim=1)).sum(dim=1).mean()
+
+
+def told_by_others(
+    scores: Sequence[Tensor], targets: Sequence[Tensor], temperature: float
+) -> Tensor:
+    """How badly the assignments of the first views are predicted from every other view.
+
+    Args:
+        scores: Of all views, (B, P) each.
+        targets: Of the first views, probabilities, (B, P) each.
+        temperature: By which scores are divided before the softmax.
+
+    Returns:
+        Scalar, the mean of `soft_cross_entropy` over pairs of a target and another view.
+    """
+    losses = [
+        soft_cross_entropy(score_BP, target_BP, temperature)
+        for view, target_BP in enumerate(targets)
+        for other, score_BP in enumerate(scores)
+        if other != view
+    ]
+    return torch.stack(losses).mean()
 
 
 def bag_of_words(distance_BLW: Tensor, sharpness: float | Tensor) -> Tensor:

@@ -8,18 +8,19 @@ from torch import Tensor
 from mast.core.collectives import gather
 from mast.losses import negative_cosine
 from mast.methods.base import output_of, spread
+from mast.methods.pair import PairConfig, PairMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
-from mast.models import MLP, Encoder, MLPConfig
+from mast.models import MLP, Encoder, MLPConfig, Teacher
 
 
 @dataclass
-class BYOLConfig(TaughtConfig):
+class BYOLConfig(TaughtConfig, PairConfig):
     """The networks of BYOL; the predictor has the projector's sizes. The momentum rises."""
 
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(4096, 256))
 
 
-class BYOL(TaughtMethod):
+class BYOL(TaughtMethod, PairMethod):
     """Grill et al.: Bootstrap Your Own Latent (NeurIPS 2020).
 
     Args:
@@ -34,8 +35,9 @@ class BYOL(TaughtMethod):
     def __init__(
         self, config: BYOLConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
-        projector = MLP(encoder.dim, config.projector, layers=2)
-        super().__init__(config, encoder, projector, operators, seed)
+        super().__init__(config, encoder, operators, seed)
+        self.projector = MLP(encoder.dim, config.projector, layers=2)
+        self.teacher = Teacher(encoder, self.projector)
         self.predictor = MLP(config.projector.dim, config.projector, layers=2)
 
     def compare(

@@ -16,27 +16,24 @@ from mast.core.errors import UserError
 from mast.losses import distributional_divergence
 from mast.losses.precision import product
 from mast.methods.base import (
-    DirectionalMethod,
-    MethodConfig,
     check_above_zero,
     check_at_least,
-    check_shares,
     output_of,
     spread,
 )
-from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher, check_sizes
+from mast.methods.projected import ProjectedConfig
+from mast.methods.taught import TaughtConfig, TaughtMethod
+from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
 
 VIEWS = 3  # a weak query, a weak key and a strong query
 
 
 @dataclass
-class CLSAConfig(MethodConfig):
+class CLSAConfig(TaughtConfig, ProjectedConfig):
     """The two terms of CLSA. The momentum stays as it is.
 
     Attributes:
-        projector: Sizes of the projector.
         temperature: By which cosines are divided, in both terms.
-        momentum: How much of the teacher stays at a step.
         queue: N.
         strong_weight: Weight of what the strong view is told, beside the contrast.
     """
@@ -49,9 +46,8 @@ class CLSAConfig(MethodConfig):
 
     def check(self) -> None:
         """See `MethodConfig.check`."""
-        check_sizes(self.projector)
+        super().check()
         check_above_zero(self, "temperature", "strong_weight")
-        check_shares(self, "momentum")
         check_at_least(self, queue=1)
 
     def check_views(self, preset: Preset) -> None:
@@ -63,7 +59,7 @@ class CLSAConfig(MethodConfig):
             )
 
 
-class CLSA(DirectionalMethod):
+class CLSA(TaughtMethod):
     """Wang, Qi: Contrastive Learning with Stronger Augmentations (2021).
 
     The first view is the weak query, the second its key, the third the strong query. In the
@@ -79,6 +75,7 @@ class CLSA(DirectionalMethod):
     """
 
     config: CLSAConfig
+    momentum_rises = False
     needs_whole_batch = "its queue would take in each part of the batch before the next"
 
     def __init__(
@@ -88,10 +85,6 @@ class CLSA(DirectionalMethod):
         self.projector = MLP(encoder.dim, config.projector, layers=2, inner_norm=False, bias=True)
         self.teacher = Teacher(encoder, self.projector)
         self.queue = Queue(config.queue, config.projector.dim, seed)
-
-    def begin(self) -> None:
-        """The teacher starts as the student."""
-        self.teacher.start(self.encoder, self.projector)
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; two terms, "contrast" and "strong"."""
@@ -110,16 +103,3 @@ class CLSA(DirectionalMethod):
         }
         self.queue.push(newest_GD)
         return output_of(terms, spread=spread(newest_GD))
-
-    def after_step(self, progress: float) -> None:
-        """The teacher follows."""
-        self.teacher.follow(self.encoder, self.projector, self.config.momentum)
-
-    def compile_parts(self) -> None:
-        """The encoder and the projector."""
-        super().compile_parts()
-        self.projector.compile()
-
-    def embed(self, images_BCHW: Tensor) -> Tensor:
-        """The projector's output, of unit length."""
-        return F.normalize(self.projector(self.encoder(images_BCHW)), dim=1)

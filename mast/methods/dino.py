@@ -7,40 +7,37 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.augment import Views
 from mast.core.collectives import gather
 from mast.core.errors import UserError
-from mast.losses import soft_cross_entropy
+from mast.losses import told_by_others
 from mast.methods.base import (
-    DirectionalMethod,
-    MethodConfig,
     check_above_zero,
     check_at_least,
     check_shares,
     output_of,
     spread,
 )
-from mast.models import MLP, Encoder, MLPConfig, Prototypes, Teacher, check_sizes, rising
+from mast.methods.projected import ProjectedConfig
+from mast.methods.taught import TaughtConfig, TaughtMethod
+from mast.models import MLP, Encoder, MLPConfig, Prototypes, Teacher
 
 TAUGHT = 2  # views, the first, are seen by the teacher
 
 
 @dataclass
-class DINOConfig(MethodConfig):
-    """The networks and temperatures of DINO.
+class DINOConfig(TaughtConfig, ProjectedConfig):
+    """The networks and temperatures of DINO. The momentum rises.
 
     Attributes:
-        projector: Sizes of the projector.
         prototypes: P.
         temperature: By which the student's cosines are divided.
         teacher_temperature: By which the teacher's are, after its warm-up.
         first_teacher_temperature: Likewise, at the start; it rises linearly.
         warmup: Share of the run in which it rises.
         center_momentum: How much of the teacher's centre stays at a step.
-        momentum: How much of the teacher stays at the start; it rises to one.
         frozen: Share of the run at its start in which the prototypes stay as they are.
     """
 
@@ -56,13 +53,13 @@ class DINOConfig(MethodConfig):
 
     def check(self) -> None:
         """See `MethodConfig.check`."""
-        check_sizes(self.projector)
+        super().check()
         check_above_zero(self, "temperature", "teacher_temperature", "first_teacher_temperature")
-        check_shares(self, "warmup", "center_momentum", "momentum", "frozen")
+        check_shares(self, "warmup", "center_momentum", "frozen")
         check_at_least(self, prototypes=2)
 
 
-class DINO(DirectionalMethod):
+class DINO(TaughtMethod):
     """Caron et al.: Emerging Properties in Self-Supervised Vision Transformers (ICCV 2021).
 
     The teacher sees the first two views, the student all of them. Prototypes are brought back to
@@ -88,16 +85,12 @@ class DINO(DirectionalMethod):
             encoder.dim, config.projector, inner_norm=False, bias=True, activation="gelu"
         )
         self.prototypes = Prototypes(config.projector.dim, config.prototypes)
-        self.teacher = Teacher(encoder, self._head())
+        self.teacher = Teacher(encoder, self.taught())
         self.register_buffer("center_P", torch.zeros(config.prototypes))
 
-    def _head(self) -> nn.Sequential:
-        """From representations to cosines with the prototypes, as the teacher has it."""
+    def taught(self) -> nn.Sequential:
+        """From representations to cosines with the prototypes."""
         return nn.Sequential(self.projector, self.prototypes)
-
-    def begin(self) -> None:
-        """The teacher starts as the student."""
-        self.teacher.start(self.encoder, self._head())
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; one term, "distillation"."""
@@ -110,15 +103,9 @@ class DINO(DirectionalMethod):
         embeddings = [self.projector(self.encoder(images_BCHW)) for images_BCHW in views.images]
         frozen = progress < config.frozen
         scores = [self.prototypes(embedding_BD, frozen) for embedding_BD in embeddings]
-        losses = [
-            soft_cross_entropy(score_BP, target_BP, config.temperature)
-            for view, target_BP in enumerate(targets)
-            for other, score_BP in enumerate(scores)
-            if other != view
-        ]
         self.center_P.lerp_(gather(torch.cat(taught)).mean(dim=0), 1 - config.center_momentum)
         return output_of(
-            {"distillation": torch.stack(losses).mean()},
+            {"distillation": told_by_others(scores, targets, config.temperature)},
             spread=spread(gather(embeddings[0].detach())),
             target_entropy=torch.special.entr(torch.cat(targets)).sum(dim=1).mean(),
         )
@@ -133,15 +120,5 @@ class DINO(DirectionalMethod):
     def after_step(self, progress: float) -> None:
         """Prototypes keep unit length, and the teacher follows."""
         self.prototypes.project()
-        momentum = rising(self.config.momentum, progress)
-        self.teacher.follow(self.encoder, self._head(), momentum)
+        super().after_step(progress)
         cast(Prototypes, cast(nn.Sequential, self.teacher.projector)[1]).project()
-
-    def compile_parts(self) -> None:
-        """The encoder and the projector."""
-        super().compile_parts()
-        self.projector.compile()
-
-    def embed(self, images_BCHW: Tensor) -> Tensor:
-        """The projector's output, of unit length."""
-        return F.normalize(self.projector(self.encoder(images_BCHW)), dim=1)

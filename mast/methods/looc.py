@@ -14,28 +14,25 @@ from mast.core.errors import UserError
 from mast.losses import contrast
 from mast.losses.precision import product
 from mast.methods.base import (
-    DirectionalMethod,
-    MethodConfig,
     check_above_zero,
     check_at_least,
-    check_shares,
     output_of,
     spread,
 )
 from mast.methods.prediction import check_properties, destroyers
-from mast.models import Encoder, MLPConfig, ParallelHeads, Queue, Teacher, check_sizes
+from mast.methods.projected import ProjectedConfig
+from mast.methods.taught import TaughtConfig, TaughtMethod
+from mast.models import Encoder, MLPConfig, ParallelHeads, Queue, Teacher
 
 
 @dataclass
-class LooCConfig(MethodConfig):
+class LooCConfig(TaughtConfig, ProjectedConfig):
     """The heads of LooC.
 
     Attributes:
-        projector: Sizes of each head.
         kept: Properties of an image of which a head each keeps what the views show; the views have
             to share the operators that destroy them, in this order (`--views looc`).
         temperature: By which cosines are divided.
-        momentum: How much of the teacher stays at a step.
         queue: N, of each head.
     """
 
@@ -47,10 +44,9 @@ class LooCConfig(MethodConfig):
 
     def check(self) -> None:
         """See `MethodConfig.check`."""
-        check_sizes(self.projector)
+        super().check()
         check_properties(self.kept)
         check_above_zero(self, "temperature")
-        check_shares(self, "momentum")
         check_at_least(self, queue=1)
 
     def check_views(self, preset: Preset) -> None:
@@ -65,7 +61,7 @@ class LooCConfig(MethodConfig):
             )
 
 
-class LooC(DirectionalMethod):
+class LooC(TaughtMethod):
     """Xiao, Wang, Efros, Darrell: What Should Not Be Contrastive (ICLR 2021).
 
     There is no official code; this is MoCo v2 with the heads of the paper's Eq. 2. The first view
@@ -81,6 +77,8 @@ class LooC(DirectionalMethod):
     """
 
     config: LooCConfig
+    projector: ParallelHeads
+    momentum_rises = False
     needs_whole_batch = "its queues would take in each part of the batch before the next"
 
     def __init__(
@@ -93,10 +91,6 @@ class LooC(DirectionalMethod):
         self.queues = nn.ModuleList(
             Queue(config.queue, config.projector.dim, seed + head) for head in range(count)
         )
-
-    def begin(self) -> None:
-        """The teacher starts as the student."""
-        self.teacher.start(self.encoder, self.projector)
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; a term a head: "invariant", and "keeps_<property>"."""
@@ -119,15 +113,6 @@ class LooC(DirectionalMethod):
             if not head:
                 spread_of_keys = spread(newest)
         return output_of(terms, spread=spread_of_keys)
-
-    def after_step(self, progress: float) -> None:
-        """The teacher follows."""
-        self.teacher.follow(self.encoder, self.projector, self.config.momentum)
-
-    def compile_parts(self) -> None:
-        """The encoder and the heads."""
-        super().compile_parts()
-        self.projector.compile()
 
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """All heads side by side, (B, H D)."""

@@ -15,12 +15,13 @@ from mast.core.errors import UserError
 from mast.losses import hardened_contrast
 from mast.losses.precision import product
 from mast.methods.base import check_above_zero, check_at_least, output_of, spread
+from mast.methods.pair import PairConfig, PairMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
-from mast.models import MLP, Encoder, MLPConfig, Queue
+from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
 
 
 @dataclass
-class MoCoConfig(TaughtConfig):
+class MoCoConfig(TaughtConfig, PairConfig):
     """The contrast of MoCo v2. The momentum stays as it is.
 
     Attributes:
@@ -45,7 +46,7 @@ class MoCoConfig(TaughtConfig):
             raise UserError(f"objective.hardness must be 0 or more, got {self.hardness}")
 
 
-class MoCo(TaughtMethod):
+class MoCo(TaughtMethod, PairMethod):
     """Chen, Fan, Girshick, He: Improved Baselines with Momentum Contrastive Learning (2020).
 
     Only the first view is encoded with a gradient, as in the official code. BatchNorm is
@@ -61,18 +62,16 @@ class MoCo(TaughtMethod):
 
     config: MoCoConfig
     encoded = 1
+    momentum_rises = False
     needs_whole_batch = "its queue would take in each part of the batch before the next"
 
     def __init__(
         self, config: MoCoConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
-        projector = MLP(encoder.dim, config.projector, layers=2, inner_norm=False, bias=True)
-        super().__init__(config, encoder, projector, operators, seed)
+        super().__init__(config, encoder, operators, seed)
+        self.projector = MLP(encoder.dim, config.projector, layers=2, inner_norm=False, bias=True)
+        self.teacher = Teacher(encoder, self.projector)
         self.queue = Queue(config.queue, config.projector.dim, seed)
-
-    def momentum(self, progress: float) -> float:
-        """Constant."""
-        return self.config.momentum
 
     def compare(
         self, representations: Sequence[Tensor], images: tuple[Tensor, Tensor]

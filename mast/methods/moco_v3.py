@@ -14,13 +14,14 @@ from mast.core.collectives import gather, rank
 from mast.losses import contrast
 from mast.losses.precision import product
 from mast.methods.base import check_above_zero, check_at_least, output_of, spread
+from mast.methods.pair import PairConfig, PairMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
-from mast.models import MLP, Encoder, MLPConfig
+from mast.models import MLP, Encoder, MLPConfig, Teacher
 from mast.models.heads import LastNorm
 
 
 @dataclass
-class MoCoV3Config(TaughtConfig):
+class MoCoV3Config(TaughtConfig, PairConfig):
     """The contrast of MoCo v3; the predictor has the projector's sizes. The momentum rises.
 
     Attributes:
@@ -41,7 +42,7 @@ class MoCoV3Config(TaughtConfig):
         check_at_least(self, projector_layers=2)
 
 
-class MoCoV3(TaughtMethod):
+class MoCoV3(TaughtMethod, PairMethod):
     """Chen, Xie, He: An Empirical Study of Training Self-Supervised Vision Transformers (2021).
 
     Args:
@@ -58,8 +59,9 @@ class MoCoV3(TaughtMethod):
         self, config: MoCoV3Config, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
     ) -> None:
         layers, sizes = config.projector_layers, config.projector
-        projector = MLP(encoder.dim, sizes, layers=layers, last_norm="plain")
-        super().__init__(config, encoder, projector, operators, seed)
+        super().__init__(config, encoder, operators, seed)
+        self.projector = MLP(encoder.dim, sizes, layers=layers, last_norm="plain")
+        self.teacher = Teacher(encoder, self.projector)
         last_norm: LastNorm = "plain" if config.predictor_norm else "none"
         self.predictor = MLP(sizes.dim, sizes, layers=2, last_norm=last_norm)
 

@@ -18,22 +18,20 @@ from mast.core.errors import UserError
 from mast.losses import bag_of_words, soft_cross_entropy
 from mast.losses.precision import product
 from mast.methods.base import (
-    DirectionalMethod,
-    MethodConfig,
     check_above_zero,
     check_at_least,
-    check_shares,
     output_of,
     spread,
 )
-from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher, rising
+from mast.methods.taught import TaughtConfig, TaughtMethod
+from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
 
 DECAY = 0.99  # of the mean distance to the nearest word, which is 0.5 at first
 WINDOW = 3  # locations a side, over which a new word is the mean
 
 
 @dataclass
-class OBoWConfig(MethodConfig):
+class OBoWConfig(TaughtConfig):
     """The words of OBoW. The momentum rises.
 
     Attributes:
@@ -41,19 +39,17 @@ class OBoWConfig(MethodConfig):
         sharpness: By which distances to words are multiplied where words are assigned, in units of
             the mean distance to the nearest one.
         scale: By which the scores of words are multiplied where they are predicted.
-        momentum: How much of the teacher stays at a step at the start; it rises to one.
     """
 
     words: int = 8192
     sharpness: float = 15.0
     scale: float = 8.0
-    momentum: float = 0.99
 
     def check(self) -> None:
         """See `MethodConfig.check`."""
+        super().check()
         check_at_least(self, words=2)
         check_above_zero(self, "sharpness", "scale")
-        check_shares(self, "momentum")
 
     def check_views(self, preset: Preset) -> None:
         """See `MethodConfig.check_views`."""
@@ -61,7 +57,7 @@ class OBoWConfig(MethodConfig):
             raise UserError("OBoW needs a view for the teacher and one or more for the student")
 
 
-class OBoW(DirectionalMethod):
+class OBoW(TaughtMethod):
     """Gidaris et al.: Online Bag-of-Visual-Words Generation (OBoW, CVPR 2021).
 
     The teacher sees the first view, the student all others; the loss is the sum over their sizes,
@@ -89,14 +85,11 @@ class OBoW(DirectionalMethod):
         self.generator = MLP(
             encoder.dim, MLPConfig(2 * encoder.dim, encoder.dim), layers=2, bias=True
         )
-        self.teacher = Teacher(encoder, nn.Identity())
+        self.projector = nn.Identity()
+        self.teacher = Teacher(encoder, self.projector)
         self.words = Queue(config.words, encoder.dim, seed)
         self.words.key_ND.mul_(encoder.dim**0.5).clamp_(min=0)  # features are not of unit length
         self.register_buffer("nearest", torch.tensor(0.5))
-
-    def begin(self) -> None:
-        """The teacher starts as the student."""
-        self.teacher.start(self.encoder, nn.Identity())
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; one term, "bags"."""
@@ -135,10 +128,6 @@ class OBoW(DirectionalMethod):
         place_B = (self.words.next + rank() * count + own_B) % locations
         self.words.push(gather(local_BLC[own_B, place_B]))
         return bag_of_words(distance_BLW, self.config.sharpness / self.nearest)
-
-    def after_step(self, progress: float) -> None:
-        """The teacher follows."""
-        self.teacher.follow(self.encoder, nn.Identity(), rising(self.config.momentum, progress))
 
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The representation itself, from which words are predicted."""

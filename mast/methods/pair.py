@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from mast.augment import Views
-from mast.methods.base import DirectionalMethod, MethodConfig, pair_of_images
+from mast.methods.base import pair_of_images
 from mast.methods.prediction import (
     OperatorPrediction,
     PredictionConfig,
@@ -19,33 +19,32 @@ from mast.methods.prediction import (
     destroyers,
     silent_heads,
 )
-from mast.models import MLP, Encoder, MLPConfig, check_sizes
+from mast.methods.projected import ProjectedConfig, ProjectedMethod
+from mast.models import Encoder
 
 
 @dataclass
-class PairConfig(MethodConfig):
-    """A projector, and AugSelf (Lee et al., NeurIPS 2021), which any method of two views takes.
+class PairConfig(ProjectedConfig):
+    """AugSelf (Lee et al., NeurIPS 2021), which any method of two views takes.
 
     Attributes:
-        projector: Sizes of the projector.
         told: Properties of an image ("color", "position", ...: `mast show operators`) for which
             the representation has to tell how the operators that destroy them differed between
             the views; none in the method itself.
         prediction: Weight and width of the heads that tell it.
     """
 
-    projector: MLPConfig = field(default_factory=MLPConfig)
     told: tuple[str, ...] = ()
     prediction: PredictionConfig = field(default_factory=PredictionConfig)
 
     def check(self) -> None:
         """See `MethodConfig.check`."""
-        check_sizes(self.projector)
+        super().check()
         self.prediction.check()
         check_properties(self.told)
 
 
-class PairMethod(DirectionalMethod):
+class PairMethod(ProjectedMethod):
     """A method of two views, over the representations of both.
 
     Args:
@@ -55,12 +54,11 @@ class PairMethod(DirectionalMethod):
         seed: See `Method`.
 
     Attributes:
-        projector: From a representation to the embedding.
         encoded: How many of the two views the student encodes where nothing is told.
     """
 
     config: PairConfig
-    projector: MLP
+    unit = False
     encoded: int = 2
 
     def __init__(
@@ -95,16 +93,6 @@ class PairMethod(DirectionalMethod):
         Returns:
             As `Method.forward`.
         """
-
-    def compile_parts(self) -> None:
-        """The encoder and the projector."""
-        super().compile_parts()
-        self.projector.compile()
-
-    def embed(self, images_BCHW: Tensor) -> Tensor:
-        """The projector's output."""
-        embedding_BD: Tensor = self.projector(self.encoder(images_BCHW))
-        return embedding_BD
 
     def readings(self) -> dict[str, Tensor]:
         """See `Method.readings`."""

@@ -14,27 +14,25 @@ from torch import Tensor, nn
 from mast.augment import Views
 from mast.core.collectives import gather, rank
 from mast.core.errors import UserError
-from mast.losses import sinkhorn, soft_cross_entropy
+from mast.losses import sinkhorn, told_by_others
 from mast.methods.base import (
-    DirectionalMethod,
-    MethodConfig,
     check_above_zero,
     check_at_least,
     check_shares,
     output_of,
     spread,
 )
-from mast.models import MLP, Encoder, MLPConfig, Prototypes, Queue, check_sizes
+from mast.methods.projected import ProjectedConfig, ProjectedMethod
+from mast.models import MLP, Encoder, MLPConfig, Prototypes, Queue
 
 ASSIGNED = 2  # views, the first, are assigned; all others predict that
 
 
 @dataclass
-class SwAVConfig(MethodConfig):
+class SwAVConfig(ProjectedConfig):
     """The assignments of SwAV.
 
     Attributes:
-        projector: Sizes of the projector.
         prototypes: P.
         temperature: By which cosines are divided where an assignment is predicted.
         epsilon: Weight of the assignments' entropy.
@@ -55,13 +53,13 @@ class SwAVConfig(MethodConfig):
 
     def check(self) -> None:
         """See `MethodConfig.check`."""
-        check_sizes(self.projector)
+        super().check()
         check_above_zero(self, "temperature", "epsilon")
         check_shares(self, "frozen", "queue_from")
         check_at_least(self, prototypes=2, iterations=1, queue=0)
 
 
-class SwAV(DirectionalMethod):
+class SwAV(ProjectedMethod):
     """Caron et al.: Unsupervised Learning by Contrasting Cluster Assignments (NeurIPS 2020).
 
     The first two views are assigned, each is predicted from all other views. Views of one size that
@@ -96,16 +94,13 @@ class SwAV(DirectionalMethod):
         embeddings = self._embeddings(views.images)
         frozen = progress < self.config.frozen
         scores = [self.prototypes(embedding_BD, frozen) for embedding_BD in embeddings]
-        losses = []
-        for view in range(ASSIGNED):
-            target_BP = self._assignment(view, embeddings[view].detach(), progress)
-            losses += [
-                soft_cross_entropy(score_BP, target_BP, self.config.temperature)
-                for other, score_BP in enumerate(scores)
-                if other != view
-            ]
+        targets = [
+            self._assignment(view, embedding_BD.detach(), progress)
+            for view, embedding_BD in enumerate(embeddings[:ASSIGNED])
+        ]
+        loss = told_by_others(scores, targets, self.config.temperature)
         statistics = {"spread": spread(gather(embeddings[0].detach()))}
-        return output_of({"assignment": torch.stack(losses).mean()}, **statistics)
+        return output_of({"assignment": loss}, **statistics)
 
     def _embeddings(self, images: tuple[Tensor, ...]) -> list[Tensor]:
         """Unit vectors of every view, (B, D) each."""
@@ -129,12 +124,3 @@ class SwAV(DirectionalMethod):
     def after_step(self, progress: float) -> None:
         """Prototypes keep unit length."""
         self.prototypes.project()
-
-    def compile_parts(self) -> None:
-        """The encoder and the projector."""
-        super().compile_parts()
-        self.projector.compile()
-
-    def embed(self, images_BCHW: Tensor) -> Tensor:
-        """The projector's output, of unit length."""
-        return F.normalize(self.projector(self.encoder(images_BCHW)), dim=1)

@@ -1,20 +1,21 @@
-"""Methods of two views with a teacher that follows the student."""
+"""Methods with a teacher that follows the student."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from mast.methods.base import check_shares
-from mast.methods.pair import PairConfig, PairMethod
-from mast.models import MLP, Encoder, Teacher, rising
+from torch import nn
+
+from mast.methods.base import MethodConfig, check_shares
+from mast.methods.projected import ProjectedMethod
+from mast.models import Teacher, rising
 
 
 @dataclass
-class TaughtConfig(PairConfig):
+class TaughtConfig(MethodConfig):
     """What such methods share.
 
     Attributes:
-        momentum: How much of the teacher stays at a step; where it rises over the run, to one, at
-            the start.
+        momentum: How much of the teacher stays at a step; where it rises to one over the run,
+            at the start.
     """
 
     momentum: float = 0.99
@@ -25,44 +26,30 @@ class TaughtConfig(PairConfig):
         check_shares(self, "momentum")
 
 
-class TaughtMethod(PairMethod):
-    """A method of two views with a teacher, the moving average of encoder and projector.
+class TaughtMethod(ProjectedMethod):
+    """A method with a teacher, the moving average of the encoder and what stands behind it.
 
     The teacher follows after every optimizer step.
 
-    Args:
-        config: Of the method.
-        encoder: The encoder to train.
-        projector: From its representation to the embedding.
-        operators: Names of the augmentations.
-        seed: See `Method`.
-
     Attributes:
-        teacher: From images to embeddings, without gradients.
+        teacher: From images to what `taught` makes of their representations, without gradients.
+        momentum_rises: Whether the momentum is that of the configuration at the start alone.
     """
 
     config: TaughtConfig
+    teacher: Teacher
+    momentum_rises: bool = True
 
-    def __init__(
-        self,
-        config: Any,
-        encoder: Encoder,
-        projector: MLP,
-        operators: tuple[str, ...],
-        seed: int = 0,
-    ) -> None:
-        super().__init__(config, encoder, operators, seed)
-        self.projector = projector
-        self.teacher = Teacher(encoder, projector)
+    def taught(self) -> nn.Module:
+        """What the teacher has behind its encoder, as the student has it."""
+        return self.projector
 
     def begin(self) -> None:
         """The teacher starts as the student."""
-        self.teacher.start(self.encoder, self.projector)
-
-    def momentum(self, progress: float) -> float:
-        """The teacher's, which rises from that of the configuration to one."""
-        return rising(self.config.momentum, progress)
+        self.teacher.start(self.encoder, self.taught())
 
     def after_step(self, progress: float) -> None:
         """The teacher follows."""
-        self.teacher.follow(self.encoder, self.projector, self.momentum(progress))
+        first = self.config.momentum
+        momentum = rising(first, progress) if self.momentum_rises else first
+        self.teacher.follow(self.encoder, self.taught(), momentum)
