@@ -32,9 +32,10 @@ class Stage(IntEnum):
     COLOR = 1
     EQUALIZE = 2  # after every change of tone, so that its histogram is the one that is seen
     BLUR = 3
-    NOISE = 4  # after the blurs, which would average it away
-    EDGE = 5
-    OCCLUSION = 6
+    SOLARIZE = 4  # after the blurs, as in BYOL
+    NOISE = 5  # after the blurs, which would average it away
+    EDGE = 6
+    OCCLUSION = 7
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,11 @@ class Operator(ABC):
     def magnitudes(self) -> dict[str, Any]:
         """What is drawn for a view of this size, ranges and bounds by name."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: own[name] for name in own if name not in ("size", "probability")}
+        return {
+            name: value
+            for name, value in own.items()
+            if name not in ("size", "probability") and not isinstance(value, bool)
+        }
 
     def sample(self, n: int, generator: torch.Generator) -> Parameters:
         """Draw the parameters of `n` samples.

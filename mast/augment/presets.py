@@ -93,7 +93,7 @@ MAST19 = (*MAST15, "solarize", "equalize", "posterize", "motion_blur")
 # Colours are destroyed where they are usually only disturbed.
 STRONG = View({"color_jitter": {"saturation": 0.4, "hue": 0.5}, "grayscale": {"probability": 0.4}})
 
-# Jitters of official codes; those of BYOL, Barlow Twins and MoCo v3 are VICReg's.
+# Jitters of official codes; those of BYOL, Barlow Twins, MoCo v3 and DINO are VICReg's.
 SIMCLR: Overrides = {
     "color_jitter": {"brightness": 0.8, "contrast": 0.8, "saturation": 0.8, "hue": 0.2}
 }
@@ -104,6 +104,13 @@ MOCO: Overrides = {
 # facebookresearch/swav: two large crops and six small ones, sharp for their size
 LARGE = View({**SIMCLR, "random_resized_crop": {"scale": (0.14, 1.0)}})
 SMALL = View({**SIMCLR, "random_resized_crop": {"scale": (0.05, 0.14)}}, size=96)
+DINO_SMALL = View(
+    {
+        "random_resized_crop": {"scale": (0.05, 0.4), "bicubic": True},
+        "solarize": {"probability": 0.0},
+    },
+    size=96,
+)
 # valeoai/obow, datasets.py: the teacher sees the image (there the middle 7/8 of it), the student
 # two crops and five patches without a blur (there they are cut from one view, on a grid, so that
 # they share its colours and its flip).
@@ -122,6 +129,24 @@ PATCH = View(
     },
     size=96,
 )
+
+
+def _unequal(crop: dict[str, Any]) -> tuple[View, View]:
+    """One view always blurred, one seldom and sometimes solarized at 128 of 255, as in BYOL."""
+    threshold = (0.5, 0.5)
+    drawn = ((1.0, 0.0), (0.1, 0.2))
+    first, second = (
+        View(
+            {
+                "random_resized_crop": crop,
+                "gaussian_blur": {"probability": blurred},
+                "solarize": {"probability": solarized, "threshold": threshold},
+            }
+        )
+        for blurred, solarized in drawn
+    )
+    return first, second
+
 
 # For generated images such as `toys`: two views of an image differ in one factor above all, and in
 # colour: where they share it, a small encoder learns little else. The crop is mild where position
@@ -204,24 +229,17 @@ PRESETS = {
     "mast5_strong": Preset(MAST5, (STRONG, STRONG)),
     "mast15": Preset(MAST15),
     "mast19": Preset(MAST19),
-    # facebookresearch/vicreg, augmentations.py: asymmetric; a fixed threshold of 128 of 255
-    "vicreg": Preset(
+    # facebookresearch/vicreg, augmentations.py
+    "vicreg": Preset((*MAST5, "solarize"), _unequal({"bicubic": True})),
+    # facebookresearch/moco-v3, main_moco.py, and the --crop-min of its commands for a ResNet-50
+    "moco_v3": Preset((*MAST5, "solarize"), _unequal({"scale": (0.2, 1.0)})),
+    # facebookresearch/dino, main_dino.py, by default
+    "dino": Preset(
         (*MAST5, "solarize"),
-        (
-            View(
-                {
-                    "gaussian_blur": {"probability": 1.0},
-                    "solarize": {"probability": 0.0, "threshold": (0.5, 0.5)},
-                }
-            ),
-            View(
-                {
-                    "gaussian_blur": {"probability": 0.1},
-                    "solarize": {"probability": 0.2, "threshold": (0.5, 0.5)},
-                }
-            ),
-        ),
+        (*_unequal({"scale": (0.4, 1.0), "bicubic": True}), *[DINO_SMALL] * 8),
     ),
+    # the same without small views, for which that code recommends wider crops
+    "dino_small": Preset((*MAST5, "solarize"), _unequal({"scale": (0.14, 1.0), "bicubic": True})),
     "simclr": Preset(MAST5, (View(SIMCLR), View(SIMCLR))),
     "moco": Preset(MAST5, (View(MOCO), View(MOCO))),
     "infomin": Preset(
@@ -230,7 +248,7 @@ PRESETS = {
     ),
     "mae": Preset(
         ("random_resized_crop", "horizontal_flip"),
-        (View({"random_resized_crop": {"scale": (0.2, 1.0)}}),),
+        (View({"random_resized_crop": {"scale": (0.2, 1.0), "bicubic": True}}),),
     ),
     "multicrop": Preset(MAST5, (LARGE, LARGE, *[SMALL] * 6)),
     "clsa": _with_a_strong_view((0.086, 0.429), size=96),

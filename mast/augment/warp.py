@@ -29,12 +29,14 @@ class Warp:
             turned, sheared or moved.
         aligned_B: bool, neither turned nor sheared; best on the CPU.
         bounded_B: bool, only pixels of the box count, as after a crop; best on the CPU.
+        bicubic: Whether what is neither turned nor sheared is resampled by cubics.
     """
 
     matrices_B33: Tensor
     extent_B2: Tensor
     aligned_B: Tensor
     bounded_B: Tensor
+    bicubic: bool = False
 
     def __getitem__(self, samples: slice) -> "Warp":
         return Warp(
@@ -42,6 +44,7 @@ class Warp:
             self.extent_B2[samples],
             self.aligned_B[samples],
             self.bounded_B[samples],
+            self.bicubic,
         )
 
 
@@ -89,6 +92,7 @@ def resize_boxes(
     matrices_B33: Tensor,
     size: int,
     bounded_B: Tensor,
+    bicubic: bool = False,
 ) -> Tensor:
     """Resample axis-aligned boxes exactly, with antialiasing.
 
@@ -97,18 +101,19 @@ def resize_boxes(
         matrices_B33: View to image, normalised, without rotation or shear.
         size: Side of the view in pixels.
         bounded_B: bool; True where only pixels of the box count, as after a crop.
+        bicubic: Whether weights are cubics, which may be negative, instead of triangles.
 
     Returns:
         images_BCVV: Float32 views in [0, 1].
 
-    Reference: torchvision `F.resize(antialias=True)`, which is Pillow's bilinear filter.
+    Reference: torchvision `F.resize(antialias=True)`, which are Pillow's filters.
     """
     pixels = images_BCPP.shape[-1]
     along_x, inside_x = _axis_weights(
-        matrices_B33[:, 0, 0], matrices_B33[:, 0, 2], size, pixels, bounded_B
+        matrices_B33[:, 0, 0], matrices_B33[:, 0, 2], size, pixels, bounded_B, bicubic
     )
     along_y, inside_y = _axis_weights(
-        matrices_B33[:, 1, 1], matrices_B33[:, 1, 2], size, pixels, bounded_B
+        matrices_B33[:, 1, 1], matrices_B33[:, 1, 2], size, pixels, bounded_B, bicubic
     )
     views = separable(images_BCPP, along_y, along_x)
     return _fill(views, images_BCPP, inside_y[:, :, None] & inside_x[:, None, :])
@@ -158,7 +163,8 @@ def render(canvas_BHWC: Tensor, warp: Warp, size: int) -> Tensor:
         index = straight.to(device, non_blocking=True)
         bounded = warp.bounded_B[straight].to(device, non_blocking=True)
         source = planar(canvas_BHWC.index_select(0, index))
-        images.index_copy_(0, index, resize_boxes(source, warp.matrices_B33[index], size, bounded))
+        matrices = warp.matrices_B33[index]
+        images.index_copy_(0, index, resize_boxes(source, matrices, size, bounded, warp.bicubic))
     if len(turned):
         index = turned.to(device, non_blocking=True)
         source = planar(canvas_BHWC.index_select(0, index))
@@ -188,7 +194,7 @@ def compiled_steps(canvas_BHWC: Tensor, warp: Warp) -> list[Step]:
     matrices = warp.matrices_B33[turned], warp.extent_B2[turned]
 
     def resize(images: np.ndarray, index_N: np.ndarray, *rows: np.ndarray) -> None:
-        compiled.resize_boxes(images, index_N, *rows, canvas)
+        compiled.resize_boxes(images, index_N, *rows, canvas, warp.bicubic)
 
     def turn(images: np.ndarray, index_N: np.ndarray, *rows: np.ndarray) -> None:
         compiled.warp_affine(images, index_N, *rows, canvas)
@@ -212,7 +218,7 @@ def separable(images_BCHW: Tensor, along_y_BVH: Tensor, along_x_BVW: Tensor) -> 
 
 
 def _axis_weights(
-    scale_B: Tensor, offset_B: Tensor, size: int, pixels: int, bounded_B: Tensor
+    scale_B: Tensor, offset_B: Tensor, size: int, pixels: int, bounded_B: Tensor, bicubic: bool
 ) -> tuple[Tensor, Tensor]:
     """Antialias weights_BVP along one axis, and inside_BV: whether the centre is in the image."""
     device = scale_B.device
@@ -221,7 +227,8 @@ def _axis_weights(
     support_B = (scale_B.abs() * (pixels / size)).clamp(min=1.0)
     positions_P = torch.arange(pixels, device=device) + 0.5
     distance_BVP = (positions_P - center_BV[:, :, None]).abs_()
-    weights_BVP = distance_BVP.div_(-support_B[:, None, None]).add_(1.0).clamp_(min=0.0)
+    distance_BVP = distance_BVP.div_(support_B[:, None, None])
+    weights_BVP = _cubic(distance_BVP) if bicubic else distance_BVP.neg_().add_(1).clamp_(min=0.0)
     ends_2B = torch.stack([offset_B, offset_B + scale_B]) * pixels
     low_B = torch.where(bounded_B, ends_2B.amin(0), 0.0)
     high_B = torch.where(bounded_B, ends_2B.amax(0), float(pixels))
@@ -231,6 +238,13 @@ def _axis_weights(
     weights_BVP = weights_BVP.mul_(used_BP[:, None])
     weights_BVP = weights_BVP.div_(weights_BVP.sum(2, keepdim=True).clamp_(min=1e-6))
     return weights_BVP, (center_BV >= 0) & (center_BV <= pixels)
+
+
+def _cubic(distance: Tensor) -> Tensor:
+    """Keys' kernel of two pixels either way, with a = -1/2 as Pillow has it (1981, Eq. 8)."""
+    near = (1.5 * distance - 2.5) * distance.square() + 1
+    far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
+    return torch.where(distance < 1, near, torch.where(distance < 2, far, 0.0))
 
 
 def _low_pass(shrink_B: Tensor, pixels: int) -> Tensor:

@@ -11,18 +11,18 @@ from mast.recipes.mast import mast5
 
 
 def dino() -> PretrainConfig:
-    """DINO on ImageNet: ViT-S/16, batch 1024, 800 epochs, 2 views of 224 pixels and 6 of 96.
+    """DINO on ImageNet: ViT-S/16, batch 1024, 800 epochs, 2 views of 224 pixels and 8 of 96.
 
-    Its paper: linear top-1 77.0, of the teacher, in views of its own with 10 small ones. AdamW at
+    Its paper: linear top-1 77.0, of the teacher, with 10 small views. AdamW at
     5e-4 for 256 images, the teacher's temperature from 0.04 to 0.07 in 30 epochs
-    (facebookresearch/dino). What differs here: the views are SwAV's, weight decay stays at 0.04
+    (facebookresearch/dino). What differs here: weight decay stays at 0.04
     (there it rises to 0.4), gradients are clipped at 3 as a whole (there each tensor's), and the
     student is kept.
     """
     return replace(
         mast5(),
         recipe="dino",
-        views="multicrop",
+        views="dino",
         schedule=ScheduleConfig(staged=False),
         objective=DINOConfig(warmup=30 / 800, frozen=1 / 800),
         encoder=EncoderConfig(

@@ -17,7 +17,7 @@ def mae() -> PretrainConfig:
 
     Its paper: fine-tuned top-1 83.6 after 1600 epochs, linear 68.0. AdamW at 1.5e-4 for 256 images
     with 40 epochs of warm-up, weight decay 0.05 (facebookresearch/mae). What differs here: AdamW's
-    second moment decays by 0.999 (there 0.95), crops are bilinear, the encoder's positions are
+    second moment decays by 0.999 (there 0.95), the encoder's positions are
     learned, and the representation is the mean of the patches, as the class token is no part of the
     loss. The paper of MAST does not say what MAE of a ResNet-50 is (Table 10).
     """

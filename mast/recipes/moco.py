@@ -33,9 +33,7 @@ def moco_v2() -> PretrainConfig:
 
 
 def moco_v3() -> PretrainConfig:
-    """MoCo v3 on ImageNet: ResNet-50, batch 4096, 1000 epochs, in VICReg's views.
-
-    Its official commands crop 20 % of the area or more, these views 8 %.
+    """MoCo v3 on ImageNet: ResNet-50, batch 4096, 1000 epochs, in its own views.
 
     Its official code: linear top-1 74.6. LARS at 0.3 for 256 images, weight decay 1.5e-6,
     temperature 1, momentum from 0.996 (facebookresearch/moco-v3).
@@ -45,7 +43,7 @@ def moco_v3() -> PretrainConfig:
     return replace(
         mast5(),
         recipe="moco_v3",
-        views="vicreg",
+        views="moco_v3",
         schedule=ScheduleConfig(staged=False),
         objective=MoCoV3Config(momentum=0.996),
         optimizer=OptimizerConfig("lars", lr=0.3, weight_decay=1.5e-6, warmup=10, final=0.0),

@@ -26,7 +26,12 @@ from mast.models import EncoderConfig, GaussianProjectorConfig, MLPConfig
 from mast.recipes.mae import MEAN_OF_PATCHES
 
 # Instead of views that have a size of their own, those of a run's size.
-SMALL_VIEWS = {"multicrop": "simclr", "clsa": "clsa_small", "obow": "obow_small"}
+SMALL_VIEWS = {
+    "multicrop": "simclr",
+    "dino": "dino_small",
+    "clsa": "clsa_small",
+    "obow": "obow_small",
+}
 
 
 def small(config: PretrainConfig) -> PretrainConfig:

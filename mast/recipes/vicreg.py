@@ -51,9 +51,7 @@ def vicreg15() -> PretrainConfig:
 def vicreg() -> PretrainConfig:
     """VICReg with its official, asymmetric augmentation (blur 1.0/0.1, solarize 0/0.2) and LARS.
 
-    Official crops are bicubic and blur comes before solarize; here crops are antialiased and
-    bilinear, and solarize comes before blur. Never beside `vicreg5` in one comparison: the views
-    differ. VICReg paper: linear top-1 73.2.
+    Never beside `vicreg5` in one comparison: the views differ. VICReg paper: linear top-1 73.2.
     """
     own = vicreg5()
     optimizer = replace(own.optimizer, name="lars_official")

@@ -71,8 +71,15 @@ def test_some_operators_keep_their_order_and_what_a_view_changes():
             PRESETS["vicreg"].only(names)
 
 
-def test_vicreg_is_asymmetric_as_in_its_code():
-    first, second = Pipeline(PRESETS["vicreg"], 224).operators
+@pytest.mark.parametrize(
+    ("name", "least", "bicubic", "others"),
+    [("vicreg", 0.08, True, 0), ("moco_v3", 0.2, False, 0), ("dino", 0.4, True, 8)],
+)
+def test_views_are_asymmetric_as_in_official_codes(name, least, bicubic, others):
+    first, second, *small = Pipeline(PRESETS[name], 224).operators
+    assert all(v["random_resized_crop"].bicubic == bicubic for v in (first, second, *small))
+    assert len(small) == others
+    assert not any(view["solarize"].probability for view in small)
     assert (first["gaussian_blur"].probability, second["gaussian_blur"].probability) == (1.0, 0.1)
     assert (first["solarize"].probability, second["solarize"].probability) == (0.0, 0.2)
     for view in (first, second):
@@ -84,7 +91,7 @@ def test_vicreg_is_asymmetric_as_in_its_code():
         assert view["grayscale"].probability == 0.2
         assert view["horizontal_flip"].probability == 0.5
         area = view["random_resized_crop"].sample(999, generator())["area"]
-        assert 0.08 <= area.min() < 0.09
+        assert least <= area.min() < least + 0.01
 
 
 def rand_augment(draws: int, among: int) -> object:
@@ -423,6 +430,20 @@ def test_errors_name_the_nearest_choice(batch):
         pipeline.views(*batch, records)
     with pytest.raises(UserError, match="expected 2 records, one a view, got 1"):
         pipeline.views(*batch, records[:1])
+
+
+def test_solarize_acts_behind_the_blur():
+    names = ("gaussian_blur", "solarize")
+    pipeline = Pipeline(Preset(names, (View(),)), 24, compiled=False)
+    (record,) = pipeline.draw(4, generator())
+    record = replace(record, applied_BK=torch.ones(4, 2, dtype=torch.bool))
+    canvas = torch.randint(0, 256, (4, 24, 24, 3), dtype=torch.uint8, generator=generator())
+    blur, solarize = (OPERATORS[name](24) for name in names)
+    expected = canvas.permute(0, 3, 1, 2).float() / 255
+    for operator in (blur, solarize):
+        expected = operator.apply(expected, record.parameters[operator.name])
+    views = pipeline.views(canvas, torch.ones(4), (record,)).images[0]
+    torch.testing.assert_close(views, expected, rtol=0, atol=1e-5)
 
 
 def test_the_order_of_a_preset_does_not_change_the_order_of_action(batch):

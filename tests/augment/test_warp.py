@@ -130,6 +130,33 @@ def test_turned_crops_are_near_the_antialiased_ones():
         assert difference.max() < 0.06
 
 
+@pytest.mark.parametrize("bicubic", [False, True])
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("pixels", "size"), [(96, 32), (40, 64), (32, 32), (256, 48), (5, 8)])
+def test_crops_are_those_of_torchvision(pixels, size, compiled, bicubic):
+    generator, n = torch.Generator().manual_seed(pixels), 6
+    canvas = torch.randint(0, 256, (n, pixels, pixels, 3), dtype=torch.uint8, generator=generator)
+    width, height = torch.randint(pixels // 3, pixels, (2, n), generator=generator)
+    left, top = (
+        (torch.rand(n, generator=generator) * (pixels - side)).long() for side in (width, height)
+    )
+    crop = crop_parameters(
+        (width * height / pixels**2).tolist(),
+        (width / height).tolist(),
+        (left / (pixels - width)).tolist(),
+        (top / (pixels - height)).tolist(),
+    )
+    own = View({"random_resized_crop": {"bicubic": bicubic}})
+    pipeline = Pipeline(Preset(("random_resized_crop",), (own,)), size, compiled)
+    records = (record_of(n, random_resized_crop=crop),)
+    views = pipeline.views(canvas, torch.ones(n), records).images[0]
+    mode = InterpolationMode.BICUBIC if bicubic else InterpolationMode.BILINEAR
+    for i, image in enumerate(canvas.permute(0, 3, 1, 2).float() / 255):
+        box = (int(side[i]) for side in (top, left, height, width))
+        expected = reference.resized_crop(image, *box, [size, size], mode, antialias=True)
+        torch.testing.assert_close(views[i], expected.clamp(0, 1), rtol=0, atol=2e-5)
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_outside_takes_the_mean_colour(turned):
     images = torch.rand(2, 3, 72, 72, generator=torch.Generator().manual_seed(0))

@@ -20,12 +20,13 @@ from mast.augment.compiled.rows import (
 )
 
 _SHARE = np.float32(1 / 255)
+_FAR = np.float32(np.inf)
 # A matrix that maps to a border may round to either side of it.
 _SLACK = np.float32(1e-3)
 
 
 @kernel
-def resize_boxes(images_BCVV, index_N, boxes_N4, bounded_N, canvas_BPPC):
+def resize_boxes(images_BCVV, index_N, boxes_N4, bounded_N, canvas_BPPC, bicubic):
     """See `warp.resize_boxes`.
 
     Args:
@@ -34,12 +35,15 @@ def resize_boxes(images_BCVV, index_N, boxes_N4, bounded_N, canvas_BPPC):
         boxes_N4: float32 scale and offset along x, then along y, from the view to the canvas.
         bounded_N: bool, only pixels of the box count.
         canvas_BPPC: uint8 canvases.
+        bicubic: bool, weights are cubics instead of triangles.
     """
     pixels, size = canvas_BPPC.shape[1], images_BCVV.shape[2]
+    reach = 2 if bicubic else 1
     most = 2
     for n in range(len(index_N)):
         for axis in range(0, 4, 2):
-            most = max(most, _most_taps(_support(boxes_N4[n, axis], pixels, size), pixels))
+            support = reach * _support(boxes_N4[n, axis], pixels, size)
+            most = max(most, _most_taps(support, pixels))
     start_x, start_y = np.empty(size, np.int64), np.empty(size, np.int64)
     most += 2  # they are gathered two or three at a time: some lie past the last and count 0
     weight_x, weight_y = np.empty((most, size), np.float32), np.empty((most, size), np.float32)
@@ -49,8 +53,8 @@ def resize_boxes(images_BCVV, index_N, boxes_N4, bounded_N, canvas_BPPC):
     for n in range(len(index_N)):
         i, bounded = index_N[n], bounded_N[n]
         scale_x, offset_x, scale_y, offset_y = boxes_N4[n]
-        taps_x = _axis_weights(scale_x, offset_x, size, pixels, bounded, start_x, weight_x)
-        taps_y = _axis_weights(scale_y, offset_y, size, pixels, bounded, start_y, weight_y)
+        taps_x = _axis_weights(scale_x, offset_x, size, pixels, bounded, reach, start_x, weight_x)
+        taps_y = _axis_weights(scale_y, offset_y, size, pixels, bounded, reach, start_y, weight_y)
         left, right = pixels, 0
         for x in range(size):
             left, right = min(left, start_x[x]), max(right, start_x[x] + taps_x)
@@ -97,15 +101,16 @@ def _most_taps(support, pixels):
 
 
 @kernel
-def _axis_weights(scale, offset, size, pixels, bounded, start_V, weight_TV):
+def _axis_weights(scale, offset, size, pixels, bounded, reach, start_V, weight_TV):
     """Antialias taps along one axis; returns how many a view pixel has.
 
     Args:
+        reach: How far a weight goes where nothing shrinks: a pixel for triangles, two for cubics.
         start_V: Gets the first canvas pixel of each view pixel.
         weight_TV: Gets the weights from that pixel on, and two zeros.
     """
     support = _support(scale, pixels, size)
-    taps = _most_taps(support, pixels)
+    taps = _most_taps(reach * support, pixels)
     low, high = 0.0, float(pixels)
     if bounded:
         low = min(offset, offset + scale) * pixels - 1e-3
@@ -115,12 +120,13 @@ def _axis_weights(scale, offset, size, pixels, bounded, start_V, weight_TV):
     for v in range(size):
         center = (scale * ((v + 0.5) / size) + offset) * pixels
         # the first whose centre is nearer than the support
-        first = min(max(math.floor(center - support + 0.5), 0), pixels - taps)
+        first = min(max(math.floor(center - reach * support + 0.5), 0), pixels - taps)
         total = 0.0
         for t in range(taps):
             position = first + t + 0.5
-            weight = 1.0 - abs(position - center) / support
-            if weight < 0.0 or position < low or position > high:
+            distance = abs(position - center) / support
+            weight = _cubic(distance) if reach == 2 else 1.0 - distance
+            if distance > reach or position < low or position > high:
                 weight = 0.0
             weight_TV[t, v] = weight
             total += weight
@@ -129,6 +135,14 @@ def _axis_weights(scale, offset, size, pixels, bounded, start_V, weight_TV):
         weight_TV[taps : taps + 2, v] = ZERO
         start_V[v] = first
     return taps
+
+
+@kernel
+def _cubic(distance):
+    """See `warp._cubic`; for distances of up to two."""
+    if distance < 1.0:
+        return (1.5 * distance - 2.5) * distance * distance + 1.0
+    return ((-0.5 * distance + 2.5) * distance - 4.0) * distance + 2.0
 
 
 @kernel
@@ -143,6 +157,8 @@ def _resample_row(row, start_V, weight_TV, taps, out, to, stride):
                 out[at(to + c * stride, x)] = clip(value)
         return
     for t in range(0, taps, 3):
+        # only the sum is in [0, 1]: weights may be negative
+        low, high = (ZERO, ONE) if t + 3 >= taps else (-_FAR, _FAR)
         for x in range(size):
             here = at(3 * t, start_V[x])
             w0, w1, w2 = weight_TV[t, x], weight_TV[t + 1, x], weight_TV[t + 2, x]
@@ -151,7 +167,8 @@ def _resample_row(row, start_V, weight_TV, taps, out, to, stride):
                     w0 * row[at(here, c)] + w1 * row[at(here, c + 3)] + w2 * row[at(here, c + 6)]
                 )
                 target = at(to + c * stride, x)
-                out[target] = clip(value if t == 0 else out[target] + value)
+                total = value if t == 0 else out[target] + value
+                out[target] = min(max(total, low), high)
 
 
 @kernel

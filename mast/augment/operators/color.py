@@ -306,7 +306,7 @@ class Solarize(Operator):
     name: ClassVar[str] = "solarize"
     label: ClassVar[str] = "solarize"
     destroys: ClassVar[str] = "color"
-    stage: ClassVar[Stage] = Stage.COLOR
+    stage: ClassVar[Stage] = Stage.SOLARIZE
     graded: ClassVar[bool] = True
     kernel: ClassVar[str] = "solarize"
     kernel_takes: ClassVar[tuple[str, ...]] = ("threshold",)

@@ -50,6 +50,7 @@ class GeometricOperator(Operator):
     stage: ClassVar[Stage] = Stage.WARP
     axis_aligned: ClassVar[bool] = True
     keeps_frame: ClassVar[bool] = True  # the view shows nothing that it hid before
+    bicubic = False  # how pixels are interpolated where it crops
 
     @abstractmethod
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
@@ -70,7 +71,7 @@ class GeometricOperator(Operator):
         images = images_BCHW.float()
         if self.axis_aligned:
             bounded_B = torch.full((count,), self.keeps_frame, device=images.device)
-            views = resize_boxes(images, matrices_B33, side, bounded_B)
+            views = resize_boxes(images, matrices_B33, side, bounded_B, self.bicubic)
         else:
             views = warp_affine(images, matrices_B33, side, images.new_ones(count, 2))
         return views.to(images_BCHW.dtype)
@@ -87,6 +88,8 @@ class RandomResizedCrop(GeometricOperator):
     Args:
         scale: Range of the share of the image's area; by default .08 to 1, or .2 to 1 up to 96 px.
         ratio: Range of width / height of the box.
+        bicubic: Whether pixels are interpolated by cubics, where the view is neither turned nor
+            sheared; bilinearly by default.
 
     Reference: torchvision `RandomResizedCrop.get_params`, without its rounding to whole pixels.
     """
@@ -99,6 +102,7 @@ class RandomResizedCrop(GeometricOperator):
     probability: float = 1.0
     scale: tuple[float, float] | None = None
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    bicubic: bool = False
 
     @property
     def range_of_area(self) -> tuple[float, float]:
@@ -443,6 +447,7 @@ def compose(operators: Sequence[GeometricOperator], record: Record, aspect_B: Te
     aligned_B = torch.ones(len(record), dtype=torch.bool, device=record.applied_BK.device)
     bounded_B = record.applied(RandomResizedCrop.name)
     matrices_B33 = box_matrices(boxes_B4)
+    bicubic = False
     for operator in operators:
         applied_B = record.applied(operator.name)
         drawn_B33 = operator.matrices(record.parameters[operator.name], aspect_B)
@@ -450,10 +455,11 @@ def compose(operators: Sequence[GeometricOperator], record: Record, aspect_B: Te
         if isinstance(operator, RandomResizedCrop):
             matrices_B33 = torch.where(where_B11, drawn_B33, matrices_B33)
             extent_B2 = torch.stack([matrices_B33[:, 0, 0], matrices_B33[:, 1, 1]], dim=1)
+            bicubic = operator.bicubic
         else:
             matrices_B33 = torch.where(where_B11, matrices_B33 @ drawn_B33, matrices_B33)
         if not operator.axis_aligned:
             aligned_B = aligned_B & ~applied_B
         if not operator.keeps_frame:
             bounded_B = bounded_B & ~applied_B
-    return Warp(matrices_B33, extent_B2, aligned_B, bounded_B)
+    return Warp(matrices_B33, extent_B2, aligned_B, bounded_B, bicubic)
