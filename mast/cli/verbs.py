@@ -5,6 +5,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mast.core.errors import UserError
+
 
 class Verb(NamedTuple):
     """One command.
@@ -116,14 +118,23 @@ def _study(result: Any) -> None:
         _insights([result.insight])
     for folder in dict.fromkeys(file.parent for file in result.files):
         _print_plain(f"results in {folder}")
+    _refuse_failures(result)
 
 
 def _reproduced(result: Any) -> None:
     _print_rich(f"[bold]{result.title}[/bold]")
     for table in result.tables():
         _print_rich(table)
-    for text in (*result.notes, *result.problems, result.state, *result.files):
+    for text in (*result.notes, result.state, *result.files):
         _print_plain(text)
+    _refuse_failures(result)
+
+
+def _refuse_failures(result: Any) -> None:
+    """End in an error if any run failed, as the results that are printed are not all."""
+    if problems := result.problems:
+        runs = "a run" if len(problems) == 1 else f"{len(problems)} runs"
+        raise UserError(f"{runs} failed, which the same command tries again: {'; '.join(problems)}")
 
 
 # --------------------------------------------------------------------------- what may come next

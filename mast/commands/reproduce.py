@@ -11,7 +11,7 @@ from mast.core.errors import unknown
 from mast.core.launch import Device
 from mast.core.table import FittedTable
 from mast.runs.cost import GPUS, GpuName
-from mast.studies.engine import BEGUN, FINISHED, TO_DO, WAITING, Shard, StudyRun
+from mast.studies.engine import FINISHED, WAITING, Shard, StudyRun, failures
 from mast.studies.experiment import perform
 from mast.studies.tables import ScaleName, assumed, costs, experiment
 from mast.studies.tables.printed import write
@@ -44,8 +44,7 @@ class Reproduced:
     @property
     def problems(self) -> tuple[str, ...]:
         """What went wrong, a line a run."""
-        known = (TO_DO, BEGUN, WAITING, FINISHED)
-        return tuple(f"{run.name}: {run.state}" for run in self.runs if run.state not in known)
+        return failures(self.runs)
 
     @property
     def state(self) -> str:

@@ -21,7 +21,17 @@ from mast.protocols.run import protocol_class
 from mast.runs.scores import LabelledSet, labelled, unmeasured
 from mast.runs.subject import subject_of
 from mast.studies import QUESTIONS, STUDIES, Study, Verbs, Workplace
-from mast.studies.engine import BEGUN, FINISHED, TO_DO, Shard, StudyRun, carry_out, table, vary
+from mast.studies.engine import (
+    BEGUN,
+    FINISHED,
+    TO_DO,
+    Shard,
+    StudyRun,
+    carry_out,
+    failures,
+    table,
+    vary,
+)
 from mast.studies.experiment import perform
 
 
@@ -42,6 +52,11 @@ class StudyResult:
     insight: Insight | None = None
     results: Grid | None = None
     files: tuple[Path, ...] = ()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What went wrong, a line a run."""
+        return failures(self.runs)
 
     def table(self) -> FittedTable:
         """The plan and its state, for a rich console."""

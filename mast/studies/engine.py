@@ -198,6 +198,12 @@ def _carried_out(
     return replace(run, state=state(run))
 
 
+def failures(runs: Sequence[StudyRun]) -> tuple[str, ...]:
+    """What went wrong, a line a run."""
+    known = (TO_DO, BEGUN, WAITING, FINISHED)
+    return tuple(f"{run.name}: {run.state}" for run in runs if run.state not in known)
+
+
 def table(title: str, runs: Sequence[StudyRun]) -> FittedTable:
     """The runs and their states, for a rich console."""
     rows = FittedTable(2, title=title)

@@ -273,11 +273,14 @@ def test_shards_share_the_runs_and_one_that_fails_stops_no_other(
     command = ["study", "does_it_help", "--data", str(sets), "--out", str(tmp_path)]
     for shard in ("0/2", "1/2"):
         trained.clear()
-        assert main([*command, "--device", "cpu", "--threads", "1", "--shard", shard]) == 0
+        code = main([*command, "--device", "cpu", "--threads", "1", "--shard", shard])
+        assert code == {"0/2": 0, "1/2": 2}[shard]
         # The validation and the test score of one run are measured by one process.
         expected = {"0/2": {"learned_plain-5-0"}, "1/2": {"vicreg5-5-0"}}[shard]
         assert set(trained) == expected
-    assert "vicreg5-5-0: the loss is not finite" in " ".join(capsys.readouterr().err.split())
+    said = " ".join(capsys.readouterr().err.split())
+    assert "vicreg5-5-0: the loss is not finite" in said
+    assert "error: 2 runs failed, which the same command tries again: " in said
     results = {path.relative_to(tmp_path / "does_it_help").as_posix()
                for path in (tmp_path / "does_it_help").rglob("*.json")}  # fmt: skip
     assert results == {
