@@ -136,7 +136,10 @@ class Encoder(nn.Module):
         try:
             self.model = build(name, size, config.options)
         except TypeError as error:
-            raise UserError(f"encoder {config.name!r}: {error}") from error
+            raise UserError(
+                f"encoder {config.name!r} does not take these encoder.options "
+                f"({', '.join(config.options)}): {error}"
+            ) from error
         _set_stem(self.model, config, size)
         for moment, values in config.normalization._asdict().items():
             self.register_buffer(moment, torch.tensor(values).view(3, 1, 1), persistent=False)
