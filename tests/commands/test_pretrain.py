@@ -396,8 +396,8 @@ def test_what_cannot_run_is_refused(tiny: Configure, changes: dict[str, Any], me
 
 
 def test_literal_mode_warns_of_its_collapse(tiny: Configure) -> None:
-    config = tiny(epochs=60, objective={"mode": "paper"}, optimizer={"gate_lr": 0.05})
-    run = mast.pretrain(replace(config, score_every=60))
+    config = tiny(epochs=20, objective={"mode": "paper"}, optimizer={"gate_lr": 0.2})
+    run = mast.pretrain(replace(config, score_every=20))
     warnings = [line["warning"] for line in run.read_metrics() if "warning" in line]
     assert any("masks died" in text for text in warnings)
 
