@@ -71,6 +71,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "barlow twins": ("barlow_twins", {}, {}),
     "swav": ("swav", {}, {"prototypes": 6, "queue": 12, "queue_from": 0.0, "frozen": 0.0}),
     "mae": ("mae", {}, {"dim": 16, "depth": 1, "heads": 2}),
+    "prcl": ("prcl", {}, {"queue": 20}),
     "supervised": ("supervised", {}, {"classes": 3}),
     "looc": ("looc", {}, {"queue": 20}),
     "clsa": ("clsa", {}, {"queue": 20}),

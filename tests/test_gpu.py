@@ -33,6 +33,7 @@ from mast.methods import (
     MoCoConfig,
     MoCoV3Config,
     OBoWConfig,
+    PrCLConfig,
     SimCLRConfig,
     SimSiamConfig,
     StepNeeds,
@@ -73,6 +74,7 @@ CONFIGS: dict[str, Any] = {
     "clsa": CLSAConfig(queue=2 * COUNT),
     "obow": OBoWConfig(words=2 * COUNT),
     "mae": MAEConfig(dim=16, depth=1, heads=2),
+    "prcl": PrCLConfig(queue=2 * COUNT),
     "supervised": SupervisedConfig(classes=3),
 }
 

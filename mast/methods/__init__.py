@@ -16,6 +16,7 @@ from mast.methods.moco import MoCo, MoCoConfig
 from mast.methods.moco_v3 import MoCoV3, MoCoV3Config
 from mast.methods.needs import StepNeeds, step_flops, step_needs
 from mast.methods.obow import OBoW, OBoWConfig
+from mast.methods.prcl import PrCL, PrCLConfig
 from mast.methods.representations import (
     Embedding,
     EncoderAndEmbedding,
@@ -57,6 +58,7 @@ METHODS: dict[str, Entry] = {
     "clsa": Entry("CLSA", CLSAConfig, CLSA),
     "obow": Entry("OBoW", OBoWConfig, OBoW),
     "mae": Entry("MAE", MAEConfig, MAE),
+    "prcl": Entry("PrCL", PrCLConfig, PrCL),
     "supervised": Entry("supervised", SupervisedConfig, Supervised),
 }
 
@@ -105,6 +107,8 @@ __all__ = [
     "MoCoV3Config",
     "OBoW",
     "OBoWConfig",
+    "PrCL",
+    "PrCLConfig",
     "PredictedUncertainty",
     "SimCLR",
     "SimCLRConfig",

@@ -4,18 +4,16 @@ Shapes: B images of this process, L patches of an image, S of them shown, W dime
 decoder, P numbers of a patch.
 """
 
-import hashlib
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from mast.augment import Views
-from mast.core.collectives import processes, rank
 from mast.core.errors import UserError
-from mast.core.transfer import pinned
 from mast.losses import unpredicted
-from mast.methods.base import Method, MethodConfig, check_at_least, output_of
+from mast.methods.base import MethodConfig, check_at_least, output_of
+from mast.methods.hiding import HidingMethod, check_hidden, count_shown
 from mast.models import Encoder, ShownPatches, patches_of, picked, positions
 
 
@@ -41,8 +39,7 @@ class MAEConfig(MethodConfig):
     def check(self) -> None:
         """See `MethodConfig.check`."""
         check_at_least(self, dim=4, depth=1, heads=1)
-        if not 0 < self.hidden < 1:
-            raise UserError(f"objective.hidden must be in (0, 1), got {self.hidden}")
+        check_hidden(self.hidden)
         if self.dim % (4 * self.heads):
             raise UserError(
                 f"objective.dim must be a multiple of four times heads, got {self.dim} and "
@@ -50,16 +47,13 @@ class MAEConfig(MethodConfig):
             )
 
 
-class MAE(Method):
+class MAE(HidingMethod):
     """He, Chen, Xie, Li, Dollár, Girshick: Masked Autoencoders Are Scalable Vision Learners (2022).
 
     Of each view, most have one, the loss is the squared error over the hidden patches. The decoder
     does without the class token, which the official one has, so that the mean of the patches should
     be the representation, as in the recipes; it starts as PyTorch has it, all blocks alike, and the
     encoder's positions are those of timm, which are learned.
-
-    What is hidden follows from the seed and the progress of the run: several processes hide what
-    one would, and all parts of a batch hide the same.
 
     Args:
         config: Masking and decoder.
@@ -79,14 +73,8 @@ class MAE(Method):
     ) -> None:
         super().__init__(config, encoder, operators, seed)
         encoder.freeze_behind_features()
-        self._seed = seed
         self.shown = ShownPatches(encoder)
-        count = self.shown.grid**2
-        self.seen = int(count * (1 - config.hidden))
-        if not 0 < self.seen < count:
-            raise UserError(
-                f"objective.hidden {config.hidden} hides {count - self.seen} of {count} patches"
-            )
+        self.seen = count_shown(config.hidden, self.shown.grid**2)
         self.enter = nn.Linear(encoder.dim, config.dim)
         self.hidden_1W = nn.Parameter(0.02 * torch.randn(1, config.dim))
         self.register_buffer("position_LW", positions(self.shown.grid, config.dim), False)
@@ -99,20 +87,12 @@ class MAE(Method):
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; one term, "pixels"."""
+        count, patches = len(views.images[0]), self.shown.grid**2
         losses = [
-            self._loss(images_BCHW, self._order(len(images_BCHW), at, progress, images_BCHW.device))
+            self._loss(images_BCHW, self.shuffled(count, patches, at, progress, images_BCHW.device))
             for at, images_BCHW in enumerate(views.images)
         ]
         return output_of({"pixels": torch.stack(losses).mean()})
-
-    def _order(self, count: int, view: int, progress: float, device: torch.device) -> Tensor:
-        """The patches of each image in a random order, (B, L); the first ones are shown."""
-        text = f"{self._seed} {view} {progress!r}"
-        drawn = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
-        generator = torch.Generator().manual_seed(drawn)
-        noise = torch.rand(processes() * count, self.shown.grid**2, generator=generator)
-        own_BL = noise[rank() * count :][:count].argsort(dim=1)
-        return pinned(own_BL, device).to(device, non_blocking=True)
 
     def _loss(self, images_BCHW: Tensor, order_BL: Tensor) -> Tensor:
         shown_BS, hidden_BH = order_BL[:, : self.seen], order_BL[:, self.seen :]
@@ -127,14 +107,6 @@ class MAE(Method):
         return unpredicted(
             picked(predicted_BLP, hidden_BH), picked(target_BLP, hidden_BH), self.config.standardize
         )
-
-    def get_extra_state(self) -> Tensor:
-        """The seed: what is hidden next does not follow from weights."""
-        return torch.tensor(self._seed)
-
-    def set_extra_state(self, state: Tensor) -> None:
-        """Hide what a method of this seed would."""
-        self._seed = int(state)
 
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The mean over all patches of what enters the decoder, (B, W)."""

@@ -69,7 +69,8 @@ class Mast(Method):
     ) -> None:
         super().__init__(config, encoder, operators, seed)
         self.mode = mode = config.resolved()
-        self.projector = GaussianProjector(encoder.dim, config.projector, mode.uncertainty)
+        features = encoder.dim if config.projector.pool == "average" else encoder.map_dim
+        self.projector = GaussianProjector(features, config.projector, mode.uncertainty)
         self.masks: Masks | ExemptBlocks
         dim = config.projector.dim
         match mode.masks:

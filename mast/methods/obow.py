@@ -1,7 +1,7 @@
 """OBoW: from views of an image the visual words that a teacher finds in it.
 
-Shapes: B images of this process, L locations of a feature map, C dimensions of the representation
-and of the map, W words.
+Shapes: B images of this process, L locations of a feature map, C dimensions of the map, D of the
+representation, W words.
 """
 
 import math
@@ -83,28 +83,29 @@ class OBoW(TaughtMethod):
     ) -> None:
         super().__init__(config, encoder, operators, seed)
         self.generator = MLP(
-            encoder.dim, MLPConfig(2 * encoder.dim, encoder.dim), layers=2, bias=True
+            encoder.map_dim, MLPConfig(2 * encoder.map_dim, encoder.dim), layers=2, bias=True
         )
         self.projector = nn.Identity()
         self.teacher = Teacher(encoder, self.projector)
-        self.words = Queue(config.words, encoder.dim, seed)
-        self.words.key_ND.mul_(encoder.dim**0.5).clamp_(min=0)  # features are not of unit length
+        self.words = Queue(config.words, encoder.map_dim, seed)
+        scale = encoder.map_dim**0.5  # features are not of unit length
+        self.words.key_ND.mul_(scale).clamp_(min=0)
         self.register_buffer("nearest", torch.tensor(0.5))
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; one term, "bags"."""
         taught, *told = views.images
         word_WC = self.words.key_ND.clone()  # a push changes the queue
-        weight_WC = F.normalize(self.generator(F.normalize(word_WC, dim=1)), dim=1)
+        weight_WD = F.normalize(self.generator(F.normalize(word_WC, dim=1)), dim=1)
         bag_BW = self._bags(taught, word_WC)
         losses = []
         for alike in (list(group) for _, group in groupby(told, key=lambda images: images.shape)):
-            representation_BC = self.encoder(torch.cat(alike)).float()
-            score_BW, target = product(representation_BC, weight_WC.T), bag_BW.repeat(len(alike), 1)
+            representation_BD = self.encoder(torch.cat(alike)).float()
+            score_BW, target = product(representation_BD, weight_WD.T), bag_BW.repeat(len(alike), 1)
             losses.append(soft_cross_entropy(score_BW, target, 1 / self.config.scale))
         return output_of(
             {"bags": torch.stack(losses).sum()},
-            spread=spread(gather(representation_BC.detach())),
+            spread=spread(gather(representation_BD.detach())),
             words_of_an_image=_perplexity(bag_BW).mean(),
             words_of_the_batch=_perplexity(gather(bag_BW).mean(dim=0)),
         )

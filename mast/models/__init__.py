@@ -29,7 +29,7 @@ from mast.models.heads import (
     pair_head,
 )
 from mast.models.masks import ExemptBlocks, Masks
-from mast.models.patches import ShownPatches, patches_of, picked, positions
+from mast.models.patches import ShownPatches, images_of, patches_of, picked, positions
 from mast.models.pretrained import named_weights, near_weights, weights_file
 from mast.models.prototypes import Prototypes
 from mast.models.queue import Queue
@@ -63,6 +63,7 @@ __all__ = [
     "check_sizes",
     "classifier_file",
     "exempt_blocks",
+    "images_of",
     "is_foreign",
     "load_classifier",
     "load_encoder",

@@ -115,6 +115,8 @@ class Encoder(nn.Module):
         model: The timm or torchvision model; its state dict is what `mast export` writes.
         library: "timm" or "torchvision".
         dim: C, the dimensions of the representation.
+        locations: L, of the map of features that it pools, of images of that size.
+        map_dim: Dimensions of these features; C for most.
         stem_padding: Of the first convolution, where it is not that of the architecture.
 
     Raises:
@@ -144,7 +146,7 @@ class Encoder(nn.Module):
         for moment, values in config.normalization._asdict().items():
             self.register_buffer(moment, torch.tensor(values).view(3, 1, 1), persistent=False)
         self._family = _torchvision_family(self.model) if self.library == "torchvision" else None
-        self.dim = self._measure()
+        self.dim, self.locations, self.map_dim = self._measure()
 
     def pad_stem(self, padding: int) -> None:
         """Pad the first convolution by so many pixels, where another project pads it otherwise."""
@@ -187,13 +189,13 @@ class Encoder(nn.Module):
         return Encoding(representation_BC, _locations(output))
 
     @torch.no_grad()
-    def _measure(self) -> int:
-        """Run two blank images to learn C, whatever the model calls it."""
+    def _measure(self) -> tuple[int, int, int]:
+        """Run two blank images to learn what the model gives, whatever it calls it."""
         training = self.model.training
         self.eval()
-        dim = self.forward(torch.zeros(2, 3, self.size, self.size)).shape[1]
+        representation_BC, features_BLC = self.encode(torch.zeros(2, 3, self.size, self.size))
         self.train(training)
-        return dim
+        return representation_BC.shape[1], features_BLC.shape[1], features_BLC.shape[2]
 
     def freeze_behind_features(self) -> None:
         """Freeze what the representation needs and the features do not: a norm behind the pooling.

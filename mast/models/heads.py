@@ -173,7 +173,7 @@ class GaussianProjector(nn.Module):
     """The projector g: an encoding to a Gaussian, with separate pooling for its two heads.
 
     Args:
-        features: C, the encoder's feature dimensions.
+        features: Dimensions of what it pools, the representation or the map of features.
         config: Sizes and options.
         uncertain: Whether it predicts a covariance beside the mean.
 

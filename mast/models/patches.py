@@ -3,6 +3,7 @@
 Shapes: B images, L patches of an image, C features of the encoder, D dimensions of a position.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -79,6 +80,13 @@ def patches_of(images_BCHW: Tensor, side: int) -> Tensor:
     rows, columns = height // side, width // side
     parts = images_BCHW.reshape(count, channels, rows, side, columns, side)
     return parts.permute(0, 2, 4, 3, 5, 1).reshape(count, rows * columns, -1)
+
+
+def images_of(patches_BLP: Tensor, side: int) -> Tensor:
+    """Square images (B, 3, H, H) of rows of patches, as `patches_of` makes them."""
+    grid = math.isqrt(patches_BLP.shape[1])
+    parts = patches_BLP.unflatten(2, (side, side, 3)).unflatten(1, (grid, grid))
+    return parts.permute(0, 5, 1, 3, 2, 4).reshape(-1, 3, grid * side, grid * side)
 
 
 def positions(grid: int, dim: int) -> Tensor:

@@ -33,7 +33,7 @@ from mast.recipes.medium import (
     mast5_medium_vit,
     vicreg5_medium,
 )
-from mast.recipes.moco import ifm_moco_v2, infomin, moco_v2, moco_v3
+from mast.recipes.moco import ifm_moco_v2, infomin, moco_v2, moco_v3, prcl
 from mast.recipes.obow import obow
 from mast.recipes.rival import rival as rival
 from mast.recipes.rival import rival_of as rival_of
@@ -77,6 +77,7 @@ FULL: dict[str, Recipe] = {
     "clsa": clsa,
     "obow": obow,
     "mae": mae,
+    "prcl": prcl,
     "supervised": supervised,
 }
 

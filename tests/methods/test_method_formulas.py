@@ -9,12 +9,12 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from lightly.loss import DINOLoss, NegativeCosineSimilarity, NTXentLoss, SwaVLoss
-from tiny import BATCH, OPERATORS, build_method, make_views
+from tiny import BATCH, OPERATORS, SIZE, build_method, make_views
 from torch import Tensor
 
 from mast.augment import Record, Views
 from mast.losses import sinkhorn
-from mast.methods import BYOL, CLSA, DINO, LooC, MoCo, MoCoV3, OBoW, SimCLR, SimSiam, SwAV
+from mast.methods import BYOL, CLSA, DINO, LooC, MoCo, MoCoV3, OBoW, PrCL, SimCLR, SimSiam, SwAV
 
 
 def built(name: str, options: dict[str, Any], count: int = 2) -> tuple[Any, tuple[Tensor, ...]]:
@@ -147,6 +147,41 @@ def test_looc_keeps_in_a_head_what_its_views_share() -> None:
         torch.testing.assert_close(queue.key_ND.double(), newest, rtol=0, atol=1e-5)
 
 
+@torch.no_grad()
+def test_prcl_is_moco_and_the_error_of_what_is_hidden() -> None:
+    """Patch by patch; only the encoder, whose BatchNorm is the batch's, sees all images at once."""
+    method, (images, _) = built("prcl", {"queue": 11, "hidden": 0.6, "pixels_weight": 0.3})
+    assert isinstance(method, PrCL)
+    moco, _ = built("moco_v2", {"queue": 11})
+    moco.load_state_dict({name: method.state_dict()[name] for name in moco.state_dict()})
+    side, grid = method.side, SIZE // method.side
+    order_BL = method.shuffled(BATCH, grid**2, 0, 0.25, images.device)
+    lines = [slice(at * side, at * side + side) for at in range(grid)]
+    hidden = [
+        [(lines[at // grid], lines[at % grid]) for at in order[int(0.4 * grid**2) :]]
+        for order in order_BL.tolist()
+    ]
+    mean, std = method.encoder.mean, method.encoder.std
+    damaged = images.clone()
+    for image, places in zip(damaged, hidden, strict=True):
+        for place in places:
+            image[:, *place] = mean
+    maps = method.encoder.encode(damaged).features_BLC.unflatten(1, (grid, grid))
+    errors = []
+    for image, features, places in zip(images, maps, hidden, strict=True):
+        for rows, columns in places:
+            pixels = ((image[:, rows, columns] - mean) / std).double()
+            pixels = (pixels - pixels.mean()) / (pixels.var() + 1e-6).sqrt()
+            told = method.decoder(features[rows.start // side, columns.start // side][None])
+            told = told.view(side, side, 3).permute(2, 0, 1)
+            errors.append((told - pixels).square().mean().item())
+    error, contrast = 0.3 * sum(errors) / len(errors), loss_of(moco)
+    output = method(make_views(0), 0.25)
+    assert output["term/pixels"].item() == pytest.approx(error, rel=1e-4)
+    assert output["term/contrast"].item() == pytest.approx(contrast, rel=1e-5)
+    assert output["loss"].item() == pytest.approx(contrast + error, rel=1e-5)
+
+
 def test_clsa_is_its_official_code() -> None:
     """maple-research-lab/CLSA, model/CLSA.py and training/train.py: one weak view, one strong."""
     options = {"queue": 11, "temperature": 0.2, "strong_weight": 0.7}
@@ -235,6 +270,7 @@ TEACHERS = {  # what their momentum is when half of the run is done
     "dino": ({"momentum": 0.8, "prototypes": 6}, 0.9),
     "looc": ({"momentum": 0.8, "queue": 16}, 0.8),
     "clsa": ({"momentum": 0.8, "queue": 16}, 0.8),
+    "prcl": ({"momentum": 0.8, "queue": 16}, 0.8),
     "obow": ({"momentum": 0.8, "words": 16}, 0.9),
 }
 
@@ -333,6 +369,7 @@ NETWORKS = {  # of the official codes
     "moco_v2": {"projector": [L, R, L]},
     "moco_v3": {"projector": [L, N, R, L, P], "predictor": [L, N, R, L]},
     "clsa": {"projector": [L, R, L]},
+    "prcl": {"projector": [L, R, L], "decoder": [L, R, L]},
     "simsiam": {"projector": [L, N, R, L, N, R, L, P], "predictor": [L, N, R, L]},
     "byol": {"projector": [L, N, R, L], "predictor": [L, N, R, L]},
     "barlow_twins": {"projector": [L, N, R, L, N, R, L]},

@@ -14,6 +14,7 @@ from tiny import (
     DIM,
     ENCODER,
     OPERATORS,
+    SIZE,
     build_method,
     make_views,
 )
@@ -34,11 +35,13 @@ from mast.methods import (
     MastConfig,
     Method,
     OBoW,
+    PrCL,
+    PrCLConfig,
     Supervised,
     VICReg,
 )
 from mast.methods.mast_config import MODES
-from mast.models import EncoderConfig
+from mast.models import Encoder, EncoderConfig
 
 PROPERTIES = ("color", "position", "orientation")
 GUARDED = {"mode": "guarded"}
@@ -89,6 +92,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "clsa": ("clsa", {}, {"queue": BATCH + 3}),
     "obow": ("obow", {}, {"words": 2 * BATCH + 3}),
     "mae": ("mae", {}, {"dim": 16, "depth": 1, "heads": 2}),
+    "prcl": ("prcl", {}, {"queue": BATCH + 3}),
     "supervised": ("supervised", {}, {"classes": CLASSES}),
     "swav, queue": ("swav", {}, {"prototypes": 12, "queue": 2 * BATCH, "queue_from": 0.0}),
 }
@@ -282,6 +286,8 @@ def test_resolved_prefers_what_is_given() -> None:
         ("looc_small", {"kept": ["hue"]}, "unknown property that operators destroy"),
         ("looc_small", {"kept": ["orientation", "color"]}, "needs views that share the operators"),
         ("obow_small", {"words": 1}, "objective.words must be 2 or more, got 1"),
+        ("prcl_small", {"hidden": 0.0}, r"objective.hidden must be in \(0, 1\), got 0"),
+        ("prcl_small", {"pixels_weight": 0.0}, "objective.pixels_weight must be above 0"),
         ("clsa_small", {"strong_weight": 0.0}, "objective.strong_weight must be above 0"),
         ("simsiam_small", {"projector_layers": 1}, "projector_layers must be 2 or more, got 1"),
         ("barlow_twins_small", {"scale": -1.0}, "objective.scale must be above 0 and finite"),
@@ -293,6 +299,22 @@ def test_resolved_prefers_what_is_given() -> None:
 def test_what_cannot_be_is_refused(recipe: str, objective: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         mast.configure(recipe, objective=objective)
+
+
+@pytest.mark.parametrize(("name", "options"), [("mast", {}), ("obow", {"words": BATCH})])
+def test_a_map_may_have_another_width_than_the_representation(
+    name: str, options: dict[str, Any]
+) -> None:
+    encoder = EncoderConfig("timm:mobilenetv3_small_050")
+    method = build_method(name, {}, options, encoder=encoder)
+    assert (method.encoder.map_dim, method.encoder.dim) == (288, 1024)
+    assert torch.isfinite(method(make_views(0), 0.0)["loss"])
+
+
+def test_prcl_needs_a_map_that_fills_the_image() -> None:
+    encoder = Encoder(ENCODER, SIZE + 2)
+    with pytest.raises(UserError, match=r"'timm:resnet18' has 9 locations over 34 pixels"):
+        PrCL(PrCLConfig(), encoder, OPERATORS)
 
 
 def test_a_method_names_the_views_that_it_needs() -> None:

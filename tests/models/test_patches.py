@@ -112,7 +112,7 @@ def test_only_hidden_patches_count() -> None:
     assert isinstance(method, MAE)
     views = make_views(0, 1)
     images = views.images[0]
-    order_BL = method._order(len(images), 0, 0.25, images.device)
+    order_BL = method.shuffled(len(images), 16, 0, 0.25, images.device)
     loss = method(views, 0.25)["loss"]
     shown, hidden = order_BL[:, :4], order_BL[:, 4:]
     total, count = 0.0, 0
@@ -139,12 +139,12 @@ def test_what_is_hidden_changes_with_step_view_and_seed_alone() -> None:
     assert isinstance(method, MAE)
     assert isinstance(other, MAE)
     cpu = torch.device("cpu")
-    first = method._order(4, 0, 0.5, cpu)
-    assert torch.equal(first, method._order(4, 0, 0.5, cpu))
+    first = method.shuffled(4, 16, 0, 0.5, cpu)
+    assert torch.equal(first, method.shuffled(4, 16, 0, 0.5, cpu))
     assert torch.equal(first.sort(dim=1).values, torch.arange(16).expand(4, -1))
     assert not torch.equal(first[0], first[1])
-    for changed in (method._order(4, 1, 0.5, cpu), method._order(4, 0, 0.6, cpu),
-                    other._order(4, 0, 0.5, cpu)):  # fmt: skip
+    for changed in (method.shuffled(4, 16, 1, 0.5, cpu), method.shuffled(4, 16, 0, 0.6, cpu),
+                    other.shuffled(4, 16, 0, 0.5, cpu)):  # fmt: skip
         assert not torch.equal(first, changed)
 
 

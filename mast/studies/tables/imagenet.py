@@ -30,7 +30,10 @@ FIRST = "The first version; here is the second."
 NO_VIT = (
     "Published is a ResNet-50's, and the paper does not say what that is; here it is a ViT-B/16."
 )
-NO_CODE = "Predictive contrastive learning (arXiv 2012.09962), of which no code was found."
+NO_CODE = (
+    "Predictive contrastive learning (arXiv 2012.09962), of which no code was found: how it tells "
+    "hidden pixels is chosen here."
+)
 
 TOP1, TOP5 = Column("linear top-1", ON, ON), Column("linear top-5", ON, ON, measure="top5")
 BOXES: dict[str, Any] = {"protocol": "detection", "target": "objects"}
@@ -52,7 +55,7 @@ TABLE1 = PaperTable(
                           note=ALONE, labelled=True, unmeasured=("semi",)),
         "moco": Row("MoCo", (60.6, None, None, None, None, None), note=FIRST),
         "simclr": Row("SimCLR", (69.3, 89.0, 48.3, 65.6, 75.5, 87.8), "simclr", epochs=1000),
-        "pcl": Row("PCL", (71.0, None, None, None, None, None), note=NO_CODE),
+        "pcl": Row("PCL", (71.0, None, None, None, None, None), "prcl", note=NO_CODE),
         "moco_v2": Row("MoCo v2", (71.1, None, None, None, None, None), "moco_v2"),
         "simsiam": Row("SimSiam", (71.3, None, None, None, None, None), "simsiam", epochs=800),
         "swav_two_views": Row("SwAV", (71.8, None, None, None, None, None), "swav",

@@ -1,0 +1,100 @@
+"""PrCL: MoCo v2 whose encoder also has to tell what is hidden of an image.
+
+Shapes: B images of this process, L locations of the encoder's map, H of them hidden, P numbers of
+the pixels behind one.
+"""
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from mast.augment import Views
+from mast.core.errors import UserError
+from mast.losses import unpredicted
+from mast.methods.base import check_above_zero
+from mast.methods.hiding import HidingMethod, check_hidden, count_shown
+from mast.methods.moco import MoCo, MoCoConfig
+from mast.models import MLP, Encoder, MLPConfig, images_of, patches_of, picked
+
+
+@dataclass
+class PrCLConfig(MoCoConfig):
+    """The contrast of MoCo v2, and what is told of pixels.
+
+    Attributes:
+        hidden: Share of the patches that are hidden where pixels are told, in (0, 1); a patch is
+            what lies behind one location of the encoder's map.
+        pixels_weight: Weight of the error of their pixels.
+        standardize: Whether the pixels of a patch are told in units of their deviation, from their
+            mean.
+    """
+
+    hidden: float = 0.5
+    pixels_weight: float = 1.0
+    standardize: bool = True
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        super().check()
+        check_hidden(self.hidden)
+        check_above_zero(self, "pixels_weight")
+
+
+class PrCL(HidingMethod, MoCo):
+    """Li et al.: Addressing Feature Suppression in Unsupervised Visual Representations (2020).
+
+    Predictive contrastive learning: the representation must not lose what the contrast has no use
+    for. No code was found, and what is not in the paper that MAST compares with is chosen here:
+    patches of the first view are replaced by the mean colour, the encoder sees the view once more,
+    and two layers at every location of its map tell the hidden pixels, as MAE has it.
+
+    Args:
+        config: The contrast, and what is told.
+        encoder: The encoder to train, whose map is a square.
+        operators: Names of the augmentations.
+        seed: Of what is in the queue at the start, and of what is hidden.
+
+    Raises:
+        UserError: The encoder has no square map, or its locations do not divide the image.
+    """
+
+    config: PrCLConfig
+
+    def __init__(
+        self, config: PrCLConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        grid = math.isqrt(encoder.locations)
+        if grid**2 != encoder.locations or encoder.size % grid:
+            raise UserError(
+                f"PrCL tells the pixels behind a square map, and that of {encoder.config.name!r} "
+                f"has {encoder.locations} locations over {encoder.size} pixels"
+            )
+        self.shown = count_shown(config.hidden, encoder.locations)
+        self.side = encoder.size // grid
+        sizes = MLPConfig(encoder.map_dim, 3 * self.side**2)
+        self.decoder = MLP(encoder.map_dim, sizes, layers=2, inner_norm=False, bias=True)
+
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.forward`; the terms of MoCo, and "pixels"."""
+        output = super().forward(views, progress)
+        pixels = self.config.pixels_weight * self._error(views.images[0], progress)
+        return {**output, "loss": output["loss"] + pixels, "term/pixels": pixels.detach()}
+
+    def _error(self, images_BCHW: Tensor, progress: float) -> Tensor:
+        """Of the hidden pixels, as they are told from the others."""
+        encoder, side = self.encoder, self.side
+        order_BL = self.shuffled(
+            len(images_BCHW), encoder.locations, 0, progress, images_BCHW.device
+        )
+        hidden_BH = order_BL[:, self.shown :]
+        pixels_BLP = patches_of(images_BCHW, side)
+        mean_P, std_P = (x.flatten().repeat(side**2) for x in (encoder.mean, encoder.std))
+        target_BHP = (picked(pixels_BLP, hidden_BH) - mean_P) / std_P
+        index_BHP = hidden_BH[..., None].expand_as(target_BHP)
+        blank_BHP = mean_P.to(pixels_BLP.dtype).expand_as(target_BHP)
+        seen_BCHW = images_of(pixels_BLP.scatter(1, index_BHP, blank_BHP), side)
+        features_BHC = picked(encoder.encode(seen_BCHW).features_BLC, hidden_BH)
+        told_BHP = self.decoder(features_BHC.flatten(0, 1)).view_as(target_BHP)
+        return unpredicted(told_BHP, target_BHP, self.config.standardize)
