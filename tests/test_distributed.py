@@ -75,6 +75,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "supervised": ("supervised", {}, {"classes": 3}),
     "looc": ("looc", {}, {"queue": 20}),
     "clsa": ("clsa", {}, {"queue": 20}),
+    "infomin": ("infomin", {}, {"queue": 20}),
     # Each process has all words: variances that nothing reads are corrected for twice as many.
     "obow": ("obow", {}, {"words": 200}),
     "dino": ("dino", {}, {"prototypes": 6, "frozen": 0.0}),
@@ -84,7 +85,7 @@ COMPILED = "vicreg"  # the case that is compiled as well
 
 def global_views(case: str) -> Views:
     """The global batch; samples differ in how many operators were applied to them."""
-    views = {"looc": 4, "clsa": 3}.get(case, 2)
+    views = {"looc": 4, "clsa": 3, "infomin": 3}.get(case, 2)
     generator = torch.Generator().manual_seed(1)
     count = PROCESSES * LOCAL
     base = torch.rand(count, 3, SIZE, SIZE, generator=generator)

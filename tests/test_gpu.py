@@ -26,6 +26,7 @@ from mast.methods import (
     BYOLConfig,
     CLSAConfig,
     DINOConfig,
+    InfoMinConfig,
     LooCConfig,
     MAEConfig,
     MastConfig,
@@ -72,6 +73,7 @@ CONFIGS: dict[str, Any] = {
     "dino": DINOConfig(prototypes=8),
     "looc": LooCConfig(queue=2 * COUNT),
     "clsa": CLSAConfig(queue=2 * COUNT),
+    "infomin": InfoMinConfig(queue=2 * COUNT),
     "obow": OBoWConfig(words=2 * COUNT),
     "mae": MAEConfig(dim=16, depth=1, heads=2),
     "prcl": PrCLConfig(queue=2 * COUNT),
@@ -156,7 +158,7 @@ def build(name: str, operators: tuple[str, ...]) -> Method:
 
 def preset_of(name: str) -> Preset:
     """Views that a method learns from."""
-    return PRESETS[name if name in ("looc", "clsa") else "mast19"]
+    return PRESETS[name if name in ("looc", "clsa", "infomin") else "mast19"]
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -192,6 +192,15 @@ INFOMIN: Overrides = {
     "solarize": {"probability": _drawn(draws=2, among=15) / 2, "threshold": (0.92, 1.0)},
 }
 
+
+def _with_a_jigsaw(size: int | None = None) -> Preset:
+    """A query, its key, and an image to cut into pieces, only cropped and mirrored."""
+    names = tuple(name for name in MAST19 if name in (*MAST5, *INFOMIN))
+    idle = {name: {"probability": 0.0} for name in names}
+    whole = {"random_resized_crop": {"scale": (0.6, 1.0)}, "horizontal_flip": {}}
+    return Preset(names, (View(INFOMIN), View(INFOMIN), View({**idle, **whole}, size)))
+
+
 # maple-research-lab/CLSA, data_processing/Multi_FixTransform.py: MoCo's views, the strong one with
 # five draws among FixMatch's 14 operators, of which one does nothing, at magnitudes of 1 to 9 of
 # 10. What differs: every operator acts as often as there, but for itself, in the order of this
@@ -242,10 +251,8 @@ PRESETS = {
     "dino_small": Preset((*MAST5, "solarize"), _unequal({"scale": (0.14, 1.0), "bicubic": True})),
     "simclr": Preset(MAST5, (View(SIMCLR), View(SIMCLR))),
     "moco": Preset(MAST5, (View(MOCO), View(MOCO))),
-    "infomin": Preset(
-        tuple(name for name in MAST19 if name in (*MAST5, *INFOMIN)),
-        (View(INFOMIN), View(INFOMIN)),
-    ),
+    "infomin": _with_a_jigsaw(size=255),
+    "infomin_small": _with_a_jigsaw(),
     "mae": Preset(
         ("random_resized_crop", "horizontal_flip"),
         (View({"random_resized_crop": {"scale": (0.2, 1.0), "bicubic": True}}),),

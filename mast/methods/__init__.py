@@ -8,6 +8,7 @@ from mast.methods.base import ENCODER, Method, MethodConfig, Subspaces, Vital
 from mast.methods.byol import BYOL, BYOLConfig
 from mast.methods.clsa import CLSA, CLSAConfig
 from mast.methods.dino import DINO, DINOConfig
+from mast.methods.infomin import InfoMin, InfoMinConfig
 from mast.methods.looc import LooC, LooCConfig
 from mast.methods.mae import MAE, MAEConfig
 from mast.methods.mast import Mast
@@ -56,6 +57,7 @@ METHODS: dict[str, Entry] = {
     "dino": Entry("DINO", DINOConfig, DINO),
     "looc": Entry("LooC", LooCConfig, LooC),
     "clsa": Entry("CLSA", CLSAConfig, CLSA),
+    "infomin": Entry("InfoMin", InfoMinConfig, InfoMin),
     "obow": Entry("OBoW", OBoWConfig, OBoW),
     "mae": Entry("MAE", MAEConfig, MAE),
     "prcl": Entry("PrCL", PrCLConfig, PrCL),
@@ -93,6 +95,8 @@ __all__ = [
     "EncoderAndEmbedding",
     "Ensemble",
     "Entry",
+    "InfoMin",
+    "InfoMinConfig",
     "LooC",
     "LooCConfig",
     "MAEConfig",

@@ -13,7 +13,7 @@ from mast.augment import Views
 from mast.core.errors import UserError
 from mast.losses import unpredicted
 from mast.methods.base import MethodConfig, check_at_least, output_of
-from mast.methods.hiding import HidingMethod, check_hidden, count_shown
+from mast.methods.drawing import DrawingMethod, check_hidden, count_shown
 from mast.models import Encoder, ShownPatches, patches_of, picked, positions
 
 
@@ -47,7 +47,7 @@ class MAEConfig(MethodConfig):
             )
 
 
-class MAE(HidingMethod):
+class MAE(DrawingMethod):
     """He, Chen, Xie, Li, Dollár, Girshick: Masked Autoencoders Are Scalable Vision Learners (2022).
 
     Of each view, most have one, the loss is the squared error over the hidden patches. The decoder
@@ -89,12 +89,13 @@ class MAE(HidingMethod):
         """See `Method.forward`; one term, "pixels"."""
         count, patches = len(views.images[0]), self.shown.grid**2
         losses = [
-            self._loss(images_BCHW, self.shuffled(count, patches, at, progress, images_BCHW.device))
+            self._loss(images_BCHW, self.drawn(count, patches, at, progress, images_BCHW.device))
             for at, images_BCHW in enumerate(views.images)
         ]
         return output_of({"pixels": torch.stack(losses).mean()})
 
-    def _loss(self, images_BCHW: Tensor, order_BL: Tensor) -> Tensor:
+    def _loss(self, images_BCHW: Tensor, noise_BL: Tensor) -> Tensor:
+        order_BL = noise_BL.argsort(dim=1)
         shown_BS, hidden_BH = order_BL[:, : self.seen], order_BL[:, self.seen :]
         with self.shown.only(shown_BS):
             features_BSC = self.encoder.encode(images_BCHW).features_BLC

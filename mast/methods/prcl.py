@@ -13,7 +13,7 @@ from mast.augment import Views
 from mast.core.errors import UserError
 from mast.losses import unpredicted
 from mast.methods.base import check_above_zero
-from mast.methods.hiding import HidingMethod, check_hidden, count_shown
+from mast.methods.drawing import DrawingMethod, check_hidden, count_shown
 from mast.methods.moco import MoCo, MoCoConfig
 from mast.models import MLP, Encoder, MLPConfig, images_of, patches_of, picked
 
@@ -41,7 +41,7 @@ class PrCLConfig(MoCoConfig):
         check_above_zero(self, "pixels_weight")
 
 
-class PrCL(HidingMethod, MoCo):
+class PrCL(DrawingMethod, MoCo):
     """Li et al.: Addressing Feature Suppression in Unsupervised Visual Representations (2020).
 
     Predictive contrastive learning: the representation must not lose what the contrast has no use
@@ -85,10 +85,8 @@ class PrCL(HidingMethod, MoCo):
     def _error(self, images_BCHW: Tensor, progress: float) -> Tensor:
         """Of the hidden pixels, as they are told from the others."""
         encoder, side = self.encoder, self.side
-        order_BL = self.shuffled(
-            len(images_BCHW), encoder.locations, 0, progress, images_BCHW.device
-        )
-        hidden_BH = order_BL[:, self.shown :]
+        noise_BL = self.drawn(len(images_BCHW), encoder.locations, 0, progress, images_BCHW.device)
+        hidden_BH = noise_BL.argsort(dim=1)[:, self.shown :]
         pixels_BLP = patches_of(images_BCHW, side)
         mean_P, std_P = (x.flatten().repeat(side**2) for x in (encoder.mean, encoder.std))
         target_BHP = (picked(pixels_BLP, hidden_BH) - mean_P) / std_P

@@ -11,6 +11,7 @@ from mast.methods import (
     BYOLConfig,
     CLSAConfig,
     DINOConfig,
+    InfoMinConfig,
     LooCConfig,
     MAEConfig,
     MastConfig,
@@ -30,6 +31,7 @@ SMALL_VIEWS = {
     "multicrop": "simclr",
     "dino": "dino_small",
     "clsa": "clsa_small",
+    "infomin": "infomin_small",
     "obow": "obow_small",
 }
 
@@ -88,7 +90,7 @@ def _objective(config: PretrainConfig) -> Any:
         case BYOLConfig() | MoCoV3Config() as objective:
             sizes = MLPConfig(hidden=1024, dim=256)
             return replace(objective, projector=sizes, momentum=0.99)
-        case MoCoConfig() | LooCConfig() | CLSAConfig() as objective:
+        case MoCoConfig() | LooCConfig() | CLSAConfig() | InfoMinConfig() as objective:
             sizes = MLPConfig(hidden=512, dim=128)
             return replace(objective, projector=sizes, queue=4096, momentum=0.99)
         case SwAVConfig() as objective:

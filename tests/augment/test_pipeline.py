@@ -103,8 +103,12 @@ def rand_augment(draws: int, among: int) -> object:
 
 def test_infomin_draws_two_of_fifteen_at_magnitude_ten():
     """HobbitLong/PyContrast, datasets/RandAugment.py: magnitudes of `rand-n2-m10-mstd0.5`."""
-    view, other = Pipeline(PRESETS["infomin"], 224).operators
-    assert view == other
+    pipeline = Pipeline(PRESETS["infomin"], 224)
+    view, other, whole = pipeline.operators
+    assert (view, pipeline.sizes) == (other, (224, 224, 255))
+    assert whole["random_resized_crop"].range_of_area == (0.6, 1.0)
+    acting = [name for name, operator in whole.items() if operator.probability]
+    assert acting == ["random_resized_crop", "horizontal_flip"]
     jitter = view["color_jitter"]
     assert (jitter.brightness, jitter.contrast, jitter.saturation) == (0.8, 0.8, 0.8)
     assert (jitter.hue, jitter.probability) == (0.2, 0.8)

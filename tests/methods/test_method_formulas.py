@@ -14,7 +14,21 @@ from torch import Tensor
 
 from mast.augment import Record, Views
 from mast.losses import sinkhorn
-from mast.methods import BYOL, CLSA, DINO, LooC, MoCo, MoCoV3, OBoW, PrCL, SimCLR, SimSiam, SwAV
+from mast.methods import (
+    BYOL,
+    CLSA,
+    DINO,
+    InfoMin,
+    LooC,
+    MoCo,
+    MoCoV3,
+    OBoW,
+    PrCL,
+    SimCLR,
+    SimSiam,
+    SwAV,
+)
+from mast.methods.infomin import pieces_of
 
 
 def built(name: str, options: dict[str, Any], count: int = 2) -> tuple[Any, tuple[Tensor, ...]]:
@@ -155,7 +169,7 @@ def test_prcl_is_moco_and_the_error_of_what_is_hidden() -> None:
     moco, _ = built("moco_v2", {"queue": 11})
     moco.load_state_dict({name: method.state_dict()[name] for name in moco.state_dict()})
     side, grid = method.side, SIZE // method.side
-    order_BL = method.shuffled(BATCH, grid**2, 0, 0.25, images.device)
+    order_BL = method.drawn(BATCH, grid**2, 0, 0.25, images.device).argsort(dim=1)
     lines = [slice(at * side, at * side + side) for at in range(grid)]
     hidden = [
         [(lines[at // grid], lines[at % grid]) for at in order[int(0.4 * grid**2) :]]
@@ -180,6 +194,46 @@ def test_prcl_is_moco_and_the_error_of_what_is_hidden() -> None:
     assert output["term/pixels"].item() == pytest.approx(error, rel=1e-4)
     assert output["term/contrast"].item() == pytest.approx(contrast, rel=1e-5)
     assert output["loss"].item() == pytest.approx(contrast + error, rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [255, 32])
+def test_pieces_are_cut_as_in_the_official_code(size: int) -> None:
+    """HobbitLong/PyContrast, datasets/util.py, `JigsawCrop`: 64 pixels of cells of 85."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(5, 3, size, size, generator=generator)
+    place = torch.rand(5, 9, 2, generator=generator)
+    cell, side = size // 3, {255: 64, 32: 8}[size]
+    pieces = pieces_of(images, place)
+    assert pieces.shape == (5, 9, 3, side, side)
+    for image, own, cut in zip(images, place, pieces, strict=True):
+        for at in range(9):
+            y, x = (int(share * (cell - side + 1)) for share in own[at])
+            y, x = y + at // 3 * cell, x + at % 3 * cell
+            assert torch.equal(cut[at], image[:, y : y + side, x : x + side])
+
+
+@torch.no_grad()
+def test_infomin_is_its_official_code() -> None:
+    """HobbitLong/PyContrast: `RGBMultiHeads`, `JigsawHead`, `RGBMoCo` and beta."""
+    options = {"queue": 11, "temperature": 0.3, "jigsaw": 0.4}
+    method, (query, key, whole) = built("infomin", options, 3)
+    assert isinstance(method, InfoMin)
+    queue_ND, key_BD = method.queue.key_ND.double().clone(), unit(method.teacher(key))
+    noise = method.drawn(BATCH, 27, 0, 0.25, query.device)
+    pieces = pieces_of(whole, noise[:, :18].view(BATCH, 9, 2))
+    told = method.of_pieces(method.encoder(pieces.reshape(-1, *pieces.shape[2:])))
+    orders = [noise[image, 18:].sort().indices for image in range(BATCH)]
+    rows = torch.cat([order + 9 * image for image, order in enumerate(orders)])
+    solved = unit(method.of_jigsaw(told[rows].view(BATCH, -1)))
+    losses = []
+    for query_BD in (unit(method.projector(method.encoder(query))), solved):
+        logits = torch.cat([(query_BD * key_BD).sum(1, keepdim=True), query_BD @ queue_ND.T], dim=1)
+        losses.append(F.cross_entropy(logits / 0.3, torch.zeros(BATCH).long()).item())
+    output = method(make_views(0, 3), 0.25)
+    assert output["term/contrast"].item() == pytest.approx(0.6 * losses[0], rel=1e-5)
+    assert output["term/jigsaw"].item() == pytest.approx(0.4 * losses[1], rel=1e-5)
+    assert output["loss"].item() == pytest.approx(0.6 * losses[0] + 0.4 * losses[1], rel=1e-5)
+    torch.testing.assert_close(method.queue.key_ND[:BATCH].double(), key_BD, rtol=0, atol=1e-5)
 
 
 def test_clsa_is_its_official_code() -> None:
@@ -270,6 +324,7 @@ TEACHERS = {  # what their momentum is when half of the run is done
     "dino": ({"momentum": 0.8, "prototypes": 6}, 0.9),
     "looc": ({"momentum": 0.8, "queue": 16}, 0.8),
     "clsa": ({"momentum": 0.8, "queue": 16}, 0.8),
+    "infomin": ({"momentum": 0.8, "queue": 16}, 0.8),
     "prcl": ({"momentum": 0.8, "queue": 16}, 0.8),
     "obow": ({"momentum": 0.8, "words": 16}, 0.9),
 }
@@ -369,6 +424,7 @@ NETWORKS = {  # of the official codes
     "moco_v2": {"projector": [L, R, L]},
     "moco_v3": {"projector": [L, N, R, L, P], "predictor": [L, N, R, L]},
     "clsa": {"projector": [L, R, L]},
+    "infomin": {"projector": [L, R, L], "of_pieces": [L, R, L], "of_jigsaw": [L]},
     "prcl": {"projector": [L, R, L], "decoder": [L, R, L]},
     "simsiam": {"projector": [L, N, R, L, N, R, L, P], "predictor": [L, N, R, L]},
     "byol": {"projector": [L, N, R, L], "predictor": [L, N, R, L]},

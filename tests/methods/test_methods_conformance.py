@@ -30,6 +30,7 @@ from mast.methods import (
     MAE,
     Embedding,
     Ensemble,
+    InfoMin,
     LooC,
     Mast,
     MastConfig,
@@ -90,6 +91,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "dino": ("dino", {}, {"prototypes": 12, "frozen": 0.0}),
     "looc": ("looc", {}, {"queue": BATCH + 3}),
     "clsa": ("clsa", {}, {"queue": BATCH + 3}),
+    "infomin": ("infomin", {}, {"queue": BATCH + 3}),
     "obow": ("obow", {}, {"words": 2 * BATCH + 3}),
     "mae": ("mae", {}, {"dim": 16, "depth": 1, "heads": 2}),
     "prcl": ("prcl", {}, {"queue": BATCH + 3}),
@@ -118,7 +120,7 @@ def views_for(method: Method, seed: int) -> Views:
     """As many views as a method takes."""
     if isinstance(method, LooC):
         return make_views(seed, 2 + len(method.config.kept))
-    return make_views(seed, 3 if isinstance(method, CLSA) else 2)
+    return make_views(seed, 3 if isinstance(method, CLSA | InfoMin) else 2)
 
 
 def step(method: Method, optimizer: torch.optim.Optimizer, seed: int) -> dict[str, Tensor]:
@@ -321,6 +323,8 @@ def test_a_method_names_the_views_that_it_needs() -> None:
     with pytest.raises(UserError, match=r"three views, .*, and these are 2; the preset clsa has"):
         mast.configure("clsa_small", views="mast5")
     assert mast.configure("clsa_small", views="clsa").preset.views[2].size == 96
+    with pytest.raises(UserError, match=r"three views, .*these are 2; the preset infomin has them"):
+        mast.configure("infomin_small", views="mast5")
 
 
 def test_a_run_without_a_block_says_so() -> None:

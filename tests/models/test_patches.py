@@ -112,7 +112,7 @@ def test_only_hidden_patches_count() -> None:
     assert isinstance(method, MAE)
     views = make_views(0, 1)
     images = views.images[0]
-    order_BL = method.shuffled(len(images), 16, 0, 0.25, images.device)
+    order_BL = method.drawn(len(images), 16, 0, 0.25, images.device).argsort(dim=1)
     loss = method(views, 0.25)["loss"]
     shown, hidden = order_BL[:, :4], order_BL[:, 4:]
     total, count = 0.0, 0
@@ -139,12 +139,14 @@ def test_what_is_hidden_changes_with_step_view_and_seed_alone() -> None:
     assert isinstance(method, MAE)
     assert isinstance(other, MAE)
     cpu = torch.device("cpu")
-    first = method.shuffled(4, 16, 0, 0.5, cpu)
-    assert torch.equal(first, method.shuffled(4, 16, 0, 0.5, cpu))
-    assert torch.equal(first.sort(dim=1).values, torch.arange(16).expand(4, -1))
+    first = method.drawn(4, 16, 0, 0.5, cpu)
+    assert torch.equal(first, method.drawn(4, 16, 0, 0.5, cpu))
     assert not torch.equal(first[0], first[1])
-    for changed in (method.shuffled(4, 16, 1, 0.5, cpu), method.shuffled(4, 16, 0, 0.6, cpu),
-                    other.shuffled(4, 16, 0, 0.5, cpu)):  # fmt: skip
+    for changed in (
+        method.drawn(4, 16, 1, 0.5, cpu),
+        method.drawn(4, 16, 0, 0.6, cpu),
+        other.drawn(4, 16, 0, 0.5, cpu),
+    ):
         assert not torch.equal(first, changed)
 
 

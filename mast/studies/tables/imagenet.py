@@ -15,7 +15,7 @@ NOTE = (
     "(`--objective.mode paper`)."
 )
 ONE_BLOCK = "Here it has words of the last block alone; published is with those of two blocks."
-NO_JIGSAW = "Here it is without its jigsaw; what differs in its views stands beside the preset."
+OWN_VIEWS = "What differs in its views stands beside the preset."
 ONE_VIEW = "Here it has one strong view of an image; what differs in it stands beside the preset."
 ALONE = (
     "Published with 1 % and 10 % of the labels, it learned from those labels alone; here it is "
@@ -69,7 +69,7 @@ TABLE1 = PaperTable(
         "vicreg": Row("VICReg", (73.2, 91.1, 54.8, 69.5, 79.4, 89.5), "vicreg5"),
         "mast5": Row("MAST-5", (74.9, 91.8, 55.2, 70.2, 80.1, 90.2), MAST_5, FIVE),
         "infomin": Row("InfoMin Aug", (73.0, 91.1, None, None, None, None), "infomin",
-                       note=NO_JIGSAW),
+                       note=OWN_VIEWS),
         "clsa": Row("CLSA", (72.2, None, None, None, None, None), "clsa", note=ONE_VIEW),
         "mast15": Row("MAST-15", (75.8, 92.1, 55.8, 71.4, 81.0, 90.9), MAST_5, FIFTEEN),
     },
@@ -104,7 +104,7 @@ TABLE2 = PaperTable(
         "vicreg": Row("VICReg", (54.3, 86.6, 47.0, 82.4, 39.4, 36.4), "vicreg5"),
         "mast5": Row("MAST-5", (58.9, 91.1, 49.5, 83.1, 41.9, 37.2), MAST_5, FIVE),
         "infomin": Row("InfoMin Aug", (None, None, None, 82.7, 40.6, 36.7), "infomin",
-                       note=NO_JIGSAW),
+                       note=OWN_VIEWS),
         "clsa": Row("CLSA", (None, 93.6, None, 83.2, 42.3, None), "clsa", note=ONE_VIEW),
         "mast15": Row("MAST-15", (59.6, 92.8, 50.2, 84.0, 43.1, 38.3), MAST_5, FIFTEEN),
     },

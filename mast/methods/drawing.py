@@ -1,6 +1,6 @@
-"""What methods share that hide patches of an image.
+"""What methods share that draw something of their own for each image: what is hidden of it.
 
-Shapes: B images of this process, L patches of an image.
+Shapes: B images of this process, N numbers an image.
 """
 
 import hashlib
@@ -16,17 +16,16 @@ from mast.methods.base import Method
 from mast.models import Encoder
 
 
-class HidingMethod(Method):
-    """A method that hides patches, drawn for each image.
+class DrawingMethod(Method):
+    """A method that draws numbers, which follow from its seed and the progress of the run.
 
-    What is hidden follows from the seed and the progress of the run: several processes hide what
-    one would, and all parts of a batch hide the same.
+    So several processes draw what one would, and all parts of a batch the same.
 
     Args:
         config: Of the method.
         encoder: The encoder to train.
         operators: Names of the augmentations.
-        seed: Of what is hidden.
+        seed: Of what it draws.
     """
 
     def __init__(
@@ -35,23 +34,23 @@ class HidingMethod(Method):
         super().__init__(config, encoder, operators, seed)
         self._seed = seed
 
-    def shuffled(
-        self, count: int, patches: int, view: int, progress: float, device: torch.device
+    def drawn(
+        self, count: int, numbers: int, view: int, progress: float, device: torch.device
     ) -> Tensor:
-        """The patches of each image of a view in a random order, (B, L); the last are hidden."""
+        """Numbers in [0, 1) for the images of a view, (B, N)."""
         text = f"{self._seed} {view} {progress!r}"
-        drawn = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
-        generator = torch.Generator().manual_seed(drawn)
-        noise = torch.rand(processes() * count, patches, generator=generator)
-        own_BL = noise[rank() * count :][:count].argsort(dim=1)
-        return pinned(own_BL, device).to(device, non_blocking=True)
+        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.rand(processes() * count, numbers, generator=generator)
+        own_BN = noise[rank() * count :][:count]
+        return pinned(own_BN, device).to(device, non_blocking=True)
 
     def get_extra_state(self) -> Tensor:
-        """The seed: what is hidden next does not follow from weights."""
+        """The seed: what is drawn next does not follow from weights."""
         return torch.tensor(self._seed)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Hide what a method of this seed would."""
+        """Draw what a method of this seed would."""
         self._seed = int(state)
 
 

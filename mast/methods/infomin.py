@@ -1,0 +1,142 @@
+"""InfoMin: MoCo v2 by two queries of one key, the image and a jigsaw of its pieces.
+
+Shapes: B images of this process, N keys of the queue, D dimensions of the embedding, S pieces of an
+image.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from mast.augment import Preset, Views
+from mast.core.collectives import gather
+from mast.core.errors import UserError
+from mast.losses import contrast
+from mast.losses.precision import product
+from mast.methods.base import check_above_zero, check_at_least, check_shares, output_of, spread
+from mast.methods.drawing import DrawingMethod
+from mast.methods.projected import ProjectedConfig
+from mast.methods.taught import TaughtConfig, TaughtMethod
+from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
+
+VIEWS = 3  # a query, its key, and an image to cut into pieces
+SIDE = 3  # pieces along each side of an image
+PIECES = SIDE**2
+
+
+@dataclass
+class InfoMinConfig(TaughtConfig, ProjectedConfig):
+    """The two contrasts of InfoMin. The momentum stays as it is.
+
+    Attributes:
+        temperature: By which cosines are divided, in both.
+        queue: N.
+        jigsaw: Share of the loss that is the jigsaw's.
+    """
+
+    projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
+    temperature: float = 0.15
+    momentum: float = 0.999
+    queue: int = 65536
+    jigsaw: float = 0.5
+
+    def check(self) -> None:
+        """See `MethodConfig.check`."""
+        super().check()
+        check_above_zero(self, "temperature", "jigsaw")
+        check_shares(self, "jigsaw")
+        check_at_least(self, queue=1)
+
+    def check_views(self, preset: Preset) -> None:
+        """See `MethodConfig.check_views`."""
+        if len(preset.views) != VIEWS:
+            raise UserError(
+                "InfoMin needs three views, a query, its key and one to cut into pieces, and these "
+                f"are {len(preset.views)}; the preset infomin has them"
+            )
+
+
+class InfoMin(DrawingMethod, TaughtMethod):
+    """Tian et al.: What Makes for Good Views for Contrastive Learning (NeurIPS 2020).
+
+    Views with little in common, and PIRL's jigsaw (Misra, van der Maaten, CVPR 2020) as a second
+    query of the same key: the third view is cut into 3 x 3 cells, of each a square of three
+    quarters of its side is encoded, and a layer over the nine in a random order gives one
+    embedding. As in the official code (HobbitLong/PyContrast), where pieces are of 64 pixels of an
+    image of 255.
+
+    Args:
+        config: Both contrasts.
+        encoder: The encoder to train, which takes images of the size of a piece.
+        operators: Names of the augmentations.
+        seed: Of what is in the queue at the start, and of the pieces.
+    """
+
+    config: InfoMinConfig
+    momentum_rises = False
+    needs_whole_batch = "its queue would take in each part of the batch before the next"
+
+    def __init__(
+        self, config: InfoMinConfig, encoder: Encoder, operators: tuple[str, ...], seed: int = 0
+    ) -> None:
+        super().__init__(config, encoder, operators, seed)
+        sizes, dim = config.projector, config.projector.dim
+        self.projector, self.of_pieces = (
+            MLP(encoder.dim, sizes, layers=2, inner_norm=False, bias=True) for _ in range(2)
+        )
+        self.of_jigsaw = nn.Linear(PIECES * dim, dim)
+        self.teacher = Teacher(encoder, self.projector)
+        self.queue = Queue(config.queue, dim, seed)
+
+    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.forward`; two terms, "contrast" and "jigsaw"."""
+        query, key, whole = views.images
+        key_BD = F.normalize(self.teacher(key), dim=1)
+        key_ND = self.queue.key_ND.clone()  # a push changes the queue
+        share = self.config.jigsaw
+        terms = {
+            "contrast": (1 - share) * self._contrast(self.embed(query), key_BD, key_ND),
+            "jigsaw": share * self._contrast(self._solved(whole, progress), key_BD, key_ND),
+        }
+        keys = gather(key_BD)
+        self.queue.push(keys)
+        return output_of(terms, spread=spread(keys))
+
+    def _contrast(self, query_BD: Tensor, key_BD: Tensor, key_ND: Tensor) -> Tensor:
+        positive_B = (query_BD * key_BD).sum(dim=1)
+        return contrast(positive_B, product(query_BD, key_ND.T), self.config.temperature)
+
+    def _solved(self, images_BCHW: Tensor, progress: float) -> Tensor:
+        """One embedding of the shuffled pieces of each image, of unit length."""
+        count, device = len(images_BCHW), images_BCHW.device
+        noise_BN = self.drawn(count, 3 * PIECES, 0, progress, device)
+        pieces = pieces_of(images_BCHW, noise_BN[:, : 2 * PIECES].unflatten(1, (PIECES, 2)))
+        told = self.of_pieces(self.encoder(pieces.flatten(0, 1))).unflatten(0, (count, PIECES))
+        order_BS = noise_BN[:, 2 * PIECES :].argsort(dim=1)
+        shuffled = told.gather(1, order_BS[..., None].expand_as(told))
+        return F.normalize(self.of_jigsaw(shuffled.flatten(1)).float(), dim=1)
+
+
+def pieces_of(images_BCHW: Tensor, place_BS2: Tensor) -> Tensor:
+    """Squares out of the 3 x 3 cells of square images, row by row.
+
+    Args:
+        images_BCHW: Images of 8 pixels and more a side, H.
+        place_BS2: Where in its cell each lies, down and right, in [0, 1).
+
+    Returns:
+        (B, S, C, P, P), where P is a quarter of H.
+    """
+    size = images_BCHW.shape[-1]
+    cell, side = size // SIDE, round(size / 4)
+    corner_S2 = cell * torch.cartesian_prod(*2 * [torch.arange(SIDE, device=place_BS2.device)])
+    start_BS2 = corner_S2 + (place_BS2 * (cell - side + 1)).long()
+    within_P = torch.arange(side, device=place_BS2.device)
+    rows_BSP, columns_BSP = (start_BS2[..., axis, None] + within_P for axis in range(2))
+    image_B = torch.arange(len(images_BCHW), device=place_BS2.device)[:, None, None, None]
+    pieces_BSPPC = images_BCHW.permute(0, 2, 3, 1)[
+        image_B, rows_BSP[..., :, None], columns_BSP[..., None, :]
+    ]
+    return pieces_BSPPC.permute(0, 1, 4, 2, 3)
