@@ -165,6 +165,7 @@ _NONE = ""
 SCALES: dict[ScaleName, Scale] = {
     "paper": Scale(
         "paper",
+        changes={"precision": "bf16-mixed"},  # on a CPU, too
         tuned="One trial a row, by the values of its recipe or those named here: nothing was tuned "
         "on these sets.",
     ),
