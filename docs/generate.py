@@ -31,7 +31,7 @@ from written.photos import (
 from written.result_files import ROOT
 from written.site import home, reference
 from written.starts import starts
-from written.tables import small, tables
+from written.tables import ranking, small, tables
 
 from mast.cli.form import file_of
 from mast.cli.options import form_of
@@ -63,7 +63,7 @@ def documents() -> dict[Path, str]:
     )  # fmt: skip
     return {
         ROOT / "docs" / "results.md": f"{in_full}\n",
-        readme: between(readme, {"results": in_short()}),
+        readme: between(readme, {"results": in_short(), "ranking": ranking()}),
         demo: between(demo, {"demo": demonstration()}),
         ROOT / "docs" / "index.md": home(),
         ROOT / "docs" / "reference.md": reference(),

@@ -35,14 +35,8 @@ def tables() -> str:
 
 def small() -> str:
     """Which method is best at what, and the tables."""
-    files = sorted((RESULTS / Small.results).glob("*/*.json"))
-    measured = {f"{file.parent.name}/{file.stem}": json.loads(file.read_text()) for file in files}
+    measured, whole = _measured(), finished()
     experiment = Small()
-    tested: dict[str, list[Result]] = {name: [] for name in ROWS}
-    for name, result in measured.items():
-        if name.startswith("test/") and result["scores"]:
-            tested[result["row"]].append(result)
-    whole = {name: results for name, results in tested.items() if len(results) >= SEEDS}
     missing = [ROWS[name].title for name in ROWS if name not in whole]
     measured = {name: result for name, result in measured.items() if result["row"] in whole}
     sentences = winners(whole) if len(whole) > 1 else []
@@ -59,9 +53,45 @@ def small() -> str:
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)])
 
 
-def winners(tested: Mapping[str, Sequence[Result]]) -> list[str]:
+def _measured() -> dict[str, Result]:
+    """All results of `small` by name."""
+    files = sorted((RESULTS / Small.results).glob("*/*.json"))
+    return {f"{file.parent.name}/{file.stem}": json.loads(file.read_text()) for file in files}
+
+
+def finished() -> dict[str, list[Result]]:
+    """The test results of the rows of `small` that have all seeds."""
+    tested: dict[str, list[Result]] = {name: [] for name in ROWS}
+    for name, result in _measured().items():
+        if name.startswith("test/") and result["scores"]:
+            tested[result["row"]].append(result)
+    return {name: results for name, results in tested.items() if len(results) >= SEEDS}
+
+
+def ranking() -> str:
+    """How the methods follow each other, for the README."""
+    ours = _without_labels(finished())
+    return (
+        f"With one small budget and the best of three rates for each, {len(ours)} encoders stand "
+        f"in this order by the same mean: {_in_order(ours)}. Which is best at what, with "
+        "intervals, is in [the tables](docs/tables.md)."
+    )
+
+
+def _without_labels(tested: Mapping[str, list[Result]]) -> dict[str, list[Result]]:
+    return {name: results for name, results in tested.items() if not ROWS[name].labels}
+
+
+def _in_order(tested: Mapping[str, Sequence[Result]]) -> str:
+    """Rows with the mean of four tasks, best first."""
+    over = {name: [mean_of_tasks(result) for result in results] for name, results in tested.items()}
+    order = sorted(over, key=lambda name: -statistics.fmean(over[name]))
+    return "; ".join(f"{ROWS[name].title} {cell(over[name])}" for name in order)
+
+
+def winners(tested: Mapping[str, list[Result]]) -> list[str]:
     """For each task the method without labels that is best, and whether the next is behind it."""
-    ours = {name: results for name, results in tested.items() if not ROWS[name].labels}
+    ours = _without_labels(tested)
     sentences = []
     for task, title in TESTED.items():
         mean = {
@@ -77,12 +107,9 @@ def winners(tested: Mapping[str, Sequence[Result]]) -> list[str]:
             f"{title}: {ROWS[first].title} ({mean[first]:.1f}) {verb} {ROWS[second].title} "
             f"({lead}; over seeds {low:+.1f} to {high:+.1f})."
         )
-    over = {name: [mean_of_tasks(result) for result in results] for name, results in ours.items()}
-    order = sorted(over, key=lambda name: -statistics.fmean(over[name]))
-    listed = ", ".join(f"{ROWS[name].title} {cell(over[name])}" for name in order)
     return [
         *sentences,
-        f"The mean of objects, colour, flowers and textures: {listed}.",
+        f"The mean of objects, colour, flowers and textures: {_in_order(ours)}.",
         "Ahead is what both intervals say, that over test images and Student's t over the "
         f"differences of the seeds. {len(TESTED)} tasks are compared, and the best of "
         f"{len(ours)} with the next, without a correction for either.",
