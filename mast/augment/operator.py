@@ -30,7 +30,7 @@ class Stage(IntEnum):
 
     WARP = 0
     COLOR = 1
-    EQUALIZE = 2  # after every change of tone, so that its histogram is the one that is seen
+    EQUALIZE = 2  # after the other changes of tone, so that their histogram is the one it flattens
     BLUR = 3
     SOLARIZE = 4  # after the blurs, as in BYOL
     NOISE = 5  # after the blurs, which would average it away
@@ -70,7 +70,7 @@ class Operator(ABC):
             )
 
     def magnitudes(self) -> dict[str, Any]:
-        """What is drawn for a view of this size, ranges and bounds by name."""
+        """What is drawn for a view of this size, ranges and bounds by name; no switches."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             name: value

@@ -101,11 +101,20 @@ MOCO: Overrides = {
     "random_resized_crop": {"scale": (0.2, 1.0)},
     "color_jitter": {"saturation": 0.4},
 }
-# facebookresearch/swav: two large crops and six small ones, sharp for their size
+
+
+def _blurred_at(size: int) -> Overrides:
+    """Blurs of as many pixels, 0.1 to 2, as at the side of 224, whose filter is as wide."""
+    scale = 224 / size
+    return {"gaussian_blur": {"sigma": (0.1 * scale, 2.0 * scale), "extent": 0.1 * scale}}
+
+
+# facebookresearch/swav: two large crops and six small ones
 LARGE = View({**SIMCLR, "random_resized_crop": {"scale": (0.14, 1.0)}})
-SMALL = View({**SIMCLR, "random_resized_crop": {"scale": (0.05, 0.14)}}, size=96)
+SMALL = View({**SIMCLR, **_blurred_at(96), "random_resized_crop": {"scale": (0.05, 0.14)}}, size=96)
 DINO_SMALL = View(
     {
+        **_blurred_at(96),
         "random_resized_crop": {"scale": (0.05, 0.4), "bicubic": True},
         "solarize": {"probability": 0.0},
     },
@@ -222,7 +231,8 @@ WEAK = View({**MOCO, **{name: {"probability": 0.0} for name in STRONGER}})
 
 def _with_a_strong_view(area: tuple[float, float], size: int | None = None) -> Preset:
     """A weak query, a weak key and a strong query, whose crop has such a share of the area."""
-    strong = View({**MOCO, **STRONGER, "random_resized_crop": {"scale": area}}, size)
+    blur = _blurred_at(size) if size else {}
+    strong = View({**MOCO, **STRONGER, **blur, "random_resized_crop": {"scale": area}}, size)
     return Preset((*MAST5, *STRONGER), (WEAK, WEAK, strong))
 
 
@@ -260,7 +270,9 @@ PRESETS = {
     "multicrop": Preset(MAST5, (LARGE, LARGE, *[SMALL] * 6)),
     "clsa": _with_a_strong_view((0.086, 0.429), size=96),
     "clsa_small": _with_a_strong_view((0.2, 1.0)),
-    "obow": Preset(MAST5, (UNCHANGED, *[View(CROPPED, size=160)] * 2, *[PATCH] * 5)),
+    "obow": Preset(
+        MAST5, (UNCHANGED, *[View({**CROPPED, **_blurred_at(160)}, size=160)] * 2, *[PATCH] * 5)
+    ),
     "obow_small": Preset(MAST5, (UNCHANGED, View(CROPPED))),
     # The query, an independent view, and two that share its colour and its orientation.
     "looc": Preset(

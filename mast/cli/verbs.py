@@ -133,8 +133,10 @@ def _reproduced(result: Any) -> None:
 def _refuse_failures(result: Any) -> None:
     """End in an error if any run failed, as the results that are printed are not all."""
     if problems := result.problems:
+        for problem in problems:
+            _print_plain(problem)
         runs = "a run" if len(problems) == 1 else f"{len(problems)} runs"
-        raise UserError(f"{runs} failed, which the same command tries again: {'; '.join(problems)}")
+        raise UserError(f"{runs} failed; the same command tries again")
 
 
 # --------------------------------------------------------------------------- what may come next

@@ -9,7 +9,7 @@ units of a head.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
@@ -52,6 +52,14 @@ class MethodConfig:
         Raises:
             UserError: Saying what they lack.
         """
+
+    def sides(self, sizes: Sequence[int]) -> set[int]:
+        """Of the images that the encoder sees, in pixels.
+
+        Args:
+            sizes: Those of the views.
+        """
+        return set(sizes)
 
     def coefficients(self) -> dict[str, float]:
         """Weights of the objective's terms as they act (0 where one does nothing).
@@ -319,6 +327,20 @@ def pair_of_images(views: Views, method: str) -> tuple[Tensor, Tensor]:
         )
     first, second = views.images
     return first, second
+
+
+def check_pair(config: MethodConfig, preset: Preset) -> None:
+    """Refuse a preset for a method that compares two views.
+
+    Raises:
+        UserError: More or fewer views.
+    """
+    if len(preset.views) != 2:
+        title = type(config).__name__.removesuffix("Config")
+        raise UserError(
+            f"{title} compares two views of an image, and these are {len(preset.views)}; choose a "
+            "preset of two views"
+        )
 
 
 def compile_objective(method: Any) -> None:

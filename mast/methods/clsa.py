@@ -21,7 +21,7 @@ from mast.methods.base import (
     output_of,
     spread,
 )
-from mast.methods.projected import ProjectedConfig
+from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
 
@@ -59,7 +59,7 @@ class CLSAConfig(TaughtConfig, ProjectedConfig):
             )
 
 
-class CLSA(TaughtMethod):
+class CLSA(TaughtMethod, ProjectedMethod):
     """Wang, Qi: Contrastive Learning with Stronger Augmentations (2021).
 
     The first view is the weak query, the second its key, the third the strong query. In the

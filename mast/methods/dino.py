@@ -20,7 +20,7 @@ from mast.methods.base import (
     output_of,
     spread,
 )
-from mast.methods.projected import ProjectedConfig
+from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import MLP, Encoder, MLPConfig, Prototypes, Teacher
 
@@ -59,7 +59,7 @@ class DINOConfig(TaughtConfig, ProjectedConfig):
         check_at_least(self, prototypes=2)
 
 
-class DINO(TaughtMethod):
+class DINO(TaughtMethod, ProjectedMethod):
     """Caron et al.: Emerging Properties in Self-Supervised Vision Transformers (ICCV 2021).
 
     The teacher sees the first two views, the student all of them. Prototypes are brought back to
@@ -97,13 +97,13 @@ class DINO(TaughtMethod):
         if len(views.images) < TAUGHT:
             raise UserError(f"DINO compares two views of an image or more, got {len(views.images)}")
         config = self.config
-        taught = [self.teacher(images_BCHW) for images_BCHW in views.images[:TAUGHT]]
+        seen = [self.teacher(images_BCHW) for images_BCHW in views.images[:TAUGHT]]
         temperature = self.teacher_temperature(progress)
-        targets = [((score_BP - self.center_P) / temperature).softmax(1) for score_BP in taught]
+        targets = [((score_BP - self.center_P) / temperature).softmax(1) for score_BP in seen]
         embeddings = [self.projector(self.encoder(images_BCHW)) for images_BCHW in views.images]
         frozen = progress < config.frozen
         scores = [self.prototypes(embedding_BD, frozen) for embedding_BD in embeddings]
-        self.center_P.lerp_(gather(torch.cat(taught)).mean(dim=0), 1 - config.center_momentum)
+        self.center_P.lerp_(gather(torch.cat(seen)).mean(dim=0), 1 - config.center_momentum)
         return output_of(
             {"distillation": told_by_others(scores, targets, config.temperature)},
             spread=spread(gather(embeddings[0].detach())),

@@ -1,4 +1,4 @@
-"""What methods share that draw something of their own for each image: what is hidden of it.
+"""What methods share that draw something for each image: what is hidden, where pieces lie.
 
 Shapes: B images of this process, N numbers an image.
 """
@@ -37,7 +37,15 @@ class DrawingMethod(Method):
     def drawn(
         self, count: int, numbers: int, view: int, progress: float, device: torch.device
     ) -> Tensor:
-        """Numbers in [0, 1) for the images of a view, (B, N)."""
+        """Numbers in [0, 1) for the images of a view, (B, N).
+
+        Args:
+            count: B.
+            numbers: N.
+            view: Which; others draw others.
+            progress: Share of the run that is done.
+            device: Where they go.
+        """
         text = f"{self._seed} {view} {progress!r}"
         seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
         generator = torch.Generator().manual_seed(seed)

@@ -4,6 +4,7 @@ Shapes: B images of this process, N keys of the queue, D dimensions of the embed
 image.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -17,7 +18,7 @@ from mast.losses import contrast
 from mast.losses.precision import product
 from mast.methods.base import check_above_zero, check_at_least, check_shares, output_of, spread
 from mast.methods.drawing import DrawingMethod
-from mast.methods.projected import ProjectedConfig
+from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
 
@@ -45,9 +46,14 @@ class InfoMinConfig(TaughtConfig, ProjectedConfig):
     def check(self) -> None:
         """See `MethodConfig.check`."""
         super().check()
-        check_above_zero(self, "temperature", "jigsaw")
+        check_above_zero(self, "temperature")
         check_shares(self, "jigsaw")
         check_at_least(self, queue=1)
+
+    def sides(self, sizes: Sequence[int]) -> set[int]:
+        """See `MethodConfig.sides`."""
+        *others, whole = sizes
+        return {*others, _side(whole)}
 
     def check_views(self, preset: Preset) -> None:
         """See `MethodConfig.check_views`."""
@@ -58,7 +64,7 @@ class InfoMinConfig(TaughtConfig, ProjectedConfig):
             )
 
 
-class InfoMin(DrawingMethod, TaughtMethod):
+class InfoMin(DrawingMethod, TaughtMethod, ProjectedMethod):
     """Tian et al.: What Makes for Good Views for Contrastive Learning (NeurIPS 2020).
 
     Views with little in common, and PIRL's jigsaw (Misra, van der Maaten, CVPR 2020) as a second
@@ -119,18 +125,23 @@ class InfoMin(DrawingMethod, TaughtMethod):
         return F.normalize(self.of_jigsaw(shuffled.flatten(1)).float(), dim=1)
 
 
+def _side(size: int) -> int:
+    """Of a piece of an image, in pixels."""
+    return round(size / 4)
+
+
 def pieces_of(images_BCHW: Tensor, place_BS2: Tensor) -> Tensor:
     """Squares out of the 3 x 3 cells of square images, row by row.
 
     Args:
-        images_BCHW: Images of 8 pixels and more a side, H.
+        images_BCHW: Images of 3 pixels and more a side, H.
         place_BS2: Where in its cell each lies, down and right, in [0, 1).
 
     Returns:
         (B, S, C, P, P), where P is a quarter of H.
     """
     size = images_BCHW.shape[-1]
-    cell, side = size // SIDE, round(size / 4)
+    cell, side = size // SIDE, _side(size)
     corner_S2 = cell * torch.cartesian_prod(*2 * [torch.arange(SIDE, device=place_BS2.device)])
     start_BS2 = corner_S2 + (place_BS2 * (cell - side + 1)).long()
     within_P = torch.arange(side, device=place_BS2.device)

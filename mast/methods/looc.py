@@ -20,7 +20,7 @@ from mast.methods.base import (
     spread,
 )
 from mast.methods.prediction import check_properties, destroyers
-from mast.methods.projected import ProjectedConfig
+from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import Encoder, MLPConfig, ParallelHeads, Queue, Teacher
 
@@ -61,7 +61,7 @@ class LooCConfig(TaughtConfig, ProjectedConfig):
             )
 
 
-class LooC(TaughtMethod):
+class LooC(TaughtMethod, ProjectedMethod):
     """Xiao, Wang, Efros, Darrell: What Should Not Be Contrastive (ICLR 2021).
 
     There is no official code; this is MoCo v2 with the heads of the paper's Eq. 2. The first view

@@ -85,12 +85,15 @@ class OBoW(TaughtMethod):
         self.generator = MLP(
             encoder.map_dim, MLPConfig(2 * encoder.map_dim, encoder.dim), layers=2, bias=True
         )
-        self.projector = nn.Identity()
-        self.teacher = Teacher(encoder, self.projector)
+        self.teacher = Teacher(encoder, self.taught())
         self.words = Queue(config.words, encoder.map_dim, seed)
         scale = encoder.map_dim**0.5  # features are not of unit length
         self.words.key_ND.mul_(scale).clamp_(min=0)
         self.register_buffer("nearest", torch.tensor(0.5))
+
+    def taught(self) -> nn.Module:
+        """Nothing: words are found in the map of features itself."""
+        return nn.Identity()
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; one term, "bags"."""

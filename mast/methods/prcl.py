@@ -71,7 +71,7 @@ class PrCL(DrawingMethod, MoCo):
                 f"PrCL tells the pixels behind a square map, and that of {encoder.config.name!r} "
                 f"has {encoder.locations} locations over {encoder.size} pixels"
             )
-        self.shown = count_shown(config.hidden, encoder.locations)
+        self.seen = count_shown(config.hidden, encoder.locations)
         self.side = encoder.size // grid
         sizes = MLPConfig(encoder.map_dim, 3 * self.side**2)
         self.decoder = MLP(encoder.map_dim, sizes, layers=2, inner_norm=False, bias=True)
@@ -85,8 +85,13 @@ class PrCL(DrawingMethod, MoCo):
     def _error(self, images_BCHW: Tensor, progress: float) -> Tensor:
         """Of the hidden pixels, as they are told from the others."""
         encoder, side = self.encoder, self.side
+        if images_BCHW.shape[-1] != encoder.size:
+            raise UserError(
+                f"PrCL hides patches of views of {encoder.size} pixels, the run's size, got "
+                f"{images_BCHW.shape[-1]}"
+            )
         noise_BL = self.drawn(len(images_BCHW), encoder.locations, 0, progress, images_BCHW.device)
-        hidden_BH = noise_BL.argsort(dim=1)[:, self.shown :]
+        hidden_BH = noise_BL.argsort(dim=1)[:, self.seen :]
         pixels_BLP = patches_of(images_BCHW, side)
         mean_P, std_P = (x.flatten().repeat(side**2) for x in (encoder.mean, encoder.std))
         target_BHP = (picked(pixels_BLP, hidden_BH) - mean_P) / std_P

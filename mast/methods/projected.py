@@ -24,6 +24,7 @@ class ProjectedConfig(MethodConfig):
 
     def check(self) -> None:
         """See `MethodConfig.check`."""
+        super().check()
         check_sizes(self.projector)
 
 

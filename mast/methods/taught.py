@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from mast.methods.base import MethodConfig, check_shares
-from mast.methods.projected import ProjectedMethod
+from mast.methods.base import DirectionalMethod, MethodConfig, check_shares
 from mast.models import Teacher, rising
 
 
@@ -26,7 +25,7 @@ class TaughtConfig(MethodConfig):
         check_shares(self, "momentum")
 
 
-class TaughtMethod(ProjectedMethod):
+class TaughtMethod(DirectionalMethod):
     """A method with a teacher, the moving average of the encoder and what stands behind it.
 
     The teacher follows after every optimizer step.
@@ -41,8 +40,8 @@ class TaughtMethod(ProjectedMethod):
     momentum_rises: bool = True
 
     def taught(self) -> nn.Module:
-        """What the teacher has behind its encoder, as the student has it."""
-        return self.projector
+        """What the teacher has behind its encoder, as the student has it; the projector."""
+        return self.get_submodule("projector")
 
     def begin(self) -> None:
         """The teacher starts as the student."""

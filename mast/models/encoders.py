@@ -197,6 +197,28 @@ class Encoder(nn.Module):
         self.train(training)
         return representation_BC.shape[1], features_BLC.shape[1], features_BLC.shape[2]
 
+    @torch.no_grad()
+    def check_side(self, side: int) -> None:
+        """Refuse views that the model cannot take.
+
+        Args:
+            side: Of views, in pixels.
+
+        Raises:
+            UserError: It takes images of other sizes alone.
+        """
+        training = self.model.training
+        self.eval()
+        try:
+            self.encode(torch.zeros(2, 3, side, side))
+        except (AssertionError, RuntimeError, ValueError) as error:
+            raise UserError(
+                f"encoder {self.config.name!r} cannot take images of {side} pixels, which are "
+                f"among these views ({error}); a ViT of timm can with encoder.options "
+                "dynamic_img_size: true"
+            ) from error
+        self.train(training)
+
     def freeze_behind_features(self) -> None:
         """Freeze what the representation needs and the features do not: a norm behind the pooling.
 

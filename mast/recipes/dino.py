@@ -13,11 +13,11 @@ from mast.recipes.mast import mast5
 def dino() -> PretrainConfig:
     """DINO on ImageNet: ViT-S/16, batch 1024, 800 epochs, 2 views of 224 pixels and 8 of 96.
 
-    Its paper: linear top-1 77.0, of the teacher, with 10 small views. AdamW at
-    5e-4 for 256 images, the teacher's temperature from 0.04 to 0.07 in 30 epochs
-    (facebookresearch/dino). What differs here: weight decay stays at 0.04
-    (there it rises to 0.4), gradients are clipped at 3 as a whole (there each tensor's), and the
-    student is kept.
+    Its paper: linear top-1 77.0, of the teacher, with 10 small views. AdamW at 5e-4 for 256 images,
+    the teacher's temperature from 0.04 to 0.07 in 30 epochs (facebookresearch/dino). What differs
+    here: number and scales of the views are what that code has by default, weight decay stays at
+    0.04 (there it rises to 0.4), gradients are clipped at 3 as a whole (there each tensor's), and
+    the student is kept.
     """
     return replace(
         mast5(),

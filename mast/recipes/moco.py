@@ -88,6 +88,6 @@ def infomin() -> PretrainConfig:
     (70.1 after 200 epochs). Temperature 0.15, all else as MoCo v2 (HobbitLong/PyContrast). What
     differs in the views stands beside the preset `infomin` (`mast/augment/presets.py`).
 
-    Cost, estimated as for mast5: some 70 GPU hours.
+    Cost, estimated as for mast5: some 60 GPU hours.
     """
     return replace(moco_v2(), recipe="infomin", views="infomin", objective=InfoMinConfig())

@@ -201,7 +201,9 @@ def _carried_out(
 def failures(runs: Sequence[StudyRun]) -> tuple[str, ...]:
     """What went wrong, a line a run."""
     known = (TO_DO, BEGUN, WAITING, FINISHED)
-    return tuple(f"{run.name}: {run.state}" for run in runs if run.state not in known)
+    return tuple(
+        f"{run.name}, seed {run.seed}: {run.state}" for run in runs if run.state not in known
+    )
 
 
 def table(title: str, runs: Sequence[StudyRun]) -> FittedTable:

@@ -132,11 +132,13 @@ def test_turned_crops_are_near_the_antialiased_ones():
 
 @pytest.mark.parametrize("bicubic", [False, True])
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize(("pixels", "size"), [(96, 32), (40, 64), (32, 32), (256, 48), (5, 8)])
+@pytest.mark.parametrize(
+    ("pixels", "size"), [(96, 32), (40, 64), (32, 32), (256, 48), (5, 8), (2, 8)]
+)
 def test_crops_are_those_of_torchvision(pixels, size, compiled, bicubic):
     generator, n = torch.Generator().manual_seed(pixels), 6
     canvas = torch.randint(0, 256, (n, pixels, pixels, 3), dtype=torch.uint8, generator=generator)
-    width, height = torch.randint(pixels // 3, pixels, (2, n), generator=generator)
+    width, height = torch.randint(max(pixels // 3, 1), pixels, (2, n), generator=generator)
     left, top = (
         (torch.rand(n, generator=generator) * (pixels - side)).long() for side in (width, height)
     )

@@ -22,6 +22,7 @@ from torch import Tensor
 
 import mast
 from mast.augment import Views
+from mast.config import build_method as build_run
 from mast.core.checkpoint import load_checkpoint, save_checkpoint
 from mast.core.errors import UserError
 from mast.core.optim import OptimizerConfig, make_optimizer
@@ -288,6 +289,7 @@ def test_resolved_prefers_what_is_given() -> None:
         ("looc_small", {"kept": ["hue"]}, "unknown property that operators destroy"),
         ("looc_small", {"kept": ["orientation", "color"]}, "needs views that share the operators"),
         ("obow_small", {"words": 1}, "objective.words must be 2 or more, got 1"),
+        ("infomin_small", {"jigsaw": 1.5}, r"objective.jigsaw must be in \[0, 1\], got 1.5"),
         ("prcl_small", {"hidden": 0.0}, r"objective.hidden must be in \(0, 1\), got 0"),
         ("prcl_small", {"pixels_weight": 0.0}, "objective.pixels_weight must be above 0"),
         ("clsa_small", {"strong_weight": 0.0}, "objective.strong_weight must be above 0"),
@@ -317,6 +319,9 @@ def test_prcl_needs_a_map_that_fills_the_image() -> None:
     encoder = Encoder(ENCODER, SIZE + 2)
     with pytest.raises(UserError, match=r"'timm:resnet18' has 9 locations over 34 pixels"):
         PrCL(PrCLConfig(), encoder, OPERATORS)
+    larger = Views(tuple(torch.rand(2, 3, 64, 64) for _ in range(2)), make_views(0).records)
+    with pytest.raises(UserError, match="views of 32 pixels, the run's size, got 64"):
+        build_method("prcl", {}, {"queue": BATCH})(larger, 0.0)
 
 
 def test_a_method_names_the_views_that_it_needs() -> None:
@@ -325,6 +330,21 @@ def test_a_method_names_the_views_that_it_needs() -> None:
     assert mast.configure("clsa_small", views="clsa").preset.views[2].size == 96
     with pytest.raises(UserError, match=r"three views, .*these are 2; the preset infomin has them"):
         mast.configure("infomin_small", views="mast5")
+    with pytest.raises(UserError, match=r"MoCo compares two views of an image, and these are 8; "):
+        mast.configure("moco_v2_small", views="multicrop")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "views", "side"),
+    [("infomin_small", "infomin_small", 16), ("swav_small", "dino", 96)],
+)
+def test_an_encoder_that_cannot_take_a_view_is_named(recipe: str, views: str, side: int) -> None:
+    name = "timm:vit_tiny_patch16_224"
+    vit = {"encoder": {"name": name}, "views": views}
+    with pytest.raises(UserError, match=rf"'{name}' cannot take images of {side} pixels, which"):
+        build_run(mast.configure(recipe, **vit))
+    vit["encoder"]["options"] = {"dynamic_img_size": True}
+    build_run(mast.configure(recipe, **vit))
 
 
 def test_a_run_without_a_block_says_so() -> None:

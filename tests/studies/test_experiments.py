@@ -278,9 +278,10 @@ def test_shards_share_the_runs_and_one_that_fails_stops_no_other(
         # The validation and the test score of one run are measured by one process.
         expected = {"0/2": {"learned_plain-5-0"}, "1/2": {"vicreg5-5-0"}}[shard]
         assert set(trained) == expected
-    said = " ".join(capsys.readouterr().err.split())
-    assert "vicreg5-5-0: the loss is not finite" in said
-    assert "error: 2 runs failed, which the same command tries again: " in said
+    captured = capsys.readouterr()
+    assert "vicreg5-5-0: the loss is not finite" in " ".join(captured.err.split())
+    assert "\nvalidation/vicreg5-5-0, seed 0: the loss is not finite at step 1\n" in captured.out
+    assert "error: 2 runs failed; the same command tries again" in captured.err
     results = {path.relative_to(tmp_path / "does_it_help").as_posix()
                for path in (tmp_path / "does_it_help").rglob("*.json")}  # fmt: skip
     assert results == {

@@ -88,8 +88,8 @@ class RandomResizedCrop(GeometricOperator):
     Args:
         scale: Range of the share of the image's area; by default .08 to 1, or .2 to 1 up to 96 px.
         ratio: Range of width / height of the box.
-        bicubic: Whether pixels are interpolated by cubics, where the view is neither turned nor
-            sheared; bilinearly by default.
+        bicubic: Whether pixels are interpolated by cubics, in views without a crop, too, where
+            nothing is turned or sheared; bilinearly by default.
 
     Reference: torchvision `RandomResizedCrop.get_params`, without its rounding to whole pixels.
     """
