@@ -7,7 +7,6 @@ image.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
@@ -21,10 +20,9 @@ from mast.methods.drawing import DrawingMethod
 from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import MLP, Encoder, MLPConfig, Queue, Teacher
+from mast.models.pieces import PIECES, pieces_of, side_of_piece
 
 VIEWS = 3  # a query, its key, and an image to cut into pieces
-SIDE = 3  # pieces along each side of an image
-PIECES = SIDE**2
 
 
 @dataclass
@@ -53,7 +51,7 @@ class InfoMinConfig(TaughtConfig, ProjectedConfig):
     def sides(self, sizes: Sequence[int]) -> set[int]:
         """See `MethodConfig.sides`."""
         *others, whole = sizes
-        return {*others, _side(whole)}
+        return {*others, side_of_piece(whole)}
 
     def check_views(self, preset: Preset) -> None:
         """See `MethodConfig.check_views`."""
@@ -123,31 +121,3 @@ class InfoMin(DrawingMethod, TaughtMethod, ProjectedMethod):
         order_BS = noise_BN[:, 2 * PIECES :].argsort(dim=1)
         shuffled = told.gather(1, order_BS[..., None].expand_as(told))
         return F.normalize(self.of_jigsaw(shuffled.flatten(1)).float(), dim=1)
-
-
-def _side(size: int) -> int:
-    """Of a piece of an image, in pixels."""
-    return round(size / 4)
-
-
-def pieces_of(images_BCHW: Tensor, place_BS2: Tensor) -> Tensor:
-    """Squares out of the 3 x 3 cells of square images, row by row.
-
-    Args:
-        images_BCHW: Images of 3 pixels and more a side, H.
-        place_BS2: Where in its cell each lies, down and right, in [0, 1).
-
-    Returns:
-        (B, S, C, P, P), where P is a quarter of H.
-    """
-    size = images_BCHW.shape[-1]
-    cell, side = size // SIDE, _side(size)
-    corner_S2 = cell * torch.cartesian_prod(*2 * [torch.arange(SIDE, device=place_BS2.device)])
-    start_BS2 = corner_S2 + (place_BS2 * (cell - side + 1)).long()
-    within_P = torch.arange(side, device=place_BS2.device)
-    rows_BSP, columns_BSP = (start_BS2[..., axis, None] + within_P for axis in range(2))
-    image_B = torch.arange(len(images_BCHW), device=place_BS2.device)[:, None, None, None]
-    pieces_BSPPC = images_BCHW.permute(0, 2, 3, 1)[
-        image_B, rows_BSP[..., :, None], columns_BSP[..., None, :]
-    ]
-    return pieces_BSPPC.permute(0, 1, 4, 2, 3)

@@ -28,7 +28,7 @@ from mast.methods import (
     SimSiam,
     SwAV,
 )
-from mast.methods.infomin import pieces_of
+from mast.models.pieces import pieces_of
 
 
 def built(name: str, options: dict[str, Any], count: int = 2) -> tuple[Any, tuple[Tensor, ...]]:
