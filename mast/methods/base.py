@@ -329,20 +329,6 @@ def pair_of_images(views: Views, method: str) -> tuple[Tensor, Tensor]:
     return first, second
 
 
-def check_pair(config: MethodConfig, preset: Preset) -> None:
-    """Refuse a preset for a method that compares two views.
-
-    Raises:
-        UserError: More or fewer views.
-    """
-    if len(preset.views) != 2:
-        title = type(config).__name__.removesuffix("Config")
-        raise UserError(
-            f"{title} compares two views of an image, and these are {len(preset.views)}; choose a "
-            "preset of two views"
-        )
-
-
 def compile_objective(method: Any) -> None:
     """Compile a method's `objective`: small operators become a few passes.
 

@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from mast.augment import Preset
 from mast.core.errors import UserError
-from mast.methods.base import MethodConfig, check_pair
+from mast.methods.base import MethodConfig
 from mast.methods.prediction import PredictionConfig, check_properties
 from mast.models import GaussianProjectorConfig, check_sizes
 from mast.models.masks import BlockKind, MaskKind, MaskNorm, MaskStart
@@ -168,10 +167,6 @@ class MastConfig(MethodConfig):
         return replace(
             MODES[self.mode], **{name: value for name, value in own.items() if value is not None}
         )
-
-    def check_views(self, preset: Preset) -> None:
-        """See `MethodConfig.check_views`."""
-        check_pair(self, preset)
 
     def check(self) -> None:
         """See `MethodConfig.check`."""

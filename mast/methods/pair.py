@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from mast.augment import Preset, Views
-from mast.methods.base import check_pair, pair_of_images
+from mast.augment import Views
+from mast.methods.base import pair_of_images
 from mast.methods.prediction import (
     OperatorPrediction,
     PredictionConfig,
@@ -42,10 +42,6 @@ class PairConfig(ProjectedConfig):
         super().check()
         self.prediction.check()
         check_properties(self.told)
-
-    def check_views(self, preset: Preset) -> None:
-        """See `MethodConfig.check_views`."""
-        check_pair(self, preset)
 
 
 class PairMethod(ProjectedMethod):

@@ -330,8 +330,6 @@ def test_a_method_names_the_views_that_it_needs() -> None:
     assert mast.configure("clsa_small", views="clsa").preset.views[2].size == 96
     with pytest.raises(UserError, match=r"three views, .*these are 2; the preset infomin has them"):
         mast.configure("infomin_small", views="mast5")
-    with pytest.raises(UserError, match=r"MoCo compares two views of an image, and these are 8; "):
-        mast.configure("moco_v2_small", views="multicrop")
 
 
 @pytest.mark.parametrize(
