@@ -72,8 +72,8 @@ def ranking() -> str:
     """How the methods follow each other, for the README."""
     ours = _without_labels(finished())
     return (
-        f"With one small budget and the best of three rates for each, {len(ours)} encoders stand "
-        f"in this order by the same mean: {_in_order(ours)}. Which is best at what, with "
+        "With one small budget and the best of three rates for each method, "
+        f"{len(ours)} encoders stand in this order by the same mean: {_in_order(ours)}. Which is best at what, with "
         "intervals, is in [the tables](docs/tables.md)."
     )
 

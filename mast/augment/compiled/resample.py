@@ -65,9 +65,8 @@ def resize_boxes(images_BCVV, index_N, boxes_N4, bounded_N, canvas_BPPC, bicubic
         ready = -2  # rows `ready` and `ready + 1` of the canvas are in the pair
         for v in range(size):
             y = v if scale_y >= 0 else size - 1 - v
-            if (
-                taps_y == 2 and reach == 1
-            ):  # enlarged: along the rows first, for each row of the canvas once
+            # enlarged: along the rows first, for each row of the canvas once
+            if taps_y == 2 and reach == 1:
                 for source_y in range(max(start_y[y], ready + 2), start_y[y] + 2):
                     set_scaled(count, row, 0, canvas, 3 * (source_y * pixels + left), _SHARE)
                     _resample_row(
