@@ -73,8 +73,8 @@ def ranking() -> str:
     ours = _without_labels(finished())
     return (
         "With one small budget and the best of three rates for each method, "
-        f"{len(ours)} encoders stand in this order by the same mean: {_in_order(ours)}. Which is best at what, with "
-        "intervals, is in [the tables](docs/tables.md)."
+        f"{len(ours)} encoders stand in this order by the same mean: {_in_order(ours)}. "
+        "Which is best at what, with intervals, is in [the tables](docs/tables.md)."
     )
 
 
