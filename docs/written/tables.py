@@ -23,7 +23,7 @@ def tables() -> str:
     """One row a table of the paper."""
     rows = []
     for name, table in OF_THE_PAPER.items():
-        trained = [row for row in table.rows.values() if row.recipe]
+        trained = [row for row in table.rows.values() if row.recipe and row.trained]
         missing = [row.title for row in table.rows.values() if not row.recipe]
         rows.append(
             (f"`{name}`", table.title, ", ".join(column.title for column in table.columns),

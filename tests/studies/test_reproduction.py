@@ -181,7 +181,7 @@ def test_a_table_is_trained_measured_and_printed(
     table = OF_THE_PAPER["table6"]
     rows = {
         name: table.rows[name]._replace(published=table.rows[name].published[::2])
-        for name in ("vicreg5", "mast5")
+        for name in ("untrained", "vicreg5", "mast5")
     }
     rows["theirs"] = rows["mast5"]._replace(title="theirs", recipe="", note="Not here.")
     top1 = table.columns[::2]  # the sets have three classes
@@ -201,7 +201,7 @@ def test_a_table_is_trained_measured_and_printed(
 
     done = mast.reproduce("table6", sets, tmp_path, device="cpu", seeds=(0, 1))
     assert {run.state for run in done.runs} == {FINISHED}
-    assert len(done.runs) == 4
+    assert len(done.runs) == 6
     scores = done.grids["results"]
     assert scores.columns == (
         "method", "seeds", "Flowers-17 top-1", "paper: Flowers-17 top-1",
@@ -212,15 +212,16 @@ def test_a_table_is_trained_measured_and_printed(
     assert "±" in str(by_title["MAST-5"][2])
     assert by_title["theirs"][1:] == ("", "", "28.9")
     ahead = done.grids["ahead of VICReg, in points"]
-    assert [row[0] for row in ahead.rows] == ["MAST-5"]
+    assert [row[0] for row in ahead.rows] == ["untrained", "MAST-5"]
     assert all("[" in str(cell) for row in ahead.rows for cell in row[1:])  # paired intervals
-    assert [row[4] for row in done.grids["budgets"].rows] == [32] * 2  # 36 images by 8, an epoch
+    budgets = [(row[4], row[-1]) for row in done.grids["budgets"].rows]
+    assert budgets == [(0, 0), (32, 1), (32, 1)]  # 36 images by 8, an epoch; trials
     assert any("197" in note for note in done.notes)
     assert "theirs: Not here." in done.notes
     assert "Left out at the small scale: Cars top-1." in done.notes
     markdown, table_csv, latex = done.files
     assert as_markdown(scores) in markdown.read_text()
-    assert list(csv.reader(table_csv.read_text().splitlines()))[1][0] == "VICReg"
+    assert list(csv.reader(table_csv.read_text().splitlines()))[1][0] == "untrained"
     assert r"\toprule" in latex.read_text()
 
     # Again: nothing is trained or measured.
@@ -331,7 +332,7 @@ def test_a_process_has_all_runs_of_a_row(small: Small, sets: Path, tmp_path: Pat
 
 def test_what_was_measured_names_what_a_table_has(small: Small) -> None:
     def result(row: str, seed: int, rate: float | None, score: float) -> dict[str, Any]:
-        budget = {"minutes": 1.0, "images_seen": 24, "flops": 2e12, "trials": 2}
+        budget = {"minutes": 1.0, "images_seen": 24, "flops": 2e12}
         scores = dict.fromkeys(TESTED, score)
         return {"row": row, "seed": seed, "rate": rate, "scores": scores, "each": {}, **budget}
 

@@ -90,6 +90,7 @@ class Row(NamedTuple):
         labelled: Whether it is trained with labels.
         unmeasured: Protocols by which it is not measured, as they would say something else of it.
         only_at: The one scale at which it is trained; None: at each.
+        trained: Whether it is, or is measured as it starts.
     """
 
     title: str
@@ -102,6 +103,7 @@ class Row(NamedTuple):
     labelled: bool = False
     unmeasured: tuple[str, ...] = ()
     only_at: ScaleName | None = None
+    trained: bool = True
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from mast.analyses import Grid
 from mast.core.errors import UserError
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import Result
+from mast.protocols.run import EvaluationSettings, evaluate_encoder, protocol_class
 from mast.runs.cost import flops_an_image
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Measured, Workplace, last_metrics
@@ -107,7 +108,9 @@ class Reproduction(TableExperiment):
         run = f"{on}-{row.recipe}-{own[:6]}-{config.epochs}-epochs-{seed}"
         assert config.out is not None
         config = replace(config, out=Path(config.out) / run)
-        return StudyRun(f"{on}-{name}-{seed}", {"row": name, "on": on}, config, seed)
+        return StudyRun(
+            f"{on}-{name}-{seed}", {"row": name, "on": on}, config, seed, trained=row.trained
+        )
 
     def _changes(self, row: Row, on: str) -> dict[str, Any]:
         """Fields of the configuration; those of the scale override those of the row."""
@@ -188,7 +191,7 @@ class Reproduction(TableExperiment):
                 intervals[column.title] = cast(tuple[float, float], tuple(ends))
             if column.measure in target.each:
                 each[column.title] = pack(target.each[column.measure])
-        metrics = last_metrics(run.folder)
+        metrics = last_metrics(run.folder) if run.trained else {"step": 0, "seconds": 0.0}
         images_seen = metrics["step"] * run.config.batch_size
         return {
             **run.changes,
@@ -201,7 +204,6 @@ class Reproduction(TableExperiment):
             "minutes": metrics["seconds"] / 60,
             "images_seen": images_seen,
             "flops": images_seen * flops_an_image(run.config),
-            "trials": 1,
             "fingerprint": self.fingerprint(run),
         }
 
@@ -212,14 +214,7 @@ class Reproduction(TableExperiment):
             by_set[column.test].append(column)
         for name, columns in by_set.items():
             settings = {column.protocol: dict(column.settings) for column in columns}
-            results = workplace.verbs.evaluate(
-                run.folder.path,
-                named_sets(workplace, name),
-                list(settings),
-                settings,
-                device=workplace.device,
-                seed=run.seed,
-            )
+            results = _results(run, workplace, named_sets(workplace, name), settings)
             by_protocol = {result.protocol: result for result in results}
             for column in columns:
                 yield column, by_protocol[column.protocol]
@@ -278,7 +273,7 @@ class Reproduction(TableExperiment):
                     (
                         row.title, first["recipe"], SETS[on].title, first["epochs"],
                         first["images_seen"], f"{first['flops'] / 1e15:.3g}",
-                        cell([result["minutes"] for result in results]), first["trials"],
+                        cell([result["minutes"] for result in results]), int(row.trained),
                     )
                 )  # fmt: skip
         columns = ("method", "recipe", "pretrained on", "epochs", "images seen", "PFLOP",
@@ -326,6 +321,21 @@ def named_sets(workplace: Workplace, name: str) -> NamedSets:
     if described.test:
         return NamedSets(train=folder / "train", test=folder / described.test)
     return NamedSets(f"{described.layout}{folder}")
+
+
+def _results(
+    run: StudyRun, workplace: Workplace, sets: NamedSets, settings: dict[str, dict[str, Any]]
+) -> list[Result]:
+    """What a run, or its encoder as it starts, scores on a set; by protocol its settings."""
+    if run.trained:
+        return workplace.verbs.evaluate(
+            run.folder.path, sets, list(settings), settings, device=workplace.device, seed=run.seed
+        )
+    assert run.config is not None
+    kind = protocol_class(next(iter(settings))).needs
+    data = sets.open(kind, run.config.size, run.seed)
+    common = EvaluationSettings(seed=run.seed, protocols=settings)
+    return evaluate_encoder(workplace.frozen(run), data, list(settings), common)
 
 
 def _instead(title: str, test: str) -> str:

@@ -222,7 +222,6 @@ class Small(TableExperiment):
             "minutes": metrics.get("seconds", 0.0) / 60,
             "images_seen": images_seen,
             "flops": images_seen * flops_an_image(run.config) if run.trained else 0.0,
-            "trials": len(self.rows[run.changes["row"]].rates),
             "fingerprint": self.fingerprint(run),
         }
 
@@ -308,7 +307,7 @@ class Small(TableExperiment):
                 f"{results[0]['images_seen']:,}",
                 f"{results[0]['flops'] / 1e12:.0f}",
                 cell([result["minutes"] for result in results]),
-                results[0]["trials"],
+                len(self.rows[name].rates),
                 self.rows[name].tuned or "nothing",
             )
             for name, results in tested.items()
