@@ -10,13 +10,16 @@ from scipy.stats import t as student
 from mast.analyses import Grid
 from mast.studies.does_it_help import mean_of_tasks
 from mast.studies.seeds import cell, difference, spread
-from mast.studies.tables import OF_THE_PAPER, Small
+from mast.studies.tables import OF_THE_PAPER, Small, experiment
 from mast.studies.tables.printed import as_markdown
 from mast.studies.tables.small import ROWS, TESTED
 from written.result_files import RESULTS, processors
 
 Result = dict[str, Any]
 SEEDS = 3  # of a row that is finished
+TABLE6_EPOCHS = 20
+TABLE6_CLAIMS = (("vi_simsiam", "simsiam"), ("uncertainty", "vicreg5"), ("mast5", "uncertainty"),
+                 ("mast5", "vicreg5_staged"), ("vicreg5", "untrained"))  # fmt: skip
 
 
 def tables() -> str:
@@ -35,7 +38,7 @@ def tables() -> str:
 
 def small() -> str:
     """Which method is best at what, and the tables."""
-    measured, whole = _measured(), finished()
+    measured, whole = _measured(Small.results), finished()
     experiment = Small()
     missing = [ROWS[name].title for name in ROWS if name not in whole]
     measured = {name: result for name, result in measured.items() if result["row"] in whole}
@@ -53,16 +56,49 @@ def small() -> str:
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)])
 
 
-def _measured() -> dict[str, Result]:
-    """All results of `small` by name."""
-    files = sorted((RESULTS / Small.results).glob("*/*.json"))
-    return {f"{file.parent.name}/{file.stem}": json.loads(file.read_text()) for file in files}
+def table6() -> str:
+    """Table 6 with a fifth of its epochs, and what becomes of the paper's conclusions."""
+    shortened = experiment("table6", "paper", TABLE6_EPOCHS)
+    measured = _measured(shortened.results)
+    by_row: dict[str, list[Result]] = {}
+    for result in measured.values():
+        by_row.setdefault(result["row"], []).append(result)
+    rows, (column, *_) = OF_THE_PAPER["table6"].rows, OF_THE_PAPER["table6"].columns
+    lines = []
+    for name, other in TABLE6_CLAIMS:
+        if name in by_row and other in by_row:
+            lead = str(difference(by_row[name], by_row[other], column.title))
+            published, beside = rows[name].published[0], rows[other].published[0]
+            if published is not None and beside is not None:
+                lead += f"; paper {published - beside:+.1f}"
+            lines.append(f"- {rows[name].title} beside {rows[other].title}: {lead}")
+    start = [result["scores"][column.title] for result in by_row["untrained"]]
+    best = max(row.published[0] or 0.0 for row in rows.values())
+    lines.append(
+        f"- The untrained encoder has {cell(start)} by this probe, the paper's best row {best} by "
+        "its own, which it does not describe: the levels do not compare, only the differences may."
+    )
+    parts = ["\n".join(lines)]
+    for heading, grid in shortened.grids(measured).items():
+        parts += [f"**{heading[0].upper()}{heading[1:]}**", as_markdown(grid)]
+    notes = (*shortened.notes(), f"Measured on {processors(measured.values())}.")
+    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)])
+
+
+def _measured(results: str) -> dict[str, Result]:
+    """All results of a table by name."""
+    folder = RESULTS / results
+    files = sorted(folder.rglob("*.json"))
+    return {
+        file.relative_to(folder).with_suffix("").as_posix(): json.loads(file.read_text())
+        for file in files
+    }
 
 
 def finished() -> dict[str, list[Result]]:
     """The test results of the rows of `small` that have all seeds."""
     tested: dict[str, list[Result]] = {name: [] for name in ROWS}
-    for name, result in _measured().items():
+    for name, result in _measured(Small.results).items():
         if name.startswith("test/") and result["scores"]:
             tested[result["row"]].append(result)
     return {name: results for name, results in tested.items() if len(results) >= SEEDS}

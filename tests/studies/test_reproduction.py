@@ -215,7 +215,7 @@ def test_a_table_is_trained_measured_and_printed(
     assert [row[0] for row in ahead.rows] == ["untrained", "MAST-5"]
     assert all("[" in str(cell) for row in ahead.rows for cell in row[1:])  # paired intervals
     budgets = [(row[4], row[-1]) for row in done.grids["budgets"].rows]
-    assert budgets == [(0, 0), (32, 1), (32, 1)]  # 36 images by 8, an epoch; trials
+    assert budgets == [("0", 0), ("32", 1), ("32", 1)]  # 36 images by 8, an epoch; trials
     assert any("197" in note for note in done.notes)
     assert "theirs: Not here." in done.notes
     assert "Left out at the small scale: Cars top-1." in done.notes

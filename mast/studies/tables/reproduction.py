@@ -225,10 +225,11 @@ class Reproduction(TableExperiment):
         for result in measured.values():
             if result["row"] in self.paper.rows:  # those of a row that is no more are left
                 by_row[result["row"]].append(result)
-        grids = {RESULTS: self._scores(by_row), "budgets": self._budgets(by_row)}
-        ahead = self._ahead(by_row)
-        baseline = self.paper.rows[self.paper.baseline].title
-        return grids if ahead is None else {**grids, f"ahead of {baseline}, in points": ahead}
+        grids = {RESULTS: self._scores(by_row)}
+        if (ahead := self._ahead(by_row)) is not None:
+            baseline = self.paper.rows[self.paper.baseline].title
+            grids[f"ahead of {baseline}, in points"] = ahead
+        return {**grids, "budgets": self._budgets(by_row)}
 
     def _scores(self, by_row: Mapping[str, Sequence[Measured]]) -> Grid:
         headings = [
@@ -271,8 +272,8 @@ class Reproduction(TableExperiment):
                 first = results[0]
                 rows.append(
                     (
-                        row.title, first["recipe"], SETS[on].title, first["epochs"],
-                        first["images_seen"], f"{first['flops'] / 1e15:.3g}",
+                        row.title, first["recipe"], SETS[on].title, first["epochs"] * row.trained,
+                        f"{first['images_seen']:,}", f"{first['flops'] / 1e15:.3g}",
                         cell([result["minutes"] for result in results]), int(row.trained),
                     )
                 )  # fmt: skip
