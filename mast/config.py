@@ -112,7 +112,6 @@ class PretrainConfig:
         _ = self.preset
         _ = self.method
         self.objective.check()
-        self.objective.check_views(self.preset)
         self.encoder.check()
         self.optimizer.check()
         least = dict.fromkeys(
@@ -168,8 +167,12 @@ def build_method(config: PretrainConfig) -> Method:
 
     Args:
         config: Encoder, method, views and seed are used.
+
+    Raises:
+        UserError: The method cannot learn from these views, or the encoder cannot take them.
     """
     config.check()
+    config.objective.check_views(config.preset)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         encoder = Encoder(config.encoder, config.size)

@@ -60,6 +60,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
             saved.
     """
     config.check()
+    config.objective.check_views(config.preset)
     asked, config = config, with_architecture(config)
     run = RunFolder(config.folder())
     if not run.config.is_file():  # earlier versions took these, and their runs can go on
@@ -328,7 +329,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             epoch = result.step // steps_per_epoch
             if result.last_of_epoch and _score_due(config, epoch):
                 if chief:
-                    scores = online_scores(plain_method.encoder, canvases, config.size)
+                    scores = online_scores(plain_method.kept, canvases, config.size)
                     plain_method.train()
                     run.append_metrics({"step": result.step, "epoch": epoch, **scores})
                     fabric.log_dict(scores, result.step)
@@ -339,7 +340,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
                     score = scores.get("online/knn", scores["online/effective_rank"])
                     if score > training.extra["best"]:
                         training.extra["best"] = score
-                        save_encoder(plain_method.encoder, run.best)
+                        save_encoder(plain_method.kept, run.best)
                 fabric.barrier()
                 logged_at, logged_step = time.monotonic(), result.step
 
@@ -348,7 +349,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         with doing("saving"):
             training.save()
             save_embedding(plain_method, run.embedding, deciding(config))
-            save_encoder(plain_method.encoder, run.encoder)  # last: it says the run is complete
+            save_encoder(plain_method.kept, run.encoder)  # last: it says the run is complete
         say(f"done: {run.encoder}")
     fabric.barrier()
 

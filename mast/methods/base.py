@@ -70,6 +70,25 @@ class MethodConfig:
         return {}
 
 
+def check_pair(preset: Preset, method: str, or_more: bool = False) -> None:
+    """Refuse views of a method that compares two of an image.
+
+    Args:
+        preset: The views.
+        method: As its paper prints it.
+        or_more: Whether it takes more than two.
+
+    Raises:
+        UserError: There are fewer, or more.
+    """
+    count = len(preset.views)
+    if count < 2 or (count > 2 and not or_more):
+        raise UserError(
+            f"{method} compares two views of an image{' or more' if or_more else ''}, got {count}: "
+            "choose another preset of views"
+        )
+
+
 def check_above_zero(config: MethodConfig, *names: str) -> None:
     """Refuse values of an objective that are not above 0 and finite.
 
@@ -143,7 +162,7 @@ class Method(nn.Module, ABC):
         seed: Of what the method draws itself, beside the initialisation of its layers.
 
     Attributes:
-        encoder: What is kept after training.
+        encoder: What is trained.
         gates: Names of the parameters that gate rather than weigh (masks, GeM powers): they
             get an optimizer group of their own.
         steady: How the names of those parameters begin whose rate stays at its peak.
@@ -259,6 +278,11 @@ class Method(nn.Module, ABC):
         yield from ()
 
     # ------------------------------------------------------------------ what it learned
+    @property
+    def kept(self) -> Encoder:
+        """What is measured during training and kept after it: the encoder, or its teacher's."""
+        return self.encoder
+
     @abstractmethod
     def embed(self, images_BCHW: Tensor) -> Tensor:
         """The embeddings in which the loss works, (B, D) in float32; of a Gaussian, its mean."""
@@ -307,26 +331,6 @@ def output_of(terms: Mapping[str, Tensor], **statistics: Tensor) -> dict[str, Te
         **{f"term/{name}": value.detach() for name, value in terms.items()},
         **{f"stat/{name}": value.detach() for name, value in statistics.items()},
     }
-
-
-def pair_of_images(views: Views, method: str) -> tuple[Tensor, Tensor]:
-    """The images of two views, for a method that compares two.
-
-    Args:
-        views: What a step was given.
-        method: As its paper prints it.
-
-    Raises:
-        UserError: More or fewer views.
-    """
-    if len(views.images) != 2:
-        sizes = ", ".join(str(images.shape[-1]) for images in views.images)
-        raise UserError(
-            f"{method} compares two views of an image, got {len(views.images)} (of {sizes} "
-            "pixels); choose a preset of two views"
-        )
-    first, second = views.images
-    return first, second
 
 
 def compile_objective(method: Any) -> None:

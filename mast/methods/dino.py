@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.augment import Views
+from mast.augment import Preset, Views
 from mast.core.collectives import gather
-from mast.core.errors import UserError
 from mast.losses import told_by_others
 from mast.methods.base import (
     check_above_zero,
     check_at_least,
+    check_pair,
     check_shares,
     output_of,
     spread,
@@ -58,13 +59,17 @@ class DINOConfig(TaughtConfig, ProjectedConfig):
         check_shares(self, "warmup", "center_momentum", "frozen")
         check_at_least(self, prototypes=2)
 
+    def check_views(self, preset: Preset) -> None:
+        """See `MethodConfig.check_views`."""
+        check_pair(preset, "DINO", or_more=True)
+
 
 class DINO(TaughtMethod, ProjectedMethod):
     """Caron et al.: Emerging Properties in Self-Supervised Vision Transformers (ICCV 2021).
 
     The teacher sees the first two views, the student all of them. Prototypes are brought back to
     unit length after a step, where the official code parametrises them so
-    (`norm_last_layer=True`). What is kept is the student, where that code evaluates the teacher.
+    (`norm_last_layer=True`). What is kept is the teacher, which that code evaluates.
 
     Args:
         config: Sizes and temperatures.
@@ -92,10 +97,18 @@ class DINO(TaughtMethod, ProjectedMethod):
         """From representations to cosines with the prototypes."""
         return nn.Sequential(self.projector, self.prototypes)
 
+    @property
+    def kept(self) -> Encoder:
+        """The teacher's encoder."""
+        return self.teacher.encoder
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        """What the teacher's projector says, of unit length."""
+        projector, _ = cast(nn.Sequential, self.teacher.projector)
+        return F.normalize(projector(self.kept(images_BCHW)), dim=1)
+
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; one term, "distillation"."""
-        if len(views.images) < TAUGHT:
-            raise UserError(f"DINO compares two views of an image or more, got {len(views.images)}")
         config = self.config
         seen = [self.teacher(images_BCHW) for images_BCHW in views.images[:TAUGHT]]
         temperature = self.teacher_temperature(progress)

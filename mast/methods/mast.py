@@ -27,7 +27,6 @@ from mast.methods.base import (
     compile_objective,
     embedding_vital,
     output_of,
-    pair_of_images,
     variance_collapse,
 )
 from mast.methods.mast_config import MastConfig
@@ -100,7 +99,7 @@ class Mast(Method):
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; the terms are those of `objective`, and the predictions."""
-        encodings = [self.encoder.encode(images) for images in pair_of_images(views, "MAST")]
+        encodings = [self.encoder.encode(images) for images in views.images]
         first, second = (self._gaussian(encoding) for encoding in encodings)
         mask_DK = self.masks()
         output = self.objective(first, second, views.active_BK, mask_DK)

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from mast.augment import Preset, Views
 from mast.core.collectives import gather, global_mean, rank
-from mast.core.errors import UserError
 from mast.losses import bag_of_words, soft_cross_entropy
 from mast.losses.precision import product
 from mast.methods.base import (
     check_above_zero,
     check_at_least,
+    check_pair,
     output_of,
     spread,
 )
@@ -53,8 +53,7 @@ class OBoWConfig(TaughtConfig):
 
     def check_views(self, preset: Preset) -> None:
         """See `MethodConfig.check_views`."""
-        if len(preset.views) < 2:
-            raise UserError("OBoW needs a view for the teacher and one or more for the student")
+        check_pair(preset, "OBoW", or_more=True)
 
 
 class OBoW(TaughtMethod):

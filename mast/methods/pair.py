@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from mast.augment import Views
-from mast.methods.base import pair_of_images
+from mast.augment import Preset, Views
+from mast.methods.base import check_pair
 from mast.methods.prediction import (
     OperatorPrediction,
     PredictionConfig,
@@ -43,6 +43,10 @@ class PairConfig(ProjectedConfig):
         self.prediction.check()
         check_properties(self.told)
 
+    def check_views(self, preset: Preset) -> None:
+        """See `MethodConfig.check_views`."""
+        check_pair(preset, type(self).__name__.removesuffix("Config"))
+
 
 class PairMethod(ProjectedMethod):
     """A method of two views, over the representations of both.
@@ -70,10 +74,10 @@ class PairMethod(ProjectedMethod):
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; the terms are those of `compare`, and the prediction."""
-        images = pair_of_images(views, type(self).__name__)
+        first_BCHW, second_BCHW = images = views.images
         count = self.encoded if self.prediction is None else len(images)
         representations = [self.encoder(images_BCHW) for images_BCHW in images[:count]]
-        output = self.compare(representations, images)
+        output = self.compare(representations, (first_BCHW, second_BCHW))
         if self.prediction is None:
             return output
         first_BC, second_BC = representations

@@ -163,7 +163,7 @@ class EncoderAndEmbedding(nn.Module):
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """Both in float32."""
-        outputs = (self.method.encoder(images_BCHW), self.method.embed(images_BCHW))
+        outputs = (self.method.kept(images_BCHW), self.method.embed(images_BCHW))
         return torch.cat([output_BD.float() for output_BD in outputs], dim=1)
 
 

@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.augment import Views
+from mast.augment import Preset, Views
 from mast.core.collectives import gather, rank
-from mast.core.errors import UserError
 from mast.losses import sinkhorn, told_by_others
 from mast.methods.base import (
     check_above_zero,
     check_at_least,
+    check_pair,
     check_shares,
     output_of,
     spread,
@@ -58,6 +58,10 @@ class SwAVConfig(ProjectedConfig):
         check_shares(self, "frozen", "queue_from")
         check_at_least(self, prototypes=2, iterations=1, queue=0)
 
+    def check_views(self, preset: Preset) -> None:
+        """See `MethodConfig.check_views`."""
+        check_pair(preset, "SwAV", or_more=True)
+
 
 class SwAV(ProjectedMethod):
     """Caron et al.: Unsupervised Learning by Contrasting Cluster Assignments (NeurIPS 2020).
@@ -89,8 +93,6 @@ class SwAV(ProjectedMethod):
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; one term, "assignment"."""
-        if len(views.images) < ASSIGNED:
-            raise UserError(f"SwAV compares two views of an image or more, got {len(views.images)}")
         embeddings = self._embeddings(views.images)
         frozen = progress < self.config.frozen
         scores = [self.prototypes(embedding_BD, frozen) for embedding_BD in embeddings]

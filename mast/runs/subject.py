@@ -128,9 +128,7 @@ def pairs_of(
         records = pipeline.draw(len(canvas_BHWC), generator)
         views = pipeline.views(to_device(canvas_BHWC, device), to_device(aspect_B, device), records)
         with torch.inference_mode():
-            of_batch = [
-                of(images) for of in (method.encoder, method.embed) for images in views.images
-            ]
+            of_batch = [of(images) for of in (method.kept, method.embed) for images in views.images]
         seen.append([output_BD.float().cpu() for output_BD in of_batch])
         for name, parts in differences.items():
             parts.append(difference(views, name).cpu())

@@ -19,7 +19,6 @@ from mast.core.launch import make_fabric
 from mast.core.loop import Training
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import (
-    METHODS,
     Embedding,
     Ensemble,
     Mast,
@@ -200,15 +199,6 @@ def test_asking_about_uncertainty_leaves_the_method_as_it_was() -> None:
     PredictedUncertainty(method)
     assert method.training
     assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
-
-
-@pytest.mark.parametrize("name", ["mast", "vicreg"])
-@pytest.mark.parametrize("sizes", [(32,), (32, 32, 16)])
-def test_a_method_of_pairs_refuses_other_views(name: str, sizes: tuple[int, ...]) -> None:
-    title, listed = METHODS[name].title, ", ".join(map(str, sizes))
-    expected = rf"{title} compares two views of an image, got {len(sizes)} \(of {listed}"
-    with pytest.raises(UserError, match=expected):
-        build_method(name, {}, {})(views(0, sizes), 0.0)
 
 
 def test_the_type_of_a_configuration_says_its_method() -> None:

@@ -287,7 +287,6 @@ def test_resolved_prefers_what_is_given() -> None:
         ("swav_small", {"prototypes": 1}, "objective.prototypes must be 2 or more, got 1"),
         ("dino_small", {"warmup": -1.0}, r"objective.warmup must be in \[0, 1\], got -1"),
         ("looc_small", {"kept": ["hue"]}, "unknown property that operators destroy"),
-        ("looc_small", {"kept": ["orientation", "color"]}, "needs views that share the operators"),
         ("obow_small", {"words": 1}, "objective.words must be 2 or more, got 1"),
         ("infomin_small", {"jigsaw": 1.5}, r"objective.jigsaw must be in \[0, 1\], got 1.5"),
         ("prcl_small", {"hidden": 0.0}, r"objective.hidden must be in \(0, 1\), got 0"),
@@ -324,12 +323,48 @@ def test_prcl_needs_a_map_that_fills_the_image() -> None:
         build_method("prcl", {}, {"queue": BATCH})(larger, 0.0)
 
 
-def test_a_method_names_the_views_that_it_needs() -> None:
-    with pytest.raises(UserError, match=r"three views, .*, and these are 2; the preset clsa has"):
-        mast.configure("clsa_small", views="mast5")
-    assert mast.configure("clsa_small", views="clsa").preset.views[2].size == 96
-    with pytest.raises(UserError, match=r"three views, .*these are 2; the preset infomin has them"):
-        mast.configure("infomin_small", views="mast5")
+@pytest.mark.parametrize(
+    ("recipe", "changes", "message"),
+    [
+        (
+            "clsa_small",
+            {"views": "mast5"},
+            r"three views, .*, and these are 2; the preset clsa has",
+        ),
+        (
+            "infomin_small",
+            {"views": "mast5"},
+            r"three views, .*these are 2; the preset infomin has them",
+        ),
+        (
+            "mast5_small",
+            {"views": "multicrop"},
+            "MAST compares two views of an image, got 8: choose another",
+        ),
+        (
+            "vicreg5_small",
+            {"views": "mae"},
+            "VICReg compares two views of an image, got 1: choose another",
+        ),
+        ("dino_small", {"views": "mae"}, "DINO compares two views of an image or more, got 1"),
+        ("swav_small", {"views": "mae"}, "SwAV compares two views of an image or more, got 1"),
+        ("obow_small", {"views": "mae"}, "OBoW compares two views of an image or more, got 1"),
+        (
+            "looc_small",
+            {"objective": {"kept": ["orientation", "color"]}},
+            "needs views that share the operators",
+        ),
+    ],
+)
+def test_a_method_names_the_views_that_it_needs_before_a_run(
+    recipe: str, changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    config = mast.configure(recipe, data="nowhere", out=str(tmp_path / "run"), **changes)
+    with pytest.raises(UserError, match=message):
+        mast.pretrain(config)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(UserError, match=message):
+        build_run(config)
 
 
 @pytest.mark.parametrize(

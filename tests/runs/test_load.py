@@ -8,6 +8,7 @@ import torch
 import yaml
 from safetensors.torch import load as loaded
 from safetensors.torch import load_file, save_file
+from tiny import configure
 
 import mast
 from mast.core.checkpoint import load_checkpoint
@@ -41,6 +42,23 @@ def test_a_run_without_its_checkpoints_is_whole(
     (insight,) = mast.analyze(ours.path, analyses="masks")
     assert insight.file is not None
     assert len(mast.outliers(ours.path, str(photos / "test")).columns["path"]) == 24
+
+
+def test_dino_s_teacher_is_what_is_kept(photos: Path, tmp_path: Path) -> None:
+    """As its official code evaluates the teacher; embeddings are the teacher's, too."""
+    config = configure(photos, tmp_path / "dino", "dino_small", objective={"prototypes": 6})
+    run = mast.pretrain(config)
+    state = load_checkpoint(run.last)["module"]
+    differs = False  # from the student
+    for key, value in mast.load_encoder(run.path).model.state_dict().items():
+        assert torch.equal(value, state[f"teacher.encoder.model.{key}"])
+        differs |= not torch.equal(value, state[f"encoder.model.{key}"])
+    assert differs
+    with torch.no_grad():
+        finished = mast.load_embedding(run.path)(IMAGES)
+        shutil.move(run.encoder, tmp_path)
+        from_checkpoint = mast.load_embedding(run.path)(IMAGES)
+    assert torch.equal(from_checkpoint, finished)
 
 
 @torch.no_grad()
