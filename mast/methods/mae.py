@@ -52,8 +52,8 @@ class MAE(DrawingMethod):
 
     Of each view, most have one, the loss is the squared error over the hidden patches. The decoder
     does without the class token, which the official one has, so that the mean of the patches should
-    be the representation, as in the recipes; it starts as PyTorch has it, all blocks alike, and the
-    encoder's positions are those of timm, which are learned.
+    be the representation, as in the recipes. It starts as in the official code; the encoder starts
+    as timm has it, and its positions are learned.
 
     Args:
         config: Masking and decoder.
@@ -84,6 +84,8 @@ class MAE(DrawingMethod):
         norm = nn.LayerNorm(config.dim)
         self.decoder = nn.TransformerEncoder(block, config.depth, norm, enable_nested_tensor=False)
         self.leave = nn.Linear(config.dim, 3 * self.shown.side**2)
+        for part in (self.enter, self.decoder, self.leave):
+            part.apply(_start)
 
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.forward`; one term, "pixels"."""
@@ -113,3 +115,12 @@ class MAE(DrawingMethod):
         """The mean over all patches of what enters the decoder, (B, W)."""
         entered_BLW = self.enter(self.encoder.encode(images_BCHW).features_BLC)
         return entered_BLW.mean(dim=1).float()
+
+
+def _start(module: nn.Module) -> None:
+    """As `initialize_weights` of the official code; PyTorch's blocks are copies of one."""
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.MultiheadAttention):
+        nn.init.xavier_uniform_(module.in_proj_weight)

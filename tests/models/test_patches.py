@@ -166,3 +166,23 @@ def test_what_cannot_be_is_refused(options: dict[str, float], message: str) -> N
 def test_a_share_that_hides_all_is_refused() -> None:
     with pytest.raises(UserError, match=r"objective\.hidden 0\.99 hides 16 of 16 patches"):
         build_method("mae", {}, {"dim": 16, "depth": 1, "heads": 2, "hidden": 0.99})
+
+
+def test_a_decoder_starts_as_the_official_one() -> None:
+    method = build_method("mae", {}, {"dim": 64, "depth": 2, "heads": 2})
+    assert isinstance(method, MAE)
+    weights = [
+        parameter
+        for part in (method.enter, method.decoder, method.leave)
+        for parameter in part.parameters()
+        if parameter.ndim == 2
+    ]
+    assert len(weights) == 2 + 2 * 4
+    for weight in weights:  # uniform, by Glorot and Bengio
+        bound = (6 / sum(weight.shape)) ** 0.5
+        assert 0.95 * bound < weight.abs().max() <= bound
+        assert weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
+    first, second = method.decoder.layers
+    for name, parameter in first.named_parameters():
+        if parameter.ndim == 2:
+            assert not torch.equal(parameter, second.get_parameter(name))
