@@ -102,7 +102,7 @@ class PretrainConfig:
     wandb: str | None = None
 
     def check(self) -> None:
-        """Refuse a configuration that cannot run.
+        """Refuse values that cannot be.
 
         Raises:
             UserError: Naming the field, what it is and what it may be.
@@ -139,6 +139,21 @@ class PretrainConfig:
         if not 0.0 <= schedule.leave_out <= 1.0:
             raise UserError(f"expected schedule.leave_out in [0, 1], got {schedule.leave_out:g}")
 
+    def check_trainable(self) -> None:
+        """Refuse values that cannot be, and views from which the method cannot learn.
+
+        Raises:
+            UserError: Saying what is wrong.
+        """
+        self.check()
+        (least, most), count = self.objective.takes, len(self.preset.views)
+        if not least <= count <= most:
+            raise UserError(
+                f"{METHODS[self.method].title} takes {least}{' or more' * (most > least)} views of "
+                f"an image, got {count}: choose another preset of views"
+            )
+        self.objective.check_views(self.preset)
+
     @property
     def method(self) -> str:
         """Name of the method in `METHODS`, by the type of the objective.
@@ -171,8 +186,7 @@ def build_method(config: PretrainConfig) -> Method:
     Raises:
         UserError: The method cannot learn from these views, or the encoder cannot take them.
     """
-    config.check()
-    config.objective.check_views(config.preset)
+    config.check_trainable()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         encoder = Encoder(config.encoder, config.size)

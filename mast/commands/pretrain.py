@@ -59,8 +59,7 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         Interrupted: A signal (Ctrl-C, SIGTERM, SIGHUP) asked to stop. The step was finished and
             saved.
     """
-    config.check()
-    config.objective.check_views(config.preset)
+    config.check_trainable()
     asked, config = config, with_architecture(config)
     run = RunFolder(config.folder())
     if not run.config.is_file():  # earlier versions took these, and their runs can go on

@@ -102,7 +102,7 @@ def pretrain_together(configs: Mapping[str, PretrainConfig]) -> dict[str, RunFol
 
 def _prepared(config: PretrainConfig) -> int:
     """The steps of a run, of which all is checked, decoded and compiled that each would repeat."""
-    config.check()
+    config.check_trainable()
     canvases = open_canvas(config.data, config.size)
     pipeline = Pipeline(config.preset, config.size)
     some = range(min(64, len(canvases)))  # so many that every operator acts on one

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -22,6 +22,9 @@ from mast.augment import Preset, Views
 from mast.core.errors import UserError
 from mast.models import Encoder
 
+Number = tuple[int, float]  # the fewest and the most
+TWO: Number = (2, 2)
+TWO_OR_MORE: Number = (2, math.inf)
 ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
 ONE_RATE: Mapping[str, float] = MappingProxyType({})
 COLLAPSED = 0.1  # a spread below this
@@ -29,7 +32,13 @@ COLLAPSED = 0.1  # a spread below this
 
 @dataclass
 class MethodConfig:
-    """What the configurations of all methods share; each is defined beside its method."""
+    """What the configurations of all methods share; each is defined beside its method.
+
+    Attributes:
+        takes: From how many views of an image the method learns.
+    """
+
+    takes: ClassVar[Number] = (1, math.inf)
 
     def resolved(self) -> Any:
         """The switches in force, where some follow from others; this configuration itself."""
@@ -47,7 +56,7 @@ class MethodConfig:
         """
 
     def check_views(self, preset: Preset) -> None:  # most take what there is
-        """Refuse views that the method cannot learn from.
+        """Refuse views from which the method cannot learn, of the number that it takes.
 
         Raises:
             UserError: Saying what they lack.
@@ -68,25 +77,6 @@ class MethodConfig:
             By the field's dotted name in a run's configuration; empty where none is worth varying.
         """
         return {}
-
-
-def check_pair(preset: Preset, method: str, or_more: bool = False) -> None:
-    """Refuse views of a method that compares two of an image.
-
-    Args:
-        preset: The views.
-        method: As its paper prints it.
-        or_more: Whether it takes more than two.
-
-    Raises:
-        UserError: There are fewer, or more.
-    """
-    count = len(preset.views)
-    if count < 2 or (count > 2 and not or_more):
-        raise UserError(
-            f"{method} compares two views of an image{' or more' if or_more else ''}, got {count}: "
-            "choose another preset of views"
-        )
 
 
 def check_above_zero(config: MethodConfig, *names: str) -> None:

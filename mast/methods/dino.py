@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.augment import Preset, Views
+from mast.augment import Views
 from mast.core.collectives import gather
 from mast.losses import told_by_others
 from mast.methods.base import (
+    TWO_OR_MORE,
     check_above_zero,
     check_at_least,
-    check_pair,
     check_shares,
     output_of,
     spread,
@@ -42,6 +42,7 @@ class DINOConfig(TaughtConfig, ProjectedConfig):
         frozen: Share of the run at its start in which the prototypes stay as they are.
     """
 
+    takes = TWO_OR_MORE
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 256))
     prototypes: int = 65536
     temperature: float = 0.1
@@ -58,10 +59,6 @@ class DINOConfig(TaughtConfig, ProjectedConfig):
         check_above_zero(self, "temperature", "teacher_temperature", "first_teacher_temperature")
         check_shares(self, "warmup", "center_momentum", "frozen")
         check_at_least(self, prototypes=2)
-
-    def check_views(self, preset: Preset) -> None:
-        """See `MethodConfig.check_views`."""
-        check_pair(preset, "DINO", or_more=True)
 
 
 class DINO(TaughtMethod, ProjectedMethod):

@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from mast.augment import Preset
 from mast.core.errors import UserError
-from mast.methods.base import MethodConfig, check_pair
+from mast.methods.base import TWO, MethodConfig
 from mast.methods.prediction import PredictionConfig, check_properties
 from mast.models import GaussianProjectorConfig, check_sizes
 from mast.models.masks import BlockKind, MaskKind, MaskNorm, MaskStart
@@ -138,6 +137,7 @@ class MastConfig(MethodConfig):
             cannot lower it by shrinking, against the variance term.
     """
 
+    takes = TWO
     mode: Literal["exempt", "guarded", "paper"] = "exempt"
     projector: GaussianProjectorConfig = field(default_factory=GaussianProjectorConfig)
     uncertainty: bool | None = None
@@ -188,10 +188,6 @@ class MastConfig(MethodConfig):
                 f"objective.predict_from {mode.predict_from} needs objective.masks exempt or "
                 f"budgeted, got {mode.masks}, which has no block to predict from"
             )
-
-    def check_views(self, preset: Preset) -> None:
-        """See `MethodConfig.check_views`."""
-        check_pair(preset, "MAST")
 
     def without_switches(self) -> "MastConfig":
         """See `MethodConfig.without_switches`."""

@@ -12,14 +12,14 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.augment import Preset, Views
+from mast.augment import Views
 from mast.core.collectives import gather, global_mean, rank
 from mast.losses import bag_of_words, soft_cross_entropy
 from mast.losses.precision import product
 from mast.methods.base import (
+    TWO_OR_MORE,
     check_above_zero,
     check_at_least,
-    check_pair,
     output_of,
     spread,
 )
@@ -41,6 +41,7 @@ class OBoWConfig(TaughtConfig):
         scale: By which the scores of words are multiplied where they are predicted.
     """
 
+    takes = TWO_OR_MORE
     words: int = 8192
     sharpness: float = 15.0
     scale: float = 8.0
@@ -50,10 +51,6 @@ class OBoWConfig(TaughtConfig):
         super().check()
         check_at_least(self, words=2)
         check_above_zero(self, "sharpness", "scale")
-
-    def check_views(self, preset: Preset) -> None:
-        """See `MethodConfig.check_views`."""
-        check_pair(preset, "OBoW", or_more=True)
 
 
 class OBoW(TaughtMethod):

@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from mast.augment import Preset, Views
-from mast.methods.base import check_pair
+from mast.augment import Views
+from mast.methods.base import TWO
 from mast.methods.prediction import (
     OperatorPrediction,
     PredictionConfig,
@@ -34,6 +34,7 @@ class PairConfig(ProjectedConfig):
         prediction: Weight and width of the heads that tell it.
     """
 
+    takes = TWO
     told: tuple[str, ...] = ()
     prediction: PredictionConfig = field(default_factory=PredictionConfig)
 
@@ -42,10 +43,6 @@ class PairConfig(ProjectedConfig):
         super().check()
         self.prediction.check()
         check_properties(self.told)
-
-    def check_views(self, preset: Preset) -> None:
-        """See `MethodConfig.check_views`."""
-        check_pair(preset, type(self).__name__.removesuffix("Config"))
 
 
 class PairMethod(ProjectedMethod):

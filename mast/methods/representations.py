@@ -63,7 +63,7 @@ class Embedding(nn.Module):
             UserError: As `space`.
         """
         space = self.space(ignore, match, match_by)
-        see = self.method.encoder if space.of == "representation" else self.method.embed
+        see = self.method.kept if space.of == "representation" else self.method.embed
         features_BD = see(images_BCHW).float()
         with torch.autocast(features_BD.device.type, enabled=False):
             return space.seen(features_BD)

@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.augment import Preset, Views
+from mast.augment import Views
 from mast.core.collectives import gather, rank
 from mast.losses import sinkhorn, told_by_others
 from mast.methods.base import (
+    TWO_OR_MORE,
     check_above_zero,
     check_at_least,
-    check_pair,
     check_shares,
     output_of,
     spread,
@@ -42,6 +42,7 @@ class SwAVConfig(ProjectedConfig):
         queue_from: Share of the run from which they are.
     """
 
+    takes = TWO_OR_MORE
     projector: MLPConfig = field(default_factory=lambda: MLPConfig(2048, 128))
     prototypes: int = 3000
     temperature: float = 0.1
@@ -57,10 +58,6 @@ class SwAVConfig(ProjectedConfig):
         check_above_zero(self, "temperature", "epsilon")
         check_shares(self, "frozen", "queue_from")
         check_at_least(self, prototypes=2, iterations=1, queue=0)
-
-    def check_views(self, preset: Preset) -> None:
-        """See `MethodConfig.check_views`."""
-        check_pair(preset, "SwAV", or_more=True)
 
 
 class SwAV(ProjectedMethod):

@@ -92,6 +92,7 @@ def _varied(
         assert other is not None, f"a run of {config.method} is compared with no other"
         config = other
     config = change(config, fields)
+    config.check_trainable()
     run = StudyRun(name, changes, config, seed, needed=not changes)
     _refuse_other_length(run.folder, config)
     return run

@@ -339,16 +339,16 @@ def test_prcl_needs_a_map_that_fills_the_image() -> None:
         (
             "mast5_small",
             {"views": "multicrop"},
-            "MAST compares two views of an image, got 8: choose another",
+            "MAST takes 2 views of an image, got 8: choose another",
         ),
         (
             "vicreg5_small",
             {"views": "mae"},
-            "VICReg compares two views of an image, got 1: choose another",
+            "VICReg takes 2 views of an image, got 1: choose another",
         ),
-        ("dino_small", {"views": "mae"}, "DINO compares two views of an image or more, got 1"),
-        ("swav_small", {"views": "mae"}, "SwAV compares two views of an image or more, got 1"),
-        ("obow_small", {"views": "mae"}, "OBoW compares two views of an image or more, got 1"),
+        ("dino_small", {"views": "mae"}, "DINO takes 2 or more views of an image, got 1"),
+        ("swav_small", {"views": "mae"}, "SwAV takes 2 or more views of an image, got 1"),
+        ("obow_small", {"views": "mae"}, "OBoW takes 2 or more views of an image, got 1"),
         (
             "looc_small",
             {"objective": {"kept": ["orientation", "color"]}},
