@@ -1,4 +1,4 @@
-"""The paper's tables, and one of every method at a small budget."""
+"""The paper's tables, and one of most methods at a small budget."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ def reproduce(
 ) -> Reproduced:
     """Train and measure a table of the paper, and print what the paper prints beside it.
 
-    `small` is no table of the paper: every method at one small budget, each at the best of three
+    `small` is no table of the paper: most methods at one small budget, each at the best of three
     rates, which are chosen on validation images. Tables are `table1` to `table10`, `figure4b` and
     `figure8`; what a scale changes, and where the paper contradicts itself, is said below them.
 
@@ -84,7 +84,7 @@ def reproduce(
         data: Folder of the sets that it needs, each in a folder of its name.
         out: Folder of run folders, of results and of the table.
         scale: small, minutes a run on a CPU, or paper, what the paper trains.
-        epochs: Of a run with the table's full length, for less than the scale's.
+        epochs: Of a run with the table's full length, in place of the scale's.
         seeds: Of the runs; three or more before one row is ahead of another.
         only: Patterns of names of runs, such as `flowers17-mast5-*`; all of them if not given.
         gpu: On which hours are computed with `dry`; if not given, an H100 at the paper's scale,

@@ -23,6 +23,8 @@ def byol() -> PretrainConfig:
         views="vicreg",
         schedule=ScheduleConfig(staged=False),
         objective=BYOLConfig(momentum=0.996),
-        optimizer=OptimizerConfig("lars", lr=0.2, weight_decay=1.5e-6, warmup=10, final=0.0),
+        optimizer=OptimizerConfig(
+            "lars_official", lr=0.2, weight_decay=1.5e-6, warmup=10, final=0.0
+        ),
         batch_size=4096,
     )

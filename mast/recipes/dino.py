@@ -17,7 +17,7 @@ def dino() -> PretrainConfig:
     the teacher's temperature from 0.04 to 0.07 in 30 epochs (facebookresearch/dino). What differs
     here: number and scales of the views are what that code has by default, weight decay stays at
     0.04 (there it rises to 0.4), gradients are clipped at 3 as a whole (there each tensor's), and
-    the student is kept.
+    prototypes have unit length (there not, for this ViT).
     """
     return replace(
         mast5(),

@@ -46,7 +46,9 @@ def moco_v3() -> PretrainConfig:
         views="moco_v3",
         schedule=ScheduleConfig(staged=False),
         objective=MoCoV3Config(momentum=0.996),
-        optimizer=OptimizerConfig("lars", lr=0.3, weight_decay=1.5e-6, warmup=10, final=0.0),
+        optimizer=OptimizerConfig(
+            "lars_official", lr=0.3, weight_decay=1.5e-6, warmup=10, final=0.0
+        ),
         batch_size=4096,
     )
 

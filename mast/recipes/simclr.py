@@ -25,6 +25,6 @@ def simclr() -> PretrainConfig:
         views="simclr",
         schedule=ScheduleConfig(staged=False),
         objective=SimCLRConfig(),
-        optimizer=OptimizerConfig("lars", lr=0.3, weight_decay=1e-6, warmup=10, final=0.0),
+        optimizer=OptimizerConfig("lars_official", lr=0.3, weight_decay=1e-6, warmup=10, final=0.0),
         batch_size=4096,
     )

@@ -13,8 +13,8 @@ def supervised() -> PretrainConfig:
     """Supervised training on ImageNet: ResNet-50, batch 256, 90 epochs, in the views of MAST-5.
 
     The paper: linear top-1 76.5 (Table 1). SGD at 0.1, weight decay 1e-4, as PyTorch's reference
-    training, whose rate falls in steps and whose views are crops and flips; both views of an image
-    are learned from here.
+    training, whose rate falls in steps, whose biases and norms decay as well, and whose views are
+    crops and flips; both views of an image are learned from here.
 
     Cost, estimated as for mast5: some 7 GPU hours.
     """

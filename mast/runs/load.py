@@ -34,7 +34,8 @@ def load_method(run: str | Path) -> Method:
 
     Args:
         run: A run folder. A complete one holds `encoder.safetensors` and `embedding.safetensors`;
-            of any other the last checkpoint is read.
+            of any other the last checkpoint is read. Of a complete one `encoder` is what was kept,
+            which is the teacher's in DINO.
 
     Raises:
         UserError: No such run, none of these files in it, or one that does not fit.

@@ -1,4 +1,4 @@
-"""The tables of the paper, and one of every method at a small budget."""
+"""The tables of the paper, and one of most methods at a small budget."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from mast.studies.tables.reproduction import Reproduction
 from mast.studies.tables.small import Small
 from mast.studies.tables.smaller_sets import FIGURE8, TABLE6, TABLE7
 
-SMALL = "small"  # every method, with as many trials each; not of the paper
+SMALL = "small"  # most methods, with as many trials each; not of the paper
 OF_THE_PAPER: Mapping[str, PaperTable] = {
     "table1": TABLE1,
     "table2": TABLE2,

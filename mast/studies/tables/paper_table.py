@@ -53,6 +53,20 @@ SETS: dict[str, ImageSet] = {
 }
 SMALL_SET = f"{CIFAR}-labelled"  # is made of CIFAR-10
 
+# What a reader of more than one table has to know.
+AUGSELF = (
+    "AugSelf's heads are this project's: one hidden layer with BatchNorm tells the standardised "
+    "differences of all operators that destroy a property; its authors' have two hidden layers "
+    "and tell crops and colour jitter."
+)
+NEAR_COPIES = (
+    "33 of the 340 test images of Flowers-17 have a near-copy in train or val (official split 1), "
+    "so that all numbers on it are somewhat too good."
+)
+VIEWS_DIFFER = (
+    "Rows differ in their views as well as in their objective where the budgets name other views."
+)
+
 
 class Column(NamedTuple):
     """What is measured.

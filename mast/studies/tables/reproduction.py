@@ -11,6 +11,7 @@ from mast.core.errors import UserError
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import Result
 from mast.protocols.run import EvaluationSettings, evaluate_encoder, protocol_class
+from mast.recipes import recipe
 from mast.runs.cost import flops_an_image
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Measured, Workplace, last_metrics
@@ -203,7 +204,7 @@ class Reproduction(TableExperiment):
             "each": each,
             "minutes": metrics["seconds"] / 60,
             "images_seen": images_seen,
-            "flops": images_seen * flops_an_image(run.config),
+            "flops": images_seen * flops_an_image(run.config) if run.trained else 0.0,
             "fingerprint": self.fingerprint(run),
         }
 
@@ -270,16 +271,24 @@ class Reproduction(TableExperiment):
                 by_set[result["on"]].append(result)
             for on, results in by_set.items():
                 first = results[0]
+                if not row.trained:
+                    rows.append((row.title, first["recipe"], "", SETS[on].title, *(0,) * 5))
+                    continue
                 rows.append(
                     (
-                        row.title, first["recipe"], SETS[on].title, first["epochs"] * row.trained,
-                        f"{first['images_seen']:,}", f"{first['flops'] / 1e15:.3g}",
-                        cell([result["minutes"] for result in results]), int(row.trained),
+                        row.title, first["recipe"], self._views(row, on, first["recipe"]),
+                        SETS[on].title, first["epochs"], f"{first['images_seen']:,}",
+                        f"{first['flops'] / 1e15:.3g}",
+                        cell([result["minutes"] for result in results]), 1,
                     )
                 )  # fmt: skip
-        columns = ("method", "recipe", "pretrained on", "epochs", "images seen", "PFLOP",
+        columns = ("method", "recipe", "views", "pretrained on", "epochs", "images seen", "PFLOP",
                    "minutes", "trials")  # fmt: skip
         return Grid(columns, tuple(rows))
+
+    def _views(self, row: Row, on: str, name: str) -> str:
+        """The preset that a row was trained with, by a recipe of this name."""
+        return str(self._changes(row, on).get("views", recipe(name).views))
 
     def notes(self) -> tuple[str, ...]:
         """See `TableExperiment.notes`."""

@@ -5,7 +5,14 @@ from typing import Any
 from mast.recipes import recipe
 from mast.studies.sensitivity import MULTIPLIERS, SYMBOLS
 from mast.studies.tables.imagenet import FIFTEEN, FIVE, MAST_5, NOTE, TABLE2, TOP1, UNCERTAIN
-from mast.studies.tables.paper_table import Column, PaperTable, Row
+from mast.studies.tables.paper_table import (
+    AUGSELF,
+    NEAR_COPIES,
+    VIEWS_DIFFER,
+    Column,
+    PaperTable,
+    Row,
+)
 
 # VICReg's base rate at 128 images (its Table of batch sizes), which MAST shares.
 LARS: dict[str, Any] = {"optimizer": {"lr": 0.8}}
@@ -47,6 +54,8 @@ TABLE6 = PaperTable(
         'The paper has "197" models of cars; the set has 196.',
         "Both sets are split: pretraining sees their training images, 680 and 8,144. The paper "
         "counts all, 1,360 and 16,185, and names no split.",
+        NEAR_COPIES,
+        VIEWS_DIFFER,
     ),
 )  # fmt: skip
 
@@ -70,7 +79,7 @@ TABLE7 = PaperTable(
     notes=(NOTE, "The untrained encoder is not in the paper's table.",
            "At the paper's scale the rate of MAST is VICReg's for 256 images.",
            "Pretraining sees the 100,000 unlabelled images; AugSelf's authors add the 5,000 of the "
-           "training part, and weigh its terms 1 where they are 0.5 here."),
+           "training part, and weigh its terms 1 where they are 0.5 here.", AUGSELF, VIEWS_DIFFER),
 )  # fmt: skip
 
 FIGURE8 = PaperTable(
@@ -99,5 +108,6 @@ FIGURE8 = PaperTable(
         NOTE + " λ₂ is 0 there: its KL term is left out.",
         "The paper does not name the two tasks of ImageNet's panel.",
         "Runs on Flowers-17 and Cars are those of Table 6.",
+        NEAR_COPIES,
     ),
 )  # fmt: skip
