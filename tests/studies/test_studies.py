@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+import mast
 from mast.analyses import Grid, Score, Subject, Trial
 from mast.analyses.interval import mean_and_margin
 from mast.augment.presets import MAST5, MAST15
 from mast.core.errors import UserError
 from mast.studies import OF_A_RUN, Study
+from mast.studies.engine import vary
 from mast.studies.epochs import Epochs
 from mast.studies.growth import Growth
 from mast.studies.leave_one_out import LeaveOneOut
@@ -143,6 +145,13 @@ def test_plan_of_leave_one_out() -> None:
     }
     vicreg = Subject("run", "vicreg", MAST5)
     assert LeaveOneOut().plan(vicreg) == plan
+
+
+def test_a_trial_whose_views_teach_nothing_is_refused_when_it_is_planned(tmp_path: Path) -> None:
+    config = mast.configure("looc_small", data="nowhere")
+    plan = {"without-flip": {"operators": [n for n in config.preset.operators if "flip" not in n]}}
+    with pytest.raises(UserError, match="needs views that share the operators which destroy"):
+        vary(config, plan, [0], tmp_path)
 
 
 def test_plan_of_growth_by_correlation() -> None:
