@@ -22,9 +22,9 @@ from mast.augment import Preset, Views
 from mast.core.errors import UserError
 from mast.models import Encoder
 
-Number = tuple[int, float]  # the fewest and the most
-TWO: Number = (2, 2)
-TWO_OR_MORE: Number = (2, math.inf)
+ViewCount = tuple[int, float]  # the fewest and the most
+TWO: ViewCount = (2, 2)
+TWO_OR_MORE: ViewCount = (2, math.inf)
 ENCODER = "encoder."  # how the encoder's names begin in a method's state dict
 ONE_RATE: Mapping[str, float] = MappingProxyType({})
 COLLAPSED = 0.1  # a spread below this
@@ -38,7 +38,7 @@ class MethodConfig:
         takes: From how many views of an image the method learns.
     """
 
-    takes: ClassVar[Number] = (1, math.inf)
+    takes: ClassVar[ViewCount] = (1, math.inf)
 
     def resolved(self) -> Any:
         """The switches in force, where some follow from others; this configuration itself."""

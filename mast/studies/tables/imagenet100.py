@@ -68,8 +68,7 @@ TABLE4 = PaperTable(
     notes=(
         NOTE,
         VIEWS,
-        "Published of rows with * is what AugSelf's authors trained and probed, otherwise than the "
-        "others.",
+        "Rows with * were trained and probed by AugSelf's authors, in other ways than the others.",
         AUGSELF,
     ),
 )  # fmt: skip
