@@ -223,7 +223,8 @@ def test_targets_and_splits_do_not_touch_each_other(monkeypatch: pytest.MonkeyPa
     for target, penalty, one in zip(targets, penalties, at_once, strict=True):
         alone = Classifier.fitted(x, target.labels_N, target.classes, penalty)
         ours, other = (of.scores(x).softmax(dim=1) for of in (one, alone))
-        torch.testing.assert_close(ours, other, atol=1e-5, rtol=0)
+        # What is promised of the optimum; processors differ in where a fit ends near it.
+        torch.testing.assert_close(ours, other, atol=1e-4, rtol=0)
     # Nor does how much of it is held at once.
     monkeypatch.setattr(logistic, "HELD", 120 * 10)
     monkeypatch.setattr(newton, "CHUNK", 50)
