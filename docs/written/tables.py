@@ -84,8 +84,16 @@ def table6() -> str:
     parts = ["\n".join(lines)]
     for heading, grid in shortened.grids(measured).items():
         parts += [f"**{heading[0].upper()}{heading[1:]}**", as_markdown(grid)]
-    notes = (*shortened.notes(), f"Measured on {processors(measured.values())}.")
-    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)])
+    faster = [
+        f"{rows[result['row']].title} with seed {result['seed']}, on {threads}"
+        for result in measured.values()
+        if (threads := result["provenance"]["threads"]) > 1
+    ]
+    where = f"Measured on {processors(measured.values())}, minutes on one thread"
+    where += "".join(f", but for {each}" for each in faster)
+    return "\n\n".join(
+        [*parts, "\n".join(f"- {note}" for note in (*shortened.notes(), f"{where}."))]
+    )
 
 
 def _measured(results: str) -> dict[str, Result]:
