@@ -7,6 +7,7 @@ bench:
 	pip install -q -e '.[bench]'
 	python benchmarks/augment.py --device $(DEVICE)
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/operators.py)
+	$(if $(filter cpu,$(DEVICE)),python benchmarks/fused.py)
 	python benchmarks/loss.py --device $(DEVICE)
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/probes.py)
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/insight.py)

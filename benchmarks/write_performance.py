@@ -148,6 +148,27 @@ def operators() -> str:
     return "\n".join(lines) + "\n\n" + machine(result)
 
 
+def fused(result: dict[str, Any]) -> str:
+    """What views would launch and move on a GPU, by PyTorch's kernels and by Triton's."""
+    lines = ["| views | kernels | launches | copies | waits | GB |", "|---|---|---|---|---|---|"]
+    for preset, entries in result["views"].items():
+        for name, of in entries.items():
+            numbers = " | ".join(str(of[key]) for key in ("launches", "copies", "waits"))
+            lines.append(f"| {preset} | {name} | {numbers} | {of['GB']:.1f} |")
+    return "\n".join([*lines, "", f"Revision {result['provenance']['git_revision']}."])
+
+
+def kernels(result: dict[str, Any]) -> str:
+    """What a compiler made of every kernel, by generation."""
+    generations = result["kernels"]
+    columns = [f"{kind} ({at})" for at in generations for kind in ("registers", "stack", "shared")]
+    lines = [f"| kernel | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
+    for name in next(iter(generations.values())):
+        numbers = [str(value) for of in generations.values() for value in of[name].values()]
+        lines.append(f"| `{name}` | {' | '.join(numbers)} |")
+    return "\n".join(lines)
+
+
 def machine(result: dict[str, Any]) -> str:
     """Where a result comes from, as one line."""
     origin = result["provenance"]
@@ -177,6 +198,8 @@ def main() -> None:
         area: times(area) for area in ("augment", "loss", "probes", "insight", "data", "train")
     }
     tables |= {"targets": targets(), "operators": operators()}
+    counted = json.loads((RESULTS / "fused.json").read_text())
+    tables |= {"fused": fused(counted), "kernels": kernels(counted)}
     replace(ROOT / "docs" / "performance.md", tables)
     replace(ROOT / "README.md", {"speed": in_short()})
 

@@ -1,6 +1,7 @@
 """Shared by all tests: one thread, a cache of their own, tiny images and a tiny configuration."""
 
 import gc
+import os
 import shutil
 import signal
 import sys
@@ -10,6 +11,8 @@ from functools import cache, partial
 from multiprocessing import set_forkserver_preload
 from pathlib import Path
 from typing import Any
+
+os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported: its kernels run on the CPU
 
 import pytest
 import torch

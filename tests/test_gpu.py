@@ -83,7 +83,7 @@ CONFIGS: dict[str, Any] = {
 
 def batch(count: int) -> tuple[Tensor, Tensor]:
     canvas_BHWC = torch.zeros(count, 32, 32, 3, dtype=torch.uint8)
-    return on_gpu(canvas_BHWC), on_gpu(torch.ones(count))
+    return on_gpu(canvas_BHWC), torch.ones(count)
 
 
 @pytest.fixture
@@ -105,6 +105,8 @@ def gpu(without_driver: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeG
             return tensor
 
         monkeypatch.setattr(Tensor, "pin_memory", pin)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+        monkeypatch.setattr("mast.augment.fused.chain.launch", watched.launch)
         yield watched
 
 
@@ -137,15 +139,19 @@ def test_what_makes_the_host_wait_is_seen(name: str, gpu: FakeGPU) -> None:
             ERRORS[name](tensor)
 
 
+@pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("preset", VIEWS)
-def test_views_never_wait(preset: str, gpu: FakeGPU) -> None:
-    pipeline = Pipeline(VIEWS[preset], SIZE)
+def test_views_never_wait(preset: str, fused: bool, gpu: FakeGPU) -> None:
+    pipeline = Pipeline(VIEWS[preset], SIZE, compiled=fused)
     count = min(COUNT, 2 * COUNT // len(pipeline.sizes))  # at most 32 views, as AT_ONCE has it
     memory = pipeline.buffer(count, GPU, torch.bfloat16)
     views = pipeline.views(*batch(count), pipeline.draw(count, torch.Generator()), memory)
     assert {images.dtype for images in views.images} == {torch.bfloat16}
     assert {images.device for images in views.images} == {GPU}
     assert not gpu.waits
+    if fused:
+        assert gpu.copies == gpu.launches["warp"] == gpu.launches["finish"] <= len(pipeline.sizes)
+        assert gpu.launches.total() <= 16 * gpu.copies
 
 
 def build(name: str, operators: tuple[str, ...]) -> Method:
@@ -170,7 +176,7 @@ def test_a_step_never_waits(name: str, gpu: FakeGPU) -> None:
     records = Pipeline(preset, SIZE).draw(COUNT, torch.Generator())
     images = tuple(on_gpu(torch.ones(COUNT, 3, SIZE, SIZE)) for _ in records)
     label_B = on_gpu(torch.zeros(COUNT, dtype=torch.int64))
-    views = Views(images, records, None, on_gpu(torch.ones(COUNT)), label_B)
+    views = Views(images, records, None, torch.ones(COUNT), label_B)
     training = Training(method, optimizer, 1, 3, lambda progress: 1.0, clip=1.0, log_every=2)
     steps = training.run(
         FakeFabric(mixed=True),  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from torch import Tensor
 from mast.augment.operators import OPERATORS
 from mast.augment.record import Record, Views
 from mast.core.errors import UserError, unknown
+from mast.core.transfer import to_device
 
 
 def difference(views: Views, name: str) -> Tensor:
@@ -31,9 +32,10 @@ def difference(views: Views, name: str) -> Tensor:
         raise UserError(f"a difference is between two views, got {len(views.records)}")
     images_BCHW, aspect_B = views.images[0], views.aspect_B
     if aspect_B is None:
-        aspect_B = torch.ones(len(images_BCHW), device=images_BCHW.device)
+        aspect_B = torch.ones(len(images_BCHW))
     first_BT, second_BT = (_effect(record, name, aspect_B) for record in views.records)
-    return OPERATORS[name].difference(first_BT, second_BT, *views.records)
+    drawn_BT = OPERATORS[name].difference(first_BT, second_BT, *views.records)
+    return to_device(drawn_BT, images_BCHW.device)
 
 
 def numbers(name: str) -> int:
@@ -47,8 +49,4 @@ def numbers(name: str) -> int:
 def _effect(record: Record, name: str, aspect_B: Tensor) -> Tensor:
     """What the operator did to one view, 0 where it was not applied."""
     effect_BT = OPERATORS[name].effect(record.parameters[name], aspect_B)
-    effect_BT, applied_B = (
-        tensor.to(aspect_B.device, torch.float32, non_blocking=True)
-        for tensor in (effect_BT, record.applied(name))
-    )
-    return effect_BT * applied_B[:, None]
+    return effect_BT.float() * record.applied(name)[:, None]

@@ -54,7 +54,7 @@ class Operator(ABC):
     destroys: ClassVar[str]  # the property of an image that no invariance to it can keep
     stage: ClassVar[Stage]
     graded: ClassVar[bool] = False  # whether it has a magnitude, or is done or not
-    kernel: ClassVar[str | None] = None  # in `augment.compiled`; None: a CPU uses `apply`
+    kernel: ClassVar[str | None] = None  # in `augment.compiled` and `fused`; None: `apply` is used
     kernel_takes: ClassVar[tuple[str, ...]] = ()  # parameters, in the kernel's order
 
     size: int
@@ -150,13 +150,14 @@ class Operator(ABC):
         """
 
     def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
-        """What the compiled kernel takes of each sample, in its order; by default `kernel_takes`.
+        """What a compiled kernel takes of each sample, in its order; by default `kernel_takes`.
 
         Args:
             parameters: Those of N samples, on the CPU.
 
         Returns:
-            Tensors of N rows; floating point ones reach the kernel as float32.
+            Tensors of N rows; floating point ones reach the kernel as float32, others in `fused` as
+            int32.
         """
         return [parameters[name] for name in self.kernel_takes]
 

@@ -3,9 +3,11 @@
 Legend: B samples, K operators, C channels, H and W pixels. Images are in [0, 1].
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,8 +20,12 @@ from mast.augment.record import Record, Views, join
 from mast.augment.warp import Warp, compiled_steps, render
 from mast.core.errors import UserError, unknown
 
+if TYPE_CHECKING:
+    from mast.augment.fused import Chain
+
 # numbers a thread treats at a time by compiled kernels: a few images cost Python, many the cache
 COMPILED_PART_VALUES = 2_400_000
+TRITON = find_spec("triton") is not None
 PART_VALUES = 1_600_000  # numbers a CPU treats at a time: best of 0.1 to 100 million, by a fifth
 
 
@@ -29,8 +35,8 @@ class Pipeline:
     Args:
         preset: Operators, and what each view has of its own.
         size: Side in pixels of the views that have none of their own.
-        compiled: Whether to use compiled kernels on the CPU. Views agree to 1e-4 either way, but
-            for values within rounding of a threshold.
+        compiled: Whether to use kernels compiled for the device, a CPU or an NVIDIA GPU. Views
+            agree to 1e-4 either way, but for values within rounding of a threshold.
 
     Attributes:
         names: The K operators.
@@ -52,6 +58,7 @@ class Pipeline:
         self._shares = tuple(view.shares for view in preset.views)
         self._geometry, self._pointwise = zip(*map(_in_order, self.operators), strict=True)
         self._alike_runs = _alike_runs(self.operators)
+        self._chains: dict[int, Chain] = {}
 
     def draw(
         self, n: int, generator: torch.Generator, chosen_BK: Tensor | None = None
@@ -110,25 +117,38 @@ class Pipeline:
         """
         if len(records) != len(self.sizes):
             raise UserError(f"expected {len(self.sizes)} records, one a view, got {len(records)}")
-        count = len(canvas_BHWC)
+        count, side = canvas_BHWC.shape[:2]
+        if canvas_BHWC.shape[1:] != (side, side, 3):
+            raise UserError(
+                f"expected square canvases (B, S, S, 3), got {tuple(canvas_BHWC.shape)}"
+            )
+        for record in records:
+            if not count == len(aspect_B) == len(record):
+                raise UserError(
+                    f"expected as many canvases, aspects and records, got {count}, "
+                    f"{len(aspect_B)} and {len(record)}"
+                )
         memory = self.buffer(count, canvas_BHWC.device) if out is None else out
         numbers = self._numbers(count)
         if memory.shape != (numbers,) or not memory.is_contiguous():
             raise UserError(
                 f"expected out contiguous and of shape {(numbers,)}, got {tuple(memory.shape)}"
             )
-        # compiled kernels treat a few images at a time anyway
+        aspect_B = aspect_B.to("cpu", torch.float32)
+        fill = self._filler(canvas_BHWC)
+        # Numba's kernels treat a few images at a time anyway
         one_by_one = [range(view, view + 1) for view in range(len(self.sizes))]
         images: list[Tensor] = []
-        for run in one_by_one if self._runs_compiled(canvas_BHWC) else self._alike_runs:
+        for run in one_by_one if fill == self._fill_compiled else self._alike_runs:
             size, total = self.sizes[run.start], len(run) * count
             span = slice(self._numbers(count, run.start), self._numbers(count, run.stop))
             images_BCHW = memory[span].view(total, 3, size, size)
-            canvases, aspects, record = canvas_BHWC, aspect_B, records[run.start]
-            if len(run) > 1:
-                canvases, aspects = (torch.cat([x] * len(run)) for x in (canvas_BHWC, aspect_B))
+            if count:
+                # these may be those of an earlier batch: autograd must notice if it needs them
+                torch.autograd.graph.increment_version(images_BCHW)
                 record = join([records[view] for view in run])
-            self._fill(images_BCHW, canvases, aspects, record, run.start)
+                warp = compose(self._geometry[run.start], record, aspect_B.repeat(len(run)))
+                fill(images_BCHW, canvas_BHWC.contiguous(), warp, record, run.start)
             images += [images_BCHW[at * count : (at + 1) * count] for at in range(len(run))]
         return Views(tuple(images), records, aspect_B=aspect_B)
 
@@ -144,34 +164,20 @@ class Pipeline:
         """How many numbers the first views of `n` images have; by default all views."""
         return sum(n * 3 * size**2 for size in self.sizes[:views])
 
-    def _runs_compiled(self, canvas_BHWC: Tensor) -> bool:
-        return self.compiled and canvas_BHWC.device.type == "cpu" and canvas_BHWC.shape[1] > 1
+    def _filler(self, canvas_BHWC: Tensor) -> Callable[[Tensor, Tensor, Warp, Record, int], None]:
+        """What draws a run of alike views of these canvases."""
+        if self.compiled and canvas_BHWC.device.type == "cpu" and canvas_BHWC.shape[1] > 1:
+            return self._fill_compiled
+        if self.compiled and has_triton(canvas_BHWC.device):
+            return self._fill_fused
+        return self._fill
 
     def _fill(
-        self, images: Tensor, canvas_BHWC: Tensor, aspect_B: Tensor, record: Record, view: int
+        self, images: Tensor, canvas_BHWC: Tensor, warp: Warp, record: Record, view: int
     ) -> None:
-        """Draw one view, in parts on a CPU, whose caches they fit; a GPU wants all at once."""
-        count = len(record)
-        side = canvas_BHWC.shape[1]
-        if canvas_BHWC.shape[1:] != (side, side, 3):
-            raise UserError(
-                f"expected square canvases (B, S, S, 3), got {tuple(canvas_BHWC.shape)}"
-            )
-        if not len(canvas_BHWC) == len(aspect_B) == count:
-            raise UserError(
-                f"expected as many canvases, aspects and records, got {len(canvas_BHWC)}, "
-                f"{len(aspect_B)} and {count}"
-            )
-        if count == 0:
-            return
-        # the images may be those of an earlier batch: autograd must notice if it still needs them
-        torch.autograd.graph.increment_version(images)
-        aspect_B = aspect_B.to(canvas_BHWC.device, torch.float32, non_blocking=True)
-        warp = compose(self._geometry[view], record, aspect_B)
-        if self._runs_compiled(canvas_BHWC):
-            self._fill_compiled(images, canvas_BHWC.contiguous(), warp, record, view)
-            return
-        # temporaries of a part are memory that a CPU uses again; a GPU wants all at once
+        """By PyTorch, in parts on a CPU, whose caches they fit; a GPU wants all at once."""
+        count = len(images)
+        canvas_BHWC = canvas_BHWC.repeat(count // len(canvas_BHWC), 1, 1, 1)
         part = PART_VALUES // images[:1].numel() if images.device.type == "cpu" else count
         for start in range(0, count, max(part, 1)):
             some = slice(start, start + max(part, 1))
@@ -180,10 +186,20 @@ class Pipeline:
                 drawn = _apply_where(operator, drawn, record[some])
             images[some] = drawn
 
+    def _fill_fused(
+        self, images: Tensor, canvas_BHWC: Tensor, warp: Warp, record: Record, view: int
+    ) -> None:
+        """By a few kernels over all images."""
+        if view not in self._chains:
+            from mast.augment.fused import Chain
+
+            self._chains[view] = Chain(self._pointwise[view], images.shape[3])
+        self._chains[view].draw(canvas_BHWC, warp, record, images)
+
     def _fill_compiled(
         self, images: Tensor, canvas_BHWC: Tensor, warp: Warp, record: Record, view: int
     ) -> None:
-        """All operators on a few images at a time, while these are in a cache; threads share."""
+        """By kernels that treat a few images at a time, while these are in a cache."""
         steps = compiled_steps(canvas_BHWC, warp)
         for operator in self._pointwise[view]:
             index = record.applied(operator.name).nonzero()[:, 0]
@@ -210,6 +226,16 @@ class Pipeline:
                 list(pool.map(run, range(0, count, part)))
         if views is not images:
             images.copy_(views)
+
+
+def has_triton(device: torch.device) -> bool:
+    """Whether Triton's kernels run on a device: an NVIDIA GPU of compute capability 8 or more."""
+    return (
+        TRITON
+        and device.type == "cuda"
+        and torch.version.hip is None
+        and torch.cuda.get_device_capability(device) >= (8, 0)
+    )
 
 
 def _alike_runs(operators: Sequence[dict[str, Operator]]) -> list[range]:

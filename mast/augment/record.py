@@ -89,7 +89,7 @@ class Views:
         records: What was applied to each.
         chosen_BK: bool, which operators might have been applied, before their coins; None where
             all might.
-        aspect_B: Width / height of the original images; None where all are square.
+        aspect_B: Width / height of the original images, on the CPU; None where all are square.
         label_B: Their classes, for a method that learns from labels.
     """
 

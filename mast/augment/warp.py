@@ -17,18 +17,19 @@ from torch import Tensor
 from torch.nn import functional
 
 from mast.augment.operator import Step
+from mast.core.transfer import to_device
 
 
 @dataclass(frozen=True)
 class Warp:
-    """Where each sample's view lies in its image.
+    """Where each sample's view lies in its image; best on the CPU, where kernels are chosen.
 
     Args:
         matrices_B33: From the view to the image, normalised: 0 to 1 along each axis.
         extent_B2: Width and height, as shares of the image's, of what fills the view before it is
             turned, sheared or moved.
-        aligned_B: bool, neither turned nor sheared; best on the CPU.
-        bounded_B: bool, only pixels of the box count, as after a crop; best on the CPU.
+        aligned_B: bool, neither turned nor sheared.
+        bounded_B: bool, only pixels of the box count, as after a crop.
         bicubic: Whether what is neither turned nor sheared is resampled by cubics.
     """
 
@@ -150,27 +151,29 @@ def render(canvas_BHWC: Tensor, warp: Warp, size: int) -> Tensor:
 
     Args:
         canvas_BHWC: uint8 square canvases.
-        warp: The samples' matrices, on the canvas's device.
+        warp: The samples' matrices.
         size: Side of the view in pixels.
 
     Returns:
         images_BCHW: Float32 in [0, 1].
     """
     device = canvas_BHWC.device
+    matrices_B33, extent_B2 = (
+        to_device(numbers, device) for numbers in (warp.matrices_B33, warp.extent_B2)
+    )
     images = torch.empty(len(canvas_BHWC), canvas_BHWC.shape[3], size, size, device=device)
     straight, turned = warp.aligned_B.nonzero()[:, 0], (~warp.aligned_B).nonzero()[:, 0]
     if len(straight):
         index = straight.to(device, non_blocking=True)
         bounded = warp.bounded_B[straight].to(device, non_blocking=True)
         source = planar(canvas_BHWC.index_select(0, index))
-        matrices = warp.matrices_B33[index]
-        images.index_copy_(0, index, resize_boxes(source, matrices, size, bounded, warp.bicubic))
+        views = resize_boxes(source, matrices_B33[index], size, bounded, warp.bicubic)
+        images.index_copy_(0, index, views)
     if len(turned):
         index = turned.to(device, non_blocking=True)
         source = planar(canvas_BHWC.index_select(0, index))
-        images.index_copy_(
-            0, index, warp_affine(source, warp.matrices_B33[index], size, warp.extent_B2[index])
-        )
+        views = warp_affine(source, matrices_B33[index], size, extent_B2[index])
+        images.index_copy_(0, index, views)
     return images
 
 

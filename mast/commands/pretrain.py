@@ -272,7 +272,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         count, share = len(batch.canvas_BHWC), step / training.steps
         views = draw_views(
             pipeline,
-            [fabric.to_device((batch.canvas_BHWC, batch.aspect_B))],
+            [(fabric.to_device(batch.canvas_BHWC), batch.aspect_B)],
             (config.seed, step, part),
             partial(draw_chosen, config.schedule, len(pipeline.names), share),
             start=count * fabric.global_rank,

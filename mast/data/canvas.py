@@ -22,6 +22,7 @@ from torch import Tensor
 from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.launch import cores
+from mast.core.transfer import to_device
 from mast.data import cache
 from mast.data.chosen import Chosen
 from mast.data.decoded import Decoded
@@ -95,7 +96,7 @@ class ResidentSet:
 
     Attributes:
         images: (N, S, S, 3) uint8.
-        aspect_N: (N,) float32, width / height of the original.
+        aspect_N: (N,) float32, width / height of the original; on the CPU.
     """
 
     images: Tensor
@@ -103,8 +104,9 @@ class ResidentSet:
 
     def batch(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """Gathers canvases on the device; otherwise as `CanvasSet.batch`."""
-        index_B = torch.from_numpy(indices).to(self.images.device, non_blocking=True)
-        return self.images.index_select(0, index_B), self.aspect_N.index_select(0, index_B)
+        index_B = torch.from_numpy(indices)
+        on_device_B = to_device(index_B, self.images.device)
+        return self.images.index_select(0, on_device_B), self.aspect_N[index_B]
 
 
 @final
@@ -161,7 +163,7 @@ class CanvasSet:
         for start in range(0, len(self), _COPIED):
             stop = min(start + _COPIED, len(self))
             images[start:stop] = self.batch(range(start, stop))[0].to(device)
-        return ResidentSet(images, torch.from_numpy(self.aspect_N).to(device))
+        return ResidentSet(images, torch.from_numpy(self.aspect_N))
 
     def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> "CanvasSet":
         """The set of some of the images, in the order given, copied into memory.

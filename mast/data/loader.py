@@ -25,7 +25,7 @@ class Batch:
 
     Attributes:
         canvas_BHWC: uint8, pinned for a GPU, or on the device of a resident set.
-        aspect_B: float32, width / height of the originals; likewise.
+        aspect_B: float32, width / height of the originals; on the CPU.
         index_B: int64, their indices in the set.
     """
 
@@ -130,5 +130,4 @@ class Loader:
         if self.resident is not None:
             return Batch(*self.resident.batch(index_B), torch.from_numpy(index_B))
         canvas_BHWC, aspect_B = self.canvas_set.batch(index_B)
-        canvas_BHWC, aspect_B = (pinned(part, self.device) for part in (canvas_BHWC, aspect_B))
-        return Batch(canvas_BHWC, aspect_B, torch.from_numpy(index_B))
+        return Batch(pinned(canvas_BHWC, self.device), aspect_B, torch.from_numpy(index_B))

@@ -126,7 +126,7 @@ def pairs_of(
     for start in range(0, len(position_P), BATCH):
         canvas_BHWC, aspect_B = canvases.batch(position_P[start : start + BATCH])
         records = pipeline.draw(len(canvas_BHWC), generator)
-        views = pipeline.views(to_device(canvas_BHWC, device), to_device(aspect_B, device), records)
+        views = pipeline.views(to_device(canvas_BHWC, device), aspect_B, records)
         with torch.inference_mode():
             of_batch = [of(images) for of in (method.kept, method.embed) for images in views.images]
         seen.append([output_BD.float().cpu() for output_BD in of_batch])

@@ -154,4 +154,4 @@ def test_batches_are_pinned_for_a_gpu_alone(device, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda part: (pinned.append(part), part)[1])
     next(Loader(numbered(4), 4, seed=0, device=torch.device(device)).epoch(0))
-    assert len(pinned) == (2 if device == "cuda" else 0)
+    assert len(pinned) == (1 if device == "cuda" else 0)

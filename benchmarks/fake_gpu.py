@@ -2,11 +2,14 @@
 
 Tensors are PyTorch's fake ones. Operators between devices are an error of theirs, as on a GPU; so
 is a result whose shape depends on numbers (`nonzero`, a boolean index): the host would wait.
-Whatever else makes it wait is collected, with the line that does.
+Whatever else makes it wait is collected, with the line that does, and every launch is counted with
+the bytes that it reads and writes. Triton's kernels are counted and not run.
 """
 
 import contextlib
+import math
 import traceback
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,11 @@ FAKE = FakeTensorMode(allow_non_fake_inputs=True)
 # Bytes that a driver takes over at once, pinned or not: 64 KB. That is 16 for each of 4096 views,
 # and here, where a batch has 32, as many for each.
 AT_ONCE = 512
+# Operators that give another view of memory, or memory with nothing in it.
+FREE = {
+    *("_unsafe_view", "_reshape_alias", "lift_fresh", "detach", "alias"),
+    *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"),
+}
 INDEXING = ("index", "_unsafe_index", "index_put", "index_put_", "_index_put_impl_")
 
 
@@ -35,12 +43,39 @@ class FakeGPU(TorchDispatchMode):
     Attributes:
         waits: Where the host waited for the GPU, and what for.
         pinned: What was pinned; kept, so that its memory is nobody else's.
+        launches: How often each operator, or kernel of Triton, would have been launched.
+        copies: How often something went from the CPU to the GPU.
+        moved: Bytes that operators of PyTorch read and wrote.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.waits: list[str] = []
         self.pinned: list[Tensor] = []
+        self.launches: Counter[str] = Counter()
+        self.copies = 0
+        self.moved = 0
+
+    def launch(self, kernel: Any, grid: tuple[int], arguments: dict[str, Any]) -> None:
+        """Stands for `mast.augment.fused.chain.launch`."""
+        given = [value for value in arguments.values() if isinstance(value, Tensor)]
+        assert {tensor.device for tensor in given} == {GPU}
+        self.launches[kernel.__name__] += 1
+
+    def _count(self, func: Any, inputs: list[Tensor], result: Any) -> None:
+        """A launch, where an operator is one; of expanded tensors what there is in memory."""
+        name = func.overloadpacket.__name__
+        views = any(r.alias_info and not r.alias_info.is_write for r in func._schema.returns)
+        if views or name in FREE or func.namespace == "prim":
+            return
+        outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        self.launches[name] += 1
+        if name in ("index_select", "gather", "index"):  # of what is read only what is wanted
+            self.moved += 2 * sum(map(_bytes, outputs))
+        elif name == "index_copy_":
+            self.moved += 2 * _bytes(inputs[-1])
+        else:
+            self.moved += sum(map(_bytes, [*inputs, *outputs]))
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -63,6 +98,7 @@ class FakeGPU(TorchDispatchMode):
             self._wait("a number is read")
             return args[0].dtype.is_floating_point or 1
         if name == "_to_copy" and "device" in kwargs and {target} != devices:
+            self.copies += target == "cuda"
             if target == "cpu" or not kwargs.get("non_blocking"):
                 self._wait(f"a copy to {target}")
             elif args[0].nbytes > AT_ONCE and _memory(args[0]) not in map(_memory, self.pinned):
@@ -74,18 +110,30 @@ class FakeGPU(TorchDispatchMode):
                 self._wait(f"a copy to {args[0].device.type}")
             if args[0].device.type == "cpu":
                 return args[0]
+            self.copies += 1
         if name in INDEXING and any(
             index is not None and index.device.type == "cpu" and index.ndim for index in args[1]
         ):
             self._wait("an index on the CPU")
             args = (args[0], [None if i is None else on_gpu(i) for i in args[1]], *args[2:])
         with FAKE:
-            return func(*args, **kwargs)
+            result = func(*args, **kwargs)
+        on_it = [tensor for tensor in tensors if tensor.device.type == "cuda"]
+        self._count(func, on_it, result)
+        return result
 
     def _wait(self, what: str) -> None:
         frames = [f for f in traceback.extract_stack() if f.filename.startswith(SOURCE)]
         line = f"{frames[-1].filename.removeprefix(SOURCE)}:{frames[-1].lineno}" if frames else "?"
         self.waits.append(f"{line}: {what}")
+
+
+def _bytes(tensor: Tensor) -> int:
+    """In memory: what an expanded tensor repeats is there once."""
+    numbers = math.prod(
+        size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride
+    )
+    return numbers * tensor.element_size()
 
 
 def _memory(tensor: Tensor) -> int:

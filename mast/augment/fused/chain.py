@@ -1,0 +1,316 @@
+"""The operators of a view as a chain of kernels over a whole batch.
+
+Which samples an operator treats stands in a table and not in the shape of a launch: every step of a
+run launches the same grids over all samples, and a program whose sample did not draw its operator
+ends at once. So nothing waits for the device, and a CUDA graph can capture the chain.
+
+Legend: B samples, K operators, C = 3 channels, H and W pixels.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import triton
+from torch import Tensor
+
+from mast.augment.fused import color, filters, finish, resample
+from mast.augment.fused.rows import BLOCK
+from mast.augment.operator import Operator, Parameters
+from mast.augment.record import Record
+from mast.augment.warp import Warp
+from mast.core.transfer import to_device
+
+UNTOUCHED = -1
+ABSENT = -1  # the column of an operator that a chain does not have
+WARP, END = "warp", "end"  # columns that are no operator's
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What the kernels of a batch are given.
+
+    Args:
+        count: Number of samples, B.
+        grid: Programs of a kernel: as many for each sample as its pixels need.
+        arguments: Tensors on the device, and constants, by the kernels' names for them.
+        columns: Where each operator's begin in the table, by name.
+        drawn: Of operators without a kernel: which images to treat, and with what.
+    """
+
+    count: int
+    grid: tuple[int]
+    arguments: dict[str, Any]
+    columns: dict[str, int]
+    drawn: dict[str, tuple[Tensor, Parameters]]
+
+    def run(self, kernel: Any, grid: tuple[int] | None = None, **own: Any) -> None:
+        """Launch a kernel with those of the arguments that it has, and its own."""
+        given = self.arguments | own
+        launch(kernel, grid or self.grid, {name: given[name] for name in kernel.arg_names})
+
+
+def launch(kernel: Any, grid: tuple[int], arguments: dict[str, Any]) -> None:
+    """Launch a kernel: all are launched here."""
+    kernel[grid](**arguments)
+
+
+@dataclass(frozen=True)
+class Pass(ABC):
+    """Some operators that act one after the other, and the kernels that do them.
+
+    Args:
+        operators: By the name of the operator's kernel.
+    """
+
+    kernels: ClassVar[tuple[str, ...]]  # which may be in it, in the order in which they act
+    moves: ClassVar[bool] = False  # whether what it treats ends in the other half
+
+    operators: dict[str, Operator]
+
+    @abstractmethod
+    def run(self, batch: Batch) -> None:
+        """Treat those samples that drew an operator."""
+
+    def column(self, batch: Batch, kernel: str) -> int:
+        """Where the numbers of an operator begin."""
+        operator = self.operators.get(kernel)
+        return ABSENT if operator is None else batch.columns[operator.name]
+
+
+class Applied(Pass):
+    """An operator that has no kernel here."""
+
+    kernels = ()
+
+    def run(self, batch: Batch) -> None:
+        images = batch.arguments["halves"].flatten(0, 1)
+        for operator in self.operators.values():
+            index, parameters = batch.drawn[operator.name]
+            if len(index):
+                treated = operator.apply(images.index_select(0, index), parameters)
+                images.index_copy_(0, index, treated)
+
+
+class Tone(Pass):
+    """The jitter is in it only right behind the warp, which takes the sums that it needs."""
+
+    kernels = ("jitter", "grayscale", "invert", "posterize")
+
+    def run(self, batch: Batch) -> None:
+        batch.run(
+            color.tone,
+            AT_JITTER=self.column(batch, "jitter"),
+            AT_GRAYSCALE=self.column(batch, "grayscale"),
+            AT_INVERT=self.column(batch, "invert"),
+            AT_POSTERIZE=self.column(batch, "posterize"),
+        )
+
+
+class Equalize(Pass):
+    kernels = ("equalize",)
+
+    def run(self, batch: Batch) -> None:
+        own = {
+            "AT": self.column(batch, "equalize"),
+            "histogram_BCL": batch.arguments["table"].new_zeros(batch.count, 3, 256),
+        }
+        batch.run(color.count_levels, **own)
+        batch.run(color.make_tables, (3 * batch.count,), **own)
+        batch.run(color.look_up, **own)
+
+
+class Blur(Pass):
+    kernels = ("gaussian_blur",)
+
+    def run(self, batch: Batch) -> None:
+        for back in (False, True):
+            batch.run(filters.blur_along, AT=self.column(batch, "gaussian_blur"), BACK=back)
+
+
+class Sharpen(Pass):
+    kernels = ("sharpen",)
+    moves = True
+
+    def run(self, batch: Batch) -> None:
+        batch.run(filters.sharpen, AT=self.column(batch, "sharpen"))
+
+
+class MotionBlur(Pass):
+    kernels = ("motion_blur",)
+    moves = True
+
+    def run(self, batch: Batch) -> None:
+        window = self.operators["motion_blur"].window  # type: ignore[attr-defined]
+        batch.run(filters.correlate, AT=self.column(batch, "motion_blur"), T=window)
+
+
+class Edges(Pass):
+    kernels = ("blend_edges",)
+    moves = True
+
+    def run(self, batch: Batch) -> None:
+        batch.run(filters.blend_edges, AT=self.column(batch, "blend_edges"))
+
+
+class Grain(Pass):
+    kernels = ("solarize", "add_noise")
+
+    def run(self, batch: Batch) -> None:
+        batch.run(
+            finish.grain,
+            AT_SOLARIZE=self.column(batch, "solarize"),
+            AT_NOISE=self.column(batch, "add_noise"),
+        )
+
+
+class Finish(Pass):
+    """The last one of every chain."""
+
+    kernels = ("solarize", "add_noise", "cut_out")
+
+    def run(self, batch: Batch) -> None:
+        own = {
+            "AT": batch.columns[END],
+            "AT_SOLARIZE": self.column(batch, "solarize"),
+            "AT_NOISE": self.column(batch, "add_noise"),
+            "AT_CUTOUT": self.column(batch, "cut_out"),
+        }
+        if "cut_out" in self.operators:
+            batch.run(finish.sum_colors, **own)
+        batch.run(finish.finish, **own)
+
+
+PASSES = (Tone, Equalize, Blur, Sharpen, MotionBlur, Grain, Edges)
+
+
+class Chain:
+    """Draws views from canvases.
+
+    Args:
+        operators: Those that do not move pixels, in the order in which they act.
+        size: Side of the views in pixels.
+    """
+
+    def __init__(self, operators: Sequence[Operator], size: int) -> None:
+        self.size = size
+        self.passes = _passes(operators)
+        self.columns = {WARP: 0}
+        self._width = resample.COLUMNS
+        for each in self.passes:
+            if not isinstance(each, Applied):
+                for operator in each.operators.values():
+                    self.columns[operator.name] = self._width
+                    one = operator.sample(1, torch.Generator())
+                    self._width += 1 + sum(part.shape[1] for part in _numbers(operator, one, 1))
+        self.columns[END] = self._width
+        self._width += 1
+
+    def draw(self, canvas_BHWC: Tensor, warp: Warp, record: Record, views_BCHW: Tensor) -> None:
+        """Draw the views of some canvases.
+
+        Args:
+            canvas_BHWC: uint8, contiguous, square.
+            warp: Of all samples, on the CPU: of the first view of each canvas, then of the second.
+            record: What was drawn, for the same samples; on the CPU.
+            views_BCHW: Where they go: contiguous, of float32 or bfloat16.
+        """
+        device, pixels = canvas_BHWC.device, canvas_BHWC.shape[1]
+        count, canvases = len(views_BCHW), len(canvas_BHWC)
+        table_BN, drawn = self._table(warp, record, pixels)
+        tiles = triton.cdiv(self.size**2, BLOCK)
+        room = triton.next_power_of_2(tiles)
+        arguments = {
+            "canvas_BHWC": canvas_BHWC,
+            "mean_BC": torch.empty(canvases, 3, device=device),
+            "table": to_device(table_BN, device),
+            "halves": torch.empty(2, count, 3, self.size, self.size, device=device),
+            "sum_BCT": torch.empty(count, 3, room, device=device),
+            "views": views_BCHW,
+            "count": count,
+            "canvases": canvases,
+            "P": pixels,
+            "V": self.size,
+            "WIDTH": self._width,
+            "BLOCK": BLOCK,
+            "TILES": room,
+        }
+        where = {
+            name: (to_device(index, device), parameters)
+            for name, (index, parameters) in drawn.items()
+        }
+        batch = Batch(count, (count * tiles,), arguments, self.columns, where)
+        batch.run(resample.canvas_means, (canvases,))
+        batch.run(
+            resample.warp,
+            AT=self.columns[WARP],
+            AT_JITTER=self.passes[0].column(batch, "jitter"),
+            BICUBIC=warp.bicubic,
+        )
+        for each in self.passes:
+            each.run(batch)
+
+    def _table(
+        self, warp: Warp, record: Record, pixels: int
+    ) -> tuple[Tensor, dict[str, tuple[Tensor, Parameters]]]:
+        """The rows of all samples, and what operators without a kernel are to be applied to."""
+        count = len(record)
+        table_BN = torch.empty(count, self._width, dtype=torch.int32)
+        drawn: dict[str, tuple[Tensor, Parameters]] = {}
+        _write(table_BN, self.columns[WARP], resample.columns(warp, pixels, self.size))
+        half_B = torch.zeros(count, dtype=torch.int32)
+        for each in self.passes:
+            for operator in each.operators.values():
+                applied_B = record.applied(operator.name)
+                parameters = record.parameters[operator.name]
+                if isinstance(each, Applied):
+                    index = applied_B.nonzero()[:, 0]
+                    own = {key: values[index] for key, values in parameters.items()}
+                    drawn[operator.name] = index + count * half_B[index], own
+                    continue
+                place_B1 = torch.where(applied_B, half_B, UNTOUCHED)[:, None]
+                numbers = _numbers(operator, parameters, count)
+                _write(table_BN, self.columns[operator.name], [place_B1, *numbers])
+                if each.moves:
+                    half_B = half_B ^ applied_B
+        table_BN[:, self.columns[END]] = half_B
+        return table_BN, drawn
+
+
+def _passes(operators: Sequence[Operator]) -> list[Pass]:
+    """The fewest passes, in order, that do these operators in theirs; the last one finishes."""
+    last = len(operators)
+    while last and _takes(Finish, operators[last - 1 :]):
+        last -= 1
+    passes: list[Pass] = []
+    for operator in operators[:last]:
+        if passes and _takes(type(passes[-1]), [*passes[-1].operators.values(), operator]):
+            passes[-1].operators[str(operator.kernel)] = operator
+            continue
+        kind = next((kind for kind in PASSES if _takes(kind, [operator])), Applied)
+        if operator.kernel == "jitter" and passes:
+            kind = Applied
+        passes.append(kind({operator.kernel or operator.name: operator}))
+    return [*passes, Finish({str(operator.kernel): operator for operator in operators[last:]})]
+
+
+def _takes(kind: type[Pass], operators: Sequence[Operator]) -> bool:
+    """Whether a pass does these operators, each once, in this order."""
+    kernels = [operator.kernel for operator in operators]
+    return kernels == [kernel for kernel in kind.kernels if kernel in kernels]
+
+
+def _numbers(operator: Operator, parameters: Parameters, count: int) -> list[Tensor]:
+    """What the kernel of an operator takes of each sample, as columns."""
+    return [part.reshape(count, -1) for part in operator.kernel_arguments(parameters)]
+
+
+def _write(table_BN: Tensor, column: int, parts: Iterable[Tensor]) -> None:
+    """Put numbers into rows, floating point ones by their bits."""
+    for part in parts:
+        width = part.shape[1]
+        bits = part.float().view(torch.int32) if part.is_floating_point() else part
+        table_BN[:, column : column + width] = bits
+        column += width

@@ -1,0 +1,214 @@
+"""The warp, from uint8 canvases to views, in one kernel."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from mast.augment.fused.color import until_contrast
+from mast.augment.fused.rows import clip, gray, half_of, image_of, number, part_of, store, whole
+from mast.augment.warp import Warp
+
+COLUMNS = 15  # of a sample in the table
+
+
+@triton.jit
+def canvas_means(canvas_BHWC, mean_BC, P: tl.constexpr, BLOCK: tl.constexpr):
+    """The mean colour of every canvas; one program each."""
+    sample = tl.program_id(0)
+    red = tl.zeros([BLOCK], tl.int32)
+    green = tl.zeros([BLOCK], tl.int32)
+    blue = tl.zeros([BLOCK], tl.int32)
+    for first in range(0, P * P, BLOCK):
+        pixel = first + tl.arange(0, BLOCK)
+        there = canvas_BHWC + sample.to(tl.int64) * (3 * P * P) + 3 * pixel
+        live = pixel < P * P
+        red += tl.load(there, mask=live, other=0).to(tl.int32)
+        green += tl.load(there + 1, mask=live, other=0).to(tl.int32)
+        blue += tl.load(there + 2, mask=live, other=0).to(tl.int32)
+    scale = 1.0 / (255.0 * P * P)
+    tl.store(mean_BC + 3 * sample, tl.sum(red).to(tl.float32) * scale)
+    tl.store(mean_BC + 3 * sample + 1, tl.sum(green).to(tl.float32) * scale)
+    tl.store(mean_BC + 3 * sample + 2, tl.sum(blue).to(tl.float32) * scale)
+
+
+@triton.jit
+def _tent(distance):
+    return tl.maximum(1.0 - distance, 0.0)
+
+
+@triton.jit
+def _cubic(distance):
+    """See `warp._cubic`."""
+    near = (1.5 * distance - 2.5) * distance * distance + 1.0
+    far = ((-0.5 * distance + 2.5) * distance - 4.0) * distance + 2.0
+    return tl.where(distance < 1.0, near, tl.where(distance < 2.0, far, 0.0))
+
+
+@triton.jit
+def _resizing(pixel, center, reach, first, last, BICUBIC: tl.constexpr):
+    """Weight of a canvas pixel along an axis, where the view is neither turned nor sheared."""
+    distance = tl.abs(pixel.to(tl.float32) + 0.5 - center) / reach
+    weight = _cubic(distance) if BICUBIC else _tent(distance)
+    return tl.where((pixel >= first) & (pixel <= last), weight, 0.0)
+
+
+@triton.jit
+def _tail_of_tent(count, reach):
+    """Sum of 1 - d / reach for d = 1 to count."""
+    return count - count * (count + 1.0) / (2.0 * reach)
+
+
+@triton.jit
+def _whole_tent(center, reach, beyond, P: tl.constexpr):
+    """Sum over the canvas of a tent that reaches `beyond` pixels further than its centre."""
+    before = _tail_of_tent(tl.minimum(center, beyond), reach)
+    behind = _tail_of_tent(tl.minimum(P - 1.0 - center, beyond), reach)
+    return 1.0 + before + behind
+
+
+@triton.jit
+def _sampling(at, reach, beyond, P: tl.constexpr):
+    """The two pixels between which the low-passed image is sampled, and what each is worth."""
+    near = tl.minimum(tl.maximum(at - 0.5, 0.0), P - 1.0)
+    left = tl.floor(near)
+    right = tl.minimum(left + 1.0, P - 1.0)
+    worth_left = (1.0 - (near - left)) / _whole_tent(left, reach, beyond, P)
+    worth_right = (near - left) / _whole_tent(right, reach, beyond, P)
+    return left, right, worth_left, worth_right
+
+
+@triton.jit
+def _low_passed(pixel, left, right, worth_left, worth_right, reach, P: tl.constexpr):
+    """Weight of a canvas pixel along an axis in a bilinear sample of the low-passed image."""
+    here = pixel.to(tl.float32)
+    weight = worth_left * _tent(tl.abs(here - left) / reach)
+    weight += worth_right * _tent(tl.abs(here - right) / reach)
+    return tl.where((pixel >= 0) & (pixel < P), weight, 0.0)
+
+
+@triton.jit
+def _add(canvas, x, y, weight, live, red, green, blue, P: tl.constexpr):
+    there = canvas + (y * P + x) * 3
+    some = live & (weight != 0.0)
+    red += weight * tl.load(there, mask=some, other=0).to(tl.float32)
+    green += weight * tl.load(there + 1, mask=some, other=0).to(tl.float32)
+    blue += weight * tl.load(there + 2, mask=some, other=0).to(tl.float32)
+    return red, green, blue
+
+
+@triton.jit
+def warp(
+    canvas_BHWC,
+    mean_BC,
+    table,
+    halves,
+    sum_BCT,
+    count,
+    canvases,
+    P: tl.constexpr,
+    V: tl.constexpr,
+    WIDTH: tl.constexpr,
+    AT: tl.constexpr,
+    AT_JITTER: tl.constexpr,
+    TILES: tl.constexpr,
+    BICUBIC: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Draw every view into the first half; see `mast.augment.warp`.
+
+    Where the chain goes on with a jitter, it leaves the sums over tiles of the luminance that the
+    jitter's contrast will meet.
+    """
+    sample, tile, pixel, live = part_of(V, BLOCK)
+    origin = sample % canvases
+    canvas = canvas_BHWC + origin.to(tl.int64) * (3 * P * P)
+    u = ((pixel % V).to(tl.float32) + 0.5) / V
+    v = ((pixel // V).to(tl.float32) + 0.5) / V
+    x = number(table, sample, AT + 1, WIDTH) * u + number(table, sample, AT + 2, WIDTH) * v
+    y = number(table, sample, AT + 4, WIDTH) * u + number(table, sample, AT + 5, WIDTH) * v
+    x = (x + number(table, sample, AT + 3, WIDTH)) * P
+    y = (y + number(table, sample, AT + 6, WIDTH)) * P
+    reach_x = number(table, sample, AT + 7, WIDTH)
+    reach_y = number(table, sample, AT + 8, WIDTH)
+    taps_x = whole(table, sample, AT + 9, WIDTH)
+    taps_y = whole(table, sample, AT + 10, WIDTH)
+    red = tl.zeros([BLOCK], tl.float32)
+    green = tl.zeros([BLOCK], tl.float32)
+    blue = tl.zeros([BLOCK], tl.float32)
+    total = tl.zeros([BLOCK], tl.float32)
+    if whole(table, sample, AT, WIDTH) > 0:  # neither turned nor sheared
+        low_x = whole(table, sample, AT + 11, WIDTH)
+        high_x = whole(table, sample, AT + 12, WIDTH)
+        low_y = whole(table, sample, AT + 13, WIDTH)
+        high_y = whole(table, sample, AT + 14, WIDTH)
+        side: tl.constexpr = 2.0 if BICUBIC else 1.0
+        first_x = tl.floor(x - side * reach_x - 0.5).to(tl.int32) + 1
+        first_y = tl.floor(y - side * reach_y - 0.5).to(tl.int32) + 1
+        for s in range(taps_y):
+            weight_y = _resizing(first_y + s, y, reach_y, low_y, high_y, BICUBIC)
+            for t in range(taps_x):
+                weight = weight_y * _resizing(first_x + t, x, reach_x, low_x, high_x, BICUBIC)
+                total += weight
+                red, green, blue = _add(
+                    canvas, first_x + t, first_y + s, weight, live, red, green, blue, P
+                )
+    else:
+        beyond_x = (taps_x // 2 - 1).to(tl.float32)
+        beyond_y = (taps_y // 2 - 1).to(tl.float32)
+        left, right, worth_left, worth_right = _sampling(x, reach_x, beyond_x, P)
+        top, below, worth_top, worth_below = _sampling(y, reach_y, beyond_y, P)
+        first_x = (left - beyond_x).to(tl.int32)
+        first_y = (top - beyond_y).to(tl.int32)
+        for s in range(taps_y):
+            weight_y = _low_passed(first_y + s, top, below, worth_top, worth_below, reach_y, P)
+            for t in range(taps_x):
+                weight = weight_y * _low_passed(
+                    first_x + t, left, right, worth_left, worth_right, reach_x, P
+                )
+                red, green, blue = _add(
+                    canvas, first_x + t, first_y + s, weight, live, red, green, blue, P
+                )
+        total += 1.0
+    scale = 1.0 / (255.0 * tl.where(total == 0.0, 1.0, total))
+    inside = (x >= 0.0) & (x <= P) & (y >= 0.0) & (y <= P)
+    red = clip(tl.where(inside, red * scale, tl.load(mean_BC + 3 * origin)))
+    green = clip(tl.where(inside, green * scale, tl.load(mean_BC + 3 * origin + 1)))
+    blue = clip(tl.where(inside, blue * scale, tl.load(mean_BC + 3 * origin + 2)))
+    store(image_of(halves, 0, sample, count, V), pixel, live, red, green, blue, V)
+    if half_of(table, sample, AT_JITTER, WIDTH) >= 0:
+        red, green, blue = until_contrast(table, sample, red, green, blue, AT_JITTER, WIDTH)
+        luminance = tl.where(live, gray(red, green, blue), 0.0)
+        tl.store(sum_BCT + sample * (3 * TILES) + tile, tl.sum(luminance))
+
+
+def columns(warp: Warp, pixels: int, size: int) -> list[Tensor]:
+    """What the kernel takes of each sample, from AT on.
+
+    Args:
+        warp: On the CPU.
+        pixels: Side of the canvases.
+        size: Side of the views.
+    """
+    aligned_B1 = warp.aligned_B[:, None]
+    matrices_B33 = warp.matrices_B33
+    scale_B2 = matrices_B33.diagonal(dim1=1, dim2=2)[:, :2]
+    shown_B2 = torch.where(aligned_B1, scale_B2.abs(), warp.extent_B2)
+    reach_B2 = (shown_B2 * (pixels / size)).clamp(min=1.0)
+    resizing_B2 = ((4 if warp.bicubic else 2) * reach_B2).ceil()
+    taps_B2 = torch.where(aligned_B1, resizing_B2, 2 * reach_B2.ceil())
+    ends_2B2 = torch.stack([matrices_B33[:, :2, 2], matrices_B33[:, :2, 2] + scale_B2]) * pixels
+    # the slack of `resize_boxes`; a box so small that no pixel's centre is inside counts them all
+    first_B2 = (ends_2B2.amin(0) - 0.5 - 1e-3).ceil().clamp(min=0)
+    last_B2 = (ends_2B2.amax(0) - 0.5 + 1e-3).floor().clamp(max=pixels - 1)
+    cut_B2 = warp.bounded_B[:, None] & (first_B2 <= last_B2)
+    first_B2 = torch.where(cut_B2, first_B2, 0.0)
+    last_B2 = torch.where(cut_B2, last_B2, pixels - 1.0)
+    bounds_B22 = torch.stack([first_B2, last_B2], dim=2)
+    return [
+        aligned_B1,
+        matrices_B33[:, :2].flatten(1),
+        reach_B2,
+        taps_B2.int(),
+        bounds_B22.flatten(1).int(),
+    ]

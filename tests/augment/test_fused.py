@@ -1,0 +1,201 @@
+"""Triton's kernels, in its interpreter, against the PyTorch kernels that say what they compute."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from test_compiled import POINTWISE, STEPPED, TOLERANCE, Dim, canvases
+from torch import Tensor
+
+from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, Stage, View
+from mast.augment.operators.filters import GaussianBlur
+from mast.augment.record import Record
+from mast.augment.warp import Warp
+
+pytest.importorskip("triton")
+from mast.augment.fused import Chain, chain
+
+SIZE = 24
+# At 24 pixels the usual blur does nothing.
+BLUR = GaussianBlur(SIZE, sigma=(2.0, 16.0), extent=0.4)
+
+
+@pytest.fixture(autouse=True)
+def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter takes its time for a program, whatever the number of pixels."""
+    monkeypatch.setattr(chain, "BLOCK", 1024)
+
+
+def whole(count: int) -> Warp:
+    """Views that show the whole of a square image."""
+    every = torch.ones(count, dtype=torch.bool)
+    return Warp(torch.eye(3).repeat(count, 1, 1), torch.ones(count, 2), every, ~every)
+
+
+def fused(preset: Preset, size: int, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """A pipeline that draws on the CPU as it would on a GPU."""
+    pipeline = Pipeline(preset, size)
+    monkeypatch.setattr(pipeline, "_filler", lambda canvas_BHWC: pipeline._fill_fused)
+    return pipeline
+
+
+@pytest.mark.parametrize("name", POINTWISE)
+def test_a_kernel_equals_its_reference(name: str) -> None:
+    operator = BLUR if name == "gaussian_blur" else OPERATORS[name](SIZE)
+    canvas = canvases(6, SIZE)
+    images = canvas.permute(0, 3, 1, 2) * (1 / 255)
+    parameters = operator.sample(6, torch.Generator().manual_seed(0))
+    index = torch.tensor([0, 2, 3, 5])
+    own = {key: values[index] for key, values in parameters.items()}
+    expected = images.clone()
+    expected[index] = operator.apply(images[index], own)
+    assert not torch.equal(expected, images)
+    applied_BK = torch.zeros(6, 1, dtype=torch.bool).index_fill_(0, index, True)
+    actual = torch.full((6, 3, SIZE, SIZE), torch.nan)
+    record = Record((name,), applied_BK, {name: parameters})
+    Chain([operator], SIZE).draw(canvas, whole(6), record, actual)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE)
+    assert torch.equal(actual[[1, 4]], images[[1, 4]])  # those that did not draw it
+
+
+def test_every_pointwise_operator_has_its_kernel() -> None:
+    for name in POINTWISE:
+        assert chain.Applied not in map(type, Chain([OPERATORS[name](SIZE)], SIZE).passes)
+
+
+def test_as_few_passes_as_the_order_allows() -> None:
+    for name, expected in {
+        "mast5": ["Tone", "Blur", "Finish"],
+        "vicreg": ["Tone", "Blur", "Finish"],
+        "mast15": ["Tone", "Blur", "Sharpen", "Grain", "Edges", "Finish"],
+        "mast19": [
+            *("Tone", "Equalize", "Blur", "Sharpen", "MotionBlur", "Grain", "Edges", "Finish")
+        ],
+        "mae": ["Finish"],
+    }.items():
+        passes = Chain(Pipeline(PRESETS[name], SIZE)._pointwise[0], SIZE).passes
+        assert [type(each).__name__ for each in passes] == expected
+
+
+@pytest.mark.parametrize(
+    ("side", "size", "block"), [(5, 8, 64), (32, 33, 256), (72, 24, 1024), (40, 48, 1024)]
+)
+def test_views_equal_the_reference(
+    side: int, size: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain, "BLOCK", block)
+    names = tuple(name for name in PRESETS["mast19"].operators if name not in STEPPED)
+    pipeline = fused(Preset(names), size, monkeypatch)
+    records = pipeline.draw(5, torch.Generator().manual_seed(0))
+    canvas, aspect = canvases(5, side), torch.linspace(0.5, 2.0, 5)
+    expected = Pipeline(Preset(names), size, compiled=False).views(canvas, aspect, records)
+    actual = pipeline.views(canvas, aspect, records)
+    for first, second in zip(expected.images, actual.images, strict=True):
+        torch.testing.assert_close(first, second, rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["vicreg", "dino", "mast19"])
+def test_views_of_a_preset(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cubics, views of several sizes, and those in which a value may cross a threshold."""
+    preset = Preset(
+        PRESETS[name].operators,
+        tuple(View(view.overrides, view.size and 16) for view in PRESETS[name].views[:3]),
+    )
+    pipeline = fused(preset, SIZE, monkeypatch)
+    records = pipeline.draw(6, torch.Generator().manual_seed(1))
+    canvas, aspect = canvases(6, 40), torch.ones(6)
+    expected = Pipeline(preset, SIZE, compiled=False).views(canvas, aspect, records)
+    for first, second in zip(
+        expected.images, pipeline.views(canvas, aspect, records).images, strict=True
+    ):
+        assert ((first - second).abs() > TOLERANCE).float().mean() <= 2e-3
+
+
+@dataclass(frozen=True)
+class Late(Dim):
+    """An operator without a kernel between filters, which leave images in both halves."""
+
+    name: ClassVar[str] = "late"
+    stage: ClassVar[Stage] = Stage.NOISE
+
+
+@pytest.mark.parametrize("kind", [Dim, Late])
+def test_an_operator_without_a_kernel_is_applied_all_the_same(
+    kind: type[Dim], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(OPERATORS, kind.name, kind)
+    preset = Preset(("color_jitter", "sharpness", kind.name, "sobel", "cutout"), (View(),))
+    pipeline = fused(preset, SIZE, monkeypatch)
+    canvas, aspect = canvases(10, 32), torch.ones(10)
+    records = pipeline.draw(10, torch.Generator().manual_seed(0))
+    assert 0 < records[0].applied(kind.name).sum() < 10
+    expected = Pipeline(preset, SIZE, compiled=False).views(canvas, aspect, records).images[0]
+    actual = pipeline.views(canvas, aspect, records).images[0]
+    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE)
+
+
+def test_a_jitter_behind_another_operator() -> None:
+    """The warp took no sums of what such an operator leaves."""
+    passes = Chain([Dim(SIZE), OPERATORS["color_jitter"](SIZE)], SIZE).passes
+    assert [type(each).__name__ for each in passes] == ["Applied", "Applied", "Finish"]
+
+
+def test_views_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter cuts what a GPU rounds."""
+    pipeline = fused(PRESETS["mast5"], SIZE, monkeypatch)
+    batch = canvases(4, 32), torch.ones(4), pipeline.draw(4, torch.Generator().manual_seed(0))
+    cpu = torch.device("cpu")
+    single, half = (
+        pipeline.views(*batch, pipeline.buffer(4, cpu, dtype)).images[1]
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    torch.testing.assert_close(half.float(), single, rtol=2**-7, atol=0)
+
+
+def test_nothing_is_read_that_was_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fresh memory holds anything; here NaN."""
+    empty = torch.empty
+
+    def filled(*args: object, **kwargs: object) -> Tensor:
+        memory: Tensor = empty(*args, **kwargs)  # type: ignore[call-overload]
+        return memory.fill_(torch.nan) if memory.is_floating_point() else memory
+
+    pipeline = fused(PRESETS["mast19"], SIZE, monkeypatch)
+    records = pipeline.draw(3, torch.Generator().manual_seed(0))
+    batch = canvases(3, 32), torch.ones(3), records
+    expected = pipeline.views(*batch).images
+    monkeypatch.setattr(torch, "empty", filled)
+    for first, second in zip(expected, pipeline.views(*batch).images, strict=True):
+        assert torch.equal(first, second)
+
+
+def test_what_a_gpu_would_be_given() -> None:
+    """In a process of its own, as it is when Triton is imported that the interpreter is chosen."""
+    code = (
+        "import json, fused; "
+        "print(json.dumps({'mast15': fused.counted('mast15', 512), 'sm_90': fused.compiled(90)}))"
+    )
+    benchmarks = Path(__file__).parents[2] / "benchmarks"
+    path = os.pathsep.join([str(benchmarks), os.environ.get("PYTHONPATH", "")])
+    printed = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    found = json.loads(printed)
+    before, after = found["mast15"]["PyTorch"], found["mast15"]["Triton"]
+    assert (after["copies"], after["waits"]) == (1, 0)
+    assert after["launches"] <= 12 < before["launches"]
+    assert after["GB"] <= before["GB"] / 15
+    for kernel, of in found["sm_90"].items():
+        assert of["stack"] == 0, kernel  # nothing is spilled
+        assert of["registers"] <= 64, kernel  # half of the threads that a processor holds
+        assert of["shared"] <= 8192, kernel
