@@ -29,7 +29,7 @@ def entries(
 ) -> dict[str, peers.Augment]:
     """Everything that is compared on one case; on a GPU, what runs there."""
     count = len(canvas_BHWC)
-    aspect_B = torch.ones(count, device=device)
+    aspect_B = torch.ones(count)
     pipeline = Pipeline(PRESETS[preset], size)
     generator = torch.Generator().manual_seed(0)
     canvas_BHWC = canvas_BHWC.to(device)

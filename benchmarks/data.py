@@ -75,8 +75,7 @@ class Ours:
         for batch in self.loader.epoch(0):
             records = self.pipeline.draw(len(batch.canvas_BHWC), self.generator)
             canvas_BHWC = batch.canvas_BHWC.to(self.device, non_blocking=True)
-            aspect_B = batch.aspect_B.to(self.device, non_blocking=True)
-            yield self.pipeline.views(canvas_BHWC, aspect_B, records, out=self.buffer)
+            yield self.pipeline.views(canvas_BHWC, batch.aspect_B, records, out=self.buffer)
 
     def normalised(self) -> None:
         """One epoch, normalised as the encoder would."""
@@ -98,7 +97,7 @@ def image_folder(
 
     def epoch() -> None:
         for canvases, _ in loader:
-            make(Canvas(*(part.to(device) for part in canvases)))
+            make(Canvas(canvases.pixels.to(device), canvases.aspect))
 
     return epoch
 

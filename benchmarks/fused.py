@@ -132,6 +132,7 @@ def driverless(gpu: FakeGPU) -> Iterator[None]:
         patch.object(fake_gpu, "AT_ONCE", 2**16),  # what a driver takes over at once
         patch.object(torch.cuda, "_lazy_init", lambda: None),
         patch.object(torch.cuda, "get_device_capability", lambda device: (9, 0)),
+        patch("mast.augment.fused.works_on", lambda device: True),
         patch.object(Tensor, "pin_memory", pin),
     ):
         yield
@@ -148,7 +149,13 @@ def resources(kernel: Any, arguments: dict[str, Any], capability: int) -> dict[s
         parameter.name: "constexpr" if parameter.is_constexpr else kind(arguments[parameter.name])
         for parameter in kernel.params
     }
-    source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
+    # PyTorch's memory begins at a multiple of 16, of which a launch makes use
+    aligned = {
+        (at,): [["tt.divisibility", 16]]
+        for at, parameter in enumerate(kernel.params)
+        if isinstance(arguments[parameter.name], Tensor)
+    }
+    source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
     machine_code = triton.compile(source, target=GPUTarget("cuda", capability, 32)).asm["cubin"]
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:

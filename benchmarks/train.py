@@ -55,9 +55,8 @@ class Training:
         self.buffer = self.pipeline.buffer(config.batch_size, self.device, self.dtype)
         self.generator = torch.Generator().manual_seed(0)
         canvases = open_canvas(f"factors@train:{config.batch_size}", config.size)
-        self.canvas_BHWC, self.aspect_B = (
-            tensor.to(self.device) for tensor in canvases.batch(range(config.batch_size))
-        )
+        canvas_BHWC, self.aspect_B = canvases.batch(range(config.batch_size))
+        self.canvas_BHWC = canvas_BHWC.to(self.device)
         self.run(self.pairs_from_memory(1), 1)  # on the device from here on
 
     def run(self, pairs: Iterator[Views], steps: int) -> None:

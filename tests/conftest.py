@@ -12,10 +12,13 @@ from multiprocessing import set_forkserver_preload
 from pathlib import Path
 from typing import Any
 
-os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported: its kernels run on the CPU
-
 import pytest
 import torch
+
+if not torch.cuda.is_available():
+    # read when Triton is imported: its kernels run on the CPU
+    os.environ["TRITON_INTERPRET"] = "1"
+
 from tiny import configure
 from tiny import write_images as write
 from torch.multiprocessing import start_processes

@@ -181,7 +181,8 @@ def test_every_dependency_is_imported_and_every_import_is_a_dependency() -> None
         )
     )
     own = {module.replace("_", "-") for module in sys.stdlib_module_names} | {"mast"}
-    assert imported("mast") - own == product
+    # PyTorch brings the Triton that it was built with, where there is one
+    assert imported("mast") - own - {"triton"} == product
     assert extras["test"] - TOOLS <= imported("mast", "tests")
     assert extras["browser"] <= imported("tests/browser")
     assert extras["bench"] <= imported("benchmarks")

@@ -107,6 +107,7 @@ def gpu(without_driver: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeG
         monkeypatch.setattr(Tensor, "pin_memory", pin)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
         monkeypatch.setattr("mast.augment.fused.chain.launch", watched.launch)
+        monkeypatch.setattr("mast.augment.fused.works_on", lambda device: True)
         yield watched
 
 

@@ -31,8 +31,8 @@ def draw_views(
 
     Args:
         pipeline: Which views.
-        canvases: canvas_BHWC and aspect_B, on the device where to draw; several where images come
-            from sets whose canvases differ in side.
+        canvases: canvas_BHWC, on the device where to draw, and aspect_B, best on the CPU; several
+            where images come from sets whose canvases differ in side.
         place: Where in the run, such as (seed, step, part); other places give other views.
         choose: From G and a generator to chosen_GK, the operators that may act on each sample, or
             None for all; by default all may act.
@@ -50,14 +50,17 @@ def draw_views(
     generator = stream(*place)
     chosen_GK = None if choose is None else choose(count, generator)
     records = tuple(record[start:stop] for record in pipeline.draw(count, generator, chosen_GK))
-    parts: list[tuple[Tensor, ...]] = []
+    parts: list[Views] = []
     first = 0
     for canvas_BHWC, aspect_B in canvases:
         some = slice(first, first + len(aspect_B))
         own = tuple(record[some] for record in records)
         memory = pipeline.buffer(len(aspect_B), canvas_BHWC.device, dtype) if out is None else out
-        parts.append(pipeline.views(canvas_BHWC, aspect_B, own, memory).images)
+        parts.append(pipeline.views(canvas_BHWC, aspect_B, own, memory))
         first = some.stop
-    images = parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))
+    images = parts[0].images
+    if len(parts) > 1:
+        images = tuple(map(torch.cat, zip(*(part.images for part in parts), strict=True)))
     chosen_BK = None if chosen_GK is None else chosen_GK[start:stop]
-    return Views(images, records, chosen_BK, torch.cat([aspect_B for _, aspect_B in canvases]))
+    aspect_B = torch.cat([part.aspect_B for part in parts if part.aspect_B is not None])
+    return Views(images, records, chosen_BK, aspect_B)

@@ -60,6 +60,11 @@ class Operator(ABC):
     size: int
     probability: float = 0.5
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "apply" in vars(cls) and "kernel" not in vars(cls):
+            cls.kernel = None  # an inherited one would do what another class says
+
     def __post_init__(self) -> None:
         if self.size < SMALLEST:
             raise UserError(f"expected size to be {SMALLEST} pixels or more, got {self.size}")

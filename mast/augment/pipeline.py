@@ -108,8 +108,8 @@ class Pipeline:
 
         Args:
             canvas_BHWC: uint8 square canvases, each a whole image stretched.
-            aspect_B: Width / height of the original images.
-            records: What `draw` returned, or a slice of each; best on the CPU.
+            aspect_B: Width / height of the original images; best on the CPU, as it is needed there.
+            records: What `draw` returned, or a slice of each; on the CPU.
             out: Where the views go, as from `buffer`; by default new memory for float32.
 
         Returns:
@@ -128,11 +128,18 @@ class Pipeline:
                     f"expected as many canvases, aspects and records, got {count}, "
                     f"{len(aspect_B)} and {len(record)}"
                 )
+            if record.applied_BK.device.type != "cpu":
+                raise UserError(f"expected records on the CPU, got {record.applied_BK.device}")
         memory = self.buffer(count, canvas_BHWC.device) if out is None else out
         numbers = self._numbers(count)
-        if memory.shape != (numbers,) or not memory.is_contiguous():
+        if (
+            memory.shape != (numbers,)
+            or not memory.is_contiguous()
+            or memory.device != canvas_BHWC.device
+        ):
             raise UserError(
-                f"expected out contiguous and of shape {(numbers,)}, got {tuple(memory.shape)}"
+                f"expected out contiguous, of shape {(numbers,)} and on {canvas_BHWC.device}, got "
+                f"{tuple(memory.shape)} on {memory.device}"
             )
         aspect_B = aspect_B.to("cpu", torch.float32)
         fill = self._filler(canvas_BHWC)
@@ -169,7 +176,10 @@ class Pipeline:
         if self.compiled and canvas_BHWC.device.type == "cpu" and canvas_BHWC.shape[1] > 1:
             return self._fill_compiled
         if self.compiled and has_triton(canvas_BHWC.device):
-            return self._fill_fused
+            from mast.augment.fused import works_on
+
+            if works_on(canvas_BHWC.device):
+                return self._fill_fused
         return self._fill
 
     def _fill(
@@ -177,7 +187,8 @@ class Pipeline:
     ) -> None:
         """By PyTorch, in parts on a CPU, whose caches they fit; a GPU wants all at once."""
         count = len(images)
-        canvas_BHWC = canvas_BHWC.repeat(count // len(canvas_BHWC), 1, 1, 1)
+        if count > len(canvas_BHWC):
+            canvas_BHWC = canvas_BHWC.repeat(count // len(canvas_BHWC), 1, 1, 1)
         part = PART_VALUES // images[:1].numel() if images.device.type == "cpu" else count
         for start in range(0, count, max(part, 1)):
             some = slice(start, start + max(part, 1))

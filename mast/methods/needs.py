@@ -168,7 +168,7 @@ def _views(pipeline: Pipeline, count: int, device: torch.device, dtype: torch.dt
         torch.empty(count, 3, size, size, dtype=dtype, device=device) for size in pipeline.sizes
     )
     label_B = torch.zeros(count, dtype=torch.int64, device=device)
-    return Views(images, records, None, torch.ones(count, device=device), label_B)
+    return Views(images, records, None, torch.ones(count), label_B)
 
 
 def _of_many(record: Record, count: int) -> Record:

@@ -17,6 +17,7 @@ from mast.augment import OPERATORS, PRESETS, Operator, Pipeline, Preset, Stage, 
 from mast.augment import compiled as kernels
 from mast.augment.compiled.rows import kernel
 from mast.augment.operator import per_pixel, uniform
+from mast.augment.operators.color import Invert
 from mast.augment.operators.geometry import GeometricOperator
 from mast.data.factors import Factors
 
@@ -78,6 +79,17 @@ def test_an_operator_without_a_kernel_is_applied_all_the_same(monkeypatch):
     pipeline.compiled = False
     expected = pipeline.views(canvas, aspect, records).images[0]
     torch.testing.assert_close(dimmed, expected, rtol=0, atol=TOLERANCE)
+
+
+def test_what_applies_otherwise_does_not_inherit_a_kernel():
+    class Half(Invert):
+        def apply(self, images_BCHW, parameters):
+            return images_BCHW / 2
+
+    class Rare(Invert):
+        probability = 0.01
+
+    assert (Half.kernel, Rare.kernel) == (None, "invert")
 
 
 def test_every_pointwise_operator_has_its_kernel():

@@ -1,9 +1,10 @@
 """The kernels of the operators for a GPU, in Triton: a view is drawn in a handful of launches.
 
 Values are those of the PyTorch kernels in `mast.augment`, which say what each computes, to float32
-rounding; the tests compare every one, in Triton's interpreter. Importing this needs Triton.
+rounding, but for the blur, which is cut at four sigmas as on a CPU; the tests compare every one, in
+Triton's interpreter where there is no GPU. Importing this needs Triton.
 """
 
-from mast.augment.fused.chain import Chain
+from mast.augment.fused.chain import Chain, works_on
 
-__all__ = ["Chain"]
+__all__ = ["Chain", "works_on"]

@@ -2,14 +2,19 @@
 
 Which samples an operator treats stands in a table and not in the shape of a launch: every step of a
 run launches the same grids over all samples, and a program whose sample did not draw its operator
-ends at once. So nothing waits for the device, and a CUDA graph can capture the chain.
+ends at once. So nothing waits for the device, and once the table is there, a CUDA graph can capture
+what follows; but not where an operator has no kernel here.
 
 Legend: B samples, K operators, C = 3 channels, H and W pixels.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
+from subprocess import CalledProcessError
 from typing import Any, ClassVar
 
 import torch
@@ -22,6 +27,8 @@ from mast.augment.operator import Operator, Parameters
 from mast.augment.record import Record
 from mast.augment.warp import Warp
 from mast.core.transfer import to_device
+
+_log = logging.getLogger(__name__)
 
 UNTOUCHED = -1
 ABSENT = -1  # the column of an operator that a chain does not have
@@ -53,8 +60,30 @@ class Batch:
 
 
 def launch(kernel: Any, grid: tuple[int], arguments: dict[str, Any]) -> None:
-    """Launch a kernel: all are launched here."""
-    kernel[grid](**arguments)
+    """Launch a kernel on the device of its tensors: all are launched here."""
+    device = next(value.device for value in arguments.values() if isinstance(value, Tensor))
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        kernel[grid](**arguments)
+
+
+@cache
+def works_on(device: torch.device) -> bool:
+    """Whether kernels can be built for a device, which takes a C compiler; says so if not."""
+    arguments = {
+        "canvas_BHWC": torch.zeros(1, 1, 1, 3, dtype=torch.uint8, device=device),
+        "mean_BC": torch.empty(1, 3, device=device),
+        "P": 1,
+        "BLOCK": BLOCK,
+    }
+    try:
+        launch(resample.canvas_means, (1,), arguments)
+    except (RuntimeError, OSError, CalledProcessError) as error:
+        _log.warning(
+            "views are drawn by PyTorch's kernels, which is several times slower: Triton's cannot "
+            "be built for %s: %s", device, error,
+        )  # fmt: skip
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def until_contrast(table, sample, red, green, blue, AT: tl.constexpr, WIDTH: tl.
     return red, green, blue
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def tone(
     table,
     halves,
@@ -120,25 +120,25 @@ def tone(
         green = 1.0 - green
         blue = 1.0 - blue
     if posterized >= 0:
-        step_of_levels = number(table, sample, AT_POSTERIZE + 1, WIDTH)
-        red = _posterize(red, step_of_levels)
-        green = _posterize(green, step_of_levels)
-        blue = _posterize(blue, step_of_levels)
+        coarse = number(table, sample, AT_POSTERIZE + 1, WIDTH).to(tl.int32)
+        red = _posterize(red, coarse)
+        green = _posterize(green, coarse)
+        blue = _posterize(blue, coarse)
     store(image, pixel, live, red, green, blue, V)
 
 
 @triton.jit
 def levels_of(value):
     """One of 256 levels, as a whole number; see `color.to_levels`."""
-    return (value * 255.999).to(tl.int32)
+    return (clip(value) * 255.999).to(tl.int32)
 
 
 @triton.jit
 def _posterize(value, step):
-    return tl.floor(levels_of(value).to(tl.float32) / step) * step * (1 / 255)
+    return (levels_of(value) // step * step).to(tl.float32) * (1 / 255)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def count_levels(
     table,
     halves,
@@ -164,7 +164,7 @@ def count_levels(
 @triton.jit
 def _count(histogram_L, value, live):
     found = tl.histogram(levels_of(value), 256, mask=live)
-    tl.atomic_add(histogram_L + tl.arange(0, 256), found, mask=found > 0)
+    tl.atomic_add(histogram_L + tl.arange(0, 256), found, mask=found > 0, sem="relaxed")
 
 
 @triton.jit
@@ -186,7 +186,7 @@ def make_tables(table, histogram_BCL, V: tl.constexpr, WIDTH: tl.constexpr, AT: 
         tl.store(there, level)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def look_up(
     table,
     halves,

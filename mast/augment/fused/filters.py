@@ -22,7 +22,7 @@ def _mirrored(position, V: tl.constexpr):
     return (V - 1) - tl.abs((V - 1) - tl.abs(position))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def blur_along(
     table,
     halves,
@@ -59,7 +59,7 @@ def blur_along(
     store(target, pixel, live, clip(red / total), clip(green / total), clip(blue / total), V)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def sharpen(
     table,
     halves,
@@ -100,7 +100,7 @@ def _between(first, second, share):
     return first + share * (second - first)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def correlate(
     table,
     halves,
@@ -143,7 +143,7 @@ def _luminance(image, x, y, live, V: tl.constexpr):
     return gray(red, green, blue)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def blend_edges(
     table,
     halves,

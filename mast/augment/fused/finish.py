@@ -90,7 +90,7 @@ def _grain(
     return red, green, blue
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def grain(
     table,
     halves,
@@ -115,7 +115,7 @@ def grain(
     store(image, pixel, live, red, green, blue, V)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def sum_colors(
     table,
     halves,
@@ -145,7 +145,7 @@ def sum_colors(
     tl.store(there + 2 * TILES, tl.sum(tl.where(live, blue, 0.0)))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def finish(
     table,
     halves,

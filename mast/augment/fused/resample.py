@@ -27,9 +27,9 @@ def canvas_means(canvas_BHWC, mean_BC, P: tl.constexpr, BLOCK: tl.constexpr):
         green += tl.load(there + 1, mask=live, other=0).to(tl.int32)
         blue += tl.load(there + 2, mask=live, other=0).to(tl.int32)
     scale = 1.0 / (255.0 * P * P)
-    tl.store(mean_BC + 3 * sample, tl.sum(red).to(tl.float32) * scale)
-    tl.store(mean_BC + 3 * sample + 1, tl.sum(green).to(tl.float32) * scale)
-    tl.store(mean_BC + 3 * sample + 2, tl.sum(blue).to(tl.float32) * scale)
+    tl.store(mean_BC + 3 * sample, tl.sum(red.to(tl.int64)).to(tl.float32) * scale)
+    tl.store(mean_BC + 3 * sample + 1, tl.sum(green.to(tl.int64)).to(tl.float32) * scale)
+    tl.store(mean_BC + 3 * sample + 2, tl.sum(blue.to(tl.int64)).to(tl.float32) * scale)
 
 
 @triton.jit
@@ -97,7 +97,7 @@ def _add(canvas, x, y, weight, live, red, green, blue, P: tl.constexpr):
     return red, green, blue
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count", "canvases"])
 def warp(
     canvas_BHWC,
     mean_BC,

@@ -1,0 +1,252 @@
+"""Is what a GPU computes what the CPU computes, and does it train, resume and evaluate there?
+
+    python benchmarks/gpu/check.py [--device cuda] [--tiny] [--parts views steps ...]
+
+Every part is done whatever becomes of the others; what was found, errors too, is written to
+`results/gpu-check-DEVICE.json`. The exit status is 1 where something failed.
+"""
+
+import argparse
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from measure import RESULTS
+
+import mast
+from mast.augment import PRESETS, Pipeline
+from mast.config import PretrainConfig, build_method
+from mast.core import loop
+from mast.core.checkpoint import write_json
+from mast.core.optim import make_optimizer
+from mast.core.run import provenance
+from mast.data import open_canvas
+from mast.recipes import configure
+
+CPU = torch.device("cpu")
+SMALL = {
+    "encoder": {"name": "timm:resnet18", "options": {"channels": [16, 16, 32, 32]}},
+    "size": 32,
+    "objective": {"projector": {"hidden": 64, "dim": 48}},
+}
+TOLERANCE = 1e-4  # of a view's values, but for those within rounding of a threshold
+RECIPES = ("mast5", "mast15", "mast19", "vicreg", "mast5_handcrafted", "mast5_uncertainty_only")
+QUICK: dict[str, dict[str, Any]] = {
+    "knn": {},
+    "linear": {"max_iterations": 50},
+    "linear_sgd": {"epochs": 1},
+    "fewshot": {"episodes": 20, "repeats": 2},
+    "rotation": {},
+    "robust": {"operators": ["gaussian_blur", "rotate", "equalize"], "magnitudes": [1.0]},
+    "retained": {"operators": ["gaussian_blur"]},
+    "semi": {"shares": [0.2, 0.5], "epochs": 1},
+    "finetune": {"changes": {"epochs": 1}},
+}
+
+
+@dataclass(frozen=True)
+class Checks:
+    """The parts.
+
+    Args:
+        device: What is held against the CPU.
+        tiny: Whether to try the program itself, on a CPU.
+    """
+
+    device: torch.device
+    tiny: bool
+
+    def views(self) -> dict[str, Any]:
+        """Every view of every preset, by the kernels of the device and by PyTorch's on the CPU."""
+        found = {}
+        shapes = ((32, 24, 8),) if self.tiny else ((72, 64, 64), (256, 224, 32))
+        for side, size, count in shapes:
+            canvas_BHWC, _ = open_canvas(f"factors@train:{count}", side).batch(range(count))
+            aspect_B = torch.linspace(0.7, 1.5, count)
+            for name, preset in PRESETS.items():
+                pipeline = Pipeline(preset, size)
+                reference = Pipeline(preset, size, compiled=False)
+                records = pipeline.draw(count, torch.Generator().manual_seed(0))
+                drawn = pipeline.views(canvas_BHWC.to(self.device), aspect_B, records).images
+                expected = reference.views(canvas_BHWC, aspect_B, records).images
+                errors = torch.cat(
+                    [(a.cpu() - b).abs().flatten() for a, b in zip(drawn, expected, strict=True)]
+                )
+                above = float((errors > TOLERANCE).float().mean())
+                found[f"{name}, {side} to {size}"] = {"max": float(errors.max()), "above": above}
+                assert above < 0.01, f"{name}: {above:.1%} of the values differ"
+        return found
+
+    def steps(self) -> dict[str, Any]:
+        """The losses of three steps: on the CPU, on the device, and there in mixed precision."""
+        found = {}
+        for recipe in RECIPES[:1] if self.tiny else RECIPES:
+            config = configure(recipe, batch_size=16, **SMALL)
+            losses = {
+                "cpu": self._losses(config, CPU, mixed=False),
+                "float32": self._losses(config, self.device, mixed=False),
+                "mixed": self._losses(config, self.device, mixed=True),
+            }
+            found[recipe] = losses
+            for name, tolerance in (("float32", 0.01), ("mixed", 0.1)):
+                pairs = zip(losses[name], losses["cpu"], strict=True)
+                assert all(abs(a - b) <= tolerance * abs(b) for a, b in pairs), (recipe, losses)
+        return found
+
+    def _losses(self, config: PretrainConfig, device: torch.device, mixed: bool) -> list[float]:
+        method = build_method(config).to(device).train()
+        method.encoder.to(memory_format=torch.channels_last)
+        optimizer = make_optimizer(method.parameter_groups(), config.optimizer, config.batch_size)
+        pipeline = Pipeline(config.preset, config.size)
+        canvases = open_canvas(f"factors@train:{config.batch_size}", config.size)
+        canvas_BHWC, aspect_B = canvases.batch(range(config.batch_size))
+        generator, losses = torch.Generator().manual_seed(0), []
+        for _ in range(3):
+            records = pipeline.draw(config.batch_size, generator)
+            views = pipeline.views(canvas_BHWC.to(device), aspect_B, records)
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast(device.type, torch.bfloat16, enabled=mixed):
+                loss = method(views, 0.0)["loss"]
+            loss.backward()
+            optimizer.step()
+            method.after_step(0.0)
+            losses.append(float(loss))
+        return losses
+
+    def resume(self) -> dict[str, Any]:
+        """A run that is cut off and continued has the weights of one that was not."""
+        found = {}
+        for optimizer in ("adamw", "lars"):
+            with tempfile.TemporaryDirectory() as folder:
+                whole, cut = (
+                    configure(
+                        "mast5_small",
+                        data="factors@train:64",
+                        out=Path(folder) / name,
+                        device=self.device.type,
+                        epochs=3,
+                        batch_size=16,
+                        optimizer={"name": optimizer},
+                        **SMALL,
+                    )
+                    for name in ("whole", "cut")
+                )
+                mast.pretrain(whole)
+                _cut_off(cut, step=5)
+                mast.pretrain(cut)
+                first, second = (
+                    mast.load_encoder(config.out).state_dict() for config in (whole, cut)
+                )
+                differences = [float((first[k] - second[k]).abs().max()) for k in first]
+                found[optimizer] = {"largest difference": max(differences)}
+                assert max(differences) < 1e-3, (optimizer, max(differences))
+        return found
+
+    def waits(self) -> dict[str, Any]:
+        """Lines for which the host waits in a training, as PyTorch sees them; few are expected."""
+        if self.device.type != "cuda":
+            return {"lines": None}
+        config = configure(
+            "mast19_small", data="factors@train:256", device="cuda", epochs=1, batch_size=32,
+            log_every=100, score_every=99, **SMALL,
+        )  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            config.out = Path(folder) / "run"
+            mast.pretrain(config)
+            torch.cuda.set_sync_debug_mode("default")
+        lines = {f"{each.filename}:{each.lineno}" for each in seen if "synchroniz" in str(each)}
+        return {"lines": sorted(line.partition("site-packages/")[2] or line for line in lines)}
+
+    def protocols(self) -> dict[str, Any]:
+        """Every protocol on features of the device, in both precisions; detection takes hours."""
+        found: dict[str, Any] = {}
+        failed = []
+        for precision in ("float32", "bfloat16"):
+            for name in ("knn", "linear") if self.tiny else QUICK:
+                try:
+                    mast.evaluate(
+                        "timm:resnet10t",
+                        train="factors@train:256",
+                        test="factors@test:128",
+                        size=32,
+                        protocols=[name],
+                        device=self.device.type,
+                        precision=precision,
+                        settings={name: QUICK[name]} if QUICK[name] else None,
+                        cache=False,
+                    )
+                    found[f"{name}, {precision}"] = "done"
+                except Exception as error:  # the others are to be tried all the same
+                    found[f"{name}, {precision}"] = f"{type(error).__name__}: {error}"
+                    failed.append(name)
+        assert not failed, found
+        return found
+
+
+class _CutOffError(BaseException):
+    """Ends a training as a killed process would."""
+
+
+def _cut_off(config: PretrainConfig, step: int) -> None:
+    """Train to a step, save, and end."""
+    save = loop.Training.save
+
+    def saving(training: loop.Training) -> None:
+        save(training)
+        if training.step == step:
+            raise _CutOffError
+
+    config.checkpoint_minutes = 0
+    loop.Training.save = saving  # type: ignore[method-assign]
+    try:
+        mast.pretrain(config)
+    except _CutOffError:
+        pass
+    finally:
+        loop.Training.save = save  # type: ignore[method-assign]
+
+
+PARTS: tuple[Callable[[Checks], dict[str, Any]], ...] = (
+    Checks.views,
+    Checks.steps,
+    Checks.resume,
+    Checks.waits,
+    Checks.protocols,
+)
+
+
+def main() -> int:
+    names = [part.__name__ for part in PARTS]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--parts", nargs="+", default=names, choices=names)
+    options = parser.parse_args()
+    checks = Checks(torch.device(options.device), options.tiny)
+    result: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    for part in PARTS:
+        if part.__name__ in options.parts:
+            try:
+                result[part.__name__] = part(checks)
+                print(f"{part.__name__}: {result[part.__name__]}", flush=True)
+            except Exception:  # the others are to be tried all the same
+                errors[part.__name__] = traceback.format_exc(limit=-4)
+                print(f"{part.__name__} FAILED: {errors[part.__name__]}", flush=True)
+    written = {"parts": result, "errors": errors, "provenance": provenance()}
+    write_json(RESULTS / f"gpu-check-{options.device}.json", written)
+    return int(bool(errors))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
