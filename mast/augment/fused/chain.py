@@ -142,7 +142,7 @@ class Equalize(Pass):
     kernels = ("equalize",)
 
     def run(self, batch: Batch) -> None:
-        own = {
+        own: dict[str, Any] = {
             "AT": self.column(batch, "equalize"),
             "histogram_BCL": batch.arguments["table"].new_zeros(batch.count, 3, 256),
         }
@@ -201,7 +201,7 @@ class Finish(Pass):
     kernels = ("solarize", "add_noise", "cut_out")
 
     def run(self, batch: Batch) -> None:
-        own = {
+        own: dict[str, Any] = {
             "AT": batch.columns[END],
             "AT_SOLARIZE": self.column(batch, "solarize"),
             "AT_NOISE": self.column(batch, "add_noise"),
