@@ -25,7 +25,7 @@ def drawn(preset: str, device: str = "cpu", use_compiled: bool = True) -> tuple[
     pipeline = Pipeline(VIEWS[preset], SIZE, compiled=use_compiled)
     canvas_BHWC = torch.zeros(COUNT, 32, 32, 3, dtype=torch.uint8, device=device)
     records = pipeline.draw(COUNT, torch.Generator().manual_seed(0))
-    return pipeline, (canvas_BHWC, torch.ones(COUNT, device=device), records)
+    return pipeline, (canvas_BHWC, torch.ones(COUNT), records)
 
 
 @pytest.mark.parametrize(("preset", "kernels"), [("mast5", 4), ("mast15", 10), ("mast19", 14)])

@@ -9,7 +9,6 @@ from torch import Tensor
 from mast.augment.operators import OPERATORS
 from mast.augment.record import Record, Views
 from mast.core.errors import UserError, unknown
-from mast.core.transfer import to_device
 
 
 def difference(views: Views, name: str) -> Tensor:
@@ -33,10 +32,9 @@ def difference(views: Views, name: str) -> Tensor:
     images_BCHW, aspect_B = views.images[0], views.aspect_B
     if aspect_B is None:
         aspect_B = torch.ones(len(images_BCHW))
-    aspect_B = aspect_B.cpu()  # where the records are
     first_BT, second_BT = (_effect(record, name, aspect_B) for record in views.records)
     drawn_BT = OPERATORS[name].difference(first_BT, second_BT, *views.records)
-    return to_device(drawn_BT, images_BCHW.device)
+    return drawn_BT.to(images_BCHW.device, non_blocking=True)
 
 
 def numbers(name: str) -> int:
