@@ -12,10 +12,12 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -23,16 +25,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from measure import RESULTS
 
 import mast
-from mast.augment import PRESETS, Pipeline
+from mast.augment import PRESETS, Pipeline, Views
 from mast.config import PretrainConfig, build_method
 from mast.core import loop
 from mast.core.checkpoint import write_json
+from mast.core.launch import Device, Precision, make_fabric
 from mast.core.optim import make_optimizer
 from mast.core.run import provenance
 from mast.data import open_canvas
 from mast.recipes import configure
 
-CPU = torch.device("cpu")
+STEPS = 3
 SMALL = {
     "encoder": {"name": "timm:resnet18", "options": {"channels": [16, 16, 32, 32]}},
     "size": 32,
@@ -62,7 +65,7 @@ class Checks:
         tiny: Whether to try the program itself, on a CPU.
     """
 
-    device: torch.device
+    device: Device
     tiny: bool
 
     def views(self) -> dict[str, Any]:
@@ -87,14 +90,14 @@ class Checks:
         return found
 
     def steps(self) -> dict[str, Any]:
-        """The losses of three steps: on the CPU, on the device, and there in mixed precision."""
+        """The losses of a few steps: on the CPU, on the device, and there in mixed precision."""
         found = {}
         for recipe in RECIPES[:1] if self.tiny else RECIPES:
             config = configure(recipe, batch_size=16, **SMALL)
             losses = {
-                "cpu": self._losses(config, CPU, mixed=False),
-                "float32": self._losses(config, self.device, mixed=False),
-                "mixed": self._losses(config, self.device, mixed=True),
+                "cpu": self._losses(config, "cpu", "32-true"),
+                "float32": self._losses(config, self.device, "32-true"),
+                "mixed": self._losses(config, self.device, "bf16-mixed"),
             }
             found[recipe] = losses
             for name, tolerance in (("float32", 0.01), ("mixed", 0.1)):
@@ -102,24 +105,29 @@ class Checks:
                 assert all(abs(a - b) <= tolerance * abs(b) for a, b in pairs), (recipe, losses)
         return found
 
-    def _losses(self, config: PretrainConfig, device: torch.device, mixed: bool) -> list[float]:
-        method = build_method(config).to(device).train()
+    def _losses(self, config: PretrainConfig, device: Device, precision: Precision) -> list[float]:
+        fabric = make_fabric(device, precision=precision)
+        method = build_method(config)
         method.encoder.to(memory_format=torch.channels_last)
         optimizer = make_optimizer(method.parameter_groups(), config.optimizer, config.batch_size)
         pipeline = Pipeline(config.preset, config.size)
         canvases = open_canvas(f"factors@train:{config.batch_size}", config.size)
         canvas_BHWC, aspect_B = canvases.batch(range(config.batch_size))
-        generator, losses = torch.Generator().manual_seed(0), []
-        for _ in range(3):
-            records = pipeline.draw(config.batch_size, generator)
-            views = pipeline.views(canvas_BHWC.to(device), aspect_B, records)
-            optimizer.zero_grad(set_to_none=True)
-            with torch.autocast(device.type, torch.bfloat16, enabled=mixed):
-                loss = method(views, 0.0)["loss"]
-            loss.backward()
-            optimizer.step()
+        canvas_BHWC, generator = canvas_BHWC.to(fabric.device), torch.Generator().manual_seed(0)
+
+        def views() -> Iterator[Views]:
+            for _ in range(STEPS):
+                records = pipeline.draw(config.batch_size, generator)
+                yield pipeline.views(canvas_BHWC, aspect_B, records)
+
+        training = loop.Training(method, optimizer, 1, STEPS, lambda progress: 1.0, log_every=1)
+        losses = []
+        for result in training.run(
+            fabric, lambda epoch, start: views(), lambda module, batch, *_: module(batch, 0.0)
+        ):
             method.after_step(0.0)
-            losses.append(float(loss.detach()))
+            assert result.metrics is not None
+            losses.append(result.metrics["loss"])
         return losses
 
     def resume(self) -> dict[str, Any]:
@@ -132,7 +140,7 @@ class Checks:
                         "mast5_small",
                         data="factors@train:64",
                         out=Path(folder) / name,
-                        device=self.device.type,
+                        device=self.device,
                         epochs=3,
                         batch_size=16,
                         optimizer={"name": optimizer},
@@ -153,7 +161,7 @@ class Checks:
 
     def waits(self) -> dict[str, Any]:
         """Lines for which the host waits in a training, as PyTorch sees them; few are expected."""
-        if self.device.type != "cuda":
+        if self.device != "cuda":
             return {"lines": None}
         config = configure(
             "mast19_small", data="factors@train:256", device="cuda", epochs=1, batch_size=32,
@@ -181,7 +189,7 @@ class Checks:
                         sets,
                         size=32,
                         protocols=[name],
-                        device=self.device.type,
+                        device=self.device,
                         precision=precision,
                         settings={name: QUICK[name]} if QUICK[name] else None,
                         cache=False,
@@ -208,13 +216,8 @@ def _cut_off(config: PretrainConfig, step: int) -> None:
             raise _CutOffError
 
     config.checkpoint_minutes = 0
-    loop.Training.save = saving  # type: ignore[method-assign]
-    try:
+    with patch.object(loop.Training, "save", saving), suppress(_CutOffError):
         mast.pretrain(config)
-    except _CutOffError:
-        pass
-    finally:
-        loop.Training.save = save  # type: ignore[method-assign]
 
 
 PARTS: tuple[Callable[[Checks], dict[str, Any]], ...] = (
@@ -233,7 +236,7 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--parts", nargs="+", default=names, choices=names)
     options = parser.parse_args()
-    checks = Checks(torch.device(options.device), options.tiny)
+    checks = Checks(options.device, options.tiny)
     os.chdir(tempfile.mkdtemp())  # where evaluations of a name leave their results
     result: dict[str, Any] = {}
     errors: dict[str, str] = {}

@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,11 @@ class Clock:
     def __call__(self, name: str, work: Callable[[], object]) -> None:
         whole, host = [], []
         for turn in range(-3 if self.rounds > 1 else 0, self.rounds):
-            self._wait()
+            self.wait()
             began = time.perf_counter()
             work()
             returned = time.perf_counter()
-            self._wait()
+            self.wait()
             if turn >= 0:
                 host.append(returned - began)
                 whole.append(time.perf_counter() - began)
@@ -68,7 +69,7 @@ class Clock:
         self.found[name] = row
         print(name, {key: round(value, 2) for key, value in row.items()}, flush=True)
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
@@ -82,7 +83,7 @@ def ceilings(clock: Clock) -> None:
         first, second = (
             torch.randn(8192, 8192, device=clock.device, dtype=dtype) for _ in range(2)
         )
-        clock(f"product of 8192 x 8192, {dtype}", lambda a=first, b=second: a @ b)
+        clock(f"product of 8192 x 8192, {dtype}", partial(torch.matmul, first, second))
 
 
 def views(clock: Clock, count: int, side: int, size: int) -> None:
@@ -94,9 +95,9 @@ def views(clock: Clock, count: int, side: int, size: int) -> None:
             pipeline = Pipeline(PRESETS[preset], size, compiled)
             memory = pipeline.buffer(count, clock.device, torch.bfloat16)
             records = pipeline.draw(count, generator)
-            work = lambda p=pipeline, r=records, m=memory: p.views(canvas_BHWC, aspect_B, r, m)  # noqa: E731
+            work = partial(pipeline.views, canvas_BHWC, aspect_B, records, memory)
             clock(f"{preset}, {name}: views of {count} at {size}", work)
-        clock(f"{preset}: decisions for {count}", lambda p=pipeline: p.draw(count, generator))
+        clock(f"{preset}: decisions for {count}", partial(pipeline.draw, count, generator))
 
 
 def steps(clock: Clock, tiny: bool) -> None:
@@ -132,7 +133,7 @@ def profiles(clock: Clock, out: Path, tiny: bool) -> None:
             work()
             with profile(activities=kinds) as profiled:
                 work()
-                clock._wait()
+                clock.wait()
             table = profiled.key_averages().table(sort_by=order, row_limit=40)
             (out / f"profile-{recipe}-{name}.txt").write_text(table)
 

@@ -50,17 +50,15 @@ def draw_views(
     generator = stream(*place)
     chosen_GK = None if choose is None else choose(count, generator)
     records = tuple(record[start:stop] for record in pipeline.draw(count, generator, chosen_GK))
-    parts: list[Views] = []
+    parts: list[tuple[Tensor, ...]] = []
     first = 0
     for canvas_BHWC, aspect_B in canvases:
         some = slice(first, first + len(aspect_B))
         own = tuple(record[some] for record in records)
         memory = pipeline.buffer(len(aspect_B), canvas_BHWC.device, dtype) if out is None else out
-        parts.append(pipeline.views(canvas_BHWC, aspect_B, own, memory))
+        parts.append(pipeline.views(canvas_BHWC, aspect_B, own, memory).images)
         first = some.stop
-    images = parts[0].images
-    if len(parts) > 1:
-        images = tuple(map(torch.cat, zip(*(part.images for part in parts), strict=True)))
+    images = parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))
     chosen_BK = None if chosen_GK is None else chosen_GK[start:stop]
-    aspect_B = torch.cat([part.aspect_B for part in parts if part.aspect_B is not None])
+    aspect_B = torch.cat([aspect_B.cpu() for _, aspect_B in canvases])
     return Views(images, records, chosen_BK, aspect_B)

@@ -23,9 +23,9 @@ from mast.core.errors import UserError, unknown
 if TYPE_CHECKING:
     from mast.augment.fused import Chain
 
+TRITON = find_spec("triton") is not None
 # numbers a thread treats at a time by compiled kernels: a few images cost Python, many the cache
 COMPILED_PART_VALUES = 2_400_000
-TRITON = find_spec("triton") is not None
 PART_VALUES = 1_600_000  # numbers a CPU treats at a time: best of 0.1 to 100 million, by a fifth
 
 

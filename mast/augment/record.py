@@ -63,6 +63,8 @@ class Record:
 def join(records: Sequence[Record]) -> Record:
     """Put records of the same operators one after the other."""
     first = records[0]
+    if len(records) == 1:
+        return first
     return Record(
         first.names,
         torch.cat([record.applied_BK for record in records]),

@@ -20,17 +20,18 @@ from typing import Any, ClassVar
 import torch
 import triton
 from torch import Tensor
+from triton.errors import TritonError
 
 from mast.augment.fused import color, filters, finish, resample
-from mast.augment.fused.rows import BLOCK
+from mast.augment.fused.rows import BLOCK, UNTOUCHED
 from mast.augment.operator import Operator, Parameters
+from mast.augment.operators.filters import MotionBlur
 from mast.augment.record import Record
 from mast.augment.warp import Warp
 from mast.core.transfer import to_device
 
 _log = logging.getLogger(__name__)
 
-UNTOUCHED = -1
 ABSENT = -1  # the column of an operator that a chain does not have
 WARP, END = "warp", "end"  # columns that are no operator's
 
@@ -77,7 +78,7 @@ def works_on(device: torch.device) -> bool:
     }
     try:
         launch(resample.canvas_means, (1,), arguments)
-    except (RuntimeError, OSError, CalledProcessError) as error:
+    except (RuntimeError, OSError, CalledProcessError, TritonError) as error:
         _log.warning(
             "views are drawn by PyTorch's kernels, which is several times slower: Triton's cannot "
             "be built for %s: %s", device, error,
@@ -167,13 +168,14 @@ class Sharpen(Pass):
         batch.run(filters.sharpen, AT=self.column(batch, "sharpen"))
 
 
-class MotionBlur(Pass):
+class Correlate(Pass):
     kernels = ("motion_blur",)
     moves = True
 
     def run(self, batch: Batch) -> None:
-        window = self.operators["motion_blur"].window  # type: ignore[attr-defined]
-        batch.run(filters.correlate, AT=self.column(batch, "motion_blur"), T=window)
+        operator = self.operators["motion_blur"]
+        assert isinstance(operator, MotionBlur)
+        batch.run(filters.correlate, AT=self.column(batch, "motion_blur"), T=operator.window)
 
 
 class Edges(Pass):
@@ -212,7 +214,7 @@ class Finish(Pass):
         batch.run(finish.finish, **own)
 
 
-PASSES = (Tone, Equalize, Blur, Sharpen, MotionBlur, Grain, Edges)
+PASSES = (Tone, Equalize, Blur, Sharpen, Correlate, Grain, Edges)
 
 
 class Chain:
@@ -299,7 +301,7 @@ class Chain:
                     own = {key: values[index] for key, values in parameters.items()}
                     drawn[operator.name] = index + count * half_B[index], own
                     continue
-                place_B1 = torch.where(applied_B, half_B, UNTOUCHED)[:, None]
+                place_B1 = torch.where(applied_B, half_B, UNTOUCHED.value)[:, None]
                 numbers = _numbers(operator, parameters, count)
                 _write(table_BN, self.columns[operator.name], [place_B1, *numbers])
                 if each.moves:
@@ -313,16 +315,17 @@ def _passes(operators: Sequence[Operator]) -> list[Pass]:
     last = len(operators)
     while last and _takes(Finish, operators[last - 1 :]):
         last -= 1
-    passes: list[Pass] = []
+    passes: list[tuple[type[Pass], list[Operator]]] = []
     for operator in operators[:last]:
-        if passes and _takes(type(passes[-1]), [*passes[-1].operators.values(), operator]):
-            passes[-1].operators[str(operator.kernel)] = operator
+        if passes and _takes(passes[-1][0], [*passes[-1][1], operator]):
+            passes[-1][1].append(operator)
             continue
         kind = next((kind for kind in PASSES if _takes(kind, [operator])), Applied)
         if operator.kernel == "jitter" and passes:
             kind = Applied
-        passes.append(kind({operator.kernel or operator.name: operator}))
-    return [*passes, Finish({str(operator.kernel): operator for operator in operators[last:]})]
+        passes.append((kind, [operator]))
+    passes.append((Finish, list(operators[last:])))
+    return [kind({each.kernel or each.name: each for each in own}) for kind, own in passes]
 
 
 def _takes(kind: type[Pass], operators: Sequence[Operator]) -> bool:

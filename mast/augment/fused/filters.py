@@ -5,6 +5,8 @@ import triton.language as tl
 
 from mast.augment.fused.rows import (
     UNTOUCHED,
+    add,
+    black,
     clip,
     gray,
     image_of,
@@ -44,17 +46,12 @@ def blur_along(
     radius = whole(table, sample, AT + 2, WIDTH)
     x = pixel % V
     y = pixel // V
-    red = tl.zeros([BLOCK], tl.float32)
-    green = tl.zeros([BLOCK], tl.float32)
-    blue = tl.zeros([BLOCK], tl.float32)
+    red, green, blue = black(BLOCK)
     total = 0.0
     for t in range(-radius, radius + 1):
         weight = tl.exp(sharpness * t * t)
         there = _mirrored(y + t, V) * V + x if BACK else y * V + _mirrored(x + t, V)
-        more_red, more_green, more_blue = load(source, there, live, V)
-        red += weight * more_red
-        green += weight * more_green
-        blue += weight * more_blue
+        red, green, blue = add(source, there, live, weight, red, green, blue, V)
         total += weight
     store(target, pixel, live, clip(red / total), clip(green / total), clip(blue / total), V)
 
@@ -85,10 +82,7 @@ def sharpen(
     blue = 4.0 * center_blue
     for t in tl.static_range(9):
         there = pixel + (t // 3 - 1) * V + (t % 3 - 1)
-        more_red, more_green, more_blue = load(source, there, within, V)
-        red += more_red
-        green += more_green
-        blue += more_blue
+        red, green, blue = add(source, there, within, 1.0, red, green, blue, V)
     red = tl.where(within, clip(_between(red / 13.0, center_red, factor)), center_red)
     green = tl.where(within, clip(_between(green / 13.0, center_green, factor)), center_green)
     blue = tl.where(within, clip(_between(blue / 13.0, center_blue, factor)), center_blue)
@@ -119,17 +113,12 @@ def correlate(
     source = image_of(halves, half, sample, count, V)
     x = pixel % V
     y = pixel // V
-    red = tl.zeros([BLOCK], tl.float32)
-    green = tl.zeros([BLOCK], tl.float32)
-    blue = tl.zeros([BLOCK], tl.float32)
+    red, green, blue = black(BLOCK)
     for t in range(T * T):
         weight = number(table, sample, AT + 1 + t, WIDTH)
         if weight != 0.0:
             there = _mirrored(y + t // T - T // 2, V) * V + _mirrored(x + t % T - T // 2, V)
-            more_red, more_green, more_blue = load(source, there, live, V)
-            red += weight * more_red
-            green += weight * more_green
-            blue += weight * more_blue
+            red, green, blue = add(source, there, live, weight, red, green, blue, V)
     target = image_of(halves, 1 - half, sample, count, V)
     store(target, pixel, live, clip(red), clip(green), clip(blue), V)
 

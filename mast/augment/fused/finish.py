@@ -63,19 +63,19 @@ def _solarize(value, threshold):
 
 
 @triton.jit
-def _grain(
+def _with_grain(
     table,
     sample,
+    image,
     pixel,
-    red,
-    green,
-    blue,
+    live,
     V: tl.constexpr,
     AT_SOLARIZE: tl.constexpr,
     AT_NOISE: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """Solarize, then add noise."""
+    """The colours of an image, solarized, then with noise."""
+    red, green, blue = load(image, pixel, live, V)
     if half_of(table, sample, AT_SOLARIZE, WIDTH) >= 0:
         threshold = number(table, sample, AT_SOLARIZE + 1, WIDTH)
         red = _solarize(red, threshold)
@@ -108,9 +108,8 @@ def grain(
     if half == UNTOUCHED:
         return
     image = image_of(halves, half, sample, count, V)
-    red, green, blue = load(image, pixel, live, V)
-    red, green, blue = _grain(
-        table, sample, pixel, red, green, blue, V, AT_SOLARIZE, AT_NOISE, WIDTH
+    red, green, blue = _with_grain(
+        table, sample, image, pixel, live, V, AT_SOLARIZE, AT_NOISE, WIDTH
     )
     store(image, pixel, live, red, green, blue, V)
 
@@ -134,10 +133,9 @@ def sum_colors(
     sample, tile, pixel, live = part_of(V, BLOCK)
     if whole(table, sample, AT_CUTOUT, WIDTH) == UNTOUCHED:
         return
-    half = whole(table, sample, AT, WIDTH)
-    red, green, blue = load(image_of(halves, half, sample, count, V), pixel, live, V)
-    red, green, blue = _grain(
-        table, sample, pixel, red, green, blue, V, AT_SOLARIZE, AT_NOISE, WIDTH
+    image = image_of(halves, whole(table, sample, AT, WIDTH), sample, count, V)
+    red, green, blue = _with_grain(
+        table, sample, image, pixel, live, V, AT_SOLARIZE, AT_NOISE, WIDTH
     )
     there = sum_BCT + sample * (3 * TILES) + tile
     tl.store(there, tl.sum(tl.where(live, red, 0.0)))
@@ -163,10 +161,9 @@ def finish(
 ):
     """Solarize, noise and cutout, into the views, rounded once."""
     sample, _, pixel, live = part_of(V, BLOCK)
-    half = whole(table, sample, AT, WIDTH)
-    red, green, blue = load(image_of(halves, half, sample, count, V), pixel, live, V)
-    red, green, blue = _grain(
-        table, sample, pixel, red, green, blue, V, AT_SOLARIZE, AT_NOISE, WIDTH
+    image = image_of(halves, whole(table, sample, AT, WIDTH), sample, count, V)
+    red, green, blue = _with_grain(
+        table, sample, image, pixel, live, V, AT_SOLARIZE, AT_NOISE, WIDTH
     )
     if half_of(table, sample, AT_CUTOUT, WIDTH) >= 0:
         reach = number(table, sample, AT_CUTOUT + 1, WIDTH) / 2

@@ -6,7 +6,17 @@ import triton.language as tl
 from torch import Tensor
 
 from mast.augment.fused.color import until_contrast
-from mast.augment.fused.rows import clip, gray, half_of, image_of, number, part_of, store, whole
+from mast.augment.fused.rows import (
+    black,
+    clip,
+    gray,
+    half_of,
+    image_of,
+    number,
+    part_of,
+    store,
+    whole,
+)
 from mast.augment.warp import Warp
 
 COLUMNS = 15  # of a sample in the table
@@ -133,9 +143,7 @@ def warp(
     reach_y = number(table, sample, AT + 8, WIDTH)
     taps_x = whole(table, sample, AT + 9, WIDTH)
     taps_y = whole(table, sample, AT + 10, WIDTH)
-    red = tl.zeros([BLOCK], tl.float32)
-    green = tl.zeros([BLOCK], tl.float32)
-    blue = tl.zeros([BLOCK], tl.float32)
+    red, green, blue = black(BLOCK)
     total = tl.zeros([BLOCK], tl.float32)
     if whole(table, sample, AT, WIDTH) > 0:  # neither turned nor sheared
         low_x = whole(table, sample, AT + 11, WIDTH)

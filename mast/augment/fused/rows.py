@@ -42,7 +42,7 @@ def number(table, sample, column, WIDTH: tl.constexpr):
 @triton.jit
 def half_of(table, sample, AT: tl.constexpr, WIDTH: tl.constexpr):
     """In which half an image lies before an operator; UNTOUCHED where it is not drawn."""
-    half = tl.full([], -1, tl.int32)
+    half = tl.full([], UNTOUCHED, tl.int32)
     if AT >= 0:
         half = whole(table, sample, AT, WIDTH)
     return half
@@ -70,6 +70,23 @@ def store(image, pixel, live, red, green, blue, V: tl.constexpr):
     tl.store(image + pixel, red.to(kind), mask=live)
     tl.store(image + V * V + pixel, green.to(kind), mask=live)
     tl.store(image + 2 * V * V + pixel, blue.to(kind), mask=live)
+
+
+@triton.jit
+def add(image, pixel, live, weight, red, green, blue, V: tl.constexpr):
+    """Colours and those of other pixels, weighted."""
+    more_red, more_green, more_blue = load(image, pixel, live, V)
+    return red + weight * more_red, green + weight * more_green, blue + weight * more_blue
+
+
+@triton.jit
+def black(BLOCK: tl.constexpr):
+    """Colours to add to."""
+    return (
+        tl.zeros([BLOCK], tl.float32),
+        tl.zeros([BLOCK], tl.float32),
+        tl.zeros([BLOCK], tl.float32),
+    )
 
 
 @triton.jit
