@@ -1,4 +1,4 @@
-"""The tables of the paper, and one of most methods at a small budget."""
+"""The tables of the paper, and those of one small budget: of most methods, and of poolings."""
 
 from collections.abc import Mapping
 
@@ -7,11 +7,13 @@ from mast.studies.tables.experiment import TableExperiment, assumed, costs
 from mast.studies.tables.imagenet import FIGURE4B, TABLE1, TABLE2, TABLE5, TABLE8, TABLE10
 from mast.studies.tables.imagenet100 import TABLE3, TABLE4, TABLE9
 from mast.studies.tables.paper_table import SCALES, PaperTable, ScaleName
+from mast.studies.tables.pooling import POOLING
 from mast.studies.tables.reproduction import Reproduction
 from mast.studies.tables.small import Small
 from mast.studies.tables.smaller_sets import FIGURE8, TABLE6, TABLE7
 
-SMALL = "small"  # most methods, with as many trials each; not of the paper
+# Not of the paper: what is compared has as many trials each.
+OF_ONE_BUDGET: Mapping[str, Small] = {"small": Small(), "pooling": POOLING}
 OF_THE_PAPER: Mapping[str, PaperTable] = {
     "table1": TABLE1,
     "table2": TABLE2,
@@ -26,7 +28,7 @@ OF_THE_PAPER: Mapping[str, PaperTable] = {
     "figure4b": FIGURE4B,
     "figure8": FIGURE8,
 }
-TABLES = (SMALL, *OF_THE_PAPER)
+TABLES = (*OF_ONE_BUDGET, *OF_THE_PAPER)
 
 
 def experiment(name: str, scale: ScaleName = "small", epochs: int | None = None) -> TableExperiment:
@@ -34,7 +36,7 @@ def experiment(name: str, scale: ScaleName = "small", epochs: int | None = None)
 
     Args:
         name: One of `TABLES`.
-        scale: A key of `SCALES`; the table `small` has that one.
+        scale: A key of `SCALES`; tables of one budget have the small one.
         epochs: Of runs with the table's full length, in place of the scale's.
 
     Raises:
@@ -46,17 +48,17 @@ def experiment(name: str, scale: ScaleName = "small", epochs: int | None = None)
         raise unknown("scale", scale, SCALES)
     if epochs is not None and epochs < 1:
         raise UserError(f"epochs must be 1 or more, got {epochs}")
-    if name != SMALL:
+    if name in OF_THE_PAPER:
         return Reproduction(name, OF_THE_PAPER[name], scale, epochs)
     if scale != "small" or epochs is not None:
-        raise UserError(f"{SMALL} has one scale, and its epochs: leave scale and epochs out")
-    return Small()
+        raise UserError(f"{name} has one scale, and its epochs: leave scale and epochs out")
+    return OF_ONE_BUDGET[name]
 
 
 __all__ = [
+    "OF_ONE_BUDGET",
     "OF_THE_PAPER",
     "SCALES",
-    "SMALL",
     "TABLES",
     "PaperTable",
     "Reproduction",

@@ -28,7 +28,6 @@ from mast.studies.variants import ALL_BUT_ONE, LR
 LABELLED = f"{CIFAR}-labelled"
 VIEWS = "mast5"
 CLASSES = 10  # of CIFAR-10
-BASELINE = "vicreg"
 RATES = (LR / 3, LR, 3 * LR)
 # Under these operators, at half and at all of their magnitude, objects are told apart anew.
 ROBUST = ("color_jitter", "grayscale", "gaussian_blur", "gaussian_noise", "rotate", "cutout")
@@ -108,16 +107,43 @@ ROWS: dict[str, Row] = {
 }
 
 
+def without_row(rows: Mapping[str, Row]) -> list[str]:
+    """The methods that a table leaves out."""
+    has = {recipe(row.recipe).method for row in rows.values()}
+    return [entry.title for name, entry in METHODS.items() if name not in has]
+
+
+ABOUT = (
+    "Other temperatures, momenta and weights are those of the small recipes, which nobody has "
+    "tuned.",
+    f"Without a row: {', '.join(without_row(ROWS))}.",
+    AUGSELF,
+    "MAST with exempt blocks is this project's default; with learned masks it has neither the "
+    "paper's uncertainty nor its two stages.",
+)
+
+
 @final
 @dataclass(frozen=True)
 class Small(TableExperiment):
-    """Methods × seeds on the same images, views and epochs, each at the best of its rates.
+    """Rows × seeds on the same images, views and epochs, each at the best of its rates.
 
     The sets are those of `does_it_help`. Runs `validation/…` have seed 0 and one of a row's rates;
     runs `test/…` wait for them and have the rate whose mean of four tasks is best.
+
+    Args:
+        rows: By name; what the others are compared with is `baseline`.
+        count: Images of CIFAR-10 to pretrain on.
+        epochs: Of all runs.
+        batch_size: Of all runs.
+        encoder: Of all runs.
+        settings: Of the protocols.
+        results: See `Experiment`.
+        title: See `TableExperiment`.
+        baseline: A key of `rows`.
+        about: What a reader has to know of these rows.
     """
 
-    results: ClassVar[str] = "small"
     seeded: ClassVar[bool] = True
 
     rows: Mapping[str, Row] = field(default_factory=lambda: ROWS)
@@ -126,11 +152,10 @@ class Small(TableExperiment):
     batch_size: int = 64
     encoder: Mapping[str, Any] = field(default_factory=lambda: {**NARROW, "stem_stride": 2})
     settings: EvaluationSettings = SETTINGS
-
-    @property
-    def title(self) -> str:
-        """See `TableExperiment.title`."""
-        return "The methods at one small budget"
+    results: str = "small"  # type: ignore[misc]  # of a class elsewhere
+    title: str = "The methods at one small budget"
+    baseline: str = "vicreg"
+    about: tuple[str, ...] = ABOUT
 
     def plan(self, workplace: Workplace, seeds: Sequence[int]) -> list[StudyRun]:
         """See `Experiment.plan`."""
@@ -250,8 +275,8 @@ class Small(TableExperiment):
         best_first = sorted(tested, key=lambda name: -_mean(tested[name]))
         seeds = {name: _seeds(tests[name], tested[name]) for name in best_first}
         grids = {RESULTS: self._scores(best_first, tested, seeds)}
-        if BASELINE in tested:
-            ahead = f"ahead of {self.rows[BASELINE].title}, in points"
+        if self.baseline in tested:
+            ahead = f"ahead of {self.rows[self.baseline].title}, in points"
             grids[ahead] = self._ahead(best_first, tested)
         tried = {name: results["validation"] for name, results in by_row.items()
                  if "validation" in results}  # fmt: skip
@@ -275,7 +300,7 @@ class Small(TableExperiment):
         return Grid(("method", "seeds", *TESTED.values(), "mean of four"), rows)
 
     def _ahead(self, names: Sequence[str], tested: Mapping[str, Sequence[Measured]]) -> Grid:
-        baseline = tested[BASELINE]
+        baseline = tested[self.baseline]
         seeds = {result["seed"] for result in baseline}
         rows = tuple(
             (
@@ -283,7 +308,7 @@ class Small(TableExperiment):
                 *(str(difference(tested[name], baseline, task)) for task in TESTED),
             )
             for name in names
-            if name != BASELINE and seeds & {result["seed"] for result in tested[name]}
+            if name != self.baseline and seeds & {result["seed"] for result in tested[name]}
         )
         return Grid(("method", *TESTED.values()), rows)
 
@@ -321,26 +346,17 @@ class Small(TableExperiment):
                    "same validation images")  # fmt: skip
         return Grid(columns, rows)
 
-    def without_row(self) -> list[str]:
-        """The methods that it leaves out."""
-        has = {recipe(row.recipe).method for row in self.rows.values()}
-        return [entry.title for name, entry in METHODS.items() if name not in has]
-
     def notes(self) -> tuple[str, ...]:
         """See `TableExperiment.notes`."""
         return (
             f"{self.count:,} images of CIFAR-10, a narrow ResNet-10, {self.epochs} epochs; all see "
             "the same views (LooC four of them), and each has the best of as many rates.",
             "The middle rate, and what the budgets call chosen before, come from earlier studies "
-            "of VICReg and MAST on the same validation images. Other temperatures, momenta and "
-            "weights are those of the small recipes, which nobody has tuned.",
-            f"Without a row: {', '.join(self.without_row())}.",
-            AUGSELF,
+            "of VICReg and MAST on the same validation images.",
+            *self.about,
             NEAR_COPIES,
             "The mean of four, by which rates are chosen, is that of objects, colour, flowers and "
             "textures; AugSelf and MAST are made to keep colour.",
-            "MAST with exempt blocks is this project's default; with learned masks it has neither "
-            "the paper's uncertainty nor its two stages.",
             "Differences: the mean over seeds ± their standard deviation [95 % interval over test "
             "images, with these seeds]. Seed 0 is also that of the trials.",
             "Numbers are of this budget: methods meant for long runs or large batches are not "

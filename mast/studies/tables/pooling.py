@@ -1,0 +1,27 @@
+"""Where MAST's projector pools: at the end of its layers, in front of them, or with the encoder."""
+
+from mast.studies.small_runs import NARROW
+from mast.studies.tables.small import TOLD, Row, Small
+
+TITLES = {
+    "after": "pooled after the layers (the paper's appendix A)",
+    "before": "pooled before the layers",
+    "average": "the encoder's average (VICReg's)",
+}
+# A map of 4 x 4 locations, with which "after" runs the layers sixteen times as often.
+POOLING = Small(
+    rows={
+        f"pool_{pool}": Row(title, "mast5_small", {"objective": {"projector": {"pool": pool}}},
+                            tuned=f"{TOLD}, all with the encoder's average")
+        for pool, title in TITLES.items()
+    },
+    epochs=8,
+    encoder={**NARROW, "stem_stride": 1},
+    results="pooling",
+    title="Where MAST's projector pools",
+    baseline="pool_after",
+    about=(
+        "All rows are MAST with exempt blocks, without uncertainty; the encoder's last map has "
+        "4 x 4 locations. GeM starts at a power of 3 and learns it.",
+    ),
+)  # fmt: skip
