@@ -29,6 +29,8 @@ OPERATIONAL = (
     "devices",
     "nodes",
     "threads",
+    "compile",
+    "cuda_graphs",
     "log_every",
     "checkpoint_minutes",
     "wandb",
@@ -67,7 +69,11 @@ class PretrainConfig:
         nodes: Nodes (torchrun overrides it).
         threads: CPU threads of a process; PyTorch's choice if not given.
         precision: auto (bf16-mixed on CUDA, 32-true elsewhere), 32-true or bf16-mixed.
-        compile: Compile encoder, projector and objective with torch.compile.
+        compile: Compile encoder, projector and objective with torch.compile; on a GPU for which
+            Triton builds kernels if not given.
+        cuda_graphs: Record the forward and backward pass of a step and replay it, on one GPU with
+            accumulate 1; if not given where a batch is so small that the host would be slower than
+            the GPU.
         channels_last: Keep images and feature maps in channels-last memory.
         score_every: Epochs between online scores; a tenth of the run if not given.
         log_every: Steps between lines of metrics.jsonl.
@@ -94,7 +100,8 @@ class PretrainConfig:
     nodes: int = 1
     threads: int | None = None
     precision: Precision = "auto"
-    compile: bool = False
+    compile: bool | None = None
+    cuda_graphs: bool | None = None
     channels_last: bool = True
     score_every: int | None = None
     log_every: int = 10
@@ -127,6 +134,12 @@ class PretrainConfig:
             raise UserError(
                 f"accumulate must be 1 for {METHODS[self.method].title}, as {whole}; got "
                 f"{self.accumulate}"
+            )
+        if self.cuda_graphs and (self.accumulate > 1 or self.devices * self.nodes > 1):
+            raise UserError(
+                "cuda_graphs is for one process that computes a batch as a whole: leave it out, or "
+                f"accumulate, devices and nodes, which are {self.accumulate}, {self.devices} and "
+                f"{self.nodes}"
             )
         if not 0 <= self.seed < 2**63:
             raise UserError(f"seed must be 0 or more and below 2^63, got {self.seed}")

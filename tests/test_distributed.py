@@ -148,7 +148,12 @@ def run_compiled(case: str, views: Views) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch, "compile", partial(torch.compile, backend=backend, fullgraph=True))
         plain.compile_parts()
-        return {**run(DistributedDataParallel(plain), plain, views), "graphs": graphs}
+        return {**run(wrapped(plain), plain, views), "graphs": graphs}
+
+
+def wrapped(plain: Method) -> DistributedDataParallel:
+    """As a run of several processes wraps a method."""
+    return DistributedDataParallel(plain, gradient_as_bucket_view=True, static_graph=True)
 
 
 def work(folder: Path) -> None:
@@ -163,7 +168,7 @@ def work(folder: Path) -> None:
         plain = build_method(*arguments)
         synchronise_batchnorm(plain, torch.device("cpu"))
         views = part_of(global_views(case), rank)
-        results[case] = run(DistributedDataParallel(plain), plain, views)
+        results[case] = run(wrapped(plain), plain, views)
     results["compiled"] = run_compiled(COMPILED, part_of(global_views(COMPILED), rank))
     torch.save(results, folder / f"{rank}.pt")
     dist.destroy_process_group()

@@ -11,15 +11,16 @@ from mast.augment.record import Record, Views
 from mast.core.errors import UserError, unknown
 
 
-def difference(views: Views, name: str) -> Tensor:
+def difference(views: Views, name: str, device: torch.device | None = None) -> Tensor:
     """How an operator's effects on two views differ, from their record.
 
     Args:
         views: Two views of every image.
         name: One of their operators.
+        device: Where it goes; that of the views if not given.
 
     Returns:
-        difference_BT: In the operator's own units, on the views' device; NaN where no observer of
+        difference_BT: In the operator's own units; NaN where no observer of
             both views could tell. See `Operator.difference`.
 
     Raises:
@@ -34,7 +35,7 @@ def difference(views: Views, name: str) -> Tensor:
         aspect_B = torch.ones(len(images_BCHW))
     first_BT, second_BT = (_effect(record, name, aspect_B) for record in views.records)
     drawn_BT = OPERATORS[name].difference(first_BT, second_BT, *views.records)
-    return drawn_BT.to(images_BCHW.device, non_blocking=True)
+    return drawn_BT.to(images_BCHW.device if device is None else device, non_blocking=True)
 
 
 def numbers(name: str) -> int:

@@ -92,7 +92,7 @@ class Views:
         chosen_BK: bool, which operators might have been applied, before their coins; None where
             all might.
         aspect_B: Width / height of the original images, on the CPU; None where all are square.
-        label_B: Their classes, for a method that learns from labels.
+        label_B: Their classes, on the CPU, for a method that learns from labels.
     """
 
     def __init__(

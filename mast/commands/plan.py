@@ -16,7 +16,6 @@ from mast.core.launch import Device, find_device
 from mast.data import default_cache, open_source
 from mast.recipes import recipe
 from mast.runs.cost import (
-    COUNTED,
     GPUS,
     REACHED,
     Cost,
@@ -26,6 +25,7 @@ from mast.runs.cost import (
     epochs_in,
     free_space,
 )
+from mast.runs.memory import COUNTED
 from mast.runs.start import with_architecture
 
 Where = Literal[GpuName, "cpu"]

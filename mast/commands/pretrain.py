@@ -31,7 +31,8 @@ from mast.measure.online import online_scores
 from mast.methods import METHODS, save_embedding
 from mast.models import Encoder, named_weights, save_encoder, synchronise_batchnorm
 from mast.recipes import RECIPES
-from mast.runs.memory import check_memory
+from mast.runs.acceleration import compiles, replay_of
+from mast.runs.memory import check_memory, free_for_images
 from mast.runs.start import start, with_architecture
 
 if TYPE_CHECKING:
@@ -71,8 +72,9 @@ def pretrain(config: PretrainConfig) -> RunFolder:
         torch.set_num_threads(config.threads)
     with doing("setting up devices"):
         fabric = make_fabric(
-            config.device, config.devices, config.nodes, config.precision, _loggers(config, run)
-        )
+            config.device, config.devices, config.nodes, config.precision, _loggers(config, run),
+            same_graph=config.accumulate == 1,
+        )  # fmt: skip
     _part_size(config, all_processes(fabric))
     if not run.encoder.is_file() and not is_started():
         with doing("counting the memory of a step"):
@@ -210,19 +212,22 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     if fabric.device.type == "cpu":
         keep_freed_memory()
     else:
-        loader.resident = canvases.resident(fabric.device, config.data.resident_gb)
+        room = config.data.resident_gb
+        if room is None:
+            room = free_for_images(config, fabric.device, processes)
+        loader.resident = canvases.resident(fabric.device, room)
 
     # ------------------------------------------------------------------ method and optimizer
     if processes > 1:
         synchronise_batchnorm(plain_method, fabric.device)
     if config.channels_last:
         plain_method.to(memory_format=torch.channels_last)
-    if config.compile:
+    if compiles(config, fabric.device):
         plain_method.compile_parts()
+    replay = replay_of(config, plain_method, pipeline, fabric.device, processes)
     shares = _encoder_shares(plain_method.encoder, config)
-    optimizer = make_optimizer(
-        plain_method.parameter_groups(shares), config.optimizer, config.batch_size
-    )
+    groups = plain_method.parameter_groups(shares)
+    optimizer = make_optimizer(groups, config.optimizer, config.batch_size, fabric.device)
     warmup = warmup_share(config.optimizer, config.epochs)
 
     # ------------------------------------------------------------------------------- resume
@@ -280,8 +285,8 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             out=images,
         )
         if label_N is not None:
-            views.label_B = fabric.to_device(label_N[batch.index_B])
-        output: Losses = method(views, share)
+            views.label_B = label_N[batch.index_B]
+        output: Losses = method(views, share) if replay is None else replay(method, views, share)
         return output
 
     # --------------------------------------------------------------------------------- loop

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 
 
 class OfficialLars(torch.optim.SGD):
@@ -39,11 +38,8 @@ class OfficialLars(torch.optim.SGD):
                 loss = closure()
         decays = [group["weight_decay"] for group in self.param_groups]
         for group in self.param_groups:
-            for parameter in group["params"] if group.get("adapt", True) else ():
-                if parameter.grad is not None:
-                    parameter.grad.add_(parameter, alpha=group["weight_decay"])
-                    parameter.grad.mul_(_ratio(parameter, parameter.grad, group["trust"]))
             if group.get("adapt", True):
+                _adapt(group)
                 group["weight_decay"] = 0.0  # is in the gradient
         try:
             super().step()
@@ -53,7 +49,17 @@ class OfficialLars(torch.optim.SGD):
         return loss
 
 
-def _ratio(parameter: Tensor, gradient: Tensor, trust: float) -> Tensor:
-    """What a gradient is multiplied with; 1 where it or the parameter is 0."""
-    own, its = parameter.norm(), gradient.norm()
-    return torch.where((own > 0) & (its > 0), trust * own / its, torch.ones_like(own))
+def _adapt(group: dict[str, Any]) -> None:
+    """Give each gradient its parameter's decay, and its share of the parameter's norm.
+
+    One kernel an operation for all parameters of the group, where the device has it.
+    """
+    moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+    if not moved:
+        return
+    gradients = [parameter.grad for parameter in moved]
+    torch._foreach_add_(gradients, moved, alpha=group["weight_decay"])
+    own_N, its_N = (torch.stack(torch._foreach_norm(tensors)) for tensors in (moved, gradients))
+    # 1 where it or the parameter is 0
+    ratio_N = torch.where((own_N > 0) & (its_N > 0), group["trust"] * own_N / its_N, 1.0)
+    torch._foreach_mul_(gradients, list(ratio_N.unbind()))

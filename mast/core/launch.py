@@ -84,6 +84,8 @@ def make_fabric(
     nodes: int = 1,
     precision: Precision = "auto",
     loggers: Sequence[Any] = (),
+    *,
+    same_graph: bool = False,
 ) -> "Fabric":
     """Devices, precision and loggers; not launched yet.
 
@@ -93,6 +95,8 @@ def make_fabric(
         nodes: Nodes, likewise.
         precision: See `resolve`.
         loggers: Fabric loggers.
+        same_graph: Whether every step of a training has the same graph and its batch is computed
+            whole; of parts, PyTorch would add up the gradients wrongly (its issue 143580).
 
     Raises:
         UserError: A GPU is asked for, and there is none; more processes than a CPU has cores; or
@@ -100,6 +104,7 @@ def make_fabric(
     """
     from lightning_fabric import Fabric
     from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+    from lightning_fabric.strategies.ddp import DDPStrategy
 
     kind = find_device(device)
     if devices < 1 or nodes < 1:
@@ -113,11 +118,13 @@ def make_fabric(
         raise UserError(f"this program already runs in {started} processes: give devices {started}")
     devices = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
     nodes = int(os.environ.get("WORLD_SIZE", devices * nodes)) // devices
+    # gradients lie in the buffers that are summed: a copy less of each
+    several = DDPStrategy(gradient_as_bucket_view=True, static_graph=same_graph)
     fabric = Fabric(
         accelerator=kind.type,
         devices=devices,
         num_nodes=nodes,
-        strategy="ddp" if devices * nodes > 1 else "auto",
+        strategy=several if devices * nodes > 1 else "auto",
         precision=resolve(precision, kind),
         loggers=list(loggers),
     )

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from mast.core.checkpoint import load_checkpoint, previous, save_checkpoint
 from mast.core.errors import DivergedError, UserError
-from mast.core.optim import set_learning_rate
+from mast.core.optim import load_state, set_learning_rate
 from mast.core.stopping import Interrupted, StopRequest
 from mast.core.transfer import numbers
 
@@ -146,7 +146,7 @@ class Training:
             if bad := self._not_finite_of(state["module"], state["optimizer"]):
                 raise UserError(f"{file} cannot be used: {bad[0]} in it is not finite.")
             self.module.load_state_dict(state["module"])
-            self.optimizer.load_state_dict(state["optimizer"])
+            load_state(self.optimizer, state["optimizer"])
             torch.set_rng_state(state["rng"])
             for device, state_of_device in enumerate(state.get("rng_cuda", ())):
                 if device < torch.cuda.device_count():

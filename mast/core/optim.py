@@ -10,6 +10,8 @@ import torch
 from mast.core.errors import UserError, unknown
 from mast.core.lars import OfficialLars
 
+CPU = torch.device("cpu")
+HOW = ("fused", "foreach")  # of a group: by which kernels a device steps, not what it computes
 OptimizerName = Literal["lars", "lars_official", "adamw", "sgd", "lamb"]
 
 
@@ -124,9 +126,15 @@ def warmup_share(config: OptimizerConfig, epochs: int) -> float:
 
 
 def make_optimizer(
-    groups: list[dict[str, Any]], config: OptimizerConfig, batch_size: int
+    groups: list[dict[str, Any]],
+    config: OptimizerConfig,
+    batch_size: int,
+    device: torch.device = CPU,
 ) -> torch.optim.Optimizer:
     """Build the optimizer over parameter groups.
+
+    On a GPU a step launches a few kernels for each group: those of AdamW and SGD are fused, LARS
+    and LAMB treat all parameters of a group by one kernel an operation.
 
     Args:
         groups: Dicts with "name" ("weights", "vectors" or "gates") and "params"; "share", where the
@@ -134,6 +142,7 @@ def make_optimizer(
             "steady", whether its rate stays at its peak.
         config: Rates.
         batch_size: Global batch, over processes and accumulation.
+        device: Where the parameters are when it steps.
 
     Returns:
         An optimizer whose groups carry "peak_lr", for `set_learning_rate`.
@@ -156,10 +165,11 @@ def make_optimizer(
         if config.name == "lars_official":
             options["adapt"] = is_weight
         prepared.append({**group, **options})
+    fused = True if device.type == "cuda" else None  # None: as PyTorch chooses
     if config.name == "adamw":
-        return torch.optim.AdamW(prepared)
+        return torch.optim.AdamW(prepared, fused=fused)
     if config.name == "sgd":
-        return torch.optim.SGD(prepared, momentum=config.momentum)
+        return torch.optim.SGD(prepared, momentum=config.momentum, fused=fused)
     if config.name == "lars_official":
         return OfficialLars(prepared, config.lr, config.momentum, config.trust)
     from timm.optim.lamb import Lamb
@@ -178,6 +188,17 @@ def moments(config: OptimizerConfig) -> int:
     if config.name in ("adamw", "lamb"):
         return 2
     return int(config.momentum != 0)
+
+
+def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Take over a state, which may come from another device: how this one steps stays its own.
+
+    Raises:
+        ValueError: It is of other parameters.
+    """
+    how = [{name: group[name] for name in HOW if name in group} for group in optimizer.param_groups]
+    groups = [{**theirs, **own} for theirs, own in zip(state["param_groups"], how, strict=True)]
+    optimizer.load_state_dict({**state, "param_groups": groups})
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, share: float) -> None:

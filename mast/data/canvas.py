@@ -47,7 +47,8 @@ class DataConfig:
             given.
         cache_limit_gb: Size in GB over which a set is not cached but decoded for every batch.
         resident_gb: Size in GB up to which a cached set is copied whole into the memory of every
-            GPU, where its batches are then gathered; 0 for never.
+            GPU, where its batches are then gathered; half of what a step leaves free of it if not
+            given, 0 for never.
         max_broken: Share of the files that may be broken; they are named, counted and skipped.
         workers: Threads that decode; if not given as many as there are cores for a process.
         download: Whether a torchvision or Hugging Face set may be downloaded.
@@ -58,7 +59,7 @@ class DataConfig:
     canvas: int | None = None
     cache: str | Path | None = None
     cache_limit_gb: float = 32.0
-    resident_gb: float = 2.0
+    resident_gb: float | None = None
     max_broken: float = 0.01
     workers: int | None = None
     download: bool = False
@@ -160,9 +161,11 @@ class CanvasSet:
         if isinstance(self.images, Decoded) or self.images.nbytes > limit_gb * 1e9:
             return None
         images = torch.empty(self.images.shape, dtype=torch.uint8, device=device)
-        for start in range(0, len(self), _COPIED):
-            stop = min(start + _COPIED, len(self))
-            images[start:stop] = self.batch(range(start, stop))[0].to(device)
+        with doing(f"copying the images to {device}", len(self), "images") as work:
+            for start in range(0, len(self), _COPIED):
+                stop = min(start + _COPIED, len(self))
+                images[start:stop] = self.batch(range(start, stop))[0].to(device)
+                work.update(stop)
         return ResidentSet(images, torch.from_numpy(self.aspect_N))
 
     def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> "CanvasSet":

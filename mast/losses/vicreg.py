@@ -50,7 +50,7 @@ def variance(embedding_BD: Tensor, eps: float = 1e-4) -> Tensor:
     return (1.0 - deviation_D).relu().mean()
 
 
-def covariance(embedding_BD: Tensor) -> Tensor:
+def covariance(embedding_BD: Tensor, part: int = 0, parts: int = 1) -> Tensor:
     """Sum of the squared off-diagonal covariances, divided by D.
 
     The D x D matrix is never formed when B < D: `|Z'Z|_F = |ZZ'|_F`, so the smaller of the
@@ -58,22 +58,28 @@ def covariance(embedding_BD: Tensor) -> Tensor:
 
     Args:
         embedding_BD: Embeddings of one view over the global batch, shape (B, D), B >= 2.
+        part: Which part of the sum, from 0.
+        parts: Into how many, of as many rows of the product each, it is split.
 
     Returns:
-        Scalar.
+        Scalar; those of all parts add up to the term.
 
     Raises:
-        ValueError: Fewer than two samples.
+        ValueError: Fewer than two samples, or no such part.
 
     Reference:
         VICReg, Eq. 3 and 4.
     """
     _at_least_two(embedding_BD)
+    if not 0 <= part < parts:
+        raise ValueError(f"expected 0 <= part < parts, got {part} and {parts}")
     count, dim = embedding_BD.shape
     centred_BD = full(embedding_BD) - full(embedding_BD).mean(dim=0)
-    left, right = (centred_BD, centred_BD.T) if count < dim else (centred_BD.T, centred_BD)
-    gram = product(left, right)
-    diagonal_D = centred_BD.square().sum(dim=0)
+    rows = centred_BD if count < dim else centred_BD.T
+    own = rows.tensor_split(parts)[part]
+    gram = product(own, rows.T)
+    # every part leaves out the variances of as many dimensions
+    diagonal_D = centred_BD.tensor_split(parts, dim=1)[part].square().sum(dim=0)
     return (gram.square().sum() - diagonal_D.square().sum()) / ((count - 1) ** 2 * dim)
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from mast.core.errors import UserError
 from mast.methods.barlow_twins import BarlowTwins, BarlowTwinsConfig
-from mast.methods.base import ENCODER, Method, MethodConfig, Subspaces, Vital
+from mast.methods.base import ENCODER, Given, Images, Method, MethodConfig, Subspaces, Vital
 from mast.methods.byol import BYOL, BYOLConfig
 from mast.methods.clsa import CLSA, CLSAConfig
 from mast.methods.dino import DINO, DINOConfig
@@ -95,6 +95,8 @@ __all__ = [
     "EncoderAndEmbedding",
     "Ensemble",
     "Entry",
+    "Given",
+    "Images",
     "InfoMin",
     "InfoMinConfig",
     "LooC",

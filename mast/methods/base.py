@@ -9,7 +9,7 @@ units of a head.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
@@ -20,8 +20,11 @@ from torch import Tensor, nn
 
 from mast.augment import Preset, Views
 from mast.core.errors import UserError
-from mast.models import Encoder
+from mast.core.transfer import packed, to_device, unpacked
+from mast.models import Encoder, Encoding
 
+Images = tuple[Tensor, ...]  # of every view, images_BCHW
+Given = Mapping[str, Tensor]  # from the host
 ViewCount = tuple[int, float]  # the fewest and the most
 TWO: ViewCount = (2, 2)
 TWO_OR_MORE: ViewCount = (2, math.inf)
@@ -176,13 +179,48 @@ class Method(nn.Module, ABC):
         self._frozen = False
 
     # --------------------------------------------------------------------------- training
-    @abstractmethod
     def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """Compute the loss of one batch.
+        """Compute the loss of one batch; what the host says goes to the device in one copy.
 
         Args:
             views: Of this process's images.
             progress: Share of the run that is done, in [0, 1).
+
+        Returns:
+            As `step`.
+        """
+        row_N, layout = packed(self.given(views, progress))
+        given = unpacked(to_device(row_N, views.images[0].device), layout) if layout.names else {}
+        return self.step(views.images, given, self.phase(progress))
+
+    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """What `step` takes from the host beside the images, on the CPU: of the same shapes ever.
+
+        Args:
+            views: Of this process's images.
+            progress: Share of the run that is done, in [0, 1).
+        """
+        return {}
+
+    def phase(self, progress: float) -> Hashable:
+        """What of the run `step` depends on beside its tensors; it changes a few times in a run.
+
+        Args:
+            progress: Share of the run that is done, in [0, 1).
+        """
+        return None
+
+    @abstractmethod
+    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+        """Compute the loss of one batch on the device alone.
+
+        Within a phase every step does the same with other numbers, and neither reads nor copies
+        from the host: so it can be recorded once and replayed (`mast.methods.replay`).
+
+        Args:
+            images: Of every view, images_BCHW in [0, 1]; views may differ in size.
+            given: As `given` says, on the device.
+            phase: As `phase` says.
 
         Returns:
             "loss" (to be minimised), "term/<name>" (its weighted addends, which sum to the
@@ -242,8 +280,15 @@ class Method(nn.Module, ABC):
         return self
 
     def compile_parts(self) -> None:
-        """Compile with `torch.compile` what gains by it: the encoder."""
-        encode = torch.compile(self.encoder.encode)
+        """Compile with `torch.compile` what gains by it: the encoder, in training.
+
+        Measuring it takes other numbers of images, for each of which it would be compiled anew.
+        """
+        plain, compiled = self.encoder.encode, torch.compile(self.encoder.encode)
+
+        def encode(images_BCHW: Tensor) -> Encoding:
+            return (compiled if self.encoder.training else plain)(images_BCHW)
+
         self.encoder.encode = encode  # type: ignore[method-assign]
 
     # ---------------------------------------------------------------------------- the log
@@ -309,7 +354,7 @@ class Method(nn.Module, ABC):
 
 
 def output_of(terms: Mapping[str, Tensor], **statistics: Tensor) -> dict[str, Tensor]:
-    """What `Method.forward` returns.
+    """What `Method.step` returns.
 
     Args:
         terms: Weighted addends of the loss, by name.

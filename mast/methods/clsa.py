@@ -5,17 +5,20 @@ D dimensions of the embedding.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from mast.augment import Preset, Views
+from mast.augment import Preset
 from mast.core.collectives import gather, rank
 from mast.core.errors import UserError
 from mast.losses import distributional_divergence
 from mast.losses.precision import product
 from mast.methods.base import (
+    Given,
+    Images,
     check_above_zero,
     check_at_least,
     output_of,
@@ -86,14 +89,14 @@ class CLSA(TaughtMethod, ProjectedMethod):
         self.teacher = Teacher(encoder, self.projector)
         self.queue = Queue(config.queue, config.projector.dim, seed)
 
-    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.forward`; two terms, "contrast" and "strong"."""
-        query, key, strong = views.images
+    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+        """See `Method.step`; two terms, "contrast" and "strong"."""
+        query, key, strong = images
         config = self.config
         newest_GD = gather(F.normalize(self.teacher(key), dim=1))
         key_MD = torch.cat([newest_GD, self.queue.key_ND])
         weak_BM, strong_BM = (
-            product(self.embed(images_BCHW), key_MD.T) for images_BCHW in (query, strong)
+            product(self.embed(view_BCHW), key_MD.T) for view_BCHW in (query, strong)
         )
         own_B = torch.arange(len(key), device=key.device) + rank() * len(key)
         told = distributional_divergence(weak_BM, strong_BM, config.temperature)

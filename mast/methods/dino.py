@@ -4,7 +4,7 @@ Shapes: B images of this process, D dimensions of the embedding, P prototypes.
 """
 
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -15,6 +15,8 @@ from mast.core.collectives import gather
 from mast.losses import told_by_others
 from mast.methods.base import (
     TWO_OR_MORE,
+    Given,
+    Images,
     check_above_zero,
     check_at_least,
     check_shares,
@@ -104,15 +106,23 @@ class DINO(TaughtMethod, ProjectedMethod):
         projector, _ = cast(nn.Sequential, self.teacher.projector)
         return F.normalize(projector(self.kept(images_BCHW)), dim=1)
 
-    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.forward`; one term, "distillation"."""
-        config = self.config
-        seen = [self.teacher(images_BCHW) for images_BCHW in views.images[:TAUGHT]]
+    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.given`: the teacher's temperature."""
         temperature = self.teacher_temperature(progress)
+        return {"temperature": torch.tensor(temperature, dtype=torch.float64)}
+
+    def phase(self, progress: float) -> bool:
+        """See `Method.phase`: whether the prototypes are frozen."""
+        return progress < self.config.frozen
+
+    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+        """See `Method.step`; one term, "distillation"."""
+        config = self.config
+        seen = [self.teacher(images_BCHW) for images_BCHW in images[:TAUGHT]]
+        temperature = given["temperature"]
         targets = [((score_BP - self.center_P) / temperature).softmax(1) for score_BP in seen]
-        embeddings = [self.projector(self.encoder(images_BCHW)) for images_BCHW in views.images]
-        frozen = progress < config.frozen
-        scores = [self.prototypes(embedding_BD, frozen) for embedding_BD in embeddings]
+        embeddings = [self.projector(self.encoder(images_BCHW)) for images_BCHW in images]
+        scores = [self.prototypes(embedding_BD, phase) for embedding_BD in embeddings]
         self.center_P.lerp_(gather(torch.cat(seen)).mean(dim=0), 1 - config.center_momentum)
         return output_of(
             {"distillation": told_by_others(scores, targets, config.temperature)},

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from mast.core.collectives import processes, rank
 from mast.core.errors import UserError
-from mast.core.transfer import pinned
 from mast.methods.base import Method
 from mast.models import Encoder
 
@@ -34,24 +33,20 @@ class DrawingMethod(Method):
         super().__init__(config, encoder, operators, seed)
         self._seed = seed
 
-    def drawn(
-        self, count: int, numbers: int, view: int, progress: float, device: torch.device
-    ) -> Tensor:
-        """Numbers in [0, 1) for the images of a view, (B, N).
+    def drawn(self, count: int, numbers: int, view: int, progress: float) -> Tensor:
+        """Numbers in [0, 1) for the images of a view, (B, N), on the CPU.
 
         Args:
             count: B.
             numbers: N.
             view: Which; others draw others.
             progress: Share of the run that is done.
-            device: Where they go.
         """
         text = f"{self._seed} {view} {progress!r}"
         seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
         generator = torch.Generator().manual_seed(seed)
         noise = torch.rand(processes() * count, numbers, generator=generator)
-        own_BN = noise[rank() * count :][:count]
-        return pinned(own_BN, device).to(device, non_blocking=True)
+        return noise[rank() * count :][:count]
 
     def get_extra_state(self) -> Tensor:
         """The seed: what is drawn next does not follow from weights."""

@@ -6,6 +6,7 @@ image.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -15,7 +16,15 @@ from mast.core.collectives import gather
 from mast.core.errors import UserError
 from mast.losses import contrast
 from mast.losses.precision import product
-from mast.methods.base import check_above_zero, check_at_least, check_shares, output_of, spread
+from mast.methods.base import (
+    Given,
+    Images,
+    check_above_zero,
+    check_at_least,
+    check_shares,
+    output_of,
+    spread,
+)
 from mast.methods.drawing import DrawingMethod
 from mast.methods.projected import ProjectedConfig, ProjectedMethod
 from mast.methods.taught import TaughtConfig, TaughtMethod
@@ -94,15 +103,20 @@ class InfoMin(DrawingMethod, TaughtMethod, ProjectedMethod):
         self.teacher = Teacher(encoder, self.projector)
         self.queue = Queue(config.queue, dim, seed)
 
-    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.forward`; two terms, "contrast" and "jigsaw"."""
-        query, key, whole = views.images
+    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.given`: where the pieces lie, and their order."""
+        return {"noise_BN": self.drawn(len(views.images[0]), 3 * PIECES, 0, progress)}
+
+    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+        """See `Method.step`; two terms, "contrast" and "jigsaw"."""
+        query, key, whole = images
         key_BD = F.normalize(self.teacher(key), dim=1)
         key_ND = self.queue.key_ND.clone()  # a push changes the queue
-        share = self.config.jigsaw
+        share, query_BD = self.config.jigsaw, self.embed(query)
+        solved_BD = self._solved(whole, given["noise_BN"])
         terms = {
-            "contrast": (1 - share) * self._contrast(self.embed(query), key_BD, key_ND),
-            "jigsaw": share * self._contrast(self._solved(whole, progress), key_BD, key_ND),
+            "contrast": (1 - share) * self._contrast(query_BD, key_BD, key_ND),
+            "jigsaw": share * self._contrast(solved_BD, key_BD, key_ND),
         }
         keys = gather(key_BD)
         self.queue.push(keys)
@@ -112,10 +126,9 @@ class InfoMin(DrawingMethod, TaughtMethod, ProjectedMethod):
         positive_B = (query_BD * key_BD).sum(dim=1)
         return contrast(positive_B, product(query_BD, key_ND.T), self.config.temperature)
 
-    def _solved(self, images_BCHW: Tensor, progress: float) -> Tensor:
+    def _solved(self, images_BCHW: Tensor, noise_BN: Tensor) -> Tensor:
         """One embedding of the shuffled pieces of each image, of unit length."""
-        count, device = len(images_BCHW), images_BCHW.device
-        noise_BN = self.drawn(count, 3 * PIECES, 0, progress, device)
+        count = len(images_BCHW)
         pieces = pieces_of(images_BCHW, noise_BN[:, : 2 * PIECES].unflatten(1, (PIECES, 2)))
         told = self.of_pieces(self.encoder(pieces.flatten(0, 1))).unflatten(0, (count, PIECES))
         order_BS = noise_BN[:, 2 * PIECES :].argsort(dim=1)

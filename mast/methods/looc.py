@@ -4,16 +4,19 @@ Shapes: B images of this process, H heads, D dimensions of an embedding, N keys 
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mast.augment import Preset, Views
+from mast.augment import Preset
 from mast.core.collectives import gather
 from mast.core.errors import UserError
 from mast.losses import contrast
 from mast.losses.precision import product
 from mast.methods.base import (
+    Given,
+    Images,
     check_above_zero,
     check_at_least,
     output_of,
@@ -92,10 +95,10 @@ class LooC(TaughtMethod, ProjectedMethod):
             Queue(config.queue, config.projector.dim, seed + head) for head in range(count)
         )
 
-    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.forward`; a term a head: "invariant", and "keeps_<property>"."""
+    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+        """See `Method.step`; a term a head: "invariant", and "keeps_<property>"."""
         names = ("invariant", *(f"keeps_{name}" for name in self.config.kept))
-        query, *keys = views.images
+        query, *keys = images
         query_BHD = self.projector(self.encoder(query))
         key_VBHD = torch.stack([self.teacher(images_BCHW) for images_BCHW in keys])
         terms = {}

@@ -5,6 +5,7 @@ decoder, P numbers of a patch.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,13 @@ from torch import Tensor, nn
 from mast.augment import Views
 from mast.core.errors import UserError
 from mast.losses import unpredicted
-from mast.methods.base import MethodConfig, check_at_least, output_of
+from mast.methods.base import (
+    Given,
+    Images,
+    MethodConfig,
+    check_at_least,
+    output_of,
+)
 from mast.methods.drawing import DrawingMethod, check_hidden, count_shown
 from mast.models import Encoder, ShownPatches, patches_of, picked, positions
 
@@ -87,12 +94,19 @@ class MAE(DrawingMethod):
         for part in (self.enter, self.decoder, self.leave):
             part.apply(_start)
 
-    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.forward`; one term, "pixels"."""
+    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.given`: by which patches of each view are hidden."""
         count, patches = len(views.images[0]), self.shown.grid**2
+        return {
+            f"noise_{view}": self.drawn(count, patches, view, progress)
+            for view in range(len(views.images))
+        }
+
+    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+        """See `Method.step`; one term, "pixels"."""
         losses = [
-            self._loss(images_BCHW, self.drawn(count, patches, at, progress, images_BCHW.device))
-            for at, images_BCHW in enumerate(views.images)
+            self._loss(images_BCHW, given[f"noise_{view}"])
+            for view, images_BCHW in enumerate(images)
         ]
         return output_of({"pixels": torch.stack(losses).mean()})
 

@@ -4,7 +4,7 @@ Shapes: B batch (B_global over processes), D embedding dimensions, K operators.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from mast.augment import Views
 from mast.core.collectives import gather, global_mean, global_sum, processes
 from mast.losses import (
-    covariance,
     intersection,
     masked_distance,
     masked_uncertainty,
@@ -21,6 +20,8 @@ from mast.losses import (
     variance,
 )
 from mast.methods.base import (
+    Given,
+    Images,
     Method,
     Subspaces,
     Vital,
@@ -31,6 +32,7 @@ from mast.methods.base import (
 )
 from mast.methods.mast_config import MastConfig
 from mast.methods.prediction import OperatorPrediction, destroyers, silent_heads
+from mast.methods.vicreg import shared_covariance
 from mast.models import (
     Encoder,
     Encoding,
@@ -97,19 +99,26 @@ class Mast(Method):
         if config.projector.pool != "average" and "representation" not in self.predictions:
             encoder.freeze_behind_features()
 
-    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.forward`; the terms are those of `objective`, and the predictions."""
-        encodings = [self.encoder.encode(images) for images in views.images]
+    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.given`: which subspaces are trained, and what the heads are asked for."""
+        asked: dict[str, Tensor] = {"active_BK": views.active_BK}
+        for prediction in self.predictions.values():
+            asked |= cast(OperatorPrediction, prediction).asked(views)
+        return asked
+
+    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+        """See `Method.step`; the terms are those of `objective`, and the predictions."""
+        encodings = [self.encoder.encode(images_BCHW) for images_BCHW in images]
         first, second = (self._gaussian(encoding) for encoding in encodings)
         mask_DK = self.masks()
-        output = self.objective(first, second, views.active_BK, mask_DK)
+        output = self.objective(first, second, given["active_BK"], mask_DK)
         for source, module in self.predictions.items():
             prediction = cast(OperatorPrediction, module)
             if source == "block":
                 part_DP = 1 - mask_DK[:, self.told_P]
-                told = prediction(first.mean_BD, second.mean_BD, views, part_DP)
+                told = prediction(first.mean_BD, second.mean_BD, given, part_DP)
             else:
-                told = prediction(*(encoding.representation_BC for encoding in encodings), views)
+                told = prediction(*(encoding.representation_BC for encoding in encodings), given)
             output = prediction.add_to(output, told, source)
         return output
 
@@ -126,7 +135,7 @@ class Mast(Method):
             mask_DK: The masks.
 
         Returns:
-            As `Method.forward`; one term for each addend of Eq. 7, and "plain".
+            As `Method.step`; one term for each addend of Eq. 7, and "plain".
         """
         config, mode = self.config, self.mode
         first_BD, second_BD = gather(first.mean_BD), gather(second.mean_BD)  # B_global
@@ -150,14 +159,13 @@ class Mast(Method):
             terms["kl"] = mode.kl_weight * symmetric_kl(
                 squared_BD, first.covariance_BD / scale, second.covariance_BD / scale
             )
-        active_BK = active_BK.to(squared_BD.device, non_blocking=True)
         masked = self._masked(squared_BD, covariance_BD, mask_DK, active_BK)
         terms |= {
             "masked": mode.masked_weight * masked,
             "plain": mode.plain_weight * squared_BD.mean(),
             "sparsity": mode.sparsity_weight * mask_DK.mean(),
             "variance": config.variance_weight * (variance(first_BD) + variance(second_BD)) / 2,
-            "covariance": config.covariance_weight * (covariance(first_BD) + covariance(second_BD)),
+            "covariance": config.covariance_weight * shared_covariance(first_BD, second_BD),
         }
         if isinstance(self.masks, ExemptBlocks) and self.masks.count:
             part_D = 1 - mask_DK.detach().amin(dim=1)

@@ -167,7 +167,7 @@ def _views(pipeline: Pipeline, count: int, device: torch.device, dtype: torch.dt
     images = tuple(
         torch.empty(count, 3, size, size, dtype=dtype, device=device) for size in pipeline.sizes
     )
-    label_B = torch.zeros(count, dtype=torch.int64, device=device)
+    label_B = torch.zeros(count, dtype=torch.int64)
     return Views(images, records, None, torch.ones(count), label_B)
 
 

@@ -7,17 +7,19 @@ representation, W words.
 import math
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.augment import Views
 from mast.core.collectives import gather, global_mean, rank
 from mast.losses import bag_of_words, soft_cross_entropy
 from mast.losses.precision import product
 from mast.methods.base import (
     TWO_OR_MORE,
+    Given,
+    Images,
     check_above_zero,
     check_at_least,
     output_of,
@@ -91,14 +93,14 @@ class OBoW(TaughtMethod):
         """Nothing: words are found in the map of features itself."""
         return nn.Identity()
 
-    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.forward`; one term, "bags"."""
-        taught, *told = views.images
+    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+        """See `Method.step`; one term, "bags"."""
+        taught, *told = images
         word_WC = self.words.key_ND.clone()  # a push changes the queue
         weight_WD = F.normalize(self.generator(F.normalize(word_WC, dim=1)), dim=1)
         bag_BW = self._bags(taught, word_WC)
         losses = []
-        for alike in (list(group) for _, group in groupby(told, key=lambda images: images.shape)):
+        for alike in (list(group) for _, group in groupby(told, key=lambda view: view.shape)):
             representation_BD = self.encoder(torch.cat(alike)).float()
             score_BW, target = product(representation_BD, weight_WD.T), bag_BW.repeat(len(alike), 1)
             losses.append(soft_cross_entropy(score_BW, target, 1 / self.config.scale))

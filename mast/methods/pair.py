@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from mast.augment import Views
-from mast.methods.base import TWO
+from mast.methods.base import TWO, Given, Images
 from mast.methods.prediction import (
     OperatorPrediction,
     PredictionConfig,
@@ -69,16 +69,20 @@ class PairMethod(ProjectedMethod):
         told = destroyers(operators, config.told) if config.prediction.weight else ()
         self.prediction = OperatorPrediction(config.prediction, encoder.dim, told) if told else None
 
-    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.forward`; the terms are those of `compare`, and the prediction."""
-        first_BCHW, second_BCHW = images = views.images
+    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.given`: what the heads are asked for."""
+        return {} if self.prediction is None else self.prediction.asked(views)
+
+    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+        """See `Method.step`; the terms are those of `compare`, and the prediction."""
+        first_BCHW, second_BCHW = images
         count = self.encoded if self.prediction is None else len(images)
         representations = [self.encoder(images_BCHW) for images_BCHW in images[:count]]
         output = self.compare(representations, (first_BCHW, second_BCHW))
         if self.prediction is None:
             return output
         first_BC, second_BC = representations
-        told = self.prediction(first_BC, second_BC, views)
+        told = self.prediction(first_BC, second_BC, given)
         return self.prediction.add_to(output, told, "representation")
 
     @abstractmethod
@@ -92,7 +96,7 @@ class PairMethod(ProjectedMethod):
             images: Of both, for a teacher.
 
         Returns:
-            As `Method.forward`.
+            As `Method.step`.
         """
 
     def readings(self) -> dict[str, Tensor]:

@@ -6,13 +6,18 @@ the pixels behind one.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from mast.augment import Views
 from mast.core.errors import UserError
 from mast.losses import unpredicted
-from mast.methods.base import check_above_zero
+from mast.methods.base import (
+    Given,
+    Images,
+    check_above_zero,
+)
 from mast.methods.drawing import DrawingMethod, check_hidden, count_shown
 from mast.methods.moco import MoCo, MoCoConfig
 from mast.models import MLP, Encoder, MLPConfig, images_of, patches_of, picked
@@ -76,13 +81,18 @@ class PrCL(DrawingMethod, MoCo):
         sizes = MLPConfig(encoder.map_dim, 3 * self.side**2)
         self.decoder = MLP(encoder.map_dim, sizes, layers=2, inner_norm=False, bias=True)
 
-    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.forward`; the terms of MoCo, and "pixels"."""
-        output = super().forward(views, progress)
-        pixels = self.config.pixels_weight * self._error(views.images[0], progress)
+    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.given`: by which patches are hidden."""
+        noise_BL = self.drawn(len(views.images[0]), self.encoder.locations, 0, progress)
+        return {**super().given(views, progress), "noise_BL": noise_BL}
+
+    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+        """See `Method.step`; the terms of MoCo, and "pixels"."""
+        output = super().step(images, given, phase)
+        pixels = self.config.pixels_weight * self._error(images[0], given["noise_BL"])
         return {**output, "loss": output["loss"] + pixels, "term/pixels": pixels.detach()}
 
-    def _error(self, images_BCHW: Tensor, progress: float) -> Tensor:
+    def _error(self, images_BCHW: Tensor, noise_BL: Tensor) -> Tensor:
         """Of the hidden pixels, as they are told from the others."""
         encoder, side = self.encoder, self.side
         if images_BCHW.shape[-1] != encoder.size:
@@ -90,7 +100,6 @@ class PrCL(DrawingMethod, MoCo):
                 f"PrCL hides patches of views of {encoder.size} pixels, the run's size, got "
                 f"{images_BCHW.shape[-1]}"
             )
-        noise_BL = self.drawn(len(images_BCHW), encoder.locations, 0, progress, images_BCHW.device)
         hidden_BH = noise_BL.argsort(dim=1)[:, self.seen :]
         pixels_BLP = patches_of(images_BCHW, side)
         mean_P, std_P = (x.flatten().repeat(side**2) for x in (encoder.mean, encoder.std))

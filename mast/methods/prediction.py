@@ -18,8 +18,10 @@ from mast.augment import PROPERTIES, Views, difference, numbers
 from mast.core.collectives import gather
 from mast.core.errors import UserError, unknown
 from mast.losses import unexplained
+from mast.methods.base import Given
 from mast.models import pair_head
 
+ASKED = "difference_of_"  # how what a head is to tell is called
 TOLD = "stat/told_by_"  # how the log's statistics of what is told begin
 
 
@@ -68,15 +70,25 @@ class OperatorPrediction(nn.Module):
             {name: pair_head(dim, config.hidden, numbers(name)) for name in operators}
         )
 
+    def asked(self, views: Views) -> dict[str, Tensor]:
+        """What the heads are to tell of two views, on the CPU."""
+        return {
+            f"{ASKED}{name}": difference(views, name, torch.device("cpu")) for name in self.heads
+        }
+
     def forward(
-        self, first_BD: Tensor, second_BD: Tensor, views: Views, part_DP: Tensor | None = None
+        self,
+        first_BD: Tensor,
+        second_BD: Tensor,
+        given: Given,
+        part_DP: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """How much of what was drawn stays unexplained.
 
         Args:
             first_BD: Of the first view.
             second_BD: Of the second view.
-            views: Whose record is predicted.
+            given: What `asked` says, on the device.
             part_DP: Of each operator predicted, in the order of `heads`, how much of every
                 dimension its head sees, in [0, 1]; by default all of it.
 
@@ -85,7 +97,7 @@ class OperatorPrediction(nn.Module):
         """
         shares: dict[str, Tensor] = {}
         for index, (name, head) in enumerate(self.heads.items()):
-            target_BT = difference(views, name).to(first_BD.device, non_blocking=True)
+            target_BT = given[f"{ASKED}{name}"]
             pair = (first_BD, second_BD)
             if part_DP is not None:
                 pair = (first_BD * part_DP[:, index], second_BD * part_DP[:, index])

@@ -4,13 +4,22 @@ Shapes: B images, L classes.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.augment import Views
-from mast.methods.base import Method, MethodConfig, check_at_least, check_shares, output_of
+from mast.methods.base import (
+    Given,
+    Images,
+    Method,
+    MethodConfig,
+    check_at_least,
+    check_shares,
+    output_of,
+)
 from mast.models import Encoder
 
 
@@ -51,11 +60,15 @@ class Supervised(Method):
         super().__init__(config, encoder, operators, seed)
         self.classifier = nn.Linear(encoder.dim, config.classes)
 
-    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.forward`; one term, "cross_entropy"."""
-        label_B = views.label_B
-        assert label_B is not None, "a method that is `labelled` is given labels"
-        logits = [self.embed(images_BCHW) for images_BCHW in views.images]
+    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
+        """See `Method.given`: the labels."""
+        assert views.label_B is not None, "a method that is `labelled` is given labels"
+        return {"label_B": views.label_B}
+
+    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+        """See `Method.step`; one term, "cross_entropy"."""
+        label_B = given["label_B"]
+        logits = [self.embed(images_BCHW) for images_BCHW in images]
         losses = [
             F.cross_entropy(logits_BL, label_B, label_smoothing=self.config.label_smoothing)
             for logits_BL in logits

@@ -6,16 +6,18 @@ embedding, P prototypes, V views.
 
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.augment import Views
 from mast.core.collectives import gather, rank
 from mast.losses import sinkhorn, told_by_others
 from mast.methods.base import (
     TWO_OR_MORE,
+    Given,
+    Images,
     check_above_zero,
     check_at_least,
     check_shares,
@@ -88,13 +90,18 @@ class SwAV(ProjectedMethod):
             for view in range(ASSIGNED if config.queue else 0)
         )
 
-    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
-        """See `Method.forward`; one term, "assignment"."""
-        embeddings = self._embeddings(views.images)
-        frozen = progress < self.config.frozen
+    def phase(self, progress: float) -> tuple[bool, bool]:
+        """See `Method.phase`: whether the prototypes are frozen, and the queue is assigned."""
+        queued = bool(self.queues) and progress >= self.config.queue_from
+        return progress < self.config.frozen, queued
+
+    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
+        """See `Method.step`; one term, "assignment"."""
+        embeddings = self._embeddings(images)
+        frozen, queued = phase
         scores = [self.prototypes(embedding_BD, frozen) for embedding_BD in embeddings]
         targets = [
-            self._assignment(view, embedding_BD.detach(), progress)
+            self._assignment(view, embedding_BD.detach(), queued)
             for view, embedding_BD in enumerate(embeddings[:ASSIGNED])
         ]
         loss = told_by_others(scores, targets, self.config.temperature)
@@ -108,13 +115,13 @@ class SwAV(ProjectedMethod):
         return list(F.normalize(self.projector(encoded), dim=1).chunk(len(images)))
 
     @torch.no_grad()
-    def _assignment(self, view: int, embedding_BD: Tensor, progress: float) -> Tensor:
+    def _assignment(self, view: int, embedding_BD: Tensor, queued: bool) -> Tensor:
         """Of this process's images to the prototypes, made for those of all processes together."""
         config, count = self.config, len(embedding_BD)
         everyone_GD = gather(embedding_BD)
         assigned_GD = everyone_GD
         if self.queues:
-            if progress >= config.queue_from:
+            if queued:
                 assigned_GD = torch.cat([everyone_GD, self.queues[view].key_ND])  # type: ignore[list-item]
             self.queues[view].push(everyone_GD)  # type: ignore[operator]
         share_GP = sinkhorn(self.prototypes(assigned_GD), config.epsilon, config.iterations)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mast.core.collectives import gather
+from mast.core.collectives import gather, global_sum, processes, rank
 from mast.losses import covariance, invariance, variance
 from mast.methods.base import (
     Vital,
@@ -67,7 +67,7 @@ class VICReg(PairMethod):
         terms = {
             "invariance": config.invariance_weight * distance,
             "variance": config.variance_weight * (variance(first_BD) + variance(second_BD)) / 2,
-            "covariance": config.covariance_weight * (covariance(first_BD) + covariance(second_BD)),
+            "covariance": config.covariance_weight * shared_covariance(first_BD, second_BD),
         }
         return output_of(
             terms, unmasked_distance=distance, embedding_std=first_BD.std(dim=0).mean()
@@ -87,3 +87,13 @@ class VICReg(PairMethod):
     def vitals(cls, metrics: Mapping[str, float]) -> Iterator[Vital]:
         """The spread of the embedding."""
         yield from embedding_vital(metrics)
+
+
+def shared_covariance(*views: Tensor) -> Tensor:
+    """The covariance term of all views, summed; each process computes its part of the products.
+
+    Args:
+        views: Embeddings of the global batch, the same in every process.
+    """
+    parts = [covariance(embedding_BD, rank(), processes()) for embedding_BD in views]
+    return global_sum(sum(parts[1:], parts[0]))

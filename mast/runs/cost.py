@@ -22,9 +22,8 @@ from mast.core.optim import moments
 from mast.core.run import RunFolder
 from mast.data import BrokenImageError, Source, canvas_size
 from mast.methods import METHODS, StepNeeds, step_flops, step_needs
+from mast.runs.memory import COUNTED
 
-# Of usual encoders 69 to 86 % of what a step needs can be counted before it (docs/log.md).
-COUNTED = 0.69
 # Share of a GPU's peak that a run is taken to reach; none has been measured.
 REACHED = 0.3
 SMALLEST_PART = 32  # images, of which variances are taken

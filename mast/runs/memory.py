@@ -1,4 +1,4 @@
-"""Whether a run fits into the memory that there is."""
+"""Whether a run fits into the memory that there is, and what it leaves of a GPU's."""
 
 from bisect import bisect_left
 from functools import partial
@@ -16,6 +16,9 @@ from mast.methods import METHODS, StepNeeds, step_needs
 # Bytes that a process shares with no other before it trains, from below: half of what it held with
 # PyTorch 2.15 for CUDA 13 (RssAnon after all imports: 0.51 GB), as other builds hold less.
 LIBRARIES = 250_000_000
+# Of usual encoders 69 to 86 % of what a step needs can be counted before it (docs/log.md).
+COUNTED = 0.69
+USUAL_GB = 2.0  # of images in a GPU's memory where it is not known what a step needs
 MOST_PARTS = 4096  # of a batch, among which the fewest are looked for that fit
 
 
@@ -37,20 +40,10 @@ def check_memory(config: PretrainConfig, device: torch.device, processes: int, l
     if there is None:
         return
     on_cpu = device.type == "cpu"
-    dtype = type_of(config.precision, device)
-    pipeline = Pipeline(config.preset, config.size)
+    compiled = config.compile or (config.compile is None and not on_cpu)
 
     def step(parts: int) -> StepNeeds:
-        return step_needs(
-            partial(build_method, config),
-            pipeline,
-            config.batch_size // (parts * processes),
-            device,
-            dtype,
-            moments=moments(config.optimizer),
-            channels_last=config.channels_last,
-            compiled=config.compile,
-        )
+        return _needs(config, device, parts * processes, compiled)
 
     def needed(step: StepNeeds, parts: int) -> int:
         one = step.least(parts, again=config.epochs > 1)
@@ -82,11 +75,40 @@ def check_memory(config: PretrainConfig, device: torch.device, processes: int, l
         helps = ["a smaller batch_size", "a smaller size", *helps]
         if more[at:] and METHODS[config.method].method.needs_whole_batch is None:
             helps = [f"accumulate {more[at]} or more", *helps]
-        if dtype is torch.float32:
+        if type_of(config.precision, device) is torch.float32:
             helps += ["precision bf16-mixed"]
     if on_cpu and local > 1:
         helps += ["fewer devices"]
     raise UserError(f"{text}. What helps: {', '.join(helps)}.")
+
+
+def free_for_images(config: PretrainConfig, device: torch.device, processes: int) -> float:
+    """GB of a GPU that images may take: half of what a step leaves free of it.
+
+    Args:
+        config: The run.
+        device: The GPU.
+        processes: Of the run, on all machines.
+    """
+    step = _needs(config, device, config.accumulate * processes, compiled=False)
+    if not step.activations:  # not known
+        return USUAL_GB
+    free = torch.cuda.mem_get_info(device)[0]
+    return max(0.0, (free - step.least(config.accumulate, again=True) / COUNTED) / 2e9)
+
+
+def _needs(config: PretrainConfig, device: torch.device, parts: int, compiled: bool) -> StepNeeds:
+    """What a step needs of one of some equal parts of a batch."""
+    return step_needs(
+        partial(build_method, config),
+        Pipeline(config.preset, config.size),
+        config.batch_size // parts,
+        device,
+        type_of(config.precision, device),
+        moments=moments(config.optimizer),
+        channels_last=config.channels_last,
+        compiled=compiled,
+    )
 
 
 def _gigabytes(size: int) -> str:

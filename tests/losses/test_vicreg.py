@@ -63,6 +63,14 @@ def test_terms_equal_the_published_formula(batch, dim, dtype):
     )
 
 
+@sizes
+@pytest.mark.parametrize("parts", [2, 3, 5])
+def test_parts_of_the_covariance_add_up(batch, dim, parts):
+    z_BD = embeddings(batch, dim)
+    total = sum(covariance(z_BD, part, parts) for part in range(parts))
+    torch.testing.assert_close(total, covariance(z_BD), rtol=1e-12, atol=1e-12)
+
+
 def test_values_by_hand():
     # Columns (0, 2) and (0, 4): variances 2 and 8, covariance 4, both above the hinge.
     z_BD = torch.tensor([[0.0, 0.0], [2.0, 4.0]])

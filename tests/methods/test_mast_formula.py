@@ -158,7 +158,7 @@ def test_what_a_block_is_told_by_moves_the_block_alone() -> None:
     prediction = method.predictions["block"]
     first_BD, second_BD = (torch.randn(B, DIM, requires_grad=True) for _ in range(2))
     part_DP = (1 - method.masks())[:, method.told_P]
-    sum(prediction(first_BD, second_BD, views(), part_DP).values()).backward()
+    sum(prediction(first_BD, second_BD, prediction.asked(views()), part_DP).values()).backward()
     for embedding_BD in (first_BD, second_BD):
         moved_D = embedding_BD.grad.abs().sum(dim=0) > 0
         assert moved_D[: DIM // 4].all()

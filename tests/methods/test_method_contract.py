@@ -21,6 +21,8 @@ from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.methods import (
     Embedding,
     Ensemble,
+    Given,
+    Images,
     Mast,
     MastConfig,
     Method,
@@ -65,10 +67,13 @@ class Momentum(Method):
     def _student(self) -> nn.Sequential:
         return nn.Sequential(self.encoder, self.projector)
 
-    def forward(self, views: Views, progress: float) -> dict[str, Tensor]:
+    def given(self, views: Views, progress: float) -> dict[str, Tensor]:
+        return {"progress": torch.tensor(progress)}
+
+    def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
         with torch.no_grad():
-            target_BD = self.teacher(views.images[0])
-        embeddings = [self.embed(images_BCHW) for images_BCHW in views.images]
+            target_BD = self.teacher(images[0])
+        embeddings = [self.embed(images_BCHW) for images_BCHW in images]
         pull = torch.stack([(z_BD - target_BD).square().mean() for z_BD in embeddings]).mean()
         push = (embeddings[0] @ self.queue_QD.clone().T).square().mean()
         index_B = (self.filled + torch.arange(len(target_BD))) % len(self.queue_QD)
@@ -78,7 +83,7 @@ class Momentum(Method):
             "loss": pull + push,
             "term/pull": pull.detach(),
             "term/push": push.detach(),
-            "stat/progress": torch.tensor(progress),
+            "stat/progress": given["progress"],
         }
 
     @torch.no_grad()

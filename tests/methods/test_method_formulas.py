@@ -169,7 +169,7 @@ def test_prcl_is_moco_and_the_error_of_what_is_hidden() -> None:
     moco, _ = built("moco_v2", {"queue": 11})
     moco.load_state_dict({name: method.state_dict()[name] for name in moco.state_dict()})
     side, grid = method.side, SIZE // method.side
-    order_BL = method.drawn(BATCH, grid**2, 0, 0.25, images.device).argsort(dim=1)
+    order_BL = method.drawn(BATCH, grid**2, 0, 0.25).argsort(dim=1)
     lines = [slice(at * side, at * side + side) for at in range(grid)]
     hidden = [
         [(lines[at // grid], lines[at % grid]) for at in order[int(0.4 * grid**2) :]]
@@ -219,7 +219,7 @@ def test_infomin_is_its_official_code() -> None:
     method, (query, key, whole) = built("infomin", options, 3)
     assert isinstance(method, InfoMin)
     queue_ND, key_BD = method.queue.key_ND.double().clone(), unit(method.teacher(key))
-    noise = method.drawn(BATCH, 27, 0, 0.25, query.device)
+    noise = method.drawn(BATCH, 27, 0, 0.25)
     pieces = pieces_of(whole, noise[:, :18].view(BATCH, 9, 2))
     told = method.of_pieces(method.encoder(pieces.reshape(-1, *pieces.shape[2:])))
     orders = [noise[image, 18:].sort().indices for image in range(BATCH)]

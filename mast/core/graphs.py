@@ -1,0 +1,52 @@
+"""CUDA graphs: work on a GPU that is recorded once and launched as a whole."""
+
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+
+T = TypeVar("T")
+WARM_UP = 3  # times that work is done before it is recorded: libraries choose kernels at first
+
+
+class Graph(NamedTuple, Generic[T]):
+    """What was recorded.
+
+    Attributes:
+        result: Of the work, in memory that each replay writes again; nothing is in it before.
+        replay: Does the work again, on the tensors that it was recorded with.
+        pool: The memory of what is in between, which graphs that follow each other may share.
+    """
+
+    result: T
+    replay: Callable[[], None]
+    pool: Any
+
+
+def record(work: Callable[[], T], pool: Any = None) -> Graph[T]:
+    """Record work instead of doing it.
+
+    Args:
+        work: Launches kernels, and neither waits for them nor copies from or to pageable memory.
+        pool: Of an earlier graph that is always replayed before this one.
+
+    Raises:
+        RuntimeError: The work cannot be recorded.
+    """
+    graph = torch.cuda.CUDAGraph()
+    # other threads, which load the next batches, may go on
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        result = work()
+    return Graph(result, graph.replay, graph.pool())
+
+
+def warm_up(work: Callable[[], T], device: torch.device) -> T:
+    """Do work as it will be recorded, on a stream of its own; the result is of the last time."""
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        for _ in range(WARM_UP - 1):
+            work()
+        result = work()
+    torch.cuda.current_stream(device).wait_stream(stream)
+    return result

@@ -1,0 +1,244 @@
+"""A step's forward and backward pass, recorded once as CUDA graphs and replayed for every batch.
+
+A small step is bound by the host, which launches a thousand kernels one by one; a replay launches
+two graphs. What a step may do is in the contract: `Method.step` computes on the device alone, and
+all that changes between steps is in tensors, of which a graph knows the addresses.
+
+Shapes: N bytes of what the host says, L losses and statistics.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mast.augment import Views
+from mast.core import graphs
+from mast.core.errors import UserError
+from mast.core.transfer import Layout, packed, pinned, unpacked
+from mast.methods.base import Method
+
+_log = logging.getLogger("mast")
+
+MOST_PIXELS = 2**22  # of all views of a batch: larger steps keep a GPU busy (an estimate)
+# How far a replay may be from the step as it is: what is looked for is a wrong graph, not rounding.
+CLOSE = {torch.float32: 1e-2, torch.bfloat16: 5e-2}
+
+Step = Callable[[Views, float], dict[str, Tensor]]
+
+
+def worth_replaying(batch_size: int, sizes: tuple[int, ...]) -> bool:
+    """Whether a step is small enough to be bound by the host.
+
+    Args:
+        batch_size: Images of one part of the batch.
+        sizes: Of the views, in pixels.
+    """
+    return batch_size * sum(size**2 for size in sizes) <= MOST_PIXELS
+
+
+class ReplayError(Exception):
+    """A replay does not compute what the step does."""
+
+
+class Replay:
+    """Steps of a method, each a replay of the first one of its phase.
+
+    A graph is recorded at the first step of a phase, compared with the step as it is, in its losses
+    and in its gradients, and used from then on. The views have to lie in the same memory at every
+    step, as in `Pipeline.buffer`. Gradients are those of one step: they cannot be accumulated.
+
+    Args:
+        method: In training mode, on the device where it stays; not wrapped.
+        dtype: In which the network computes; bfloat16 stands for mixed precision.
+        asked: Whether the user asked for it: what cannot be recorded is an error then. Otherwise
+            steps are computed as they are, and a warning says why.
+    """
+
+    def __init__(self, method: Method, dtype: torch.dtype, asked: bool) -> None:
+        self.method = method
+        self.dtype = dtype
+        self.asked = asked
+        self._recorded: _Recorded | None = None
+        self._failed = False
+
+    def __call__(self, step: Step, views: Views, progress: float) -> dict[str, Tensor]:
+        """As `Method.forward`.
+
+        Args:
+            step: The method as it is called without a replay.
+            views: Of this process's images.
+            progress: Share of the run that is done.
+
+        Raises:
+            UserError: The step cannot be recorded, or its replay computes something else, and the
+                user asked for it.
+        """
+        if self._failed:
+            return step(views, progress)
+        row_N, layout = packed(self.method.given(views, progress))
+        phase = self.method.phase(progress)
+        if self._recorded is None or self._recorded.phase != phase:
+            self._recorded = None  # its memory is for the next
+            try:
+                self._recorded = _Recorded(self.method, self.dtype, views, row_N, layout, phase)
+            except (RuntimeError, ReplayError) as error:
+                if self.asked:
+                    raise UserError(
+                        f"graphs: this step cannot be recorded as a CUDA graph: {error}"
+                    ) from error
+                _log.warning(
+                    "steps are not replayed as CUDA graphs, which is slower where they are small: "
+                    "%s", error,
+                )  # fmt: skip
+                self._failed = True
+                return step(views, progress)
+        return self._recorded(row_N)
+
+
+class _Recorded:
+    """The graphs of a phase: one forward, one backward."""
+
+    def __init__(
+        self,
+        method: Method,
+        dtype: torch.dtype,
+        views: Views,
+        row_N: Tensor,
+        layout: Layout,
+        phase: Hashable,
+    ) -> None:
+        self.phase = phase
+        self.step = _FromTensors(method, dtype, layout, phase)
+        self.row_N = row_N.to(views.images[0].device)
+        self.images = views.images
+        self.trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
+        with _Unchanged(method, self.row_N.device) as before:
+
+            def plain() -> tuple[Tensor, list[Tensor]]:
+                before.restore()
+                values_L = self._values()
+                return values_L.detach(), self._gradients(values_L, torch.ones_like(values_L))
+
+            expected = graphs.warm_up(plain, self.row_N.device)
+            before.restore()
+            self.upstream_L = torch.ones_like(expected[0])
+            self.forward = graphs.record(self._values)
+            self.backward = graphs.record(
+                lambda: self._gradients(self.forward.result, self.upstream_L), self.forward.pool
+            )
+            before.restore()
+            self.forward.replay()
+            self.backward.replay()
+            found = self.forward.result.detach(), self.backward.result
+            _compare(expected, found, self.step.names, CLOSE[dtype])
+
+    def __call__(self, row_N: Tensor) -> dict[str, Tensor]:
+        """The losses of a batch, whose views are where those of the first one were."""
+        self.row_N.copy_(pinned(row_N, self.row_N.device), non_blocking=True)
+        values_L: Tensor = _Replayed.apply(self, *self.trained)
+        loss, *others = zip(self.step.names, values_L.unbind(), strict=True)
+        return dict([loss, *((name, value.detach()) for name, value in others)])
+
+    def _values(self) -> Tensor:
+        values_L: Tensor = self.step(self.row_N, *self.images)
+        return values_L
+
+    def _gradients(self, values_L: Tensor, upstream_L: Tensor) -> list[Tensor]:
+        return list(torch.autograd.grad(values_L, self.trained, upstream_L))
+
+
+class _Replayed(torch.autograd.Function):
+    """A node whose forward and backward pass are graphs."""
+
+    @staticmethod
+    def forward(ctx: Any, recorded: _Recorded, *parameters: Tensor) -> Tensor:
+        ctx.recorded = recorded
+        recorded.forward.replay()
+        return recorded.forward.result.detach().clone()  # which the next replay writes again
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        recorded: _Recorded = ctx.recorded
+        recorded.upstream_L.copy_(upstream[0])
+        recorded.backward.replay()
+        return None, *(gradient.detach() for gradient in recorded.backward.result)
+
+
+class _FromTensors(nn.Module):
+    """A step of a phase, from tensors to the losses in one tensor."""
+
+    def __init__(self, method: Method, dtype: torch.dtype, layout: Layout, phase: Hashable) -> None:
+        super().__init__()
+        self.method = method
+        self.dtype = dtype
+        self.layout = layout
+        self.phase = phase
+        self.names: tuple[str, ...] = ()
+
+    def forward(self, row_N: Tensor, *images: Tensor) -> Tensor:
+        """Losses and statistics, (L,), the loss first; only it has a gradient."""
+        mixed = self.dtype is not torch.float32
+        # what autocast would keep of one pass, another could not read
+        with torch.autocast(row_N.device.type, self.dtype, enabled=mixed, cache_enabled=False):
+            output = self.method.step(images, unpacked(row_N, self.layout), self.phase)
+        loss = output.pop("loss")
+        self.names = ("loss", *output)
+        return torch.stack(
+            [loss.float(), *(value.detach().float().reshape(()) for value in output.values())]
+        )
+
+
+class _Unchanged:
+    """What trying a step changes besides gradients; it is undone at the end."""
+
+    def __init__(self, method: Method, device: torch.device) -> None:
+        self._buffers = [(buffer, buffer.clone()) for buffer in method.buffers()]
+        self._device = device
+
+    def __enter__(self) -> "_Unchanged":
+        self._random = torch.get_rng_state()
+        self._random_there = _random_state(self._device)
+        return self
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """As it was: statistics, queues, centres and generators of random numbers."""
+        for buffer, before in self._buffers:
+            buffer.copy_(before)
+        torch.set_rng_state(self._random)
+        if self._random_there is not None:
+            torch.cuda.set_rng_state(self._random_there, self._device)
+
+    def __exit__(self, *_: object) -> None:
+        self.restore()
+
+
+def _random_state(device: torch.device) -> Tensor | None:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+
+def _compare(
+    expected: tuple[Tensor, list[Tensor]],
+    found: tuple[Tensor, list[Tensor]],
+    names: tuple[str, ...],
+    close: float,
+) -> None:
+    """Hold what a replay gave against the step as it is.
+
+    Raises:
+        ReplayError: One of the losses, or the gradient as a whole, is another.
+    """
+    for name, own, replayed in zip(names, expected[0].tolist(), found[0].tolist(), strict=True):
+        both_nan = math.isnan(own) and math.isnan(replayed)
+        if not (both_nan or abs(replayed - own) <= close * max(abs(own), 1.0)):
+            raise ReplayError(f"replayed, {name} is {replayed:.6g} in place of {own:.6g}")
+    off, size = (
+        float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors))))
+        for tensors in (torch._foreach_sub(found[1], expected[1]), expected[1])
+    )
+    if math.isfinite(size) and not off <= close * size:
+        raise ReplayError(f"replayed, gradients are off by {off:.3g}, and their norm is {size:.3g}")
