@@ -158,6 +158,25 @@ def fused(result: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"Revision {result['provenance']['git_revision']}."])
 
 
+def steps(result: dict[str, Any]) -> str:
+    """What the host does for a step on a GPU, by what is the default there."""
+    lines = ["| step of | | views | forward, backward | optimizer | copies | waits | own work, ms "
+             "| with launches, ms |", "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    for recipe, ways in result["steps"].items():
+        own = 1e3 * ways["own work"]["median"]
+        for way, of in ways.items():
+            if way == "own work":
+                continue
+            parts = ("views", "forward and backward", "optimizer", "copies", "waits")
+            numbers = " | ".join(str(of[part]) for part in parts)
+            lines.append(f"| `{recipe}` | {way} | {numbers} | {own:.1f} | {of['host ms']:.1f} |")
+    origin = result["provenance"]
+    return "\n".join(
+        [*lines, "", f"{origin['processor']}, 1 thread; {result['launch us']:g} µs a launch, "
+         f"assumed; revision {origin['git_revision']}."]
+    )  # fmt: skip
+
+
 def kernels(result: dict[str, Any]) -> str:
     """What a compiler made of every kernel, by generation."""
     generations = result["kernels"]
@@ -200,6 +219,7 @@ def main() -> None:
     tables |= {"targets": targets(), "operators": operators()}
     counted = json.loads((RESULTS / "fused.json").read_text())
     tables |= {"fused": fused(counted), "kernels": kernels(counted)}
+    tables |= {"steps": steps(json.loads((RESULTS / "step.json").read_text()))}
     replace(ROOT / "docs" / "performance.md", tables)
     replace(ROOT / "README.md", {"speed": in_short()})
 

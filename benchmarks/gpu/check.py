@@ -43,6 +43,15 @@ SMALL = {
 }
 TOLERANCE = 1e-4  # of a view's values, but for those within rounding of a threshold
 RECIPES = ("mast5", "mast15", "mast19", "vicreg", "mast5_handcrafted", "mast5_uncertainty_only")
+# Of a run: what is compiled, and what is replayed as CUDA graphs.
+WAYS = (
+    ("plain", False, False),
+    ("replayed", False, True),
+    ("compiled", True, False),
+    ("both", True, True),
+)
+REPLAYED = ("mast5_small", "mast19_small", "vicreg5_small", "dino_small", "swav_small",
+            "moco_v2_small")  # fmt: skip
 QUICK: dict[str, dict[str, Any]] = {
     "knn": {},
     "linear": {"max_iterations": 50},
@@ -109,7 +118,8 @@ class Checks:
         fabric = make_fabric(device, precision=precision)
         method = build_method(config)
         method.encoder.to(memory_format=torch.channels_last)
-        optimizer = make_optimizer(method.parameter_groups(), config.optimizer, config.batch_size)
+        groups = method.parameter_groups()
+        optimizer = make_optimizer(groups, config.optimizer, config.batch_size, fabric.device)
         pipeline = Pipeline(config.preset, config.size)
         canvases = open_canvas(f"factors@train:{config.batch_size}", config.size)
         canvas_BHWC, aspect_B = canvases.batch(range(config.batch_size))
@@ -129,6 +139,39 @@ class Checks:
             assert result.metrics is not None
             losses.append(result.metrics["loss"])
         return losses
+
+    def defaults(self) -> dict[str, Any]:
+        """Runs with what is compiled and replayed, beside the same runs without either."""
+        found: dict[str, Any] = {}
+        on_gpu = self.device == "cuda"
+        for recipe in REPLAYED[: 1 if self.tiny else None]:
+            losses = {}
+            ways = WAYS[
+                : (4 if recipe == REPLAYED[0] else 2) if on_gpu else 1
+            ]  # compiling takes long
+            for name, compiled, replayed in ways:
+                with tempfile.TemporaryDirectory() as folder:
+                    config = configure(
+                        recipe,
+                        data="factors@train:128",
+                        out=Path(folder) / "run",
+                        device=self.device,
+                        epochs=2,
+                        batch_size=32,
+                        log_every=1,
+                        score_every=2,
+                        compile=compiled,
+                        cuda_graphs=replayed,
+                        **{key: SMALL[key] for key in ("encoder", "size")},
+                    )
+                    lines = mast.pretrain(config).read_metrics()
+                losses[name] = [line["loss"] for line in lines if "loss" in line]
+            found[recipe] = losses
+            plain = losses["plain"]
+            for name, values in losses.items():
+                pairs = zip(values, plain, strict=True)
+                assert all(abs(a - b) <= 0.1 * abs(b) for a, b in pairs), (recipe, name, losses)
+        return found
 
     def resume(self) -> dict[str, Any]:
         """A run that is cut off and continued has the weights of one that was not."""
@@ -223,6 +266,7 @@ def _cut_off(config: PretrainConfig, step: int) -> None:
 PARTS: tuple[Callable[[Checks], dict[str, Any]], ...] = (
     Checks.views,
     Checks.steps,
+    Checks.defaults,
     Checks.resume,
     Checks.waits,
     Checks.protocols,

@@ -20,6 +20,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from check import WAYS
 from measure import RESULTS
 from train import Training
 
@@ -111,9 +112,14 @@ def steps(clock: Clock, tiny: bool) -> None:
         clock(f"{name}: encoder alone", training.encoder_alone(1))
         clock(f"{name}: step", training.from_memory(1))
         del training
-    training = Training(configure("mast5_small", batch_size=8 if tiny else 64), clock.device)
-    clock("mast5_small at 64 pixels, encoder alone", training.encoder_alone(1))
-    clock("mast5_small at 64 pixels, step", training.from_memory(1))
+    on_gpu = clock.device.type == "cuda"
+    for name, compiled, replayed in WAYS if on_gpu else WAYS[:1]:
+        changes = {"compile": compiled, "cuda_graphs": replayed, "batch_size": 8 if tiny else 64}
+        training = Training(configure("mast5_small", **changes), clock.device)
+        if not replayed:
+            clock(f"mast5_small at 64 pixels, encoder alone, {name}", training.encoder_alone(1))
+        clock(f"mast5_small at 64 pixels, step, {name}", training.from_memory(1))
+        del training
 
 
 def profiles(clock: Clock, out: Path, tiny: bool) -> None:

@@ -101,10 +101,11 @@ class Mast(Method):
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:
         """See `Method.given`: which subspaces are trained, and what the heads are asked for."""
-        asked: dict[str, Tensor] = {"active_BK": views.active_BK}
-        for prediction in self.predictions.values():
-            asked |= cast(OperatorPrediction, prediction).asked(views)
-        return asked
+        given = {"active_BK": views.active_BK}
+        if self.predictions:  # all sources are asked for the same
+            first = next(iter(self.predictions.values()))
+            given |= cast(OperatorPrediction, first).asked(views)
+        return given
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
         """See `Method.step`; the terms are those of `objective`, and the predictions."""

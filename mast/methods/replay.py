@@ -140,8 +140,8 @@ class _Recorded:
         """The losses of a batch, whose views are where those of the first one were."""
         self.row_N.copy_(pinned(row_N, self.row_N.device), non_blocking=True)
         values_L: Tensor = _Replayed.apply(self, *self.trained)
-        loss, *others = zip(self.step.names, values_L.unbind(), strict=True)
-        return dict([loss, *((name, value.detach()) for name, value in others)])
+        output = dict(zip(self.step.names, values_L.detach().unbind(), strict=True))
+        return {**output, "loss": values_L[0]}
 
     def _values(self) -> Tensor:
         values_L: Tensor = self.step(self.row_N, *self.images)
