@@ -31,7 +31,7 @@ from written.photos import (
 from written.result_files import ROOT
 from written.site import home, reference
 from written.starts import starts
-from written.tables import ranking, small, table6, tables
+from written.tables import pooling, ranking, small, table6, tables
 
 from mast.cli.form import file_of
 from mast.cli.options import form_of
@@ -75,7 +75,10 @@ def documents() -> dict[Path, str]:
         started: between(started, {"starts": starts()}),
         used: between(used, {"path": path()}),
         others: between(others, {"methods": methods(), "oracles": oracles()}),
-        tabled: between(tabled, {"tables": tables(), "table6": table6(), "small": small()}),
+        tabled: between(
+            tabled,
+            {"tables": tables(), "table6": table6(), "small": small(), "pooling": pooling()},
+        ),
         cleaned: between(
             cleaned, {"search": search(), "copies": copies(), "label_errors": label_errors()}
         ),

@@ -10,7 +10,7 @@ from scipy.stats import t as student
 from mast.analyses import Grid
 from mast.studies.does_it_help import mean_of_tasks
 from mast.studies.seeds import cell, difference, spread
-from mast.studies.tables import OF_THE_PAPER, Small, experiment
+from mast.studies.tables import OF_ONE_BUDGET, OF_THE_PAPER, Small, experiment
 from mast.studies.tables.printed import as_markdown
 from mast.studies.tables.small import ROWS, TESTED
 from written.result_files import RESULTS, processors
@@ -55,6 +55,15 @@ def small() -> str:
         "each: minutes depend on what else ran, TFLOP do not.",
     )
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes)])
+
+
+def pooling() -> str:
+    """Where MAST's projector pools: the tables."""
+    experiment = OF_ONE_BUDGET["pooling"]
+    parts = []
+    for heading, grid in experiment.grids(_measured(experiment.results)).items():
+        parts += [f"**{heading[0].upper()}{heading[1:]}**", as_markdown(grid)]
+    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in experiment.notes())])
 
 
 def table6() -> str:

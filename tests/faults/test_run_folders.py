@@ -24,7 +24,7 @@ NEEDED = ("config.yaml", "evaluations/knn-photos-test.json",
 Damage = Callable[[bytes], bytes]
 DAMAGES: dict[str, Damage] = {
     "emptied": lambda content: b"",
-    "cut short": lambda content: content[: len(content) // 2],
+    "cut short": lambda content: content[: len(content) // 3],
     "zeroed": lambda content: bytes(len(content)),
     "noise": lambda content: bytes((i * 7919) % 256 for i in range(len(content))),
     "another kind": lambda content: b'[{"step": "x"}]\n',

@@ -122,7 +122,11 @@ def test_what_cannot_be_replayed_is_computed_as_it_is(
 
 def test_wrong_gradients_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     recorders = iter((tape.record, wrong))  # forward, backward
-    monkeypatch.setattr(graphs, "record", lambda *given: next(recorders)(*given))
+
+    def record(work: Any, pool: Any = None) -> graphs.Graph[Any]:
+        return next(recorders)(work, pool)
+
+    monkeypatch.setattr(graphs, "record", record)
     method = build("vicreg")
     with pytest.raises(UserError, match="gradients are off"):
         Replay(method, torch.float32, asked=True)(method, make_views(0), 0.0)

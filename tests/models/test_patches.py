@@ -112,7 +112,7 @@ def test_only_hidden_patches_count() -> None:
     assert isinstance(method, MAE)
     views = make_views(0, 1)
     images = views.images[0]
-    order_BL = method.drawn(len(images), 16, 0, 0.25, images.device).argsort(dim=1)
+    order_BL = method.drawn(len(images), 16, 0, 0.25).argsort(dim=1)
     loss = method(views, 0.25)["loss"]
     shown, hidden = order_BL[:, :4], order_BL[:, 4:]
     total, count = 0.0, 0
@@ -138,14 +138,13 @@ def test_what_is_hidden_changes_with_step_view_and_seed_alone() -> None:
     method, other = build_method("mae", {}, options), build_method("mae", {}, options, seed=1)
     assert isinstance(method, MAE)
     assert isinstance(other, MAE)
-    cpu = torch.device("cpu")
-    first = method.drawn(4, 16, 0, 0.5, cpu)
-    assert torch.equal(first, method.drawn(4, 16, 0, 0.5, cpu))
+    first = method.drawn(4, 16, 0, 0.5)
+    assert torch.equal(first, method.drawn(4, 16, 0, 0.5))
     assert not torch.equal(first[0], first[1])
     for changed in (
-        method.drawn(4, 16, 1, 0.5, cpu),
-        method.drawn(4, 16, 0, 0.6, cpu),
-        other.drawn(4, 16, 0, 0.5, cpu),
+        method.drawn(4, 16, 1, 0.5),
+        method.drawn(4, 16, 0, 0.6),
+        other.drawn(4, 16, 0, 0.5),
     ):
         assert not torch.equal(first, changed)
 

@@ -25,6 +25,7 @@ from mast.runs.cost import GPUS, REACHED, flops_an_image
 from mast.studies import EXPERIMENTS, QUESTIONS, Verbs, Workplace
 from mast.studies.engine import FINISHED, WAITING, Shard
 from mast.studies.tables import (
+    OF_ONE_BUDGET,
     OF_THE_PAPER,
     SCALES,
     TABLES,
@@ -59,7 +60,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Small:
     rows = {name: ROWS[name]._replace(rates=ROWS[name].rates[:2])
             for name in ("untrained", "vicreg", "simsiam")}  # fmt: skip
     table = Small(rows, 24, 1, 8, asdict(ENCODER), EvaluationSettings(protocols=SETTINGS))
-    monkeypatch.setattr("mast.studies.tables.Small", lambda: table)
+    monkeypatch.setitem(OF_ONE_BUDGET, "small", table)  # type: ignore[arg-type]
     return table
 
 
