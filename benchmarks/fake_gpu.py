@@ -192,7 +192,10 @@ class FakeFabric:
             if parameter.requires_grad:
                 parameter.grad = torch.empty_like(parameter)
 
-    def clip_gradients(self, module: nn.Module, optimizer: object, max_norm: float) -> None:
+    def clip_gradients(
+        self, module: nn.Module, optimizer: object, max_norm: float, error_if_nonfinite: bool
+    ) -> None:
+        assert not error_if_nonfinite
         torch.nn.utils.clip_grad_norm_(self.module.parameters(), max_norm)
 
     def to_device(self, data: Any) -> Any:

@@ -34,9 +34,22 @@ def record(work: Callable[[], T], pool: Any = None) -> Graph[T]:
         RuntimeError: The work cannot be recorded.
     """
     graph = torch.cuda.CUDAGraph()
-    # other threads, which load the next batches, may go on
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-        result = work()
+    failure: Exception | None = None
+    # What fails leaves the stream on which it was recorded the current one, and an error that says
+    # no more than that something failed.
+    with torch.cuda.stream(torch.cuda.current_stream()):
+        try:
+            # other threads, which load the next batches, may go on
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+                try:
+                    result = work()
+                except Exception as error:
+                    failure = error
+                    raise
+        except Exception as error:
+            if failure is None or failure is error:
+                raise
+            raise failure from error
     return Graph(result, graph.replay, graph.pool())
 
 

@@ -227,8 +227,12 @@ class Training:
                         output = loss(module, batch, self.step, part)
                         fabric.backward(output["loss"] / self.accumulate)
                     outputs.append({name: value.detach() for name, value in output.items()})
+                    del output  # and its graph, before the next is made
                 if self.clip is not None:
-                    fabric.clip_gradients(module, optimizer, max_norm=self.clip)
+                    # what is not finite is found where losses are read, without a wait
+                    fabric.clip_gradients(
+                        module, optimizer, max_norm=self.clip, error_if_nonfinite=False
+                    )
                 optimizer.step()
                 self.step += 1
 

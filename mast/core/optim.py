@@ -134,7 +134,7 @@ def make_optimizer(
     """Build the optimizer over parameter groups.
 
     On a GPU a step launches a few kernels for each group: those of AdamW and SGD are fused, LARS
-    and LAMB treat all parameters of a group by one kernel an operation.
+    treats the parameters of a group together, but for the product of each with its own rate.
 
     Args:
         groups: Dicts with "name" ("weights", "vectors" or "gates") and "params"; "share", where the

@@ -95,8 +95,9 @@ class Replay:
                     "%s", error,
                 )  # fmt: skip
                 self._failed = True
-                return step(views, progress)
-        return self._recorded(row_N)
+        if self._recorded is None:  # behind the error, which holds the memory of the attempt
+            return step(views, progress)
+        return self._recorded(row_N, views)
 
 
 class _Recorded:
@@ -130,14 +131,18 @@ class _Recorded:
             self.backward = graphs.record(
                 lambda: self._gradients(self.forward.result, self.upstream_L), self.forward.pool
             )
+            # without the nodes of the recording, which belong to its stream
+            self.forward = self.forward._replace(result=self.forward.result.detach())
             before.restore()
             self.forward.replay()
             self.backward.replay()
-            found = self.forward.result.detach(), self.backward.result
+            found = self.forward.result, self.backward.result
             _compare(expected, found, self.step.names, CLOSE[dtype])
 
-    def __call__(self, row_N: Tensor) -> dict[str, Tensor]:
+    def __call__(self, row_N: Tensor, views: Views) -> dict[str, Tensor]:
         """The losses of a batch, whose views are where those of the first one were."""
+        places = [images_BCHW.data_ptr() for images_BCHW in views.images]
+        assert places == [images_BCHW.data_ptr() for images_BCHW in self.images], "views moved"
         self.row_N.copy_(pinned(row_N, self.row_N.device), non_blocking=True)
         values_L: Tensor = _Replayed.apply(self, *self.trained)
         output = dict(zip(self.step.names, values_L.detach().unbind(), strict=True))
@@ -148,7 +153,15 @@ class _Recorded:
         return values_L
 
     def _gradients(self, values_L: Tensor, upstream_L: Tensor) -> list[Tensor]:
-        return list(torch.autograd.grad(values_L, self.trained, upstream_L))
+        gradients = torch.autograd.grad(values_L, self.trained, upstream_L)
+        # two parameters may get one tensor, which optimizers and clipping change in place
+        taken: set[int] = set()
+        result = []
+        for gradient in gradients:
+            place = gradient.data_ptr()
+            result.append(gradient.clone() if place in taken else gradient)
+            taken.add(place)
+        return result
 
 
 class _Replayed(torch.autograd.Function):
@@ -158,11 +171,12 @@ class _Replayed(torch.autograd.Function):
     def forward(ctx: Any, recorded: _Recorded, *parameters: Tensor) -> Tensor:
         ctx.recorded = recorded
         recorded.forward.replay()
-        return recorded.forward.result.detach().clone()  # which the next replay writes again
+        return recorded.forward.result.clone()  # which the next replay writes again
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         recorded: _Recorded = ctx.recorded
+        ctx.recorded = None  # the next phase needs its memory
         recorded.upstream_L.copy_(upstream[0])
         recorded.backward.replay()
         return None, *(gradient.detach() for gradient in recorded.backward.result)
