@@ -72,7 +72,8 @@ def reproduce(
     """Train and measure a table of the paper, and print what the paper prints beside it.
 
     `small` is no table of the paper: most methods at one small budget, each at the best of three
-    rates, which are chosen on validation images. Tables are `table1` to `table10`, `figure4b` and
+    rates, which are chosen on validation images; `pooling` is likewise, of where MAST's projector
+    pools. Tables are `table1` to `table10`, `figure4b` and
     `figure8`; what a scale changes, and where the paper contradicts itself, is said below them.
 
     The same command continues what was killed and leaves what is finished alone. Tables share the

@@ -52,7 +52,8 @@ class OfficialLars(torch.optim.SGD):
 def _adapt(group: dict[str, Any]) -> None:
     """Give each gradient its parameter's decay, and its share of the parameter's norm.
 
-    One kernel an operation for all parameters of the group, where the device has it.
+    One kernel an operation for all parameters of the group, where the device has it, but for the
+    product with their shares, of which there is one each.
     """
     moved = [parameter for parameter in group["params"] if parameter.grad is not None]
     if not moved:

@@ -88,7 +88,7 @@ class Replay:
             except (RuntimeError, ReplayError) as error:
                 if self.asked:
                     raise UserError(
-                        f"graphs: this step cannot be recorded as a CUDA graph: {error}"
+                        f"cuda_graphs: this step cannot be recorded as a CUDA graph: {error}"
                     ) from error
                 _log.warning(
                     "steps are not replayed as CUDA graphs, which is slower where they are small: "

@@ -16,13 +16,13 @@ import torch
 from mast.augment import Pipeline
 from mast.config import PretrainConfig, build_method, change
 from mast.core.errors import UserError
-from mast.core.launch import cores, type_of
+from mast.core.launch import cores
 from mast.core.memory import memory_of
 from mast.core.optim import moments
 from mast.core.run import RunFolder
 from mast.data import BrokenImageError, Source, canvas_size
 from mast.methods import METHODS, StepNeeds, step_flops, step_needs
-from mast.runs.memory import COUNTED
+from mast.runs.memory import COUNTED, needs_of
 
 # Share of a GPU's peak that a run is taken to reach; none has been measured.
 REACHED = 0.3
@@ -240,25 +240,13 @@ def _in_parts(
     """The run in as few parts of a batch as fit, or as there can be, and what a part needs."""
     parts = 1
     while True:
-        needs = _needs(config, device, parts)
+        needs = needs_of(config, device, parts)
         fits = room is None or needs.least(parts, again=True) / COUNTED <= room
         smaller, remainder = divmod(config.batch_size, 2 * parts)
         whole = METHODS[config.method].method.needs_whole_batch is not None
         if fits or remainder or smaller < SMALLEST_PART or whole:
             return replace(config, accumulate=parts), needs
         parts *= 2
-
-
-def _needs(config: PretrainConfig, device: torch.device, parts: int) -> StepNeeds:
-    return step_needs(
-        partial(build_method, config),
-        Pipeline(config.preset, config.size),
-        config.batch_size // parts,
-        device,
-        type_of(config.precision, device),
-        moments=moments(config.optimizer),
-        channels_last=config.channels_last,
-    )
 
 
 def _measured(config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFolder]) -> float:

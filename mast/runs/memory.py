@@ -43,7 +43,7 @@ def check_memory(config: PretrainConfig, device: torch.device, processes: int, l
     compiled = config.compile or (config.compile is None and not on_cpu)
 
     def step(parts: int) -> StepNeeds:
-        return _needs(config, device, parts * processes, compiled)
+        return needs_of(config, device, parts * processes, compiled)
 
     def needed(step: StepNeeds, parts: int) -> int:
         one = step.least(parts, again=config.epochs > 1)
@@ -90,15 +90,17 @@ def free_for_images(config: PretrainConfig, device: torch.device, processes: int
         device: The GPU.
         processes: Of the run, on all machines.
     """
-    step = _needs(config, device, config.accumulate * processes, compiled=False)
+    step = needs_of(config, device, config.accumulate * processes)
     if not step.activations:  # not known
         return USUAL_GB
     free = torch.cuda.mem_get_info(device)[0]
     return max(0.0, (free - step.least(config.accumulate, again=True) / COUNTED) / 2e9)
 
 
-def _needs(config: PretrainConfig, device: torch.device, parts: int, compiled: bool) -> StepNeeds:
-    """What a step needs of one of some equal parts of a batch."""
+def needs_of(
+    config: PretrainConfig, device: torch.device, parts: int, compiled: bool = False
+) -> StepNeeds:
+    """What a step needs for one of some equal parts of a batch; see `step_needs`."""
     return step_needs(
         partial(build_method, config),
         Pipeline(config.preset, config.size),

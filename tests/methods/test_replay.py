@@ -1,6 +1,8 @@
 """A replayed step computes what the step does: on a tape here, which knows memory and not names."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,6 +19,7 @@ from mast.augment import Views
 from mast.commands import pretrain as command
 from mast.core import graphs
 from mast.core.errors import UserError
+from mast.core.graphs import record as record_on_a_gpu
 from mast.core.run import RunFolder
 from mast.core.transfer import packed, unpacked
 from mast.methods import Method
@@ -192,3 +195,47 @@ def test_what_the_host_says_arrives_bit_for_bit() -> None:
         assert (found[name].dtype, found[name].shape) == (tensor.dtype, tensor.shape)
         assert torch.equal(found[name].nan_to_num(7), tensor.nan_to_num(7)), name
     assert unpacked(*packed({})) == {}
+
+
+def test_a_failed_recording_says_why_and_restores_the_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PyTorch says that a recording failed, in place of why, and leaves its stream behind."""
+    left = []
+
+    @contextmanager
+    def stream(which: str) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            left.append(which)
+
+    @contextmanager
+    def graph(*_: Any, **__: Any) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            raise RuntimeError("operation failed due to a previous error")
+
+    def work() -> None:
+        raise RuntimeError("a number is read")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: "the caller's")
+    monkeypatch.setattr(torch.cuda, "stream", stream)
+    with pytest.raises(RuntimeError, match="a number is read"):
+        record_on_a_gpu(work)
+    assert left == ["the caller's"]
+
+
+def test_parameters_that_share_a_gradient_get_one_each() -> None:
+    """Clipping and LARS change gradients in place."""
+    method = build("vicreg")
+    row_N, layout = packed({})
+    recorded = replays._Recorded(method, torch.float32, make_views(0), row_N, layout, None)
+    first, second = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
+    recorded.trained = [first, second]
+    gradients = recorded._gradients((first + second).square().sum()[None], torch.ones(1))
+    assert torch.equal(*gradients)
+    assert gradients[0].data_ptr() != gradients[1].data_ptr()
