@@ -62,21 +62,6 @@ class FakeGPU(TorchDispatchMode):
         assert {tensor.device for tensor in given} == {GPU}
         self.launches[kernel.__name__] += 1
 
-    def _count(self, func: Any, inputs: list[Tensor], result: Any) -> None:
-        """A launch, where an operator is one; of expanded tensors what there is in memory."""
-        name = func.overloadpacket.__name__
-        views = any(r.alias_info and not r.alias_info.is_write for r in func._schema.returns)
-        if views or name in FREE or func.namespace == "prim":
-            return
-        outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
-        self.launches[name] += 1
-        if name in ("index_select", "gather", "index"):  # of what is read only what is wanted
-            self.moved += 2 * sum(map(_bytes, outputs))
-        elif name == "index_copy_":
-            self.moved += 2 * _bytes(inputs[-1])
-        else:
-            self.moved += sum(map(_bytes, [*inputs, *outputs]))
-
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -119,13 +104,46 @@ class FakeGPU(TorchDispatchMode):
         with FAKE:
             result = func(*args, **kwargs)
         on_it = [tensor for tensor in tensors if tensor.device.type == "cuda"]
-        self._count(func, on_it, result)
+        if launches(func):
+            self.launches[name] += 1
+            self.moved += moved(func, args, on_it, result)
         return result
 
     def _wait(self, what: str) -> None:
         frames = [f for f in traceback.extract_stack() if f.filename.startswith(SOURCE)]
         line = f"{frames[-1].filename.removeprefix(SOURCE)}:{frames[-1].lineno}" if frames else "?"
         self.waits.append(f"{line}: {what}")
+
+
+def launches(func: Any) -> bool:
+    """Whether an operator launches a kernel: it neither gives a view nor makes memory alone."""
+    views = any(r.alias_info and not r.alias_info.is_write for r in func._schema.returns)
+    return not (views or func.overloadpacket.__name__ in FREE or func.namespace == "prim")
+
+
+def moved(func: Any, args: tuple[Any, ...], inputs: list[Tensor], result: Any) -> int:
+    """Bytes that an operator reads and writes, where it reads all that it is given once.
+
+    Args:
+        func: The operator.
+        args: What it is given by position.
+        inputs: Tensors that it is given, which count.
+        result: What it returned.
+    """
+    name = func.overloadpacket.__name__
+    outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+    if not outputs:  # such as `_foreach_add_`
+        written = [
+            given
+            for given, described in zip(args, func._schema.arguments, strict=False)
+            if described.alias_info and described.alias_info.is_write
+        ]
+        outputs = [leaf for leaf in tree_leaves(written) if isinstance(leaf, Tensor)]
+    if name in ("index_select", "gather", "index"):  # of what is read only what is wanted
+        return 2 * sum(map(_bytes, outputs))
+    if name == "index_copy_":
+        return 2 * _bytes(inputs[-1])
+    return sum(map(_bytes, [*inputs, *outputs]))
 
 
 def _bytes(tensor: Tensor) -> int:
@@ -164,6 +182,24 @@ def move(module: nn.Module) -> dict[nn.Parameter, nn.Parameter]:
                         moved[tensor] = nn.Parameter(moved[tensor], tensor.requires_grad)
                 own[name] = moved[tensor]
     return moved
+
+
+class Moved(TorchDispatchMode):
+    """What runs inside on fake tensors of any device: launches, and bytes as above."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.launches = self.moved = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if launches(func):
+            given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+            self.launches += 1
+            self.moved += moved(func, args, given, result)
+        return result
 
 
 class FakeFabric:

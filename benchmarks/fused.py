@@ -56,16 +56,18 @@ IMAGES = {
 }
 
 
-def recorded(preset: str, count: int) -> list[tuple[Any, dict[str, Any]]]:
+def recorded(
+    preset: str, count: int, size: int = SIZE, side: int = SIDE
+) -> list[tuple[Any, dict[str, Any]]]:
     """The launches of a step, with their arguments on the CPU; nothing is run."""
     launches: list[tuple[Any, dict[str, Any]]] = []
 
     def launch(kernel: Any, grid: tuple[int], arguments: dict[str, Any]) -> None:
         launches.append((kernel, arguments))
 
-    pipeline = Pipeline(PRESETS[preset], SIZE)
+    pipeline = Pipeline(PRESETS[preset], size)
     with patch.object(chain, "launch", launch), fused(pipeline):
-        canvas_BHWC = torch.zeros(count, SIDE, SIDE, 3, dtype=torch.uint8)
+        canvas_BHWC = torch.zeros(count, side, side, 3, dtype=torch.uint8)
         memory = pipeline.buffer(count, canvas_BHWC.device, torch.bfloat16)
         records = pipeline.draw(count, torch.Generator().manual_seed(0))
         pipeline.views(canvas_BHWC, torch.ones(count), records, memory)
@@ -79,7 +81,7 @@ def fused(pipeline: Pipeline) -> Iterator[None]:
         yield
 
 
-def traffic(kernel: Any, arguments: dict[str, Any]) -> float:
+def traffic(kernel: Any, arguments: dict[str, Any], size: int, side: int) -> float:
     """Bytes that a launch reads and writes."""
     name, table_BN = kernel.__name__, arguments.get("table")
     if name == "canvas_means":
@@ -93,24 +95,27 @@ def traffic(kernel: Any, arguments: dict[str, Any]) -> float:
         treated = int((table_BN[:, columns] >= 0).any(dim=1).sum())
     if name == "make_tables":
         return treated * 2.0 * 3 * 256 * 4
-    canvases = len(table_BN) * 3 * SIDE**2 if name == "warp" else 0
-    return canvases + treated * IMAGES[name] * 3 * SIZE**2 * 4
+    canvases = len(table_BN) * 3 * side**2 if name == "warp" else 0
+    return canvases + treated * IMAGES[name] * 3 * size**2 * 4
 
 
-def counted(preset: str, count: int) -> dict[str, dict[str, float]]:
+def counted(
+    preset: str, count: int, size: int = SIZE, side: int = SIDE
+) -> dict[str, dict[str, float]]:
     """Launches, copies, waits and gigabytes of a step's views, by whose kernels they are drawn."""
     result = {}
     for name, compiled in (("PyTorch", False), ("Triton", True)):
         with FakeGPU() as gpu, patch.object(chain, "launch", gpu.launch), driverless(gpu):
-            pipeline = Pipeline(PRESETS[preset], SIZE, compiled)
-            canvas_BHWC = on_gpu(torch.empty(count, SIDE, SIDE, 3, dtype=torch.uint8))
+            pipeline = Pipeline(PRESETS[preset], size, compiled)
+            canvas_BHWC = on_gpu(torch.empty(count, side, side, 3, dtype=torch.uint8))
             memory = pipeline.buffer(count, GPU, torch.bfloat16)
             records = pipeline.draw(count, torch.Generator().manual_seed(0))
             pipeline.views(canvas_BHWC, torch.ones(count), records, memory)
         moved = float(gpu.moved)
         if compiled:
-            sampled = recorded(preset, SAMPLED)
-            moved += sum(traffic(*launch) for launch in sampled) * (count / SAMPLED)
+            sampled = recorded(preset, SAMPLED, size, side)
+            bytes_of_sampled = sum(traffic(*launch, size, side) for launch in sampled)
+            moved += bytes_of_sampled * (count / SAMPLED)
         result[name] = {
             "launches": gpu.launches.total(),
             "copies": gpu.copies,

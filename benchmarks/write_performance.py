@@ -159,21 +159,30 @@ def fused(result: dict[str, Any]) -> str:
 
 
 def steps(result: dict[str, Any]) -> str:
-    """What the host does for a step on a GPU, by what is the default there."""
-    lines = ["| step of | | views | forward, backward | optimizer | copies | waits | own work, ms "
-             "| with launches, ms |", "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    """What the host does for a step on a GPU, and what the GPU moves, by the defaults there."""
+    parts = ("views", "forward and backward", "optimizer")
+    lines = [
+        "| step of | | launches: views | forward, backward | optimizer | GB: views "
+        "| forward, backward | optimizer | copies | waits | host, ms |",
+        f"|---|---|{'---|' * 9}",
+    ]
     for recipe, ways in result["steps"].items():
-        own = 1e3 * ways["own work"]["median"]
-        for way, of in ways.items():
-            if way == "own work":
-                continue
-            parts = ("views", "forward and backward", "optimizer", "copies", "waits")
-            numbers = " | ".join(str(of[part]) for part in parts)
-            lines.append(f"| `{recipe}` | {way} | {numbers} | {own:.1f} | {of['host ms']:.1f} |")
+        for way, of in ways["ways"].items():
+            launches = " | ".join(f"{of['launches'][part]:,}" for part in parts)
+            moved = " | ".join(f"{of['GB'][part]:.3g}" for part in parts)
+            lines.append(
+                f"| `{recipe}`, {ways['images']} images | {way} | {launches} | {moved} "
+                f"| {of['copies']} | {of['waits']} | {of['host ms']:.1f} |"
+            )
+    own = ", ".join(
+        f"{1e3 * ways['own work']['median']:.1f} ms of `{recipe}`"
+        for recipe, ways in result["steps"].items()
+    )
     origin = result["provenance"]
     return "\n".join(
-        [*lines, "", f"{origin['processor']}, 1 thread; {result['launch us']:g} µs a launch, "
-         f"assumed; revision {origin['git_revision']}."]
+        [*lines, "", f"Of the host's time its own work is {own}; the rest is launches, each "
+         f"{result['launch us']:g} µs, assumed. {origin['processor']}, 1 thread; revision "
+         f"{origin['git_revision']}."]
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from mast.core.graphs import WARM_UP, Graph
+from mast.core.graphs import WARM_UP, Graph, GraphError
 
 T = TypeVar("T")
 
@@ -53,10 +53,14 @@ def _same_memory(first: Tensor, second: Tensor) -> bool:
 def record(work: Callable[[], T], pool: Any = None) -> Graph[T]:
     """See `mast.core.graphs.record`."""
     with Tape() as tape:
-        result = work()
+        try:
+            result = work()
+        except RuntimeError as error:
+            raise GraphError(str(error)) from error
     return Graph(result, tape.replay, None)
 
 
-def warm_up(work: Callable[[], T], device: torch.device) -> T:
+def warm_up(work: Callable[[], object], device: torch.device) -> None:
     """See `mast.core.graphs.warm_up`."""
-    return [work() for _ in range(WARM_UP)][-1]
+    for _ in range(WARM_UP):
+        work()

@@ -27,7 +27,7 @@ from measure import RESULTS
 import mast
 from mast.augment import PRESETS, Pipeline, Views
 from mast.config import PretrainConfig, build_method
-from mast.core import loop
+from mast.core import graphs, loop
 from mast.core.checkpoint import write_json
 from mast.core.launch import Device, Precision, make_fabric
 from mast.core.optim import make_optimizer
@@ -173,6 +173,26 @@ class Checks:
                 assert all(abs(a - b) <= 0.1 * abs(b) for a, b in pairs), (recipe, name, losses)
         return found
 
+    def recording(self) -> dict[str, Any]:
+        """A recording that fails leaves the GPU as it was, so that the next one succeeds."""
+        if self.device != "cuda":
+            return {}
+        number_1 = torch.ones(1, device="cuda")
+        stream = torch.cuda.current_stream()
+        reason = ""
+        try:
+            graphs.record(lambda: number_1 * number_1.item())
+        except graphs.GraphError as error:
+            reason = str(error)
+        assert reason, "a number was read in a recording"
+        assert torch.cuda.current_stream() == stream
+        number_1.mul_(2.0)
+        recorded = graphs.record(lambda: number_1 + 1.0)
+        number_1.mul_(2.0)
+        recorded.replay()
+        assert recorded.result.item() == 5.0
+        return {"failed": reason}
+
     def resume(self) -> dict[str, Any]:
         """A run that is cut off and continued has the weights of one that was not."""
         found = {}
@@ -270,6 +290,7 @@ PARTS: tuple[Callable[[Checks], dict[str, Any]], ...] = (
     Checks.resume,
     Checks.waits,
     Checks.protocols,
+    Checks.recording,  # last: a PyTorch that does not clean up behind it would spoil what follows
 )
 
 

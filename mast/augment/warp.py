@@ -61,12 +61,12 @@ def affine(
 ) -> Tensor:
     """Assemble matrices_B33 = [[xx, xy, x], [yx, yy, y], [0, 0, 1]] on the device of `like_B`."""
     matrices_B33 = torch.zeros(len(like_B), 3, 3, device=like_B.device)
-    for row, entries in enumerate(((xx, xy, x), (yx, yy, y), (0.0, 0.0, 1.0))):
-        for column, entry in enumerate(entries):
-            value = entry
-            if isinstance(entry, Tensor):
-                value = entry.to(like_B.device, torch.float32, non_blocking=True)
-            matrices_B33[:, row, column] = value
+    entries = (xx, xy, x, yx, yy, y, 0.0, 0.0, 1.0)
+    for place_B, entry in zip(matrices_B33.flatten(1).unbind(1), entries, strict=True):
+        if isinstance(entry, Tensor):
+            place_B.copy_(entry, non_blocking=True)
+        elif entry:
+            place_B.fill_(entry)
     return matrices_B33
 
 

@@ -9,6 +9,10 @@ T = TypeVar("T")
 WARM_UP = 3  # times that work is done before it is recorded: libraries choose kernels at first
 
 
+class GraphError(Exception):
+    """Work that cannot be recorded, or whose replay computes something else."""
+
+
 class Graph(NamedTuple, Generic[T]):
     """What was recorded.
 
@@ -31,7 +35,7 @@ def record(work: Callable[[], T], pool: Any = None) -> Graph[T]:
         pool: Of an earlier graph that is always replayed before this one.
 
     Raises:
-        RuntimeError: The work cannot be recorded.
+        GraphError: The work cannot be recorded, or fails.
     """
     graph = torch.cuda.CUDAGraph()
     failure: Exception | None = None
@@ -47,19 +51,16 @@ def record(work: Callable[[], T], pool: Any = None) -> Graph[T]:
                     failure = error
                     raise
         except Exception as error:
-            if failure is None or failure is error:
-                raise
-            raise failure from error
+            reason = failure or error
+            raise GraphError(f"{type(reason).__name__}: {reason}") from reason
     return Graph(result, graph.replay, graph.pool())
 
 
-def warm_up(work: Callable[[], T], device: torch.device) -> T:
-    """Do work as it will be recorded, on a stream of its own; the result is of the last time."""
+def warm_up(work: Callable[[], object], device: torch.device) -> None:
+    """Do work as it will be recorded, on a stream of its own."""
     stream = torch.cuda.Stream(device)
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
-        for _ in range(WARM_UP - 1):
+        for _ in range(WARM_UP):
             work()
-        result = work()
     torch.cuda.current_stream(device).wait_stream(stream)
-    return result

@@ -39,7 +39,8 @@ def stream(*place: int) -> torch.Generator:
     generator = torch.Generator()
     state = generator.get_state()
     fields = state.numpy()[: _STATE.itemsize].view(_STATE) if len(state) == _BYTES else None
-    if fields is None or fields[0].tolist()[:4] != (generator.initial_seed(), 1, 1, 0):
+    begins = {"seed": generator.initial_seed(), "left": 1, "seeded": 1, "next": 0}
+    if fields is None or any(fields[name] != value for name, value in begins.items()):
         raise RuntimeError(
             f"PyTorch {torch.__version__} keeps the state of a generator in another way than "
             "mast.core.seeds knows; install a version that mast was tested with"

@@ -26,6 +26,8 @@ _log = logging.getLogger("mast")
 MOST_PIXELS = 2**22  # of all views of a batch: larger steps keep a GPU busy (an estimate)
 # How far a replay may be from the step as it is: what is looked for is a wrong graph, not rounding.
 CLOSE = {torch.float32: 1e-2, torch.bfloat16: 5e-2}
+ROUNDING = 1e-2  # of all gradients' norm, below which one counts as rounding (a guess)
+CHECKED = 2  # steps of a phase: a number that was recorded is right in the first one
 
 Step = Callable[[Views, float], dict[str, Tensor]]
 
@@ -40,16 +42,13 @@ def worth_replaying(batch_size: int, sizes: tuple[int, ...]) -> bool:
     return batch_size * sum(size**2 for size in sizes) <= MOST_PIXELS
 
 
-class ReplayError(Exception):
-    """A replay does not compute what the step does."""
-
-
 class Replay:
     """Steps of a method, each a replay of the first one of its phase.
 
-    A graph is recorded at the first step of a phase, compared with the step as it is, in its losses
-    and in its gradients, and used from then on. The views have to lie in the same memory at every
-    step, as in `Pipeline.buffer`. Gradients are those of one step: they cannot be accumulated.
+    A graph is recorded at the first step of a phase. At this step and the next, which has other
+    numbers, it is compared with the step as it is: losses, gradients, and buffers afterwards. The
+    views have to lie in the same memory at every step, as in `Pipeline.buffer`. Gradients are those
+    of one step: they cannot be accumulated.
 
     Args:
         method: In training mode, on the device where it stays; not wrapped.
@@ -81,23 +80,24 @@ class Replay:
             return step(views, progress)
         row_N, layout = packed(self.method.given(views, progress))
         phase = self.method.phase(progress)
-        if self._recorded is None or self._recorded.phase != phase:
-            self._recorded = None  # its memory is for the next
-            try:
+        try:
+            if self._recorded is None or self._recorded.phase != phase:
+                self._recorded = None  # its memory is for the next
                 self._recorded = _Recorded(self.method, self.dtype, views, row_N, layout, phase)
-            except (RuntimeError, ReplayError) as error:
-                if self.asked:
-                    raise UserError(
-                        f"cuda_graphs: this step cannot be recorded as a CUDA graph: {error}"
-                    ) from error
-                _log.warning(
-                    "steps are not replayed as CUDA graphs, which is slower where they are small: "
-                    "%s", error,
-                )  # fmt: skip
-                self._failed = True
+            self._recorded.take(row_N, layout, views)
+        except graphs.GraphError as error:
+            if self.asked:
+                raise UserError(
+                    f"cuda_graphs: this step cannot be recorded as a CUDA graph: {error}"
+                ) from error
+            _log.warning(
+                "steps are not replayed as CUDA graphs, which is slower where they are small: %s",
+                error,
+            )
+            self._recorded, self._failed = None, True
         if self._recorded is None:  # behind the error, which holds the memory of the attempt
             return step(views, progress)
-        return self._recorded(row_N, views)
+        return self._recorded()
 
 
 class _Recorded:
@@ -116,44 +116,72 @@ class _Recorded:
         self.step = _FromTensors(method, dtype, layout, phase)
         self.row_N = row_N.to(views.images[0].device)
         self.images = views.images
-        self.trained = [parameter for parameter in method.parameters() if parameter.requires_grad]
+        self.trained = {name: own for name, own in method.named_parameters() if own.requires_grad}
+        self.unchecked = CHECKED
         with _Unchanged(method, self.row_N.device) as before:
 
-            def plain() -> tuple[Tensor, list[Tensor]]:
+            def plain() -> None:
                 before.restore()
-                values_L = self._values()
-                return values_L.detach(), self._gradients(values_L, torch.ones_like(values_L))
+                self._plain()
 
-            expected = graphs.warm_up(plain, self.row_N.device)
+            graphs.warm_up(plain, self.row_N.device)
             before.restore()
-            self.upstream_L = torch.ones_like(expected[0])
             self.forward = graphs.record(self._values)
+            self.upstream_L = torch.ones_like(self.forward.result)
             self.backward = graphs.record(
                 lambda: self._gradients(self.forward.result, self.upstream_L), self.forward.pool
             )
             # without the nodes of the recording, which belong to its stream
             self.forward = self.forward._replace(result=self.forward.result.detach())
-            before.restore()
-            self.forward.replay()
-            self.backward.replay()
-            found = self.forward.result, self.backward.result
-            _compare(expected, found, self.step.names, CLOSE[dtype])
 
-    def __call__(self, row_N: Tensor, views: Views) -> dict[str, Tensor]:
-        """The losses of a batch, whose views are where those of the first one were."""
+    def take(self, row_N: Tensor, layout: Layout, views: Views) -> None:
+        """Take a batch, whose views are where those of the first one were.
+
+        Raises:
+            GraphError: This is one of the first steps, and a replay computes something else.
+        """
         places = [images_BCHW.data_ptr() for images_BCHW in views.images]
         assert places == [images_BCHW.data_ptr() for images_BCHW in self.images], "views moved"
+        assert layout == self.step.layout, "what the host says has other shapes"
         self.row_N.copy_(pinned(row_N, self.row_N.device), non_blocking=True)
-        values_L: Tensor = _Replayed.apply(self, *self.trained)
+        if self.unchecked:
+            self._check()
+            self.unchecked -= 1
+
+    def __call__(self) -> dict[str, Tensor]:
+        """The losses of the batch that was taken."""
+        values_L: Tensor = _Replayed.apply(self, *self.trained.values())
         output = dict(zip(self.step.names, values_L.detach().unbind(), strict=True))
         return {**output, "loss": values_L[0]}
+
+    def _check(self) -> None:
+        """Hold a replay against the step as it is; what either changes is undone."""
+        close = CLOSE[self.step.dtype]
+        with _Unchanged(self.step.method, self.row_N.device) as before:
+            value_L, gradients = self._plain()
+            buffers = [buffer.clone() for buffer in self.step.method.buffers()]
+            before.restore()
+            self.upstream_L.fill_(1.0)
+            self.forward.replay()
+            self.backward.replay()
+            _compare_losses(self.step.names, value_L, self.forward.result, close)
+            _compare_gradients(tuple(self.trained), gradients, self.backward.result, close)
+            for (name, found), expected in zip(
+                self.step.method.named_buffers(), buffers, strict=True
+            ):
+                _compare_buffer(name, expected, found, close)
+
+    def _plain(self) -> tuple[Tensor, list[Tensor]]:
+        """Losses and gradients without a graph."""
+        values_L = self._values()
+        return values_L.detach(), self._gradients(values_L, torch.ones_like(values_L))
 
     def _values(self) -> Tensor:
         values_L: Tensor = self.step(self.row_N, *self.images)
         return values_L
 
     def _gradients(self, values_L: Tensor, upstream_L: Tensor) -> list[Tensor]:
-        gradients = torch.autograd.grad(values_L, self.trained, upstream_L)
+        gradients = torch.autograd.grad(values_L, list(self.trained.values()), upstream_L)
         # two parameters may get one tensor, which optimizers and clipping change in place
         taken: set[int] = set()
         result = []
@@ -235,24 +263,41 @@ def _random_state(device: torch.device) -> Tensor | None:
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
 
-def _compare(
-    expected: tuple[Tensor, list[Tensor]],
-    found: tuple[Tensor, list[Tensor]],
-    names: tuple[str, ...],
-    close: float,
+def _compare_losses(
+    names: tuple[str, ...], expected_L: Tensor, found_L: Tensor, close: float
 ) -> None:
-    """Hold what a replay gave against the step as it is.
+    for name, own, replayed in zip(names, expected_L.tolist(), found_L.tolist(), strict=True):
+        if math.isfinite(own):
+            same = abs(replayed - own) <= close * max(abs(own), 1.0)
+        else:
+            same = own == replayed or (math.isnan(own) and math.isnan(replayed))
+        if not same:
+            raise graphs.GraphError(f"replayed, {name} is {replayed:.6g} in place of {own:.6g}")
 
-    Raises:
-        ReplayError: One of the losses, or the gradient as a whole, is another.
-    """
-    for name, own, replayed in zip(names, expected[0].tolist(), found[0].tolist(), strict=True):
-        both_nan = math.isnan(own) and math.isnan(replayed)
-        if not (both_nan or abs(replayed - own) <= close * max(abs(own), 1.0)):
-            raise ReplayError(f"replayed, {name} is {replayed:.6g} in place of {own:.6g}")
-    off, size = (
-        float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors))))
-        for tensors in (torch._foreach_sub(found[1], expected[1]), expected[1])
+
+def _compare_gradients(
+    names: tuple[str, ...], expected: list[Tensor], found: list[Tensor], close: float
+) -> None:
+    """Of every parameter; one that is near zero beside the others is mostly rounding."""
+    off_P, own_P, found_P = (
+        torch.stack(torch._foreach_norm(tensors))
+        for tensors in (torch._foreach_sub(found, expected), expected, found)
     )
-    if math.isfinite(size) and not off <= close * size:
-        raise ReplayError(f"replayed, gradients are off by {off:.3g}, and their norm is {size:.3g}")
+    allowed_P = close * (own_P + ROUNDING * torch.linalg.vector_norm(own_P))
+    wrong_P = (off_P > allowed_P) | ((own_P == 0) != (found_P == 0))
+    wrong_P &= allowed_P.isfinite()
+    if wrong_P.any():
+        at = int(wrong_P.nonzero()[0])
+        raise graphs.GraphError(
+            f"replayed, the gradient of {names[at]} is off by {off_P[at]:.3g}, and its norm is "
+            f"{own_P[at]:.3g}"
+        )
+
+
+def _compare_buffer(name: str, expected: Tensor, found: Tensor, close: float) -> None:
+    same = torch.equal(expected, found)
+    if not same and expected.is_floating_point():
+        off = torch.linalg.vector_norm(found.double() - expected.double())
+        same = bool(off <= close * torch.linalg.vector_norm(expected.double()).clamp(min=1.0))
+    if not same:
+        raise graphs.GraphError(f"replayed, it leaves {name} as it should not")

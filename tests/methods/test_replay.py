@@ -131,8 +131,58 @@ def test_wrong_gradients_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(graphs, "record", record)
     method = build("vicreg")
-    with pytest.raises(UserError, match="gradients are off"):
+    with pytest.raises(UserError, match=r"the gradient of .* is off by"):
         Replay(method, torch.float32, asked=True)(method, make_views(0), 0.0)
+
+
+def test_a_lost_gradient_is_seen_beside_large_ones() -> None:
+    expected, found = ([torch.ones(9), torch.full((1,), small)] for small in (1e-9, 0.0))
+    with pytest.raises(graphs.GraphError, match="the gradient of bias"):
+        replays._compare_gradients(("weight", "bias"), expected, found, 0.01)
+    replays._compare_gradients(("weight", "bias"), expected, expected, 0.01)
+
+
+def test_a_number_of_the_first_step_is_seen_at_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is right in the step that is recorded."""
+    method, factor = build("vicreg"), [1.0]
+    step = type(method).step
+
+    def scaled(*given: Any) -> dict[str, Tensor]:
+        output = step(method, *given)
+        return output | {"loss": output["loss"] * factor[0]}
+
+    monkeypatch.setattr(method, "step", scaled)
+    replay, views = Replay(method, torch.float32, asked=True), make_views(0)
+    replay(method, views, 0.0)
+    factor[0] = 1.5
+    with pytest.raises(UserError, match="replayed, loss is"):
+        replay(method, views, 0.0)
+
+
+def test_a_wrong_buffer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = build("moco v2")
+
+    def record(work: Any, pool: Any = None) -> graphs.Graph[Any]:
+        result, replay, _ = tape.record(work, pool)
+
+        @torch.no_grad()
+        def forgetful() -> None:
+            before = method.queue.key_ND.clone()
+            replay()
+            method.queue.key_ND.copy_(before)
+
+        return graphs.Graph(result, forgetful, None)
+
+    monkeypatch.setattr(graphs, "record", record)
+    with pytest.raises(UserError, match=r"it leaves queue\.key_ND"):
+        Replay(method, torch.float32, asked=True)(method, make_views(0), 0.0)
+
+
+def test_losses_that_are_not_finite_are_the_same_ones() -> None:
+    numbers = torch.tensor([float("inf"), float("nan"), 1.0])
+    replays._compare_losses(("a", "b", "c"), numbers, numbers.clone(), 0.01)
+    with pytest.raises(graphs.GraphError, match="a is -inf"):
+        replays._compare_losses(("a",), numbers[:1], -numbers[:1], 0.01)
 
 
 def test_trying_a_step_leaves_no_trace() -> None:
@@ -141,7 +191,8 @@ def test_trying_a_step_leaves_no_trace() -> None:
     before = {name: buffer.clone() for name, buffer in method.named_buffers()}
     views = make_views(0)
     row_N, layout = packed(method.given(views, 0.0))
-    replays._Recorded(method, torch.float32, views, row_N, layout, None)
+    recorded = replays._Recorded(method, torch.float32, views, row_N, layout, None)
+    recorded.take(row_N, layout, views)
     assert all(torch.equal(buffer, before[name]) for name, buffer in method.named_buffers())
     assert torch.equal(torch.get_rng_state(), random)
 
@@ -224,7 +275,7 @@ def test_a_failed_recording_says_why_and_restores_the_stream(
     monkeypatch.setattr(torch.cuda, "graph", graph)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: "the caller's")
     monkeypatch.setattr(torch.cuda, "stream", stream)
-    with pytest.raises(RuntimeError, match="a number is read"):
+    with pytest.raises(graphs.GraphError, match="RuntimeError: a number is read"):
         record_on_a_gpu(work)
     assert left == ["the caller's"]
 
@@ -235,7 +286,7 @@ def test_parameters_that_share_a_gradient_get_one_each() -> None:
     row_N, layout = packed({})
     recorded = replays._Recorded(method, torch.float32, make_views(0), row_N, layout, None)
     first, second = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
-    recorded.trained = [first, second]
+    recorded.trained = {"first": first, "second": second}
     gradients = recorded._gradients((first + second).square().sum()[None], torch.ones(1))
     assert torch.equal(*gradients)
     assert gradients[0].data_ptr() != gradients[1].data_ptr()
