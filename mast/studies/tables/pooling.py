@@ -1,7 +1,8 @@
 """Where MAST's projector pools: at the end of its layers, in front of them, or with the encoder."""
 
 from mast.studies.small_runs import NARROW
-from mast.studies.tables.small import TOLD, Row, Small
+from mast.studies.tables.small import RATES, TOLD, Row, Small
+from mast.studies.variants import LR
 
 TITLES = {
     "after": "pooled after the layers (the paper's appendix A)",
@@ -12,7 +13,7 @@ TITLES = {
 POOLING = Small(
     rows={
         f"pool_{pool}": Row(title, "mast5_small", {"objective": {"projector": {"pool": pool}}},
-                            tuned=f"{TOLD}, all with the encoder's average")
+                            rates=(*RATES, 9 * LR), tuned=f"{TOLD}, all with the encoder's average")
         for pool, title in TITLES.items()
     },
     epochs=8,
