@@ -38,6 +38,7 @@ OPERATIONAL = (
     "data.cache_limit_gb",
     "data.resident_gb",
     "data.workers",
+    "data.readers",
     "data.download",
     "data.root",
 )

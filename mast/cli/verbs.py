@@ -166,6 +166,10 @@ def _rank(arguments: Mapping[str, Any], predicted: Any) -> Sequence[str] | None:
     return "mast", "outliers", str(run), "--data", str(arguments["data"]), "--out", "outliers.html"
 
 
+def _read_shards(arguments: Mapping[str, Any], sharded: Any) -> Sequence[str]:
+    return "mast", "pretrain", "--data", f"shards:{sharded.path}"
+
+
 def _read_features(arguments: Mapping[str, Any], file: Path) -> Sequence[str]:
     read = 'import numpy, sys; print(numpy.load(sys.argv[1])["features"].shape)'
     if file.suffix == ".parquet":
@@ -247,6 +251,10 @@ VERBS: dict[str, Verb] = {
     "embed": Verb(
         "write the representations of a folder of images to .npz or .parquet",
         f"{_COMMANDS}.embed:embed", ("encoder",), _print_plain, following=_read_features,
+    ),
+    "shard": Verb(
+        "write a set as shards of resized images, for sets that do not fit one disk",
+        f"{_COMMANDS}.shard:shard", ("data",), _text, following=_read_shards,
     ),
     "export": Verb(
         "write an encoder or a classifier for other libraries, ONNX or PyTorch alone",

@@ -26,7 +26,7 @@ from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
 from mast.core.processes import is_started, together
 from mast.core.run import RunFolder
-from mast.data import Batch, CanvasSet, Loader, open_canvas
+from mast.data import Batch, Feed, open_feed
 from mast.measure.online import online_scores
 from mast.methods import METHODS, save_embedding
 from mast.models import Encoder, named_weights, save_encoder, synchronise_batchnorm
@@ -149,24 +149,27 @@ def _part_size(config: PretrainConfig, processes: int) -> int:
     return part_size
 
 
-def _labels(canvases: CanvasSet, config: PretrainConfig) -> torch.Tensor | None:
-    """The class of each image, (N,), for a method that learns from labels; None for the others."""
+def _check_labels(feed: Feed, config: PretrainConfig) -> None:
+    """Refuse images without the labels that a method learns from.
+
+    Raises:
+        UserError: They have none, several kinds, or another number of classes.
+    """
     if not METHODS[config.method].method.labelled:
-        return None
-    if len(canvases.targets) != 1:
-        kinds = ", ".join(canvases.targets) or "none"
+        return
+    if len(feed.classes) != 1:
+        kinds = ", ".join(feed.classes) or "none"
         raise UserError(
-            f"{config.method} learns from one kind of labels, and {canvases.name} has {kinds}: "
+            f"{config.method} learns from one kind of labels, and {feed.name} has {kinds}: "
             "give images in a folder a class"
         )
-    ((task, target_N),) = canvases.targets.items()
-    count, expected = len(canvases.classes[task]), getattr(config.objective, "classes", None)
+    (names,) = feed.classes.values()
+    count, expected = len(names), getattr(config.objective, "classes", None)
     if count != expected:
         raise UserError(
-            f"objective.classes is {expected}, and {canvases.name} has {count} classes: give "
+            f"objective.classes is {expected}, and {feed.name} has {count} classes: give "
             f"--objective.classes {count}"
         )
-    return torch.from_numpy(target_N)
 
 
 def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
@@ -176,23 +179,24 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     part_size = _part_size(config, processes)
 
     # ------------------------------------------------------------------------ data and views
-    canvases = open_canvas(config.data, config.size, local_processes(fabric))
-    loader = Loader(
-        canvases,
+    feed = open_feed(
+        config.data,
+        config.size,
         config.batch_size // config.accumulate,
-        seed=config.seed,
+        config.seed,
         rank=fabric.global_rank,
         world_size=processes,
+        local=local_processes(fabric),
         device=fabric.device,
     )
-    parts_per_epoch = loader.steps_per_epoch - loader.steps_per_epoch % config.accumulate
+    parts_per_epoch = feed.steps_per_epoch - feed.steps_per_epoch % config.accumulate
     steps_per_epoch = parts_per_epoch // config.accumulate
     if steps_per_epoch == 0:
         raise UserError(
-            f"{len(canvases)} images make no batch of {config.batch_size}; lower batch_size"
+            f"{len(feed)} images make no batch of {config.batch_size}; lower batch_size"
         )
     pipeline = Pipeline(config.preset, config.size)
-    label_N = _labels(canvases, config)
+    _check_labels(feed, config)
 
     # -------------------------------------------------------------------- folder and its log
     plain_method = build_method(config)  # a folder that is opened holds a run that can be built
@@ -215,7 +219,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         room = config.data.resident_gb
         if room is None:
             room = free_for_images(config, fabric.device, processes)
-        loader.resident = canvases.resident(fabric.device, room)
+        feed.onto(fabric.device, room)
 
     # ------------------------------------------------------------------ method and optimizer
     if processes > 1:
@@ -245,14 +249,16 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         advice="Start a new run (another out) at a lower optimizer.lr or in precision 32-true.",
         extra={
             "best": float("-inf"),
-            "images": canvases.fingerprint,
+            "images": feed.fingerprint,
             "started_from": started_from,
+            "order": feed.place,
         },
     )
     training.resume(config.seed)
-    if training.extra.get("images", canvases.fingerprint) != canvases.fingerprint:
+    feed.place = training.extra.get("order")
+    if training.extra.get("images", feed.fingerprint) != feed.fingerprint:
         raise UserError(
-            f"the images of {canvases.name} changed since {run.path} was started; restore them, "
+            f"the images of {feed.name} changed since {run.path} was started; restore them, "
             "or start a new run with another out"
         )
     if chief:
@@ -266,9 +272,9 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             started_from=training.extra.get("started_from"),
             data={
                 "spec": config.data.spec,
-                "images": len(canvases),
-                "fingerprint": canvases.fingerprint,
-                "skipped": canvases.skipped,
+                "images": len(feed),
+                "fingerprint": feed.fingerprint,
+                "skipped": feed.skipped,
             },
         )
 
@@ -284,15 +290,14 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             total=count * processes,
             out=images,
         )
-        if label_N is not None:
-            views.label_B = label_N[batch.index_B]
+        views.label_B = batch.label_B
         output: Losses = method(views, share) if replay is None else replay(method, views, share)
         return output
 
     # --------------------------------------------------------------------------------- loop
     if chief:
         say(
-            f"{config.recipe}: {len(canvases):,} images, {config.epochs} epochs of "
+            f"{config.recipe}: {len(feed):,} images, {config.epochs} epochs of "
             f"{steps_per_epoch} steps on {processes} x {fabric.device}, into {run.path}"
             + (f", from step {training.step}" if training.step else "")
         )
@@ -306,8 +311,9 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         images=config.batch_size, enabled=chief,
     )  # fmt: skip
     with shown as work, training.stop.listening():
-        for result in training.run(fabric, loader.epoch, loss):
+        for result in training.run(fabric, feed.epoch, loss):
             plain_method.after_step(result.step / training.steps)
+            training.extra["order"] = feed.place
             work.update(result.step)
 
             # ------------------------------------------------------------------------- log
@@ -318,6 +324,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
                 metrics = result.metrics | plain_method.statistics()
                 metrics |= {"lr": result.share * config.optimizer.lr * config.batch_size / 256}
                 metrics |= {"seconds": training.seconds}
+                metrics |= {"broken": float(feed.broken)} if feed.broken else {}
                 _log(run, fabric, result.step, result.step / steps_per_epoch, metrics, speed)
                 work.update(result.step, _summary(metrics))
                 # The first twentieth of a run is still finding its scale.
@@ -333,7 +340,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             epoch = result.step // steps_per_epoch
             if result.last_of_epoch and _score_due(config, epoch):
                 if chief:
-                    scores = online_scores(plain_method.kept, canvases, config.size)
+                    scores = online_scores(plain_method.kept, feed.watched(), config.size)
                     plain_method.train()
                     run.append_metrics({"step": result.step, "epoch": epoch, **scores})
                     fabric.log_dict(scores, result.step)

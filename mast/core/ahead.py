@@ -4,7 +4,7 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TypeVar
+from typing import Generic, Self, TypeVar, final
 
 Item = TypeVar("Item")
 
@@ -16,20 +16,56 @@ class _End:
         self.error = error
 
 
-def ahead(items: Iterable[Item], depth: int = 2) -> Iterator[Item]:
-    """The items, of which up to `depth` are prepared ahead of their use.
+@final
+class Ahead(Iterator[Item], Generic[Item]):
+    """The items, of which up to `depth` are prepared ahead of their use, from now on.
 
-    Closing the iterator early, or dropping it, ends the thread.
+    Closing it early, or dropping it, ends the thread. What fails in the background is raised where
+    the item would have come.
 
     Args:
         items: Iterated in the background thread alone.
         depth: Items that may wait.
-
-    Yields:
-        The items. What fails in the background is raised here.
     """
-    ready: queue.Queue[Item | _End] = queue.Queue(depth)
-    stopped = threading.Event()
+
+    def __init__(self, items: Iterable[Item], depth: int = 2) -> None:
+        self._ready: queue.Queue[Item | _End] = queue.Queue(depth)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(
+            target=_prepare,
+            args=(items, self._ready, self._stopped),
+            name="mast-ahead",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Item:
+        if self._stopped.is_set():
+            raise StopIteration
+        item = self._ready.get()
+        if isinstance(item, _End):
+            self.close()
+            if item.error is not None:
+                raise item.error
+            raise StopIteration
+        return item
+
+    def close(self) -> None:
+        """End the thread, and wait until it has ended."""
+        self._stopped.set()
+        self._thread.join()
+
+    def __del__(self) -> None:
+        self._stopped.set()
+
+
+def _prepare(
+    items: Iterable[Item], ready: "queue.Queue[Item | _End]", stopped: threading.Event
+) -> None:
+    """What the thread does; it does not know of the object, so that this can be dropped."""
 
     def put(item: Item | _End) -> None:
         while not stopped.is_set():
@@ -37,23 +73,15 @@ def ahead(items: Iterable[Item], depth: int = 2) -> Iterator[Item]:
                 ready.put(item, timeout=0.1)
                 return
 
-    def prepare() -> None:
-        try:
-            for item in items:
-                if stopped.is_set():
-                    return
-                put(item)
-            put(_End())
-        except BaseException as error:  # handed over: it is the consumer who must stop
-            put(_End(error))
-
-    thread = threading.Thread(target=prepare, name="mast-ahead", daemon=True)
-    thread.start()
     try:
-        while not isinstance(item := ready.get(), _End):
-            yield item
-        if item.error is not None:
-            raise item.error
+        for item in items:
+            if stopped.is_set():
+                return
+            put(item)
+        put(_End())
+    except BaseException as error:  # handed over: it is the consumer who must stop
+        put(_End(error))
     finally:
-        stopped.set()
-        thread.join()
+        close = getattr(items, "close", None)  # a generator frees what it holds
+        if close is not None:
+            close()

@@ -12,10 +12,12 @@ from mast.data.canvas import open_canvas as open_canvas
 from mast.data.decode import BrokenImageError as BrokenImageError
 from mast.data.decode import read_canvas as read_canvas
 from mast.data.factors import Factors as Factors
+from mast.data.feed import Batch as Batch
+from mast.data.feed import Feed as Feed
+from mast.data.feeds import open_feed as open_feed
 from mast.data.files import open_files as open_files
 from mast.data.folder import SPLIT_NAMES as SPLIT_NAMES
 from mast.data.folder import Folder as Folder
-from mast.data.loader import Batch as Batch
 from mast.data.loader import Loader as Loader
 from mast.data.partition import WHOLE as WHOLE
 from mast.data.source import Scheme as Scheme

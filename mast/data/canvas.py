@@ -39,8 +39,8 @@ class DataConfig:
     Attributes:
         spec: A folder (flat, or with one subfolder a class), `factors` (generated images),
             `factors@test`, `factors@train:4096`, so `toys`, `torchvision:CIFAR10@train`,
-            `hf:owner/name@split`, `coco:FOLDER@train2017`, `coco:FILE.json@FOLDER` or
-            `voc:VOCdevkit/VOC2007@trainval`.
+            `hf:owner/name@split`, `coco:FOLDER@train2017`, `coco:FILE.json@FOLDER`,
+            `voc:VOCdevkit/VOC2007@trainval` or, to pretrain on, `shards:s3://bucket/train-*.tar`.
         canvas: Side in pixels to which every image is resized once; chosen from the size of the
             views if not given.
         cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` if not
@@ -51,6 +51,9 @@ class DataConfig:
             given, 0 for never.
         max_broken: Share of the files that may be broken; they are named, counted and skipped.
         workers: Threads that decode; if not given as many as there are cores for a process.
+        shuffle: Images of shards among which their order is mixed, at a time: a process keeps as
+            many files in memory.
+        readers: Shards that a process reads at a time.
         download: Whether a torchvision or Hugging Face set may be downloaded.
         root: Folder of torchvision and Hugging Face sets; inside `cache` if not given.
     """
@@ -62,6 +65,8 @@ class DataConfig:
     resident_gb: float | None = None
     max_broken: float = 0.01
     workers: int | None = None
+    shuffle: int = 8192
+    readers: int = 4
     download: bool = False
     root: str | Path | None = None
 
@@ -73,6 +78,10 @@ class DataConfig:
             raise UserError(f"data.max_broken is {self.max_broken}: expected a share of 0 to 1.")
         if self.workers is not None and self.workers < 1:
             raise UserError(f"data.workers is {self.workers}: expected 1 thread or more.")
+        if self.shuffle < 1:
+            raise UserError(f"data.shuffle is {self.shuffle}: expected 1 image or more.")
+        if self.readers < 1:
+            raise UserError(f"data.readers is {self.readers}: expected 1 shard or more.")
 
 
 def canvas_size(view_size: int) -> int:

@@ -8,6 +8,7 @@ Legend: H height, W width, S side of the canvas, C the three channels.
 """
 
 import functools
+import re
 from io import BytesIO
 from pathlib import Path
 
@@ -56,7 +57,8 @@ class BrokenImageError(UserError):
     @classmethod
     def of(cls, name: str, error: Exception) -> "BrokenImageError":
         """What a decoder raised, in one line."""
-        return cls(name, " ".join(str(error).split()) or type(error).__name__)
+        said = re.sub(r" <_io\.BytesIO[^>]*>", "", str(error))  # of what is no file of its own
+        return cls(name, " ".join(said.split()) or type(error).__name__)
 
 
 @functools.cache

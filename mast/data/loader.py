@@ -4,38 +4,21 @@ Legend: N images, B batch of one rank, H = W side of the canvas, C channels.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from mast.core.ahead import ahead
-from mast.core.errors import UserError
+from mast.core.ahead import Ahead
 from mast.core.transfer import pinned
 from mast.data.canvas import CanvasSet, ResidentSet
+from mast.data.feed import Batch, Feed
 
 CPU = torch.device("cpu")
 
 
-@dataclass(frozen=True)
-class Batch:
-    """The canvases of one step.
-
-    Attributes:
-        canvas_BHWC: uint8, pinned for a GPU, or on the device of a resident set.
-        aspect_B: float32, width / height of the originals; on the CPU.
-        index_B: int64, their indices in the set.
-    """
-
-    canvas_BHWC: Tensor
-    aspect_B: Tensor
-    index_B: Tensor
-
-
 @final
-class Loader:
+class Loader(Feed):
     """Shuffled batches, the next ones prepared in a background thread.
 
     An epoch is one permutation of the set, drawn from (seed, epoch) and cut into global batches;
@@ -68,24 +51,15 @@ class Loader:
         device: torch.device = CPU,
     ) -> None:
         assert 0 <= rank < world_size, (rank, world_size)
-        if batch_size < 1 or batch_size % world_size:
-            raise UserError(
-                f"a batch of {batch_size} cannot be shared by {world_size} processes: set "
-                f"batch_size to a multiple of {world_size}."
-            )
-        if len(canvas_set) < batch_size:
-            raise UserError(
-                f"{canvas_set.name} has {len(canvas_set)} images, fewer than one batch of "
-                f"{batch_size}: set batch_size to {len(canvas_set)} or less."
-            )
+        super().__init__(canvas_set.name, len(canvas_set), batch_size, world_size)
+        self.fingerprint = canvas_set.fingerprint
+        self.skipped = canvas_set.skipped
+        self.classes = {task: canvas_set.classes[task] for task in canvas_set.targets}
         self.canvas_set = canvas_set
-        self.batch_size = batch_size
         self.seed = seed
         self.rank = rank
-        self.world_size = world_size
         self.device = device
         self.resident: ResidentSet | None = None
-        self.steps_per_epoch = len(canvas_set) // batch_size
 
     def indices(self, epoch: int, step: int) -> np.ndarray:
         """This rank's samples of one step.
@@ -100,18 +74,13 @@ class Loader:
         return self._share(self._order(epoch), step)
 
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        """The batches of one epoch.
+        return Ahead(self._batches(epoch, start_step))
 
-        Closing the iterator early, or dropping it, ends the background thread.
+    def watched(self) -> CanvasSet:
+        return self.canvas_set
 
-        Args:
-            epoch: Which epoch, from 0.
-            start_step: The first step to yield: a resumed run skips those it has done.
-
-        Yields:
-            One batch a step. What fails in the background is raised here.
-        """
-        return ahead(self._batches(epoch, start_step))
+    def onto(self, device: torch.device, limit_gb: float) -> None:
+        self.resident = self.canvas_set.resident(device, limit_gb)
 
     def _batches(self, epoch: int, start_step: int) -> Iterator[Batch]:
         order_N = self._order(epoch)
@@ -127,7 +96,10 @@ class Loader:
         return order_N[first : first + share]
 
     def _batch(self, index_B: np.ndarray) -> Batch:
+        labels = list(self.canvas_set.targets.values())
+        label_B = torch.from_numpy(labels[0][index_B]) if len(labels) == 1 else None
         if self.resident is not None:
-            return Batch(*self.resident.batch(index_B), torch.from_numpy(index_B))
+            return Batch(*self.resident.batch(index_B), torch.from_numpy(index_B), label_B)
         canvas_BHWC, aspect_B = self.canvas_set.batch(index_B)
-        return Batch(pinned(canvas_BHWC, self.device), aspect_B, torch.from_numpy(index_B))
+        canvas_BHWC = pinned(canvas_BHWC, self.device)
+        return Batch(canvas_BHWC, aspect_B, torch.from_numpy(index_B), label_B)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mast.augment import Pipeline, Preset, View, draw_subsets, draw_views
-from mast.core.ahead import ahead
+from mast.core.ahead import Ahead
 from mast.core.transfer import pinned
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class TrainingViews:
         steps = range(start, self.steps_per_epoch)
         canvases = (self._canvases(fabric, order, step) for step in steps)
         choose = None if self.compose is None else self._chosen
-        for step, (groups, first, last, count) in zip(steps, ahead(canvases), strict=True):
+        for step, (groups, first, last, count) in zip(steps, Ahead(canvases), strict=True):
             views = draw_views(
                 self.pipeline,
                 [(fabric.to_device(canvas_BHWC), aspect_B) for canvas_BHWC, aspect_B in groups],

@@ -1,0 +1,232 @@
+"""`mast shard`: a set of images as shards of resized images, for `shards:`."""
+
+import io
+import json
+import logging
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, final
+
+import numpy as np
+from PIL import Image
+
+from mast.core.checkpoint import check_writable, write_atomically, write_json
+from mast.core.display import track
+from mast.core.errors import UserError, unknown
+from mast.core.files import named, read_json
+from mast.core.launch import cores
+from mast.core.locks import locked
+from mast.data import BrokenImageError, Source, default_cache, open_source
+from mast.data.shards import CANVAS, INDEX, KIND
+
+_log = logging.getLogger("mast")
+
+PLAN = "plan.json"
+FORMATS = ("jpg", "bmp")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What decides the shards; kept beside them, so that the same command goes on.
+
+    Attributes:
+        source: Fingerprint of the images.
+        size: Side of the canvases in pixels.
+        format: "jpg", or "bmp", which keeps every bit.
+        quality: Of the JPEGs.
+        images: In a shard.
+        seed: Of the order.
+    """
+
+    source: str
+    size: int
+    format: str
+    quality: int
+    images: int
+    seed: int
+
+
+@final
+@dataclass(frozen=True)
+class Sharded:
+    """What was written.
+
+    Attributes:
+        path: The folder.
+        shards: How many.
+        images: How many in all.
+        broken: Images that could not be decoded, and were left out.
+    """
+
+    path: Path
+    shards: int
+    images: int
+    broken: int
+
+    @property
+    def text(self) -> str:
+        """In a line."""
+        left = f"; {self.broken} broken ones left out" if self.broken else ""
+        return f"{self.images:,} images in {self.shards:,} shards{left}: shards:{self.path}"
+
+
+def shard(
+    data: str | Path,
+    out: str | Path,
+    *,
+    size: int = 256,
+    format: Literal["jpg", "bmp"] = "jpg",  # as users call it
+    quality: int = 92,
+    images: int = 2000,
+    seed: int = 0,
+    max_broken: float = 0.01,
+    workers: int | None = None,
+    root: str | Path | None = None,
+    download: bool = False,
+) -> Sharded:
+    """Write a set of images as shards of images that are resized once, in a random order.
+
+    A shard is a tar as WebDataset reads it: of every image a square canvas, its class and, as JSON,
+    the aspect ratio of the original and its name. An index says how many each has. The same command
+    goes on where it was stopped: a shard that is there is whole.
+
+    Args:
+        data: A folder, or a set by name, as of `mast pretrain`.
+        out: The folder to write into.
+        size: Side of the canvases in pixels: 256 serve views of 224, 72 those of 64.
+        format: jpg, or bmp, which loses nothing and takes ten times the room.
+        quality: Of the JPEGs, 1 to 100.
+        images: In a shard.
+        seed: Of the order.
+        max_broken: Share of the images that may be broken; they are left out.
+        workers: Threads; as many as there are cores if not given.
+        root: Folder of torchvision and Hugging Face sets.
+        download: Whether such a set may be downloaded.
+
+    Raises:
+        UserError: There are no such images, too many are broken, the folder has other shards, or
+            it cannot be written.
+    """
+    if format not in FORMATS:
+        raise unknown("format", format, FORMATS)
+    for name, value in {"size": size, "images": images, "workers": workers or 1}.items():
+        if value < 1:
+            raise UserError(f"{name} must be 1 or more, got {value}")
+    if not 1 <= quality <= 100:
+        raise UserError(f"quality must be 1 to 100, got {quality}")
+    source = open_source(data, root or default_cache() / "downloads", download)
+    folder = named(str(out))
+    check_writable(folder)
+    plan = Plan(source.fingerprint(), size, format, quality, images, seed)
+    with locked(folder / "writing.lock"):
+        _agree(folder, plan)
+        order_N = np.random.default_rng(seed).permutation(len(source))
+        parts = [order_N[first : first + images] for first in range(0, len(order_N), images)]
+        digits = max(6, len(str(len(parts) - 1)))
+        files = [folder / f"{number:0{digits}d}.tar" for number in range(len(parts))]
+        writer = _Writer(source, plan, max_broken)
+        with ThreadPoolExecutor(workers or cores()) as pool:
+            done = pool.map(writer.write, files, parts)
+            written = list(track(done, f"writing {folder}", len(files), "shards"))
+        shards = [
+            {"url": file.name, "nsamples": count, "filesize": file.stat().st_size}
+            for file, count in zip(files, written, strict=True)
+        ]
+        classes = next(iter(source.classes.values()), ()) if len(source.targets) == 1 else ()
+        index = {"__kind__": KIND, "wids_version": 1, "name": source.name, "classes": list(classes)}
+        write_json(folder / INDEX, index | {"shardlist": shards})
+    return Sharded(folder, len(files), sum(written), len(source) - sum(written))
+
+
+def _agree(folder: Path, plan: Plan) -> None:
+    """Keep the plan, or find the same one.
+
+    Raises:
+        UserError: The folder has the shards of another one.
+    """
+    file = folder / PLAN
+    if not file.is_file():
+        write_json(file, asdict(plan))
+        return
+    before = read_json(file)
+    if before != asdict(plan):
+        other = [name for name, value in asdict(plan).items() if before.get(name) != value]
+        raise UserError(
+            f"{folder} has shards of another {' and '.join(other)}: remove them, or give another "
+            "out"
+        )
+
+
+class _Writer:
+    """Writes shards, several at a time from several threads.
+
+    Args:
+        source: The images.
+        plan: What decides the shards.
+        max_broken: Share of the images that may be broken.
+    """
+
+    def __init__(self, source: Source, plan: Plan, max_broken: float) -> None:
+        self.source = source
+        self.plan = plan
+        self.max_broken = max_broken
+        self.label_N = next(iter(source.targets.values())) if len(source.targets) == 1 else None
+        self.broken: list[BrokenImageError] = []
+
+    def write(self, file: Path, index_N: np.ndarray) -> int:
+        """Write one shard, unless it is there.
+
+        Args:
+            file: The tar.
+            index_N: The images, by their number in the source.
+
+        Returns:
+            How many are in it.
+
+        Raises:
+            UserError: More images are broken than may be.
+        """
+        if not file.is_file():
+            write_atomically(file, lambda unfinished: self._write(unfinished, index_N))
+        with tarfile.open(file) as tar:
+            return sum(name.endswith(".json") for name in tar.getnames())
+
+    def _write(self, file: Path, index_N: np.ndarray) -> None:
+        with tarfile.open(file, "w") as tar:
+            for index in index_N.tolist():
+                try:
+                    canvas_HWC, aspect = self.source.canvas(index, self.plan.size)
+                except BrokenImageError as error:
+                    self._leave_out(error)
+                    continue
+                key, encoded = f"{index:09d}", io.BytesIO()
+                form = "JPEG" if self.plan.format == "jpg" else "BMP"
+                Image.fromarray(canvas_HWC).save(encoded, form, quality=self.plan.quality)
+                _add(tar, f"{key}.{CANVAS}{self.plan.format}", encoded.getvalue())
+                if self.label_N is not None:
+                    _add(tar, f"{key}.cls", str(self.label_N[index]).encode())
+                known = {"aspect": aspect, "name": self.source.identifier(index)}
+                _add(tar, f"{key}.json", json.dumps(known).encode())
+
+    def _leave_out(self, error: BrokenImageError) -> None:
+        """Count a broken image.
+
+        Raises:
+            UserError: There are more than may be.
+        """
+        self.broken.append(error)
+        allowed = int(self.max_broken * len(self.source))
+        if len(self.broken) > allowed:
+            raise UserError(
+                f"{len(self.broken)} images of {self.source.name} are broken, and max_broken = "
+                f"{self.max_broken:g} allows {allowed}; the last one is {error}"
+            )
+        _log.warning("left out: %s", error)
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    tar.addfile(member, io.BytesIO(content))

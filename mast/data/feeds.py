@@ -1,0 +1,60 @@
+"""From what the user names to what a run learns from."""
+
+from pathlib import Path
+
+import torch
+
+from mast.core.launch import cores
+from mast.data.canvas import DataConfig, canvas_size, open_canvas
+from mast.data.feed import Feed
+from mast.data.loader import Loader
+from mast.data.sources import default_cache
+
+SHARDS = "shards:"
+
+
+def open_feed(
+    config: DataConfig,
+    view_size: int,
+    batch_size: int,
+    seed: int,
+    *,
+    rank: int,
+    world_size: int,
+    local: int,
+    device: torch.device,
+) -> Feed:
+    """Opens the images of a run.
+
+    Args:
+        config: Which they are.
+        view_size: Side in pixels of the views that will be cut from the canvases.
+        batch_size: The global batch, all ranks together.
+        seed: Of the order.
+        rank: This process, from 0.
+        world_size: Number of processes.
+        local: How many of them share this machine's cores.
+        device: Which wants the batches.
+
+    Raises:
+        UserError: There is no such set, it cannot be read, or it makes no batch.
+    """
+    if not config.spec.startswith(SHARDS):
+        canvases = open_canvas(config, view_size, local)
+        return Loader(canvases, batch_size, seed, rank=rank, world_size=world_size, device=device)
+    from mast.data.shards import ShardLoader, open_index
+
+    folder = Path(config.cache) if config.cache is not None else default_cache()
+    return ShardLoader(
+        open_index(config.spec, folder),
+        config.canvas or canvas_size(view_size),
+        batch_size,
+        seed,
+        rank=rank,
+        world_size=world_size,
+        device=device,
+        width=config.shuffle,
+        readers=config.readers,
+        workers=config.workers or max(1, cores() // local),
+        max_broken=config.max_broken,
+    )

@@ -1,0 +1,247 @@
+"""Batches from shards, read one behind the other.
+
+Legend: N samples of a shard, B batch of one rank, H = W = S side of the canvas, C channels.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import islice
+from typing import Any, cast, final
+
+import numpy as np
+import torch
+
+from mast.core.ahead import Ahead
+from mast.core.errors import UserError
+from mast.core.transfer import pinned
+from mast.data.canvas import CanvasSet
+from mast.data.decode import BrokenImageError
+from mast.data.decoded import Canvas
+from mast.data.feed import Batch, Feed
+from mast.data.shards.dealing import Deal, Dealing, Row
+from mast.data.shards.index import ShardIndex
+from mast.data.shards.shard import Sample
+
+_WAITING = 64  # samples of a shard that are read ahead of their use
+_WATCHED = 4096  # images by which a run is watched
+_TELLING = 10  # broken images before their share is judged
+TASK = "class"
+_log = logging.getLogger("mast")
+
+
+@final
+class ShardLoader(Feed):
+    """Batches in an order that is a pure function of seed, epoch and the numbers of ranks.
+
+    Args:
+        index: The shards.
+        size: Side of the canvases in pixels.
+        batch_size: The global batch, all ranks together.
+        seed: Seed of the order.
+        rank: This process, from 0.
+        world_size: Number of processes.
+        device: Which wants the batches.
+        width: Samples among which the order is mixed; a process keeps as many encoded images.
+        readers: Shards that a process reads at a time.
+        workers: Threads that decode.
+        max_broken: Share of the images that may be broken.
+
+    Raises:
+        UserError: The set is smaller than one batch, or the ranks cannot share it equally.
+    """
+
+    def __init__(
+        self,
+        index: ShardIndex,
+        size: int,
+        batch_size: int,
+        seed: int,
+        *,
+        rank: int,
+        world_size: int,
+        device: torch.device,
+        width: int,
+        readers: int,
+        workers: int,
+        max_broken: float,
+    ) -> None:
+        super().__init__(index.name, len(index), batch_size, world_size)
+        self.index = index
+        self.size = size
+        self.seed = seed
+        self.rank = rank
+        self.device = device
+        self.width = width
+        self.readers = readers
+        self.workers = workers
+        self.max_broken = max_broken
+        self.fingerprint = index.fingerprint
+        self.skipped: dict[str, str] = {}
+        self.classes = {TASK: index.classes} if index.classes else {}
+        self._deals: tuple[int, tuple[Deal, ...]] = (-1, ())
+        self._seen = 0
+
+    def watched(self) -> CanvasSet:
+        """The first images of shards that are evenly spaced, in memory."""
+        chosen = self.index.shards[:: -(-len(self.index.shards) // self.readers)]
+        each = -(-_WATCHED // len(chosen))
+        samples = [
+            sample
+            for shard in chosen
+            for sample in shard.samples(np.arange(min(each, shard.count)))
+        ]
+        with ThreadPoolExecutor(self.workers) as pool:
+            outcomes = list(pool.map(self._canvas, samples))
+        whole = [(sample, of) for sample, of in zip(samples, outcomes, strict=True)
+                 if isinstance(of, tuple)]  # fmt: skip
+        if not whole:
+            raise UserError(f"none of the first {len(samples)} images of {self.name} is whole")
+        label_N = np.array([sample.label for sample, _ in whole], np.int64)
+        return CanvasSet(
+            self.name,
+            np.stack([canvas_HWC for _, (canvas_HWC, _) in whole]),
+            np.array([aspect for _, (_, aspect) in whole], np.float32),
+            dict.fromkeys(self.classes, label_N),
+            dict(self.classes),
+            tuple(sample.key for sample, _ in whole),
+            self.fingerprint,
+        )
+
+    @property
+    def place(self) -> Any:
+        """The epoch, and since which of its steps how many ranks shared it."""
+        epoch, deals = self._deals
+        return [epoch, [list(deal) for deal in deals]]
+
+    @place.setter
+    def place(self, saved: Any) -> None:
+        epoch, deals = saved or (-1, ())
+        self._deals = int(epoch), tuple(Deal(*map(int, deal)) for deal in deals)
+
+    def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
+        deals = self._deals[1] if self._deals[0] == epoch else ()
+        deals = tuple(deal for deal in deals if deal.step < start_step) or (
+            Deal(0, self.world_size),
+        )
+        if deals[-1].ranks != self.world_size:
+            deals = (*deals, Deal(start_step, self.world_size))
+        self._deals = epoch, deals
+        return Ahead(self._batches(epoch, deals, start_step))
+
+    def _batches(self, epoch: int, deals: tuple[Deal, ...], start: int) -> Iterator[Batch]:
+        share = self.batch_size // self.world_size
+        dealing = Dealing(
+            self.index.counts.tolist(), self.batch_size, self.width, self.seed, epoch, deals
+        )
+        with (
+            ThreadPoolExecutor(self.workers) as pool,
+            closing(self._samples(dealing, (start - deals[-1].step) * share)) as samples,
+        ):
+            for _ in range(start, self.steps_per_epoch):
+                yield self._batch(pool, list(islice(samples, share)))
+
+    def _batch(self, pool: ThreadPoolExecutor, samples: list[tuple[int, Sample]]) -> Batch:
+        """A broken image's place is taken by the whole one before it, or else behind it."""
+        outcomes = list(pool.map(self._canvas, (sample for _, sample in samples)))
+        self._judge([each for each in outcomes if isinstance(each, BrokenImageError)], samples)
+        whole = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, tuple)]
+        taken, at = [], whole[0]
+        for place, outcome in enumerate(outcomes):
+            at = place if isinstance(outcome, tuple) else at
+            taken.append(at)
+        drawn = [cast(Canvas, outcomes[at]) for at in taken]
+        return Batch(
+            pinned(torch.from_numpy(np.stack([canvas for canvas, _ in drawn])), self.device),
+            torch.tensor([aspect for _, aspect in drawn], dtype=torch.float32),
+            torch.tensor([samples[at][0] for at in taken]),
+            torch.tensor([samples[at][1].label for at in taken]) if self.classes else None,
+        )
+
+    def _canvas(self, sample: Sample) -> Canvas | BrokenImageError:
+        try:
+            return sample.canvas(self.size)
+        except BrokenImageError as error:
+            return error
+
+    def _judge(self, broken: list[BrokenImageError], samples: list[tuple[int, Sample]]) -> None:
+        """Count what is broken, and say so.
+
+        Raises:
+            UserError: It is more than the user allows, or all of a batch.
+        """
+        self._seen += len(samples)
+        if broken and not self.broken:
+            _log.warning("%s has broken images, of which others take the place: %s",
+                         self.name, broken[0])  # fmt: skip
+        self.broken += len(broken)
+        too_many = self.broken >= _TELLING and self.broken > self.max_broken * self._seen
+        if broken and (too_many or len(broken) == len(samples)):
+            raise UserError(
+                f"{self.broken} of the {self._seen} images of {self.name} that were read are "
+                f"broken; data.max_broken is {self.max_broken:g}. The last one is {broken[-1]}"
+            )
+
+    def _samples(self, dealing: Dealing, done: int) -> Generator[tuple[int, Sample], None, None]:
+        """This rank's samples in their order, each with its number in the set, from one on."""
+        row, shuffle = dealing.part(self.rank)
+        left = shuffle.left(done)
+        places = (
+            place
+            for start, stop in zip(left.start_I.tolist(), left.stop_I.tolist(), strict=True)
+            for place in range(start, stop)
+        )
+        waiting: dict[int, tuple[int, Sample]] = {}
+        with closing(self._read(dealing, row.some(left))) as read:
+            for start in range(done, shuffle.length, self.width):
+                stop = min(start + self.width, shuffle.length)
+                for place in shuffle.between(start, stop).tolist():
+                    while place not in waiting:
+                        waiting[next(places)] = next(read)
+                    yield waiting.pop(place)
+
+    def _read(self, dealing: Dealing, row: Row) -> Generator[tuple[int, Sample], None, None]:
+        """The samples of a row, in its order, from several shards that are read at a time."""
+        first_S = self.index.counts.cumsum() - self.index.counts
+        parts = _by_shard(row, dealing.shards(), self.index.counts)
+
+        openings = (
+            (number, offset_N, Ahead(self.index.shards[number].samples(offset_N), _WAITING))
+            for number, offset_N in parts
+        )
+        reading = deque(islice(openings, self.readers))
+        try:
+            while reading:
+                number, offset_N, samples = reading[0]
+                for offset, sample in zip(offset_N.tolist(), samples, strict=True):
+                    yield int(first_S[number]) + offset, sample
+                reading.popleft()
+                reading.extend(islice(openings, 1))
+        finally:
+            for _, _, samples in reading:
+                samples.close()
+
+
+def _by_shard(
+    row: Row, order_S: np.ndarray, count_S: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+    """A row as numbers of shards, and the rising offsets in each."""
+    end_S = count_S[order_S].cumsum()
+    offsets: list[np.ndarray] = []
+    current = -1
+    for start, stop in zip(row.start_I.tolist(), row.stop_I.tolist(), strict=True):
+        at = start
+        while at < stop:
+            place = int(np.searchsorted(end_S, at, side="right"))
+            if place != current and offsets:
+                yield int(order_S[current]), np.concatenate(offsets)
+                offsets = []
+            current = place
+            begin = int(end_S[place] - count_S[order_S[place]])
+            until = min(stop, int(end_S[place]))
+            offsets.append(np.arange(at - begin, until - begin))
+            at = until
+    if offsets:
+        yield int(order_S[current]), np.concatenate(offsets)

@@ -1,0 +1,193 @@
+"""Batches from shards: every image once, the same ones after a stop, at other numbers of ranks."""
+
+import io
+import json
+import threading
+import time
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+import torch
+from pyarrow import parquet
+from sharded import encoded, numbers, write_shards
+
+from mast.core.errors import UserError
+from mast.data import Batch
+from mast.data.shards import ShardLoader, open_index
+from mast.data.shards import shard as module
+from mast.data.shards.shard import Shard
+
+SIDE = 12
+
+
+def loader_of(
+    root: Path, batch_size: int = 8, rank: int = 0, ranks: int = 1, **changed: Any
+) -> ShardLoader:
+    options = {"width": 20, "readers": 2, "workers": 2, "max_broken": 0.5} | changed
+    return ShardLoader(
+        open_index(f"shards:{root}", root.parent / "cache"), SIDE, batch_size, seed=3, rank=rank,
+        world_size=ranks, device=torch.device("cpu"), **options,
+    )  # fmt: skip
+
+
+def seen(batches: list[Batch]) -> list[int]:
+    """Numbers of images, by their pixels, which their indices agree with."""
+    found = [numbers(batch.canvas_BHWC.numpy()) for batch in batches]
+    assert found == [batch.index_B.tolist() for batch in batches]
+    return [*chain(*found)]
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    return write_shards(tmp_path / "shards", 30, 11, 0, 25, 37)  # 103 images
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_every_image_is_seen_once_in_an_epoch(shards: Path, ranks: int) -> None:
+    loaders = [loader_of(shards, rank=rank, ranks=ranks) for rank in range(ranks)]
+    epochs = []
+    for epoch in range(2):
+        batches = [[*loader.epoch(epoch)] for loader in loaders]
+        assert {len(each) for each in batches} == {103 // 8}
+        assert {len(batch.index_B) for batch in chain(*batches)} == {8 // ranks}
+        epochs.append([seen(each) for each in batches])
+        everything = [*chain(*epochs[-1])]
+        assert len(set(everything)) == len(everything) == 103 // 8 * 8
+    assert epochs[0] != epochs[1]
+    if ranks == 1:
+        assert [seen([*loader_of(shards).epoch(0)])] == epochs[0]
+
+
+@pytest.mark.parametrize("start", [0, 1, 5, 11, 12])
+def test_an_epoch_goes_on_wherever_it_was_left(shards: Path, start: int) -> None:
+    whole = seen([*loader_of(shards).epoch(1)])
+    assert seen([*loader_of(shards).epoch(1, start)]) == whole[8 * start :]
+
+
+@pytest.mark.parametrize("ranks", [(1, 2, 1), (2, 1, 4), (4, 2, 2)])
+def test_what_is_left_of_an_epoch_is_dealt_again(shards: Path, ranks: tuple[int, ...]) -> None:
+    """As a run does that is stopped twice and goes on with another number of processes."""
+    place, everything = None, []
+    for start, stop, of in zip((0, 3, 8), (3, 8, 12), ranks, strict=True):
+        for rank in range(of):
+            loader = loader_of(shards, rank=rank, ranks=of)
+            loader.place = json.loads(json.dumps(place))
+            batches = loader.epoch(5, start)
+            everything += seen([next(batches) for _ in range(stop - start)])
+        place = loader.place
+    assert len(set(everything)) == len(everything) == 96
+
+
+def test_a_place_in_an_earlier_epoch_does_not_count(shards: Path) -> None:
+    loader = loader_of(shards)
+    loader.place = [4, [[0, 2], [5, 1]]]
+    assert seen([*loader.epoch(5)]) == seen([*loader_of(shards).epoch(5)])
+
+
+def test_broken_images_are_counted_and_others_take_their_place(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = (0, 7, 8, 9, 31)
+    root = write_shards(tmp_path / "shards", 20, 20, broken=broken)
+    loader = loader_of(root)
+    batches = [*loader.epoch(0)]
+    found = [*chain(*(numbers(batch.canvas_BHWC.numpy()) for batch in batches))]
+    assert loader.broken == 5
+    assert set(found) == {*range(40)} - {*broken}
+    assert len(found) == 40
+    assert len(caplog.records) == 1
+    assert "has broken images" in caplog.text
+    with pytest.raises(UserError, match=r"\d+ of the \d+ images .* are broken; data.max_broken"):
+        [
+            *loader_of(
+                write_shards(tmp_path / "worse", 40, broken=tuple(range(0, 40, 2))), max_broken=0.1
+            ).epoch(0)
+        ]
+
+
+def test_labels_come_with_their_images_where_classes_have_names(shards: Path) -> None:
+    (batch, *_) = loader_of(shards).epoch(0)
+    assert batch.label_B is None
+    index = {"shardlist": [], "classes": ["a", "b", "c"]}
+    (shards / "index.json").write_text(json.dumps(index))
+    (batch, *_) = loader_of(shards).epoch(0)
+    assert batch.label_B is not None
+    assert torch.equal(batch.label_B, batch.index_B % 3)
+    watched = loader_of(shards).watched()
+    assert watched.classes == {"class": ("a", "b", "c")}
+    assert watched.targets["class"].tolist() == [
+        number % 3 for number in numbers(watched.batch(range(len(watched)))[0].numpy())
+    ]
+
+
+def test_parquet_and_tars_give_the_same(tmp_path: Path) -> None:
+    tars, files = write_shards(tmp_path / "tars", 9, 8), tmp_path / "files"
+    files.mkdir()
+    for name, first, stop in (("a", 0, 9), ("b", 9, 17)):
+        images = [{"bytes": encoded(number), "path": "x"} for number in range(first, stop)]
+        table = pyarrow.table({"cls": [0] * (stop - first), "image": images})
+        parquet.write_table(table, files / f"{name}.parquet", row_group_size=2)
+    assert seen([*loader_of(files, 4).epoch(0)]) == seen([*loader_of(tars, 4).epoch(0)])
+    assert seen([*loader_of(files, 4).epoch(0, 2)]) == seen([*loader_of(tars, 4).epoch(0, 2)])
+
+
+def test_a_lost_connection_loses_nothing(
+    shards: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Files of which three reads of four fail."""
+    whole, opened, reads = seen([*loader_of(shards).epoch(0)]), module.open_once, count()
+
+    class Cut(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            if next(reads) % 4:
+                raise ConnectionResetError("the store hung up")
+            return super().read(size)
+
+    monkeypatch.setattr(module, "WAITS_S", (0.0,) * 20)
+    monkeypatch.setattr(module, "BUFFER", 5000)
+    monkeypatch.setattr(module, "open_once", lambda url: Cut(opened(url).read()))
+    assert seen([*loader_of(shards).epoch(0)]) == whole
+    assert len(caplog.records) > 40
+    assert "the store hung up; tried again in 0 s" in caplog.text
+
+
+def test_a_shard_that_stays_away_is_named(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = loader_of(shards)
+    monkeypatch.setattr(module, "WAITS_S", (0.0, 0.01))
+    (shards / "train-003.tar").unlink()
+    with pytest.raises(UserError, match=r"train-003\.tar cannot be read, tried 3 times.*No such"):
+        [*loader.epoch(0)]
+    assert not [thread for thread in threading.enumerate() if thread.name == "mast-ahead"]
+
+
+def test_a_shard_that_lost_images_is_named(shards: Path) -> None:
+    shard = Shard(str(shards / "train-001.tar"), 12, 0)
+    with pytest.raises(UserError, match=r"train-001\.tar has fewer samples than the 12"):
+        [*shard.samples(torch.arange(12).numpy())]
+
+
+def test_several_shards_are_read_at_a_time(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four slow shards take hardly longer than one."""
+    opened = module.open_once
+
+    def slow(url: str) -> Any:
+        time.sleep(0.2)
+        return opened(url)
+
+    monkeypatch.setattr(module, "open_once", slow)
+    started = time.monotonic()
+    assert len([*loader_of(shards, readers=4).epoch(0)]) == 12
+    assert time.monotonic() - started < 0.6
+
+
+def test_dropping_an_epoch_ends_its_threads(shards: Path) -> None:
+    batches = loader_of(shards).epoch(0)
+    next(batches)
+    del batches
+    until = time.monotonic() + 5
+    while [thread for thread in threading.enumerate() if thread.name == "mast-ahead"]:
+        assert time.monotonic() < until
+        time.sleep(0.01)
