@@ -8,6 +8,7 @@ rounding: the loss to 1e-5 of its size, a gradient to 2e-3 of the largest entry 
 (BatchNorm over eight images amplifies rounding, and the smallest tensors are sums that cancel).
 """
 
+import math
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from tiny import OPERATORS, SIZE, build_method, configure, records
+from tiny import OPERATORS, SIZE, build_method, configure, records, stop_after
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -26,6 +27,8 @@ import mast
 from mast.augment import PRESETS, Pipeline, ScheduleConfig, Views, draw_chosen, draw_views
 from mast.augment.record import join
 from mast.cli import main
+from mast.commands.shard import shard
+from mast.core.checkpoint import load_checkpoint
 from mast.core.run import RunFolder
 from mast.methods import Method
 from mast.models import synchronise_batchnorm
@@ -172,8 +175,9 @@ def work(folder: Path) -> None:
     results["compiled"] = run_compiled(COMPILED, part_of(global_views(COMPILED), rank))
     torch.save(results, folder / f"{rank}.pt")
     dist.destroy_process_group()
-    config = folder / "one" / "config.yaml"
-    assert main(["pretrain", "--config", str(config), "--out", str(folder / "two")]) == 0
+    for name, place in (("one", "two"), ("shards", "shards")):
+        config, out = str(folder / name / "config.yaml"), str(folder / place)
+        assert main(["pretrain", "--config", config, "--out", out]) == 0
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +185,10 @@ def folder(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What both processes wrote, beside the run of one process."""
     folder = tmp_path_factory.mktemp("processes")
     mast.pretrain(configure(photos, folder / "one", epochs=1, log_every=1))
+    shards = shard(photos / "train", folder / "set", size=SIZE, images=20)
+    data = {"spec": f"shards:{shards.path}", "shuffle": 30}
+    options = {"batch_size": 8, "epochs": 2, "log_every": 1, "score_every": 9}
+    stop_after(2, configure(photos, folder / "shards", **options | {"data": data}))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(PROCESSES)]
     command += ["--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
     command += [__file__, str(folder)]
@@ -237,6 +245,16 @@ def test_a_run_by_torchrun_equals_one_process(folder: Path) -> None:
     )
     assert together == pytest.approx(alone, rel=0.01)
     assert two.encoder.is_file()
+
+
+def test_a_run_on_shards_goes_on_with_another_number_of_processes(folder: Path) -> None:
+    """The rest of the epoch is dealt again; who sees what is in `data/shards/test_stream.py`."""
+    run = RunFolder(folder / "shards")
+    lines = [line for line in run.read_metrics() if "loss" in line]
+    assert [line["step"] for line in lines] == list(range(1, 13))
+    assert all(map(math.isfinite, (line["loss"] for line in lines)))
+    assert load_checkpoint(run.last)["kept"]["order"] == [1, [[0, 2]]]
+    assert run.encoder.is_file()
 
 
 @pytest.mark.parametrize("preset", ["mast5", "vicreg"])

@@ -1,9 +1,11 @@
 """The smallest encoder, and methods and runs with it, that tests train."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 
 import mast
 from mast.augment import Pipeline, Preset, Record, View, Views
+from mast.core.loop import Training
 from mast.methods import METHODS, Method, method_of
 from mast.models import Encoder, EncoderConfig
 
@@ -118,3 +121,21 @@ def write_images(folder: Path, count: int, classes: int = 3, side: int = 40) -> 
         pixels[..., label % 3] += 120
         Image.fromarray(pixels.astype(np.uint8)).save(target / f"{index:03d}.jpg")
     return folder
+
+
+class _StopError(BaseException):
+    """Ends a training as a killed process does."""
+
+
+def stop_after(step: int, config: mast.PretrainConfig) -> None:
+    """Train to a step, save, and end."""
+    save = Training.save
+
+    def saving(training: Training) -> None:
+        save(training)
+        if training.step == step:
+            raise _StopError
+
+    config.checkpoint_minutes = 0
+    with patch.object(Training, "save", saving), suppress(_StopError):
+        mast.pretrain(config)

@@ -8,9 +8,7 @@ from mast.core.launch import cores
 from mast.data.canvas import DataConfig, canvas_size, open_canvas
 from mast.data.feed import Feed
 from mast.data.loader import Loader
-from mast.data.sources import default_cache
-
-SHARDS = "shards:"
+from mast.data.sources import SHARDS, default_cache
 
 
 def open_feed(

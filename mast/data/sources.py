@@ -67,6 +67,9 @@ SOURCES: dict[str, Scheme] = {
 }
 
 
+SHARDS = "shards:"  # which `mast.data.feeds` opens
+
+
 def default_cache() -> Path:
     """`$XDG_CACHE_HOME/mast`, or `~/.cache/mast` where that is not set.
 
@@ -128,6 +131,11 @@ def describe(data: str | Path) -> SetDescription:
 
 
 def _scheme(text: str) -> Scheme:
+    if text.startswith(SHARDS):
+        raise UserError(
+            f"{text} is read in order, to pretrain on: name the folder or the set that the shards "
+            "were made of, whose images can be looked at one by one"
+        )
     word = re.match(r"\w*", text)
     assert word is not None, text
     scheme, following = SOURCES.get(word[0]), text[word.end() :]

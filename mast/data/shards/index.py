@@ -34,6 +34,7 @@ from mast.data.shards.shard import (
     opened,
     reason_of,
 )
+from mast.data.sources import SHARDS
 
 ENDINGS = (".tar", ".parquet")
 INDEX = "index.json"
@@ -86,7 +87,7 @@ def open_index(spec: str, cache: Path, workers: int = _READERS) -> ShardIndex:
     Raises:
         UserError: There is none, or one cannot be read.
     """
-    pattern = spec.removeprefix("shards:")
+    pattern = spec.removeprefix(SHARDS)
     with doing(f"looking for the shards of {pattern}"):
         found = _find(pattern)
         beside, classes = _beside(found)

@@ -1,0 +1,139 @@
+"""`mast shard`: it writes what the canvas cache would hold, and goes on; runs learn from it."""
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny import stop_after
+
+import mast
+from mast.cli import main
+from mast.commands import shard as command
+from mast.core.errors import UserError
+from mast.data import open_source
+from mast.data.shards import open_index
+
+SIDE = 24
+Configure = Callable[..., mast.PretrainConfig]
+
+
+def sharded(photos: Path, out: Path, **changed: Any) -> Path:
+    return command.shard(photos / "train", out, **({"size": SIDE, "images": 20} | changed)).path
+
+
+def test_shards_hold_every_canvas_bit_for_bit(photos: Path, tmp_path: Path) -> None:
+    root, source = sharded(photos, tmp_path / "set", format="bmp"), open_source(photos / "train")
+    index = open_index(f"shards:{root}", tmp_path / "cache")
+    assert index.counts.tolist() == [20, 20, 8]
+    assert index.classes == tuple(source.classes["class"])
+    assert not (tmp_path / "cache").exists(), "what the index says is counted again"
+    samples = [each for shard in index.shards for each in shard.samples(np.arange(shard.count))]
+    assert sorted(int(sample.key) for sample in samples) == list(range(48))
+    assert [int(sample.key) for sample in samples] != list(range(48))
+    for sample in samples:
+        found, expected = sample.canvas(SIDE), source.canvas(int(sample.key), SIDE)
+        assert np.array_equal(found[0], expected[0])
+        assert found[1] == expected[1]
+        assert sample.label == source.targets["class"][int(sample.key)]
+
+
+def test_jpegs_are_near(photos: Path, tmp_path: Path) -> None:
+    root, source = sharded(photos, tmp_path / "set", quality=100), open_source(photos / "train")
+    (sample, *_) = open_index(f"shards:{root}", tmp_path).shards[0].samples(np.arange(20))
+    expected_HWC = source.canvas(int(sample.key), SIDE)[0].astype(float)
+    assert np.abs(sample.canvas(SIDE)[0] - expected_HWC).mean() < 4
+
+
+def test_the_same_command_goes_on(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = sharded(photos, tmp_path / "whole")
+    write, written = command._Writer._write, []
+
+    def stopped(writer: Any, file: Path, index_N: np.ndarray) -> None:
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(file.name)
+        write(writer, file, index_N)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(command._Writer, "_write", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            sharded(photos, tmp_path / "cut", workers=1)
+    assert not (tmp_path / "cut" / "index.json").exists()
+    written.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(command._Writer, "_write", stopped)
+        cut = sharded(photos, tmp_path / "cut")
+    assert len(written) == 1
+    assert {file.name: file.read_bytes() for file in cut.glob("*.tar")} == {
+        file.name: file.read_bytes() for file in whole.glob("*.tar")
+    }
+    with pytest.raises(UserError, match="has shards of another size and quality: remove them"):
+        sharded(photos, tmp_path / "cut", size=16, quality=50)
+
+
+def test_broken_images_are_left_out_up_to_a_share(
+    write_images: Callable[..., Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_images(tmp_path / "images", 12)
+    for file in sorted(folder.rglob("*.png"))[:2] or sorted(folder.rglob("*.jpg"))[:2]:
+        file.write_bytes(b"nonsense")
+    result = command.shard(folder, tmp_path / "set", size=8, max_broken=0.2)
+    assert (result.images, result.shards, result.broken) == (10, 1, 2)
+    assert result.text.startswith("10 images in 1 shards; 2 broken ones left out: shards:")
+    assert caplog.text.count("left out") == 2
+    with pytest.raises(UserError, match=r"2 images of .* are broken, and max_broken = 0\.1 allows"):
+        command.shard(folder, tmp_path / "other", size=8, max_broken=0.1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"format": "gif"}, "format"),
+        ({"quality": 0}, "quality must be 1 to 100"),
+        ({"images": 0}, "images must be 1 or more"),
+        ({"size": 0}, "size must be 1 or more"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(
+    photos: Path, tmp_path: Path, changed: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        sharded(photos, tmp_path / "set", **changed)
+    assert not (tmp_path / "set").exists()
+
+
+def test_other_commands_say_what_to_name(photos: Path, tmp_path: Path) -> None:
+    root = sharded(photos, tmp_path / "set")
+    with pytest.raises(UserError, match="is read in order, to pretrain on: name the folder"):
+        open_source(f"shards:{root}")
+
+
+def test_a_run_on_shards_continues_bit_for_bit(
+    tiny: Configure, photos: Path, tmp_path: Path
+) -> None:
+    root = sharded(photos, tmp_path / "set")
+    data = {"spec": f"shards:{root}", "canvas": SIDE, "shuffle": 30}
+    whole, cut = (tiny(epochs=2, data=data, out=tmp_path / name) for name in ("whole", "cut"))
+    stop_after(whole.epochs * 48 // whole.batch_size - 1, cut)
+    runs = [mast.pretrain(config) for config in (whole, cut)]
+    losses = [[line["loss"] for line in run.read_metrics() if "loss" in line] for run in runs]
+    assert losses[0] == losses[1] != []
+    assert runs[0].encoder.read_bytes() == runs[1].encoder.read_bytes()
+    assert any("online/knn" in line for line in runs[0].read_metrics())
+
+
+def test_by_command(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["shard", str(photos / "train"), "--out", str(tmp_path / "set"), "--size", str(SIDE)]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert said.out == f"48 images in 1 shards: shards:{tmp_path / 'set'}\n"
+    following = shlex.split(said.err.splitlines()[-1].removeprefix("next: "))
+    assert following == ["mast", "pretrain", "--data", f"shards:{tmp_path / 'set'}"]
+    index = json.loads((tmp_path / "set" / "index.json").read_text())
+    assert index["shardlist"][0]["nsamples"] == 48

@@ -1,0 +1,102 @@
+"""Shards in an object store that fails and is slow: nothing is lost, and what is away is named."""
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+import torch
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from sharded import numbers, write_shards
+from werkzeug.serving import make_server
+
+from mast.core.errors import UserError
+from mast.data.shards import ShardLoader, open_index
+from mast.data.shards import shard as module
+
+
+class Unreliable:
+    """An object store behind a bad network.
+
+    Args:
+        store: The store.
+    """
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        self.failing = False
+        self.failed = 0
+        self._reads = count()
+
+    def __call__(self, environ: Any, start_response: Any) -> Any:
+        body = self.store(environ, start_response)
+        if (
+            not self.failing
+            or environ["REQUEST_METHOD"] != "GET"
+            or ".tar" not in environ["PATH_INFO"]
+        ):
+            return body
+        number = next(self._reads)
+        time.sleep(0.01)
+        if number % 3 == 0:  # half of what was announced
+            self.failed += 1
+            content = b"".join(body)
+            return [content[: len(content) // 2]]
+        return body
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Unreliable]:
+    """S3, as moto has it; its bucket is called shards."""
+    unreliable = Unreliable(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, unreliable, threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    environment = {
+        "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.port}", "AWS_MAX_ATTEMPTS": "1",
+    }  # fmt: skip
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    fsspec.filesystem("s3").clear_instance_cache()
+    if not fsspec.filesystem("s3").exists("shards"):  # one store for all tests
+        fsspec.filesystem("s3").mkdir("shards")
+    yield unreliable
+    fsspec.filesystem("s3").clear_instance_cache()
+    server.shutdown()
+
+
+def seen(url: str, cache: Path) -> list[int]:
+    loader = ShardLoader(
+        open_index(url, cache), 12, 8, seed=0, rank=0, world_size=1, device=torch.device("cpu"),
+        width=16, readers=2, workers=2, max_broken=0.0,
+    )  # fmt: skip
+    return [*chain(*(numbers(batch.canvas_BHWC.numpy()) for batch in loader.epoch(0)))]
+
+
+def test_nothing_is_lost(
+    store: Unreliable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_shards(tmp_path / "shards", 30, 11, 25, 14)
+    for file in root.iterdir():
+        fsspec.filesystem("s3").put(str(file), f"shards/train/{file.name}")
+    monkeypatch.setattr(module, "WAITS_S", (0.0,) * 9)
+    monkeypatch.setattr(module, "BLOCK", 20_000)
+    store.failing = True
+    assert seen("shards:s3://shards/train", tmp_path) == seen(f"shards:{root}", tmp_path)
+    assert store.failed > 3
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("s3://shards/nowhere", "cannot be found"), ("s3://other/*.tar", "names no shard")],
+)
+def test_what_is_not_there_is_named(
+    store: Unreliable, tmp_path: Path, name: str, says: str
+) -> None:
+    with pytest.raises(UserError, match=f"shards:{re.escape(name)} {says}"):
+        open_index(f"shards:{name}", tmp_path)
