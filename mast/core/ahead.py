@@ -60,6 +60,8 @@ class Ahead(Iterator[Item], Generic[Item]):
 
     def __del__(self) -> None:
         self._stopped.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
 
 def _prepare(

@@ -3,7 +3,7 @@
 Two files a set, named after what they hold:
 
     <set>-<key>-<side>px.<source fingerprint>.u8      N × S × S × 3 bytes, no header
-    <set>-<key>-<side>px.<source fingerprint>.json    the manifest, written last
+    <set>-<key>-<side>px.<source fingerprint>.safetensors    the manifest, written last
 
 Both are written under a temporary name and then renamed, so a killed build leaves nothing that
 looks finished. A set over the size limit has the manifest alone: its images were all decoded once,
@@ -14,82 +14,34 @@ Legend: N images, S side of the canvas.
 
 import functools
 import hashlib
-import json
 import logging
 import math
 import os
 import re
 import shutil
 import socket
-from dataclasses import asdict, dataclass, field, fields
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 from zlib import crc32
 
 import numpy as np
 
 from mast.core.display import track
 from mast.core.errors import UserError
-from mast.core.files import read_text
 from mast.core.locks import locked
 from mast.data.decode import BrokenImageError
 from mast.data.decoded import decode_in_order
+from mast.data.manifest import Manifest
 from mast.data.source import Source
 
-VERSION = 3  # of the layout, of how a canvas is made and of what its hash covers
+VERSION = 4  # of the layout, of how a canvas is made and of what its hash covers
+
+MANIFEST = "safetensors"  # its ending
 
 _log = logging.getLogger("mast")
-
-
-@dataclass
-class Manifest:
-    """What a canvas file holds; labels and names of classes are the source's.
-
-    Attributes:
-        version: Layout and way of making.
-        source: Fingerprint of the source when this was built.
-        size: Side of the canvas in pixels.
-        content: Hash of the canvases and labels.
-        kept: Index in the source of each canvas.
-        identifiers: Name of each canvas.
-        aspect: Width / height of each original.
-        checksums: CRC-32 of each canvas.
-        skipped: Reason by name of every broken file.
-    """
-
-    version: int
-    source: str
-    size: int
-    content: str = ""
-    kept: list[int] = field(default_factory=list)
-    identifiers: list[str] = field(default_factory=list)
-    aspect: list[float] = field(default_factory=list)
-    checksums: list[int] = field(default_factory=list)
-    skipped: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, text: str) -> "Manifest":
-        """Reads what `text` wrote.
-
-        Raises:
-            ValueError: It is no manifest, or is not as it was written.
-        """
-        try:
-            written = json.loads(text)
-        except RecursionError as error:
-            raise ValueError("nested too deeply") from error
-        names = {each.name for each in fields(cls)}
-        if not isinstance(written, dict) or not isinstance(written.get("manifest"), dict):
-            raise ValueError("expected a manifest and its digest")
-        values = written["manifest"]
-        if values.keys() != names or written.get("digest") != _digest(values):
-            raise ValueError("it changed since it was written")
-        return cls(**values)
-
-    def text(self) -> str:
-        """As JSON, with a digest."""
-        values = asdict(self)
-        return json.dumps({"digest": _digest(values), "manifest": values})
 
 
 @dataclass(frozen=True)
@@ -160,16 +112,16 @@ def kept(folder: Path, verify: bool = False) -> list[Kept]:
         verify: Read every canvas and compare its checksum.
     """
     sets = []
-    for path in sorted(folder.glob("*px.*.json")):
+    for path in sorted(folder.glob("*px.*.safetensors")):
         name, file = path.name.partition(".")[0], path.with_suffix(".u8")
         stored = file.stat().st_size if file.is_file() else 0
         try:
-            manifest = Manifest.parse(read_text(path))
-        except (ValueError, OSError):
+            manifest = Manifest.read(path)
+        except UserError:
             sets.append(Kept(name, 0, 0, stored, readable=False))
             continue
         damaged = _damaged(manifest, file) if verify else None
-        sets.append(Kept(name, manifest.size, len(manifest.kept), stored, damaged))
+        sets.append(Kept(name, manifest.size, len(manifest.kept_N), stored, damaged))
     return sets
 
 
@@ -179,8 +131,8 @@ def _damaged(manifest: Manifest, file: Path) -> int:
         return 0
     length = manifest.size**2 * 3
     with file.open("rb") as canvases:
-        count = len(manifest.checksums)
-        described = track(manifest.checksums, f"verifying {file.name}", count, "images")
+        count = len(manifest.checksum_N)
+        described = track(manifest.checksum_N.tolist(), f"verifying {file.name}", count, "images")
         return sum(crc32(canvases.read(length)) != checksum for checksum in described)
 
 
@@ -216,7 +168,7 @@ def obtain(request: Request) -> tuple[Manifest, np.memmap | None]:
             "which it decodes on the fly."
         ) from error
     assert cached is not None, f"{request.stem} does not fit its manifest right after it was built"
-    _refuse_too_many(request, cached[0])
+    _refuse_too_many(request, cached[0].skipped, len(cached[0].kept_N))
     if broken := cached[0].skipped:
         _log.warning(
             "%d of %d images of %s are broken and are skipped:\n%s",
@@ -227,20 +179,20 @@ def obtain(request: Request) -> tuple[Manifest, np.memmap | None]:
 
 def _read(request: Request) -> tuple[Manifest, np.memmap | None] | None:
     """The finished cache, or None if there is none that fits."""
-    path, stored = request.file("json"), request.file("u8")
+    path, stored = request.file(MANIFEST), request.file("u8")
     if not path.exists() or (request.store and not stored.exists()):
         return None
     try:
-        manifest = Manifest.parse(read_text(path))
-    except ValueError:
-        _log.warning("%s is damaged; the cache is built anew.", path)
+        manifest = Manifest.read(path)
+    except UserError as error:
+        _log.warning("%s", error)
         return None
     expected_key = (VERSION, request.fingerprint, request.size)
     if (manifest.version, manifest.source, manifest.size) != expected_key:
         return None
     if not request.store:
         return manifest, None
-    shape = (len(manifest.kept), request.size, request.size, 3)
+    shape = (len(manifest.kept_N), request.size, request.size, 3)
     expected, actual = math.prod(shape), stored.stat().st_size
     if actual != expected:
         _log.warning("%s has %d bytes where %d belong; it is built anew.", stored, actual, expected)
@@ -264,9 +216,8 @@ def _build(request: Request) -> None:
                 os.fsync(file.fileno())
         if request.store:
             os.replace(unfinished, request.file("u8"))
-        with open(unfinished, "w", encoding="utf-8") as text:
-            text.write(manifest.text())
-        os.replace(unfinished, request.file("json"))
+        request.file(MANIFEST).unlink(missing_ok=True)  # whatever is in its place
+        manifest.write(request.file(MANIFEST))
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -274,41 +225,42 @@ def _build(request: Request) -> None:
 def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
     """Writes every canvas that decodes; raises as soon as too many do not."""
     source = request.source
-    manifest = Manifest(VERSION, request.fingerprint, request.size)
+    skipped: dict[str, str] = {}
+    kept, identifiers = array("q"), list[str]()
+    aspect, checksums = array("f"), array("I")
     content = hashlib.blake2b(digest_size=16)
     outcomes = decode_in_order(source, range(len(source)), request.size, request.workers)
     shown = track(outcomes, f"reading {source.name}", len(source), "images")
     for index, outcome in enumerate(shown):
         if isinstance(outcome, BrokenImageError):
-            manifest.skipped[source.identifier(index)] = outcome.reason
-            if len(manifest.skipped) >= 10:  # as many as the error names
-                _refuse_too_many(request, manifest)
+            skipped[source.identifier(index)] = outcome.reason
+            if len(skipped) >= 10:  # as many as the error names
+                _refuse_too_many(request, skipped, len(kept))
             continue
         pixels = outcome[0].tobytes()
         file.write(pixels)
         content.update(pixels)
-        manifest.checksums.append(crc32(pixels))
-        manifest.kept.append(index)
-        manifest.identifiers.append(source.identifier(index))
-        manifest.aspect.append(outcome[1])
-    _refuse_too_many(request, manifest)
-    content.update(np.array(manifest.aspect, np.float32).tobytes())  # views undo the stretch by it
+        checksums.append(crc32(pixels))
+        kept.append(index)
+        identifiers.append(source.identifier(index))
+        aspect.append(outcome[1])
+    _refuse_too_many(request, skipped, len(kept))
+    kept_N, aspect_N = np.array(kept, np.int64), np.array(aspect, np.float32)
+    content.update(aspect_N.tobytes())  # views undo the stretch by it
     for label_N in (*source.targets.values(), *source.multilabels.values()):
-        content.update(label_N[manifest.kept].tobytes())
-    manifest.content = content.hexdigest()
-    return manifest
+        content.update(label_N[kept_N].tobytes())
+    return Manifest(
+        VERSION, request.fingerprint, request.size, content.hexdigest(), kept_N, aspect_N,
+        np.array(checksums, np.uint32), tuple(identifiers), skipped,
+    )  # fmt: skip
 
 
-def _digest(values: dict[str, Any]) -> str:
-    return hashlib.blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
-
-
-def _refuse_too_many(request: Request, manifest: Manifest) -> None:
+def _refuse_too_many(request: Request, broken: Mapping[str, str], whole: int) -> None:
     """Raises if more images are broken than the user allows, or none is left."""
-    broken, total = manifest.skipped, len(request.source)
+    total = len(request.source)
     if len(broken) > request.max_broken * total or len(broken) == total:
         raise UserError(
-            f"{len(broken)} of the first {len(broken) + len(manifest.kept)} images of "
+            f"{len(broken)} of the first {len(broken) + whole} images of "
             f"{request.source.name} are broken; data.max_broken = {request.max_broken:g} allows "
             f"{int(request.max_broken * total)} of all {total}:\n"
             f"{_lines(dict(list(broken.items())[:10]))}\n"
@@ -316,7 +268,7 @@ def _refuse_too_many(request: Request, manifest: Manifest) -> None:
         )
 
 
-def _lines(broken: dict[str, str]) -> str:
+def _lines(broken: Mapping[str, str]) -> str:
     return "\n".join(f"  {name}: {reason}" for name, reason in broken.items())
 
 
@@ -324,6 +276,9 @@ def _remove_stale(request: Request, unfinished: bool) -> None:
     """Removes files of earlier states of the set and, if asked, of this host's killed builds."""
     for path in request.folder.glob(f"{request.stem}.*"):
         killed = path.suffix == ".unfinished" and f".{socket.gethostname()}." in path.name
-        stale = path.suffix in (".u8", ".json") and request.fingerprint[:16] not in path.name
-        if stale or (killed and unfinished):
+        killed = killed or path.suffix == ".partial"
+        other = request.fingerprint[:16] not in path.name
+        stale = path.suffix in (".u8", f".{MANIFEST}") and other
+        earlier = path.suffix == ".json"  # the manifest of an earlier version
+        if stale or earlier or (killed and unfinished):
             path.unlink(missing_ok=True)

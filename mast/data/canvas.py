@@ -255,17 +255,16 @@ def open_canvas(config: DataConfig | str | Path, view_size: int, processes: int 
     manifest, stored = cache.obtain(
         cache.Request(source, size, folder, store, config.max_broken, workers)
     )
-    kept_N = np.array(manifest.kept, np.int64)
-    checksum_N = np.array(manifest.checksums, np.uint32)
-    decoded = Decoded(source, kept_N, size, workers, checksum_N)
+    kept_N = manifest.kept_N
+    decoded = Decoded(source, kept_N, size, workers, manifest.checksum_N)
     return CanvasSet(
         name=source.name,
         images=decoded if stored is None else Stored(stored, decoded),
-        aspect_N=np.array(manifest.aspect, np.float32),
+        aspect_N=manifest.aspect_N,
         targets={task: target_N[kept_N] for task, target_N in source.targets.items()},
         classes=source.classes,
-        identifiers=tuple(manifest.identifiers),
+        identifiers=manifest.identifiers,
         fingerprint=manifest.content,
-        skipped=manifest.skipped,
+        skipped=dict(manifest.skipped),
         multilabels={task: label_NL[kept_N] for task, label_NL in source.multilabels.items()},
     )

@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from mast.core.errors import UserError
 from mast.data import DataConfig, canvas_size, open_canvas
 from mast.data import cache as cache_module
 from mast.data import canvas as canvas_module
+from mast.data.manifest import Manifest
 from mast.data.stored import Stored
 
 
@@ -83,7 +85,7 @@ def test_second_time_is_a_hit(config, builds):
     assert len(builds) == 1
     assert isinstance(second.images, Stored)
     assert first.fingerprint == second.fingerprint
-    assert len(files(config, "u8")) == len(files(config, "json")) == 1
+    assert len(files(config, "u8")) == len(files(config, "safetensors")) == 1
     open_canvas(config, 64)  # another canvas is another file, and the first one stays
     open_canvas(config, 32)
     assert len(builds) == 2
@@ -109,7 +111,7 @@ def test_rebuilt_when_a_file_is_added_or_changed(config, photos, builds):
 )
 def test_damaged_cache_is_rebuilt(config, builds, damage):
     expected = np.array(open_canvas(config, 32).images)
-    [data], [manifest] = files(config, "u8"), files(config, "json")
+    [data], [manifest] = files(config, "u8"), files(config, "safetensors")
     match damage:
         case "short":
             data.write_bytes(data.read_bytes()[:-1])
@@ -122,9 +124,9 @@ def test_damaged_cache_is_rebuilt(config, builds, damage):
         case "no fields":
             manifest.write_text("[]")
         case "another name":
-            manifest.write_text(manifest.read_text().replace("a/02.png", "a/03.png"))
+            manifest.write_bytes(manifest.read_bytes().replace(b"a/02.png", b"a/03.png"))
         case _:
-            manifest.write_text(manifest.read_text()[:100])
+            manifest.write_bytes(manifest.read_bytes()[:100])
     np.testing.assert_array_equal(open_canvas(config, 32).images, expected)
     assert len(builds) == 2
 
@@ -238,25 +240,46 @@ def test_too_many_broken_files_name_ten(config, photos):
     with pytest.raises(UserError, match="10 of the first 10 images") as caught:
         open_canvas(config, 32)
     assert str(caught.value).count(".png: ") == 10
-    assert not files(config, "json")
+    assert not files(config, "safetensors")
 
 
 def test_manifest_says_what_the_file_holds(config):
     open_canvas(config, 32)
-    manifest = json.loads(files(config, "json")[0].read_text())["manifest"]
-    assert manifest["size"] == 32
-    assert manifest["identifiers"][11] == "b/11.png"
-    assert manifest["kept"] == list(range(12))
-    assert manifest["aspect"][0] == 2.0
+    manifest = Manifest.read(files(config, "safetensors")[0])
+    assert manifest.size == 32
+    assert manifest.identifiers[11] == "b/11.png"
+    assert manifest.kept_N.tolist() == list(range(12))
+    assert manifest.aspect_N[0] == 2.0
 
 
 def test_what_an_earlier_version_built_is_built_anew(config, builds):
-    """It had no checksums."""
+    """Its manifest was JSON, or is of another version."""
     expected = open_canvas(config, 32)
-    [path] = files(config, "json")
-    path.write_text(json.dumps(json.loads(path.read_text())["manifest"] | {"version": 2}))
+    [path] = files(config, "safetensors")
+    replace(Manifest.read(path), version=3).write(path)
+    path.with_suffix(".json").write_text("{}")
     assert open_canvas(config, 32).fingerprint == expected.fingerprint
     assert len(builds) == 2
+    assert not files(config, "json")
+
+
+def test_a_million_entries_are_opened_in_a_moment(tmp_path):
+    """Names of any bytes among them; on an idle machine it takes half a second."""
+    count = 1_300_000
+    numbers = np.arange(count)
+    names = (*(f"class{index % 1000:04d}/{index:08d}.jpg" for index in range(count - 1)), "a\udcff")
+    manifest = Manifest(
+        1, "source", 32, "content", numbers, numbers.astype(np.float32),
+        numbers.astype(np.uint32), names, {"b": "broken"},
+    )  # fmt: skip
+    manifest.write(tmp_path / "set.safetensors")
+    started = time.monotonic()
+    found = Manifest.read(tmp_path / "set.safetensors")
+    assert time.monotonic() - started < 3
+    assert found.identifiers == names
+    assert np.array_equal(found.checksum_N, manifest.checksum_N)
+    assert np.array_equal(found.kept_N, numbers)
+    assert found.skipped == {"b": "broken"}
 
 
 def test_cache_folder_that_cannot_be_made(config, tmp_path):

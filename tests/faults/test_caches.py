@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mast.cli import main
 from mast.core.errors import UserError
+from mast.core.tensors import write_tensors
 from mast.data import DataConfig, open_canvas
 from mast.measure.accuracy import correct_within
 from mast.measure.store import FeatureStore
@@ -94,7 +95,7 @@ def test_damaged_canvases_are_decoded_again(cached: DataConfig, caplog: Any) -> 
     assert file.read_bytes() == whole
 
 
-@pytest.mark.parametrize("kind", ["json", "u8"])
+@pytest.mark.parametrize("kind", ["safetensors", "u8"])
 def test_a_pipe_in_place_of_a_cache_is_replaced(cached: DataConfig, kind: str) -> None:
     before, _ = open_canvas(cached, 32).batch(range(4))
     (file,) = Path(str(cached.cache)).glob(f"*.{kind}")
@@ -132,10 +133,14 @@ def test_a_canvas_that_cannot_be_mended_is_right_all_the_same(
     assert "cannot be mended" in caplog.text
 
 
-def test_a_manifest_that_is_nested_too_deeply_is_built_anew(cached: DataConfig) -> None:
+@pytest.mark.parametrize("written", [b"", b"[" * 99_999, None])
+def test_what_is_no_manifest_is_built_anew(cached: DataConfig, written: bytes | None) -> None:
     expected = open_canvas(cached, 32).fingerprint
-    (manifest,) = Path(str(cached.cache)).glob("*px.*.json")
-    manifest.write_text("[" * 99_999)
+    (manifest,) = Path(str(cached.cache)).glob("*px.*.safetensors")
+    if written is None:
+        write_tensors(manifest, {"other": torch.ones(2)}, {"version": 4})
+    else:
+        manifest.write_bytes(written)
     assert open_canvas(cached, 32).fingerprint == expected
 
 
@@ -155,7 +160,7 @@ def test_a_cache_is_verified_whole(cached: DataConfig, capsys: pytest.CaptureFix
     damaged[-10] ^= 1
     file.write_bytes(damaged)
     assert "2 damaged" in shown("--verify")
-    (manifest,) = folder.glob("*.json")
-    manifest.write_text(manifest.read_text().replace('"size": 32', '"size": 33'))
+    (manifest,) = folder.glob("*.safetensors")
+    manifest.write_bytes(manifest.read_bytes().replace(b'\\"size\\": 32', b'\\"size\\": 33'))
     assert "manifest damaged" in shown()
     assert "set" in shown("--cache", str(folder / "none"))

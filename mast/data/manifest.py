@@ -1,0 +1,85 @@
+"""What a canvas file holds, as arrays: a million entries are opened in a fraction of a second.
+
+Legend: N images.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import torch
+
+from mast.core.errors import UserError
+from mast.core.tensors import read_tensors, said_of, write_tensors
+
+
+@final
+@dataclass(frozen=True)
+class Manifest:
+    """What a canvas file holds; labels and names of classes are the source's.
+
+    Attributes:
+        version: Layout and way of making.
+        source: Fingerprint of the source when this was built.
+        size: Side of the canvas in pixels.
+        content: Hash of the canvases and labels.
+        kept_N: int64, index in the source of each canvas.
+        aspect_N: float32, width / height of each original.
+        checksum_N: uint32, CRC-32 of each canvas.
+        identifiers: Name of each canvas.
+        skipped: Reason by name of every broken file.
+    """
+
+    version: int
+    source: str
+    size: int
+    content: str
+    kept_N: np.ndarray
+    aspect_N: np.ndarray
+    checksum_N: np.ndarray
+    identifiers: tuple[str, ...]
+    skipped: Mapping[str, str]
+
+    def write(self, path: Path) -> None:
+        """Write it, atomically, with a digest.
+
+        Raises:
+            UserError: As `write_atomically`.
+        """
+        names = "\0".join(self.identifiers).encode("utf-8", "surrogateescape")
+        tensors = {
+            "kept": torch.from_numpy(self.kept_N),
+            "aspect": torch.from_numpy(self.aspect_N),
+            "checksum": torch.from_numpy(self.checksum_N.view(np.int32)),
+            "names": torch.frombuffer(bytearray(names or b"\0"), dtype=torch.uint8),
+        }
+        described = {
+            "version": self.version,
+            "source": self.source,
+            "size": self.size,
+            "content": self.content,
+            "skipped": dict(self.skipped),
+        }
+        write_tensors(path, tensors, described)
+
+    @classmethod
+    def read(cls, path: Path) -> "Manifest":
+        """Read what was written.
+
+        Raises:
+            UserError: It is no manifest, or is not as it was written.
+        """
+        tensors, header = read_tensors(path, "it is built anew")
+        said = said_of(header)
+        try:
+            names = tensors["names"].numpy().tobytes().decode("utf-8", "surrogateescape")
+            kept_N = tensors["kept"].numpy()
+            return cls(
+                int(said["version"]), str(said["source"]), int(said["size"]), str(said["content"]),
+                kept_N, tensors["aspect"].numpy(), tensors["checksum"].numpy().view(np.uint32),
+                tuple(names.split("\0")) if len(kept_N) else (), dict(said["skipped"]),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path} is damaged, it is no manifest: it is built anew") from error
