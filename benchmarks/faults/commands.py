@@ -55,7 +55,7 @@ class Command:
 
 
 RUN = ("run/*.safetensors", "run/config.yaml")
-KEPT = ("cache/mast/*.u8", "cache/mast/*.json", "cache/mast/features/*")
+KEPT = ("cache/mast/*.u8", "cache/mast/*.safetensors", "cache/mast/features/*")
 SCORES = ("run/evaluations/*.json", "run/evaluations/each/*.safetensors")
 PHOTOS = ("photos/*/*/*.png",)
 TRAINED = ("encoder.safetensors", "embedding.safetensors", "metrics.jsonl")

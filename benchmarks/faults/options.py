@@ -37,6 +37,7 @@ BASES = {
     "study": ("study", "epochs", "run", "--data", "photos", "--dry"),
     "reproduce": ("reproduce", "table7", "--data", "photos", "--out", "tables", "--dry"),
     "demo": ("demo", "--out", "demo", "--images", "0"),  # which alone takes a minute
+    "shard": ("shard", "photos/test", "--out", "shards", "--size", "16"),
     "show operators": ("show", "operators"),
     "show recipes": ("show", "recipes"),
     "show config": ("show", "config", *TINY.split()),
@@ -47,6 +48,7 @@ BASES = {
 LEFT_OUT = {"download", "compile", "push", "wandb", "weights", "once"}
 SMALL = {  # where any number is right and a large one takes as long as it says
     "epochs", "resamples", "score_every", "devices", "nodes", "checkpoint_minutes", "data.workers",
+    "data.readers", "workers",
 }  # fmt: skip
 ANYTHING = (
     "", " ", "-1", "0", "1", "2", "7", "x", "0.5", "-0.5", "1.0", "nan", "inf", "-inf", "1e30",
@@ -54,7 +56,7 @@ ANYTHING = (
     "[1, 2]", '{"a": 1}', '{"a": ', '["a", 1]', "[" * 3000, "null", "true", "no", "~",
     "~nouser/x", "é漢字", "\udcff", "a" * 300, "a/" * 3000, "../..", ".", "%s%n{}",
     "$(touch stray)", "; touch stray", "'", '"', "a\nb", "-", "--", "=", "@", "a@b:c",
-    "hf:", "coco:", "voc:", "timm:", "torchvision:", "factors@nowhere", "factors:0",
+    "hf:", "shards:", "shards:nowhere", "shards:x://y", "shards:{", "coco:", "voc:", "timm:", "torchvision:", "factors@nowhere", "factors:0",
     "factors@train:-1", "toys@train:1e9",
 )  # fmt: skip
 FEW = ("", "-1", "0", "1", "2", "x", "nan", "-0.5", "1.5", "[]", "null", "true")

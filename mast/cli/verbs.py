@@ -255,6 +255,7 @@ VERBS: dict[str, Verb] = {
     "shard": Verb(
         "write a set as shards of resized images, for sets that do not fit one disk",
         f"{_COMMANDS}.shard:shard", ("data",), _text, following=_read_shards,
+        computes=False,
     ),
     "export": Verb(
         "write an encoder or a classifier for other libraries, ONNX or PyTorch alone",

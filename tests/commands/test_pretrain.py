@@ -443,7 +443,7 @@ def test_what_cannot_fit_is_refused_before_the_run(
 ) -> None:
     words, said = TOO_LARGE[name]
     monkeypatch.setattr("mast.runs.memory.memory_of", lambda device: 16 * 10**9)
-    monkeypatch.setattr("mast.commands.pretrain.open_canvas", None)  # nothing is decoded
+    monkeypatch.setattr("mast.commands.pretrain.open_feed", None)  # nothing is decoded
     out = ["--data", str(photos / "train"), "--out", str(tmp_path / "run"), "--device", "cpu"]
     assert main(["pretrain", *WORDS, *words, *out]) == 2
     (line,) = capsys.readouterr().err.splitlines()
