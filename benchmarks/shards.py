@@ -1,13 +1,13 @@
 """Canvases by the second: from a folder, from its cache, from shards here and in a store.
 
-    python benchmarks/shards.py [--images 3000] [--size 256] [--rounds 3] [--threads 1]
+    python benchmarks/shards.py [--photos FOLDER] [--size 256] [--rounds 3] [--threads 1]
 
-An entry is one epoch of batches, without views, on as many cores as there are threads. The folder
-has generated images of `factors` as JPEGs of quality 90, 500 pixels wide. "cold" has the files out
-of the system's memory before each epoch. The store is S3 as moto has it, in a process of its own on
-this machine; in one entry it answers each request 50 ms later. Then a training that takes a stated
-time a step and computes nothing: which share of its time it waits for batches from shards, at 50 %,
-80 % and 95 % of the speed that these reach.
+An entry is one epoch of batches, without views, on as many cores as there are threads. Without a
+folder of photos there are generated images of `factors`, JPEGs of quality 90, 500 pixels wide.
+"cold" has the files out of the system's memory before each epoch. The store is S3 as moto has it,
+in a process of its own on this machine; in one entry it answers each request 50 ms later. Then a
+training that takes a stated time a step and computes nothing: which share of its time it waits for
+batches from shards, at 50 %, 80 % and 95 % of the speed that these reach.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from PIL import Image
 
 from mast.commands.shard import shard
 from mast.core.launch import cores
-from mast.data import DataConfig, Feed, open_feed
+from mast.data import DataConfig, Feed, open_feed, open_source
 from mast.data.factors import Factors
 
 CPU = torch.device("cpu")
@@ -114,7 +114,8 @@ def waited(feed: Feed, step_s: float) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=3000)
+    parser.add_argument("--photos", type=Path, help="a folder of at least 64 images")
+    parser.add_argument("--images", type=int, default=3000, help="that are generated")
     parser.add_argument("--size", type=int, default=256, help="side of the canvases")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
@@ -124,15 +125,16 @@ def main() -> None:
         all_cores = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
-        folder = write_folder(root / "folder", options.images)
+        folder = options.photos or write_folder(root / "folder", options.images)
+        count = len(open_source(folder))
         written = {}
         for name, form in (("jpg", "jpg"), ("bmp", "bmp")):
             begun = time.perf_counter()
-            shard(folder, root / name, size=options.size, format=form, images=500, max_broken=0)
+            shard(folder, root / name, size=options.size, format=form, images=100, max_broken=0)
             size = sum(file.stat().st_size for file in (root / name).glob("*.tar"))
             written[name] = {
-                "images a second": options.images / (time.perf_counter() - begun),
-                "bytes an image": size / options.images,
+                "images a second": count / (time.perf_counter() - begun),
+                "bytes an image": size / count,
             }
         with store():
             import fsspec
@@ -165,7 +167,7 @@ def main() -> None:
                 ),
                 "shards of JPEGs": forgotten(root / "jpg", epochs(shards)),
             }
-            images = options.images // BATCH * BATCH
+            images = count // BATCH * BATCH
             tables = {}
             for case, entries in (("warm", work), ("cold", cold)):
                 seconds = alternate(entries, options.rounds, CPU)
@@ -178,8 +180,8 @@ def main() -> None:
     report(
         "shards",
         CPU,
-        {"images": options.images, "canvas": options.size, "threads": options.threads,
-         "cores": cores(), "rounds": options.rounds, "late s": LATE_S},
+        {"images": count, "photos": options.photos is not None, "canvas": options.size,
+         "threads": options.threads, "cores": cores(), "rounds": options.rounds, "late s": LATE_S},
         tables,
         "ms an image",
         "shards of JPEGs",

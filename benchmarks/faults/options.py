@@ -56,8 +56,8 @@ ANYTHING = (
     "[1, 2]", '{"a": 1}', '{"a": ', '["a", 1]', "[" * 3000, "null", "true", "no", "~",
     "~nouser/x", "é漢字", "\udcff", "a" * 300, "a/" * 3000, "../..", ".", "%s%n{}",
     "$(touch stray)", "; touch stray", "'", '"', "a\nb", "-", "--", "=", "@", "a@b:c",
-    "hf:", "shards:", "shards:nowhere", "shards:x://y", "shards:{", "coco:", "voc:", "timm:", "torchvision:", "factors@nowhere", "factors:0",
-    "factors@train:-1", "toys@train:1e9",
+    "hf:", "shards:", "shards:nowhere", "shards:x://y", "shards:{", "coco:", "voc:",
+    "timm:", "torchvision:", "factors@nowhere", "factors:0", "factors@train:-1", "toys@train:1e9",
 )  # fmt: skip
 FEW = ("", "-1", "0", "1", "2", "x", "nan", "-0.5", "1.5", "[]", "null", "true")
 PLACES = (
