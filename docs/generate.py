@@ -29,6 +29,7 @@ from written.photos import (
     regimes,
 )
 from written.result_files import ROOT
+from written.scale import many, scale
 from written.site import home, reference
 from written.starts import starts
 from written.tables import pooling, ranking, small, table6, tables
@@ -43,12 +44,13 @@ def documents() -> dict[Path, str]:
     """Every document with the results that the files hold."""
     head = "# Results\n\nWritten by `docs/generate.py` from result files."
     (readme, demo, insight, studied, detected, evaluated, reliable, cleaned, started, used,
-     others, tabled) = (
+     others, tabled, scaled) = (
         ROOT / name
         for name in (
             "README.md", "docs/demo.md", "docs/insight.md", "docs/studies.md", "docs/detection.md",
             "docs/evaluation.md", "docs/reliability.md", "docs/clean.md", "docs/start.md",
             "docs/use.md", "docs/methods.md", "docs/tables.md",
+            "docs/scale.md",
         )
     )  # fmt: skip
     parts = {
@@ -79,6 +81,7 @@ def documents() -> dict[Path, str]:
             tabled,
             {"tables": tables(), "table6": table6(), "small": small(), "pooling": pooling()},
         ),
+        scaled: between(scaled, {"scale": scale(), "many": many()}),
         cleaned: between(
             cleaned, {"search": search(), "copies": copies(), "label_errors": label_errors()}
         ),

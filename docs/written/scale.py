@@ -1,0 +1,149 @@
+"""What runs of many GPUs take, computed from measured rates and stated assumptions."""
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from mast.analyses import Grid
+from mast.augment import Pipeline
+from mast.config import build_method
+from mast.core.optim import moments
+from mast.data import DataConfig
+from mast.methods import step_needs
+from mast.recipes import configure
+from mast.studies.tables.printed import as_markdown
+from written.result_files import ROOT
+
+RESULTS = ROOT / "benchmarks" / "results"
+VIEWS_A_SECOND = 2800  # forward and backward of a ResNet-50 at 224 pixels, a GPU
+SHARE = 0.9  # of the encoder's speed that a step reaches
+HOUR = 2.5  # dollars a GPU
+WRITE = 1e9  # bytes a second that a checkpoint is written with
+MINUTES = 30  # between checkpoints
+MEMORY = 3.35e12  # bytes a second of an H100's memory
+IN_SHARD = 10_000
+ASSUMED = (
+    ("a GPU trains a ResNet-50 at 224 pixels on, in bf16", f"{VIEWS_A_SECOND:,} views a second"),
+    ("a step reaches, of the encoder's speed", f"{SHARE:.0%}"),
+    ("memory of an H100", f"{MEMORY / 1e12:.2f} TB/s"),
+    ("a checkpoint is written with", f"{WRITE / 1e9:.0f} GB/s, every {MINUTES} minutes"),
+    ("images in a shard", f"{IN_SHARD:,}"),
+    ("an hour of a GPU", f"${HOUR:.2f}"),
+)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A run.
+
+    Args:
+        name: What it is.
+        images: Of the set.
+        epochs: Passes over it.
+        gpus: H100s.
+        batch: Images of a GPU in a step.
+    """
+
+    name: str
+    images: int
+    epochs: int
+    gpus: int
+    batch: int
+
+
+SCENARIOS = (
+    Scenario("ImageNet, 1000 epochs, 8 H100", 1_281_167, 1000, 8, 256),
+    Scenario("a billion images once, 64 H100", 10**9, 1, 64, 64),
+)
+
+
+def scale() -> str:
+    """Both tables, with where their numbers are from."""
+    shards = json.loads((RESULTS / "shards-cpu.json").read_text())
+    views = json.loads((RESULTS / "fused.json").read_text())
+    columns = [_column(scenario, shards, views) for scenario in SCENARIOS]
+    rows = tuple((name, *(column[name] for column in columns)) for name in columns[0])
+    taken = Grid(("", *(scenario.name for scenario in SCENARIOS)), rows)
+    assumed = Grid(("assumed", ""), ASSUMED)
+    warm = shards["cases"]["warm"]
+    speeds = Grid(
+        ("canvases of 256 pixels", "images a second and core", "cold"),
+        tuple(
+            (name, f"{1 / of['median']:,.0f}", _speed(shards["cases"]["cold"].get(name)))
+            for name, of in warm.items()
+        ),
+    )
+    waits = ", ".join(f"{of:.1%} at {share}" for share, of in shards["waits"].items())
+    origin, setting = shards["provenance"], shards["setting"]
+    kind = "photos" if setting["photos"] else "generated images"
+    return "\n\n".join([
+        as_markdown(taken), as_markdown(assumed), as_markdown(speeds),
+        f"{setting['images']:,} {kind}, {origin['processor']}, {setting['threads']} core; revision "
+        f"{origin['git_revision']}. A training that takes a stated time a step, and computes "
+        f"nothing, waits: of its time, {waits} of the speed of shards of JPEGs.",
+    ])  # fmt: skip
+
+
+def _speed(of: dict[str, float] | None) -> str:
+    return "" if of is None else f"{1 / of['median']:,.0f}"
+
+
+def _column(scenario: Scenario, shards: Any, views: Any) -> dict[str, str]:
+    config = configure(
+        "mast15", device="cpu", batch_size=scenario.batch * scenario.gpus,
+        data=DataConfig("shards:…"),
+    )  # fmt: skip
+    needs = step_needs(
+        partial(build_method, config), Pipeline(config.preset, config.size), scenario.batch,
+        torch.device("cpu"), torch.bfloat16, moments=moments(config.optimizer), compiled=True,
+    )  # fmt: skip
+    each = SHARE * VIEWS_A_SECOND / 2
+    together = each * scenario.gpus
+    seconds = scenario.images * scenario.epochs / together
+    image = shards["written"]["jpg"]["bytes an image"]
+    core = 1 / shards["cases"]["warm"]["shards of JPEGs"]["median"]
+    saved = needs.weights + needs.state
+    moved = views["views"]["mast15"]["Triton"]["GB"] * 1e9 / views["images"]
+    step_s = scenario.batch / each
+    waiting = config.data.shuffle * image
+    return {
+        "images a second": f"{together:,.0f}",
+        "hours": f"{seconds / 3600:,.1f}",
+        "steps": f"{scenario.images * scenario.epochs / config.batch_size:,.0f}",
+        "a step, ms": f"{1e3 * step_s:.0f}",
+        "… of which views, by the bytes that they move": (
+            f"{1e3 * moved * scenario.batch / MEMORY:.1f}"
+        ),
+        "the set, in shards of JPEGs": (
+            f"{scenario.images * image / 1e12:.2f} TB in {-(-scenario.images // IN_SHARD):,}"
+        ),
+        "read from the store": f"{together * image / 1e6:,.0f} MB/s",
+        "cores that decode, a GPU": f"{each / core:.1f}",
+        "encoded images that wait, a process": f"{waiting / 1e6:,.0f} MB",
+        "a checkpoint": f"{saved / 1e9:.2f} GB",
+        "… pauses": f"{saved / WRITE:.1f} s, {saved / WRITE / (60 * MINUTES):.2%} of the time",
+        "cost": f"${seconds / 3600 * scenario.gpus * HOUR:,.0f}",
+    }
+
+
+def many() -> str:
+    """A million files: seconds of each part."""
+    result = json.loads((RESULTS / "many.json").read_text())
+    titles = {
+        "nothing": "Python and imports alone",
+        "scan": "looked for, sorted and fingerprinted",
+        "cache": "decoded once, canvases of 32 pixels",
+        "again": "opened again, looked for included",
+    }
+    rows = tuple(
+        (titles[name], f"{of['seconds']:.1f}", f"{of['MB']:,.0f}")
+        for name, of in result["parts"].items()
+    )
+    head, origin = f"{result['files']:,} files", result["provenance"]
+    return (
+        f"{as_markdown(Grid((head, 's', 'MB at most'), rows))}\n\n"
+        f"{origin['processor']}, in memory; revision {origin['git_revision']}."
+    )
