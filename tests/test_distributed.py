@@ -245,6 +245,12 @@ def test_a_run_by_torchrun_equals_one_process(folder: Path) -> None:
     )
     assert together == pytest.approx(alone, rel=0.01)
     assert two.encoder.is_file()
+    scores = [
+        [line for line in run.read_metrics() if "online/knn" in line][-1] for run in (one, two)
+    ]
+    assert scores[1]["online/effective_rank"] == pytest.approx(
+        scores[0]["online/effective_rank"], rel=0.02
+    )
 
 
 def test_a_run_on_shards_goes_on_with_another_number_of_processes(folder: Path) -> None:

@@ -27,6 +27,7 @@ from mast.core.optim import learning_rate, make_optimizer, warmup_share
 from mast.core.processes import is_started, together
 from mast.core.run import RunFolder
 from mast.data import Batch, Feed, open_feed
+from mast.measure.compute import Compute
 from mast.measure.online import online_scores
 from mast.methods import METHODS, save_embedding
 from mast.models import Encoder, named_weights, save_encoder, synchronise_batchnorm
@@ -339,9 +340,11 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             # ----------------------------------------------------------------------- score
             epoch = result.step // steps_per_epoch
             if result.last_of_epoch and _score_due(config, epoch):
+                scores = online_scores(
+                    plain_method.kept, feed.watched(), config.size, compute=Compute(fabric=fabric)
+                )
+                plain_method.train()
                 if chief:
-                    scores = online_scores(plain_method.kept, feed.watched(), config.size)
-                    plain_method.train()
                     run.append_metrics({"step": result.step, "epoch": epoch, **scores})
                     fabric.log_dict(scores, result.step)
                     text = ", ".join(

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.neighbours import knn_accuracy
 from mast.measure.spectrum import effective_rank
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 
 
 def online_scores(
-    encoder: nn.Module, canvases: CanvasSet, size: int, limit: int = 4096
+    encoder: nn.Module,
+    canvases: CanvasSet,
+    size: int,
+    limit: int = 4096,
+    compute: Compute | None = None,
 ) -> dict[str, float]:
     """Scores to watch a run by; they are measured on its own training images.
 
@@ -26,6 +31,8 @@ def online_scores(
         canvases: The training images.
         size: Side of a view in pixels.
         limit: At most so many images, evenly spaced; every fifth is a query of the kNN.
+        compute: Processes that share the images, each of which must call this; by default this one
+            does it all.
 
     Returns:
         "online/effective_rank", and where there are labels "online/knn" in percent, the mean
@@ -33,7 +40,7 @@ def online_scores(
     """
     stride = max(1, len(canvases) // limit)
     index_N = np.arange(0, len(canvases), stride)[:limit]
-    features_NC = extract(encoder, canvases.subset(index_N), size)
+    features_NC = extract(encoder, canvases.part(index_N, canvases.name), size, compute)
     scores = {"online/effective_rank": effective_rank(features_NC)}
     query_N = torch.arange(len(index_N)) % 5 == 4
     accuracies = []
