@@ -50,7 +50,7 @@ class ProcessEndedError(UserError):
 
 def is_first_here() -> bool:
     """Whether this process is the first of its command on this machine."""
-    return os.environ.get("LOCAL_RANK", "0") == "0"
+    return os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID", "0")) == "0"
 
 
 def is_started() -> bool:

@@ -14,9 +14,11 @@ from typing import Any, NoReturn
 
 from mast.core.processes import end_now, is_first_here
 
-# What a user, a scheduler or a closed terminal sends; Windows has no SIGHUP.
+# What a user, a scheduler or a closed terminal sends; Windows has not all of them.
 SIGNALS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+    if hasattr(signal, name)
 )
 
 
