@@ -41,7 +41,10 @@ class Outcome:
         """What is wrong with it whatever was asked for: "traceback" or "hang"."""
         if self.code is None:
             return "hang"
-        stopped = {128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+        stopped = {
+            128 + number
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+        }
         if self.code not in {0, 2, *stopped} or "Traceback (most recent" in self.said:
             return "traceback"
         if self.code == 2 and f"\n{self.said}".count("\nerror: ") != 1:

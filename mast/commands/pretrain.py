@@ -156,8 +156,6 @@ def _check_labels(feed: Feed, config: PretrainConfig) -> None:
     Raises:
         UserError: They have none, several kinds, or another number of classes.
     """
-    if not METHODS[config.method].method.labelled:
-        return
     if len(feed.classes) != 1:
         kinds = ", ".join(feed.classes) or "none"
         raise UserError(
@@ -171,6 +169,20 @@ def _check_labels(feed: Feed, config: PretrainConfig) -> None:
             f"objective.classes is {expected}, and {feed.name} has {count} classes: give "
             f"--objective.classes {count}"
         )
+
+
+def _labels(batch: Batch, feed: Feed) -> torch.Tensor | None:
+    """The classes of a batch.
+
+    Raises:
+        UserError: An image has none.
+    """
+    if batch.label_B is not None and bool((batch.label_B < 0).any()):
+        raise UserError(
+            f"an image of {feed.name} has no class, or none of those that have names: give every "
+            "image one, or take a method without labels"
+        )
+    return batch.label_B
 
 
 def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
@@ -197,7 +209,9 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             f"{len(feed)} images make no batch of {config.batch_size}; lower batch_size"
         )
     pipeline = Pipeline(config.preset, config.size)
-    _check_labels(feed, config)
+    labelled = METHODS[config.method].method.labelled
+    if labelled:
+        _check_labels(feed, config)
 
     # -------------------------------------------------------------------- folder and its log
     plain_method = build_method(config)  # a folder that is opened holds a run that can be built
@@ -291,8 +305,11 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             total=count * processes,
             out=images,
         )
-        views.label_B = batch.label_B
+        views.label_B = _labels(batch, feed) if labelled else None
         output: Losses = method(views, share) if replay is None else replay(method, views, share)
+        if feed.counts_broken:  # by all processes, of which the mean is logged
+            found = torch.full((), float(feed.broken * processes), device=fabric.device)
+            output = output | {"broken": found}
         return output
 
     # --------------------------------------------------------------------------------- loop
@@ -325,7 +342,6 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
                 metrics = result.metrics | plain_method.statistics()
                 metrics |= {"lr": result.share * config.optimizer.lr * config.batch_size / 256}
                 metrics |= {"seconds": training.seconds}
-                metrics |= {"broken": float(feed.broken)} if feed.broken else {}
                 _log(run, fabric, result.step, result.step / steps_per_epoch, metrics, speed)
                 work.update(result.step, _summary(metrics))
                 # The first twentieth of a run is still finding its scale.

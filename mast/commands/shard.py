@@ -1,5 +1,6 @@
 """`mast shard`: a set of images as shards of resized images, for `shards:`."""
 
+import hashlib
 import io
 import json
 import logging
@@ -24,6 +25,7 @@ from mast.data.shards import CANVAS, INDEX, KIND
 _log = logging.getLogger("mast")
 
 PLAN = "plan.json"
+END = "__end__"  # the last member of a shard, which readers leave out
 FORMATS = ("jpg", "bmp")
 
 
@@ -118,9 +120,14 @@ def shard(
         raise UserError(f"quality must be 1 to 100, got {quality}")
     source = open_source(data, root or default_cache() / "downloads", download)
     folder = named(str(out))
-    check_writable(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if len(source.targets) > 1 or source.multilabels:
+        kinds = ", ".join([*source.targets, *source.multilabels])
+        _log.warning("%s has several kinds of labels (%s), none of which is kept in shards",
+                     source.name, kinds)  # fmt: skip
     plan = Plan(source.fingerprint(), size, format, quality, images, seed)
     with locked(folder / "writing.lock"):
+        check_writable(folder)
         _agree(folder, plan)
         order_N = np.random.default_rng(seed).permutation(len(source))
         parts = [order_N[first : first + images] for first in range(0, len(order_N), images)]
@@ -134,9 +141,16 @@ def shard(
             {"url": file.name, "nsamples": count, "filesize": file.stat().st_size}
             for file, count in zip(files, written, strict=True)
         ]
-        classes = next(iter(source.classes.values()), ()) if len(source.targets) == 1 else ()
+        broken, allowed = len(source) - sum(written), int(max_broken * len(source))
+        if broken > allowed:
+            raise UserError(
+                f"{broken} images of {source.name} are broken, and max_broken = {max_broken:g} "
+                f"allows {allowed}"
+            )
+        classes = next(iter(source.classes.values()), ()) if writer.label_N is not None else ()
         index = {"__kind__": KIND, "wids_version": 1, "name": source.name, "classes": list(classes)}
-        write_json(folder / INDEX, index | {"shardlist": shards})
+        version = hashlib.blake2b(json.dumps(asdict(plan)).encode(), digest_size=16).hexdigest()
+        write_json(folder / INDEX, index | {"version": version, "shardlist": shards})
     return Sharded(folder, len(files), sum(written), len(source) - sum(written))
 
 
@@ -148,6 +162,10 @@ def _agree(folder: Path, plan: Plan) -> None:
     """
     file = folder / PLAN
     if not file.is_file():
+        if others := sorted(each.name for each in folder.glob("*.tar")):
+            raise UserError(
+                f"{folder} has {others[0]}, which this command did not write: give another out"
+            )
         write_json(file, asdict(plan))
         return
     before = read_json(file)
@@ -188,10 +206,11 @@ class _Writer:
         Raises:
             UserError: More images are broken than may be.
         """
-        if not file.is_file():
+        if (written := _whole(file)) is None:
             write_atomically(file, lambda unfinished: self._write(unfinished, index_N))
-        with tarfile.open(file) as tar:
-            return sum(name.endswith(".json") for name in tar.getnames())
+            written = _whole(file)
+        assert written is not None, file
+        return written
 
     def _write(self, file: Path, index_N: np.ndarray) -> None:
         with tarfile.open(file, "w") as tar:
@@ -209,6 +228,7 @@ class _Writer:
                     _add(tar, f"{key}.cls", str(self.label_N[index]).encode())
                 known = {"aspect": aspect, "name": self.source.identifier(index)}
                 _add(tar, f"{key}.json", json.dumps(known).encode())
+            _add(tar, END, b"")
 
     def _leave_out(self, error: BrokenImageError) -> None:
         """Count a broken image.
@@ -224,6 +244,16 @@ class _Writer:
                 f"{self.max_broken:g} allows {allowed}; the last one is {error}"
             )
         _log.warning("left out: %s", error)
+
+
+def _whole(file: Path) -> int | None:
+    """How many images a shard has; None where there is none, or not all of it."""
+    try:
+        with tarfile.open(file) as tar:
+            names = tar.getnames()
+    except (FileNotFoundError, tarfile.ReadError):
+        return None
+    return sum(name.endswith(".json") for name in names) if names[-1:] == [END] else None
 
 
 def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:

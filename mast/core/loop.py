@@ -256,6 +256,7 @@ class Training:
                 # The others end with the first process: one step further they would wait for it.
                 if self.stop.number is not None and fabric.is_global_zero:
                     raise self._interrupted(self.stop.number)
+            del parts  # with what it read ahead, before the next epoch begins
 
     def _read_losses(self) -> dict[str, float]:
         """Check all losses not read yet; those of the last step, as numbers."""

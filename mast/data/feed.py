@@ -46,12 +46,13 @@ class Feed(ABC):
         skipped: Reason by name of every broken file that was left out.
         classes: Names of classes by task; empty where there are no labels.
         steps_per_epoch: Batches of an epoch; what does not fill one is left out.
-        broken: Images that were found broken since the run began, and whose place others took.
+        broken: Images that this process found broken since it began; others took their places.
 
     Raises:
         UserError: The set is smaller than one batch, or the ranks cannot share it equally.
     """
 
+    counts_broken = False  # whether images may be found broken while a run trains
     fingerprint: str
     skipped: Mapping[str, str]
     classes: Mapping[str, tuple[str, ...]]

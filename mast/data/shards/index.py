@@ -13,6 +13,7 @@ import re
 import tarfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -25,11 +26,12 @@ from mast.core.checkpoint import write_json
 from mast.core.display import doing, track
 from mast.core.errors import UserError
 from mast.core.files import named
+from mast.core.locks import locked
 from mast.data.shards.shard import (
+    META,
     Shard,
     image_of,
     is_local,
-    open_once,
     open_parquet,
     opened,
     reason_of,
@@ -39,6 +41,9 @@ from mast.data.sources import SHARDS
 ENDINGS = (".tar", ".parquet")
 INDEX = "index.json"
 KIND = "wids-shard-index-v1"
+# What stores call the time or the version of a file.
+STATES = ("mtime", "ETag", "etag", "LastModified", "Last-Modified", "last_modified", "updated",
+          "blob_id")  # fmt: skip
 _READERS = 32  # shards that are looked at at a time: a store answers many
 _log = logging.getLogger("mast")
 
@@ -52,11 +57,13 @@ class ShardIndex:
         name: What the user called it.
         shards: In the order of their names.
         classes: Names of the classes; empty where there are no labels, or no names.
+        version: What the index beside them says that they were made of.
     """
 
     name: str
     shards: tuple[Shard, ...]
     classes: tuple[str, ...] = ()
+    version: str = ""
 
     @cached_property
     def counts(self) -> np.ndarray:
@@ -68,59 +75,66 @@ class ShardIndex:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of names, sizes and counts: of where shards are only what is behind the folder."""
-        digest = hashlib.blake2b(digest_size=16)
+        """A hash of names, sizes, counts and version; of where shards are only their names count.
+
+        What is edited in place, and keeps its size, is not noticed.
+        """
+        digest = hashlib.blake2b(self.version.encode(), digest_size=16)
         for shard in self.shards:
             digest.update(f"{PurePosixPath(shard.url).name} {shard.size} {shard.count}\n".encode())
         return digest.hexdigest()
 
 
-def open_index(spec: str, cache: Path, workers: int = _READERS) -> ShardIndex:
+def open_index(spec: str, cache: Path) -> ShardIndex:
     """Find and count the shards of a name.
 
     Args:
         spec: `shards:` and a folder, a pattern with `*` or `{000..099}`, or one file; of this
             machine, or of a store that fsspec knows, such as `s3://bucket/train`.
-        cache: Folder where counts are kept.
-        workers: Shards that are counted at a time.
+        cache: Folder where counts are kept; processes that share it count once.
 
     Raises:
-        UserError: There is none, or one cannot be read.
+        UserError: There is none, one cannot be read, or the index beside them is none.
     """
     pattern = spec.removeprefix(SHARDS)
     with doing(f"looking for the shards of {pattern}"):
         found = _find(pattern)
-        beside, classes = _beside(found)
-    key = hashlib.blake2b(spec.encode(), digest_size=8).hexdigest()
-    readable = re.sub(r"[^A-Za-z0-9]+", "-", pattern)[-40:].strip("-")
-    file = cache / f"{readable}-{key}.shards.json"
-    counted = _read_counts(file)
+        beside, classes, version = _beside(next(iter(found)).rpartition("/")[0])
     known = {
-        url: counted[url][1]
-        for url, (_, state) in found.items()
-        if url in counted and counted[url][0] == state
-    }
-    known |= {
         url: beside[url][0]
         for url, (size, _) in found.items()
         if url in beside and beside[url][1] in (size, None)
     }
-    missing = [url for url in found if url not in known]
-    with ThreadPoolExecutor(workers) as pool:
-        counts = pool.map(_count, missing)
-        for url, count in zip(
-            missing, track(counts, f"counting {pattern}", len(missing), "shards"), strict=True
-        ):
-            known[url] = count
-    if missing:
-        _write_counts(file, {url: (state, known[url]) for url, (_, state) in found.items()})
-    shards = tuple(
-        Shard(url, known[url], size, state) for url, (size, state) in sorted(found.items())
-    )
-    index = ShardIndex(spec, shards, classes)
+    if len(known) < len(found):
+        known |= _counted(spec, {url: of for url, of in found.items() if url not in known}, cache)
+    shards = tuple(Shard(url, known[url], size) for url, (size, _) in sorted(found.items()))
+    index = ShardIndex(spec, shards, classes, version)
     if len(index) == 0:
         raise UserError(f"{spec} has {len(shards)} shards, and no image in them")
     return index
+
+
+def _counted(spec: str, found: Mapping[str, tuple[int, str]], cache: Path) -> dict[str, int]:
+    """How many samples shards have, as was counted before or is now."""
+    pattern = spec.removeprefix(SHARDS)
+    key = hashlib.blake2b(spec.encode(), digest_size=8).hexdigest()
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", pattern)[-40:].strip("-")
+    file = cache / f"{readable}-{key}.shards.json"
+    with suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+    with locked(file.with_suffix(".lock")), ThreadPoolExecutor(_READERS) as pool:
+        before = _read_counts(file)
+        known = {
+            url: before[url][1]
+            for url, (_, state) in found.items()
+            if url in before and before[url][0] == state
+        }
+        missing = [url for url in found if url not in known]
+        counts = track(pool.map(_count, missing), f"counting {pattern}", len(missing), "shards")
+        known |= dict(zip(missing, counts, strict=True))
+        if missing:
+            _write_counts(file, {url: (state, known[url]) for url, (_, state) in found.items()})
+    return known
 
 
 def _find(pattern: str) -> dict[str, tuple[int, str]]:
@@ -129,66 +143,103 @@ def _find(pattern: str) -> dict[str, tuple[int, str]]:
     Raises:
         UserError: There is none, or its store does not answer.
     """
-    import fsspec
-    from braceexpand import braceexpand
-    from fsspec.core import has_magic
-
     place = str(named(pattern)) if is_local(pattern) else pattern
     try:
-        places = list(braceexpand(place))
-        system, first = fsspec.core.url_to_fs(places[0])
-        if len(places) > 1 or not has_magic(first):
-            paths = [system._strip_protocol(each) for each in places]
-            details = _details(system, paths)
-        else:
-            details = system.glob(first, detail=True)
-    except (ValueError, ImportError) as error:
+        from braceexpand import braceexpand
+        from fsspec.core import has_magic, url_to_fs
+
+        literal = is_local(pattern) and os.path.exists(place)
+        places = [place] if literal else list(braceexpand(place))
+        system, _ = url_to_fs(places[0])
+        details: dict[str, dict[str, Any]] = {}
+        plain: list[str] = []
+        for each in places:
+            path = each if literal else str(system._strip_protocol(each))
+            if has_magic(path) and not literal:
+                details |= system.glob(path, detail=True)
+            else:
+                plain.append(path)
+        details |= _details(system, plain)
+        unsized = [path for path, of in details.items() if of.get("size") is None]
+        details |= _informed(system, [path for path in unsized if path.endswith(ENDINGS)])
+        found = {
+            path if is_local(pattern) else str(system.unstrip_protocol(path)): (
+                int(of["size"]),
+                _state(of),
+            )
+            for path, of in details.items()
+            if path.endswith(ENDINGS) and of["type"] == "file"
+        }
+    except ImportError as error:
+        raise UserError(
+            f"shards:{pattern} needs another package, as from pip install 'mast-ssl[shards]': "
+            f"{error}"
+        ) from error
+    except ValueError as error:  # such as braces that are not closed
         raise UserError(f"shards:{pattern} cannot be opened: {error}") from error
     except Exception as error:  # each kind of store raises its own
         raise UserError(f"shards:{pattern} cannot be found: {reason_of(error)}") from error
-    found = {
-        str(system.unstrip_protocol(path) if not is_local(pattern) else path): (
-            int(of["size"]),
-            _state(of),
-        )
-        for path, of in details.items()
-        if path.endswith(ENDINGS) and of["type"] == "file"
-    }
     if not found:
         raise UserError(
             f"shards:{pattern} names no shard: expected files that end in {' or '.join(ENDINGS)}, "
             "a folder of them, or a pattern such as train-*.tar or train-{000..099}.tar"
         )
-    return found
+    return dict(sorted(found.items()))
 
 
 def _details(system: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
-    """What a store says of files, those in folders among them."""
-    if len(paths) == 1 and system.isdir(paths[0]):
-        return {of["name"]: of for of in system.ls(paths[0], detail=True)}
+    """What a store says of files, and of those in folders."""
+    found: dict[str, dict[str, Any]] = {}
+    for path, of in _informed(system, paths).items():
+        if of["type"] == "directory" or path.endswith("/"):  # one of https:// says no more
+            found |= {each["name"]: each for each in system.ls(path, detail=True)}
+        else:
+            found[path] = of
+    return found
+
+
+def _informed(system: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
     with ThreadPoolExecutor(_READERS) as pool:
         return dict(zip(paths, pool.map(system.info, paths), strict=True))
 
 
 def _state(details: Mapping[str, Any]) -> str:
     """What changes when a file does, as its store says it."""
-    known = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated")
-    return " ".join([str(details["size"]), *(str(details[key]) for key in known if key in details)])
+    return " ".join(
+        [str(details["size"]), *(str(details[key]) for key in STATES if key in details)]
+    )
 
 
-def _beside(found: Mapping[str, Any]) -> tuple[dict[str, tuple[int, int | None]], tuple[str, ...]]:
-    """Counts and sizes by an index beside the shards, and names of classes; empty without one."""
-    folder = next(iter(found)).rpartition("/")[0]
+def _beside(folder: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, ...], str]:
+    """By an index beside shards: counts and sizes, names of classes, and what it is of.
+
+    Raises:
+        UserError: It is none.
+    """
+    from fsspec.core import url_to_fs
+
+    url = f"{folder}/{INDEX}"
+    system, path = url_to_fs(url)
+    if not system.exists(path):
+        return {}, (), ""
+    with opened(url) as file:
+        text = file.read()
     try:
-        with open_once(f"{folder}/{INDEX}") as file:
-            index = json.load(file)
+        index = json.loads(text)
         counts = {
             f"{folder}/{of['url']}": (int(of["nsamples"]), of.get("filesize"))
             for of in index["shardlist"]
         }
-        return counts, tuple(map(str, index.get("classes", ())))
-    except Exception:  # none there, or of another kind: shards are counted
-        return {}, ()
+        classes = index.get("classes", [])
+        if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+            raise ValueError("classes is no list of names")
+        if any(count < 0 for count, _ in counts.values()):
+            raise ValueError("a count is negative")
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise UserError(
+            f"{url} is no index of shards ({type(error).__name__}: {error}): mend or remove it"
+        ) from error
+    return counts, tuple(classes), str(index.get("version", ""))
 
 
 def _count(url: str) -> int:
@@ -203,7 +254,11 @@ def _count(url: str) -> int:
                 return int(open_parquet(file, url)[0].metadata.num_rows)
             # what is far is streamed: a request for every name would take longer
             with tarfile.open(fileobj=file, mode="r:" if is_local(url) else "r|") as tar:
-                return _samples(tar)
+                count = _samples(tar)
+            file.seek(tar.offset)  # where the reader found no further member
+            if file.read(512).strip(b"\0"):
+                raise tarfile.ReadError(f"it is damaged at byte {tar.offset:,}")
+            return count
     except UserError:
         raise
     except Exception as error:
@@ -216,14 +271,14 @@ def _samples(tar: tarfile.TarFile) -> int:
 
     names = []
     for member in tar:
-        if member.isreg():
-            names.append(base_plus_ext(member.name))
+        if member.isreg() and not META.match(member.name):
+            name = base_plus_ext(member.name)
+            names += [name] if name[0] is not None else []
         tar.members = []  # type: ignore[attr-defined]  # they would be kept
-    count = 0
-    for key, parts in groupby(names, lambda name: name[0]):
-        endings = {ending.lower() for _, ending in parts if ending}
-        count += key is not None and image_of(endings) is not None
-    return count
+    return sum(
+        image_of({ending.lower() for _, ending in parts}) is not None
+        for _, parts in groupby(names, lambda name: name[0])
+    )
 
 
 def _read_counts(file: Path) -> dict[str, tuple[str, int]]:
@@ -244,7 +299,7 @@ def _write_counts(file: Path, counts: Mapping[str, tuple[str, int]]) -> None:
     try:
         os.makedirs(file.parent, exist_ok=True)
         write_json(file, {"digest": _digest(written), "counts": written})
-    except OSError as error:
+    except (OSError, UserError) as error:
         _log.warning("counts of shards are not kept: %s", error)
 
 

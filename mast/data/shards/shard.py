@@ -9,6 +9,7 @@ Files are opened by fsspec, wherever they are.
 import io
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
@@ -26,6 +27,8 @@ WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0)  # before each further try to read a shard
 BLOCK = 2**23  # bytes that are asked of a store at a time
 BUFFER = 2**17  # bytes that are read of a file at a time
 LABELS = ("cls", "label")
+IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp")  # what columns of bytes are called
+META = re.compile(r"__[^/]*__($|/)")  # members that are no samples, as WebDataset has it
 CANVAS = "canvas."  # how the ending of a canvas begins, in shards that `mast shard` wrote
 
 
@@ -35,7 +38,7 @@ class Sample(NamedTuple):
     Attributes:
         key: Its name.
         image: The encoded file.
-        label: Number of its class; -1 where there is none.
+        label: Number of its class; -1 where there is none, or what there is is no number.
         aspect: Width / height of the original, where the image is a canvas; None: it is whole.
     """
 
@@ -67,13 +70,11 @@ class Shard:
         url: Where it is, with its protocol where it is not on this machine.
         count: How many samples it has.
         size: Its bytes.
-        state: Changes when the file does.
     """
 
     url: str
     count: int
     size: int
-    state: str = ""
 
     def samples(self, offset_N: np.ndarray) -> Generator[Sample, None, None]:
         """Some of the samples.
@@ -97,8 +98,8 @@ class Shard:
                 f"the shard {self.url} has fewer samples than the {self.count} that were counted: "
                 "it changed since the run began"
             ) from None
-        except UserError:
-            raise
+        except UserError as error:
+            raise UserError(reason_of(error)) from error
         except Exception as error:  # each reader raises its own
             raise UserError(f"the shard {self.url} cannot be read: {reason_of(error)}") from error
 
@@ -149,10 +150,17 @@ class _Steady(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        content = self._retried(lambda file: file.read(len(buffer)))
+        content = self._retried(lambda file: self._read(file, len(buffer)))
         buffer[: len(content)] = content
         self._at += len(content)
         return len(content)
+
+    def _read(self, file: Any, count: int) -> bytes:
+        content: bytes = file.read(count)
+        size = getattr(file, "size", None)
+        if not content and count and size is not None and self._at < size:
+            raise EOFError(f"it ends at byte {self._at:,} of {size:,}")
+        return content
 
     def close(self) -> None:
         self._leave()
@@ -216,10 +224,25 @@ def _tar(file: Any, url: str, first: int) -> Iterator[tuple[int, Sample]]:
         if ending is None:
             continue
         if number >= first:
-            aspect = json.loads(parts["json"])["aspect"] if ending.startswith(CANVAS) else None
-            label = int(parts["cls"]) if "cls" in parts else -1
-            yield number, Sample(parts["__key__"], parts[ending], label, aspect)
+            aspect = _aspect(parts) if ending.startswith(CANVAS) else None
+            yield number, Sample(parts["__key__"], parts[ending], _label(parts.get("cls")), aspect)
         number += 1
+
+
+def _aspect(parts: dict[str, Any]) -> float | None:
+    """Of the original of a canvas; None where nothing says it, and the image is whole."""
+    try:
+        return float(json.loads(parts["json"])["aspect"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _label(written: Any) -> int:
+    """The number of a class, of whatever a set has in its place."""
+    try:
+        return int(written)
+    except (TypeError, ValueError, OverflowError):
+        return -1
 
 
 def image_of(endings: Any) -> str | None:
@@ -249,8 +272,8 @@ def _parquet(file: Any, url: str, first: int) -> Iterator[tuple[int, Sample]]:
         for row in batch.to_pylist():
             if number >= first:
                 content = row[image]["bytes"] if isinstance(row[image], dict) else row[image]
-                own = -1 if label is None or row[label] is None else int(row[label])
-                yield number, Sample(f"{url}#{number}", content or b"", own)
+                own = None if label is None else row[label]
+                yield number, Sample(f"{url}#{number}", content or b"", _label(own))
             number += 1
 
 
@@ -264,13 +287,21 @@ def open_parquet(file: Any, url: str) -> tuple[Any, str, str | None]:
     from pyarrow.parquet import ParquetFile
 
     parquet = ParquetFile(file)
-    schema = parquet.schema_arrow
-    for field in schema:
-        kind = field.type
-        if pyarrow.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
-            break
-        if pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind):
-            break
-    else:
-        raise UserError(f"the shard {url} has no column of images, only {', '.join(schema.names)}")
-    return parquet, field.name, next((name for name in LABELS if name in schema.names), None)
+    schema, kinds = parquet.schema_arrow, pyarrow.types
+    structs = [
+        field.name
+        for field in schema
+        if kinds.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
+    ]
+    plain = [
+        field.name
+        for field in schema
+        if kinds.is_binary(field.type) or kinds.is_large_binary(field.type)
+    ]
+    images = [*structs, *(name for name in plain if name.lower() in IMAGES), *plain]
+    if not images:
+        raise UserError(
+            f"the shard {url} has no column of images, of bytes or of a struct with bytes, among "
+            f"{', '.join(schema.names)}"
+        )
+    return parquet, images[0], next((name for name in LABELS if name in schema.names), None)

@@ -27,7 +27,9 @@ from mast.data.shards.shard import Sample
 
 _WAITING = 64  # samples of a shard that are read ahead of their use
 _WATCHED = 4096  # images by which a run is watched
+_FROM = 16  # shards that these are from
 _TELLING = 10  # broken images before their share is judged
+_GRAY = 128
 TASK = "class"
 _log = logging.getLogger("mast")
 
@@ -52,6 +54,8 @@ class ShardLoader(Feed):
     Raises:
         UserError: The set is smaller than one batch, or the ranks cannot share it equally.
     """
+
+    counts_broken = True
 
     def __init__(
         self,
@@ -83,10 +87,12 @@ class ShardLoader(Feed):
         self.classes = {TASK: index.classes} if index.classes else {}
         self._deals: tuple[int, tuple[Deal, ...]] = (-1, ())
         self._seen = 0
+        self._last: BrokenImageError | None = None
 
     def watched(self) -> CanvasSet:
-        """The first images of shards that are evenly spaced, in memory."""
-        chosen = self.index.shards[:: -(-len(self.index.shards) // self.readers)]
+        """The first images of shards that are evenly spaced, in memory; read at every call."""
+        some = [shard for shard in self.index.shards if shard.count]
+        chosen = some[:: -(-len(some) // _FROM)]
         each = -(-_WATCHED // len(chosen))
         samples = [
             sample
@@ -95,18 +101,24 @@ class ShardLoader(Feed):
         ]
         with ThreadPoolExecutor(self.workers) as pool:
             outcomes = list(pool.map(self._canvas, samples))
-        whole = [(sample, of) for sample, of in zip(samples, outcomes, strict=True)
-                 if isinstance(of, tuple)]  # fmt: skip
+        label_N = np.array([self._label(sample) for sample in samples], np.int64)
+        labelled = bool((label_N >= 0).any())
+        whole = [
+            at
+            for at, outcome in enumerate(outcomes)
+            if isinstance(outcome, tuple) and (label_N[at] >= 0 or not labelled)
+        ]
         if not whole:
             raise UserError(f"none of the first {len(samples)} images of {self.name} is whole")
-        label_N = np.array([sample.label for sample, _ in whole], np.int64)
+        drawn = [cast(Canvas, outcomes[at]) for at in whole]
+        classes = dict(self.classes) if labelled else {}
         return CanvasSet(
             self.name,
-            np.stack([canvas_HWC for _, (canvas_HWC, _) in whole]),
-            np.array([aspect for _, (_, aspect) in whole], np.float32),
-            dict.fromkeys(self.classes, label_N),
-            dict(self.classes),
-            tuple(sample.key for sample, _ in whole),
+            np.stack([canvas_HWC for canvas_HWC, _ in drawn]),
+            np.array([aspect for _, aspect in drawn], np.float32),
+            dict.fromkeys(classes, label_N[whole]),
+            classes,
+            tuple(samples[at].key for at in whole),
             self.fingerprint,
         )
 
@@ -144,21 +156,32 @@ class ShardLoader(Feed):
                 yield self._batch(pool, list(islice(samples, share)))
 
     def _batch(self, pool: ThreadPoolExecutor, samples: list[tuple[int, Sample]]) -> Batch:
-        """A broken image's place is taken by the whole one before it, or else behind it."""
+        """Where an image is broken, the whole one before it is taken, or else the first behind it.
+
+        Where all are, a gray one is.
+        """
         outcomes = list(pool.map(self._canvas, (sample for _, sample in samples)))
         self._judge([each for each in outcomes if isinstance(each, BrokenImageError)], samples)
+        gray = np.full((self.size, self.size, 3), _GRAY, np.uint8), 1.0
         whole = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, tuple)]
-        taken, at = [], whole[0]
+        taken, at = [], whole[0] if whole else 0
         for place, outcome in enumerate(outcomes):
             at = place if isinstance(outcome, tuple) else at
             taken.append(at)
-        drawn = [cast(Canvas, outcomes[at]) for at in taken]
+        drawn = [cast(Canvas, outcomes[at]) if whole else gray for at in taken]
+        label_B = None
+        if self.classes:
+            label_B = torch.tensor([self._label(samples[at][1]) for at in taken])
         return Batch(
             pinned(torch.from_numpy(np.stack([canvas for canvas, _ in drawn])), self.device),
             torch.tensor([aspect for _, aspect in drawn], dtype=torch.float32),
             torch.tensor([samples[at][0] for at in taken]),
-            torch.tensor([samples[at][1].label for at in taken]) if self.classes else None,
+            label_B,
         )
+
+    def _label(self, sample: Sample) -> int:
+        """The number of its class; -1 where it has none of those that have names."""
+        return sample.label if 0 <= sample.label < len(self.index.classes) else -1
 
     def _canvas(self, sample: Sample) -> Canvas | BrokenImageError:
         try:
@@ -170,18 +193,19 @@ class ShardLoader(Feed):
         """Count what is broken, and say so.
 
         Raises:
-            UserError: It is more than the user allows, or all of a batch.
+            UserError: It is more than the user allows.
         """
         self._seen += len(samples)
         if broken and not self.broken:
             _log.warning("%s has broken images, of which others take the place: %s",
                          self.name, broken[0])  # fmt: skip
         self.broken += len(broken)
-        too_many = self.broken >= _TELLING and self.broken > self.max_broken * self._seen
-        if broken and (too_many or len(broken) == len(samples)):
+        self._last = broken[-1] if broken else self._last
+        judged = self.broken >= _TELLING or self.max_broken == 0
+        if judged and self.broken > self.max_broken * self._seen:
             raise UserError(
                 f"{self.broken} of the {self._seen} images of {self.name} that were read are "
-                f"broken; data.max_broken is {self.max_broken:g}. The last one is {broken[-1]}"
+                f"broken; data.max_broken is {self.max_broken:g}. The last one is {self._last}"
             )
 
     def _samples(self, dealing: Dealing, done: int) -> Generator[tuple[int, Sample], None, None]:

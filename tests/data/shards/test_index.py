@@ -1,8 +1,14 @@
 """Which shards there are: found, counted once, and counted again where they changed."""
 
+import io
 import json
+import tarfile
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pyarrow
 import pytest
 from pyarrow import parquet
@@ -66,6 +72,81 @@ def test_an_index_beside_the_shards_is_believed_where_sizes_agree(
     index = open_index(f"shards:{root}", tmp_path / "cache")
     assert index.counts.tolist() == [9, 4]
     assert index.classes == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"shardlist": [{}]}', '{"shardlist": [], "classes": "abc"}',
+             '{"shardlist": [{"url": "train-000.tar", "nsamples": -5}]}'],
+)  # fmt: skip
+def test_an_index_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    root = write_shards(tmp_path / "set", 3)
+    (root / "index.json").write_text(text)
+    with pytest.raises(UserError, match=r"index\.json is no index of shards"):
+        open_index(f"shards:{root}", tmp_path / "cache")
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = write_shards(tmp_path / "set", 3)
+    (tmp_path / "file").write_text("")
+    assert len(open_index(f"shards:{root}", tmp_path / "file" / "cache")) == 3
+    assert "counts of shards are not kept" in caplog.text
+
+
+def test_a_header_that_is_damaged_is_not_the_end(tmp_path: Path) -> None:
+    root = write_shards(tmp_path / "set", 9)
+    (file,) = root.iterdir()
+    content = bytearray(file.read_bytes())
+    at = content.index(b"00005.png")
+    content[at : at + 3] = b"xxx"
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=r"train-000\.tar cannot be read"):
+        open_index(f"shards:{root}", tmp_path / "cache")
+
+
+def test_what_is_no_sample_is_counted_by_nobody(tmp_path: Path) -> None:
+    """As WebDataset reads it: members between underscores, and names without an ending."""
+    (tmp_path / "set").mkdir()
+    with tarfile.open(tmp_path / "set" / "a.tar", "w") as tar:
+        for name in (
+            "__meta__/x.png",
+            "a.png",
+            ".DS_Store",
+            "a.jpg",
+            "b.txt",
+            "c/d.PNG",
+            "__end__",
+        ):
+            member = tarfile.TarInfo(name)
+            member.size = len(encoded(1))
+            tar.addfile(member, io.BytesIO(encoded(1)))
+    index = open_index(f"shards:{tmp_path / 'set'}", tmp_path / "cache")
+    assert index.counts.tolist() == [2]
+    assert [each.key for each in index.shards[0].samples(np.arange(2))] == ["a", "c/d"]
+
+
+@pytest.mark.parametrize("name", ["a[1]", "a?b", "a{1,2}", "a b"])
+def test_a_folder_of_any_name_is_found(tmp_path: Path, name: str) -> None:
+    root = write_shards(tmp_path / name, 3)
+    assert len(open_index(f"shards:{root}", tmp_path / "cache")) == 3
+    assert len(open_index(f"shards:{tmp_path}/{{a*,nowhere*}}/*.tar", tmp_path / "cache")) == 3
+
+
+def test_over_http(tmp_path: Path) -> None:
+    root = write_shards(tmp_path / "set", 3, 5)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    handler.func.log_message = lambda *_: None  # type: ignore[method-assign]
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"http://127.0.0.1:{server.server_port}/set"
+        for name in (f"{place}/", f"{place}/*.tar", f"{place}/train-{{000..001}}.tar"):
+            index = open_index(f"shards:{name}", tmp_path / "cache")
+            assert index.counts.tolist() == [3, 5]
+        local = open_index(f"shards:{root}", tmp_path / "cache")
+        assert [len([*shard.samples(np.arange(3))]) for shard in index.shards] == [3, 3]
+        assert index.fingerprint == local.fingerprint
+        server.shutdown()
 
 
 def test_parquet_is_counted_by_its_footer(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 import io
 import json
+import random
 import threading
 import time
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 from pyarrow import parquet
 from sharded import encoded, numbers, write_shards
+from webdataset import TarWriter
 
 from mast.core.errors import UserError
 from mast.data import Batch
@@ -108,6 +110,45 @@ def test_broken_images_are_counted_and_others_take_their_place(
         ]
 
 
+def test_a_batch_of_broken_images_is_gray_where_they_may_be(tmp_path: Path) -> None:
+    root = write_shards(tmp_path / "shards", 40, broken=tuple(range(36)))
+    loader = loader_of(root, 2, max_broken=1.0)
+    canvases = torch.cat([batch.canvas_BHWC for batch in loader.epoch(0)])
+    assert loader.broken == 36
+    assert len(canvases) == 40
+    assert (canvases == 128).all(dim=(1, 2, 3)).sum() > 20
+
+
+def test_a_share_of_zero_is_kept(tmp_path: Path) -> None:
+    root = write_shards(tmp_path / "shards", 40, broken=(3,))
+    with pytest.raises(UserError, match=r"1 of the \d+ images .* data.max_broken is 0\."):
+        [*loader_of(root, max_broken=0.0).epoch(0)]
+
+
+def test_what_is_no_class_is_none(tmp_path: Path) -> None:
+    root = tmp_path / "set"
+    root.mkdir()
+    written = ["0", "1", "2", "-1", "cat", ""]
+    with TarWriter(str(root / "a.tar")) as tar:
+        for number, label in enumerate(written):
+            tar.write({"__key__": f"{number}", "png": encoded(number), "cls": label.encode()})
+        tar.write({"__key__": "6", "png": encoded(6)})
+        tar.write({"__key__": "7", "canvas.png": encoded(7)})  # and nothing that says its aspect
+    (root / "index.json").write_text('{"shardlist": [], "classes": ["a", "b"]}')
+    (batch,) = loader_of(root).epoch(0)
+    assert batch.label_B is not None
+    labels = dict(zip(batch.index_B.tolist(), batch.label_B.tolist(), strict=True))
+    assert labels == {0: 0, 1: 1, 2: -1, 3: -1, 4: -1, 5: -1, 6: -1, 7: -1}
+    watched = loader_of(root).watched()
+    assert watched.targets["class"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("readers", [1, 4])
+def test_watched_images_are_from_shards_that_have_some(tmp_path: Path, readers: int) -> None:
+    root = write_shards(tmp_path / "shards", 0, 30, 0, 25)
+    assert len(loader_of(root, readers=readers).watched()) == 55
+
+
 def test_labels_come_with_their_images_where_classes_have_names(shards: Path) -> None:
     (batch, *_) = loader_of(shards).epoch(0)
     assert batch.label_B is None
@@ -137,12 +178,12 @@ def test_parquet_and_tars_give_the_same(tmp_path: Path) -> None:
 def test_a_lost_connection_loses_nothing(
     shards: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Files of which three reads of four fail."""
-    whole, opened, reads = seen([*loader_of(shards).epoch(0)]), module.open_once, count()
+    """Files of which every second read fails."""
+    whole, opened = seen([*loader_of(shards).epoch(0)]), module.open_once
 
     class Cut(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
-            if next(reads) % 4:
+            if random.random() < 0.5:
                 raise ConnectionResetError("the store hung up")
             return super().read(size)
 
@@ -150,7 +191,7 @@ def test_a_lost_connection_loses_nothing(
     monkeypatch.setattr(module, "BUFFER", 5000)
     monkeypatch.setattr(module, "open_once", lambda url: Cut(opened(url).read()))
     assert seen([*loader_of(shards).epoch(0)]) == whole
-    assert len(caplog.records) > 40
+    assert len(caplog.records) > 10
     assert "the store hung up; tried again in 0 s" in caplog.text
 
 
