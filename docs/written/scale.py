@@ -147,3 +147,21 @@ def many() -> str:
         f"{as_markdown(Grid((head, 's', 'MB at most'), rows))}\n\n"
         f"{origin['processor']}, in memory; revision {origin['git_revision']}."
     )
+
+
+def nodes() -> str:
+    """How two hosts end when one of their processes, or one of them, is killed."""
+    result = json.loads((RESULTS / "nodes.json").read_text())
+    by_victim: dict[str, list[float]] = {}
+    for row in result["kills"]:
+        by_victim.setdefault(row["victim"], []).append(row["seconds"])
+    rows = tuple(
+        (victim, str(len(seconds)), f"{min(seconds):.1f} to {max(seconds):.1f}")
+        for victim, seconds in sorted(by_victim.items())
+    )
+    same = "is, byte for byte," if result["same"] else "is not"
+    return (
+        f"{as_markdown(Grid(('killed', 'times', 's until nothing runs'), rows))}\n\n"
+        f"After {len(result['kills'])} kills in {result['steps']} steps the encoder {same} that of "
+        f"a run that nobody killed. Revision {result['provenance']['git_revision']}."
+    )
