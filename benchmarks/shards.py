@@ -2,8 +2,8 @@
 
     python benchmarks/shards.py [--photos FOLDER] [--size 256] [--rounds 3] [--threads 1]
 
-An entry is one epoch of batches, without views, on as many cores as there are threads. Without a
-folder of photos there are generated images of `factors`, JPEGs of quality 90, 500 pixels wide.
+Needs Linux. An entry is one epoch of batches, without views, on as many cores as there are threads.
+Without a folder of photos there are generated images of `factors`, JPEGs of quality 90, 500 pixels wide.
 "cold" has the files out of the system's memory before each epoch. The store is S3 as moto has it,
 in a process of its own on this machine; in one entry it answers each request 50 ms later. Then a
 training that takes a stated time a step and computes nothing: which share of its time it waits for
@@ -122,8 +122,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    if hasattr(os, "sched_setaffinity"):
-        all_cores = sorted(os.sched_getaffinity(0))
+    all_cores = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         folder = options.photos or write_folder(root / "folder", options.images)

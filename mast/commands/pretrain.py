@@ -58,8 +58,8 @@ def pretrain(config: PretrainConfig) -> RunFolder:
             than there is, a folder with another run or one in which another process works, or a
             loss that is no longer finite.
         ProcessEndedError: One of several processes was killed, or has an error of its own.
-        Interrupted: A signal (Ctrl-C, SIGTERM, SIGHUP) asked to stop. The step was finished and
-            saved.
+        Interrupted: A signal (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1) asked to stop. The step was
+            finished and saved.
     """
     config.check_trainable()
     asked, config = config, with_architecture(config)

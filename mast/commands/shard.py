@@ -79,7 +79,7 @@ def shard(
     out: str | Path,
     *,
     size: int = 256,
-    format: Literal["jpg", "bmp"] = "jpg",  # as users call it
+    format: Literal["jpg", "bmp"] = "jpg",
     quality: int = 92,
     images: int = 2000,
     seed: int = 0,
@@ -90,9 +90,9 @@ def shard(
 ) -> Sharded:
     """Write a set of images as shards of images that are resized once, in a random order.
 
-    A shard is a tar as WebDataset reads it: of every image a square canvas, its class and, as JSON,
-    the aspect ratio of the original and its name. An index says how many each has. The same command
-    goes on where it was stopped: a shard that is there is whole.
+    A shard is a tar as WebDataset reads it: of every image a square canvas, its class where the set
+    has one kind of labels and, as JSON, the aspect ratio of the original and its name. An index
+    says how many each has. The same command goes on where it was stopped.
 
     Args:
         data: A folder, or a set by name, as of `mast pretrain`.
@@ -120,7 +120,10 @@ def shard(
         raise UserError(f"quality must be 1 to 100, got {quality}")
     source = open_source(data, root or default_cache() / "downloads", download)
     folder = named(str(out))
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write into {folder}: {error.strerror}") from error
     if len(source.targets) > 1 or source.multilabels:
         kinds = ", ".join([*source.targets, *source.multilabels])
         _log.warning("%s has several kinds of labels (%s), none of which is kept in shards",
@@ -141,17 +144,13 @@ def shard(
             {"url": file.name, "nsamples": count, "filesize": file.stat().st_size}
             for file, count in zip(files, written, strict=True)
         ]
-        broken, allowed = len(source) - sum(written), int(max_broken * len(source))
-        if broken > allowed:
-            raise UserError(
-                f"{broken} images of {source.name} are broken, and max_broken = {max_broken:g} "
-                f"allows {allowed}"
-            )
+        broken = len(source) - sum(written)  # those of earlier tries among them
+        writer.judge(broken)
         classes = next(iter(source.classes.values()), ()) if writer.label_N is not None else ()
         index = {"__kind__": KIND, "wids_version": 1, "name": source.name, "classes": list(classes)}
         version = hashlib.blake2b(json.dumps(asdict(plan)).encode(), digest_size=16).hexdigest()
         write_json(folder / INDEX, index | {"version": version, "shardlist": shards})
-    return Sharded(folder, len(files), sum(written), len(source) - sum(written))
+    return Sharded(folder, len(files), sum(written), broken)
 
 
 def _agree(folder: Path, plan: Plan) -> None:
@@ -231,19 +230,23 @@ class _Writer:
             _add(tar, END, b"")
 
     def _leave_out(self, error: BrokenImageError) -> None:
-        """Count a broken image.
+        self.broken.append(error)
+        self.judge(len(self.broken))
+        _log.warning("left out: %s", error)
+
+    def judge(self, broken: int) -> None:
+        """Refuse more broken images than may be.
 
         Raises:
-            UserError: There are more than may be.
+            UserError: Saying how many there are.
         """
-        self.broken.append(error)
         allowed = int(self.max_broken * len(self.source))
-        if len(self.broken) > allowed:
+        if broken > allowed:
+            last = f"; the last one is {self.broken[-1]}" if self.broken else ""
             raise UserError(
-                f"{len(self.broken)} images of {self.source.name} are broken, and max_broken = "
-                f"{self.max_broken:g} allows {allowed}; the last one is {error}"
+                f"{broken} images of {self.source.name} are broken, and max_broken = "
+                f"{self.max_broken:g} allows {allowed}{last}"
             )
-        _log.warning("left out: %s", error)
 
 
 def _whole(file: Path) -> int | None:

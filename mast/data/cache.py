@@ -44,6 +44,12 @@ MANIFEST = "safetensors"  # its ending
 _log = logging.getLogger("mast")
 
 
+def named_after(name: str) -> str:
+    """How the files of a set are called in the cache: readable, and unique."""
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", name)[-40:].strip("-")
+    return f"{readable}-{hashlib.blake2b(os.fsencode(name), digest_size=4).hexdigest()}"
+
+
 @dataclass(frozen=True)
 class Request:
     """A request for the cache of a source.
@@ -72,10 +78,7 @@ class Request:
     @functools.cached_property
     def stem(self) -> str:
         """What the files of all states of one set have in common; readable, and unique."""
-        name = self.source.name
-        readable = re.sub(r"[^A-Za-z0-9]+", "-", name)[-40:].strip("-")
-        key = hashlib.blake2b(os.fsencode(name), digest_size=4).hexdigest()
-        return f"{readable}-{key}-{self.size}px"
+        return f"{named_after(self.source.name)}-{self.size}px"
 
     def file(self, ending: str) -> Path:
         """The file of this state with a given ending."""

@@ -153,6 +153,6 @@ def _open(text: str, root: Path, download: bool) -> Source:
         examples = ", ".join(name for scheme in SOURCES.values() for name in scheme.examples)
         raise UserError(
             f"no folder {text!r} ({above} exists, what follows does not or cannot be read). "
-            f"Data are named by: {examples}."
+            f"Data are named by: {examples}; to pretrain on, also by shards:s3://bucket/train-*.tar."
         )
     return scheme.open(text, root, download)

@@ -9,7 +9,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 import tarfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +26,7 @@ from mast.core.display import doing, track
 from mast.core.errors import UserError
 from mast.core.files import named
 from mast.core.locks import locked
+from mast.data.cache import named_after
 from mast.data.shards.shard import (
     META,
     Shard,
@@ -117,9 +117,7 @@ def open_index(spec: str, cache: Path) -> ShardIndex:
 def _counted(spec: str, found: Mapping[str, tuple[int, str]], cache: Path) -> dict[str, int]:
     """How many samples shards have, as was counted before or is now."""
     pattern = spec.removeprefix(SHARDS)
-    key = hashlib.blake2b(spec.encode(), digest_size=8).hexdigest()
-    readable = re.sub(r"[^A-Za-z0-9]+", "-", pattern)[-40:].strip("-")
-    file = cache / f"{readable}-{key}.shards.json"
+    file = cache / f"{named_after(spec)}.shards.json"
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
     with locked(file.with_suffix(".lock")), ThreadPoolExecutor(_READERS) as pool:

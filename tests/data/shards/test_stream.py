@@ -80,6 +80,8 @@ def test_what_is_left_of_an_epoch_is_dealt_again(shards: Path, ranks: tuple[int,
             batches = loader.epoch(5, start)
             everything += seen([next(batches) for _ in range(stop - start)])
         place = loader.place
+    print(f"{' to '.join(map(str, ranks))} ranks: {len(everything)} images were seen, "
+          f"{len(set(everything))} different ones")  # fmt: skip
     assert len(set(everything)) == len(everything) == 96
 
 
@@ -215,13 +217,13 @@ def test_several_shards_are_read_at_a_time(shards: Path, monkeypatch: pytest.Mon
     opened = module.open_once
 
     def slow(url: str) -> Any:
-        time.sleep(0.2)
+        time.sleep(0.5)
         return opened(url)
 
     monkeypatch.setattr(module, "open_once", slow)
     started = time.monotonic()
     assert len([*loader_of(shards, readers=4).epoch(0)]) == 12
-    assert time.monotonic() - started < 0.6
+    assert time.monotonic() - started < 1.5  # one by one they take 2
 
 
 def test_dropping_an_epoch_ends_its_threads(shards: Path) -> None:
