@@ -3,7 +3,7 @@
     python benchmarks/shards.py [--photos FOLDER] [--size 256] [--rounds 3] [--threads 1]
 
 Needs Linux. An entry is one epoch of batches, without views, on as many cores as there are threads.
-Without a folder of photos there are generated images of `factors`, JPEGs of quality 90, 500 pixels wide.
+Without a folder of photos there are generated images of `factors`, 500 pixels wide, as JPEGs.
 "cold" has the files out of the system's memory before each epoch. The store is S3 as moto has it,
 in a process of its own on this machine; in one entry it answers each request 50 ms later. Then a
 training that takes a stated time a step and computes nothing: which share of its time it waits for
