@@ -14,7 +14,7 @@ from mast.core import fields
 from mast.core.errors import UserError, unknown
 from mast.core.files import read_text
 from mast.core.launch import Device, Precision
-from mast.core.optim import OptimizerConfig
+from mast.core.optim import OF_ALL_GRADIENTS, OptimizerConfig
 from mast.core.run import RunFolder, flatten, plain
 from mast.core.tensors import read_header, said_of
 from mast.data import DataConfig
@@ -28,6 +28,7 @@ OPERATIONAL = (
     "device",
     "devices",
     "nodes",
+    "shard_optimizer",
     "threads",
     "compile",
     "cuda_graphs",
@@ -68,6 +69,8 @@ class PretrainConfig:
         device: auto, cpu or cuda.
         devices: Processes on this node (torchrun overrides it).
         nodes: Nodes (torchrun overrides it).
+        shard_optimizer: Divide the optimizer's state among the processes (ZeRO-1): less memory for
+            large encoders, and the same weights.
         threads: CPU threads of a process; PyTorch's choice if not given.
         precision: auto (bf16-mixed on CUDA, 32-true elsewhere), 32-true or bf16-mixed.
         compile: Compile encoder, projector and objective with torch.compile; on a GPU for which
@@ -99,6 +102,7 @@ class PretrainConfig:
     device: Device = "auto"
     devices: int = 1
     nodes: int = 1
+    shard_optimizer: bool = False
     threads: int | None = None
     precision: Precision = "auto"
     compile: bool | None = None
@@ -141,6 +145,11 @@ class PretrainConfig:
                 "cuda_graphs is for one process that computes a batch as a whole: leave it out, or "
                 f"accumulate, devices and nodes, which are {self.accumulate}, {self.devices} and "
                 f"{self.nodes}"
+            )
+        if self.shard_optimizer and self.optimizer.name in OF_ALL_GRADIENTS:
+            raise UserError(
+                f"shard_optimizer divides the parameters, and optimizer.name {self.optimizer.name} "
+                "needs the norm of all their gradients: leave one of them out"
             )
         if not 0 <= self.seed < 2**63:
             raise UserError(f"seed must be 0 or more and below 2^63, got {self.seed}")

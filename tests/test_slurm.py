@@ -1,4 +1,7 @@
-"""As SLURM starts processes, on two nodes: they find each other, and go on after a pre-emption."""
+"""As SLURM starts processes, on two nodes: they find each other, and go on after a pre-emption.
+
+The optimizer's state is divided between them until then, and not afterwards.
+"""
 
 import os
 import signal
@@ -44,6 +47,7 @@ def task(rank: int, config: str, folder: str, ports: list[int]) -> None:
         os.environ["MASTER_PORT"] = str(port)
         hook = register_optimizer_step_post_hook(preempt) if preempted else None
         words = ["pretrain", "--config", config, "--out", os.path.join(folder, out)]
+        words += ["--shard_optimizer"] * preempted
         codes.append(main([*words, "--nodes", "2", "--devices", "1", "--device", "cpu"]))
         if hook is not None:
             hook.remove()

@@ -246,7 +246,11 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     replay = replay_of(config, plain_method, pipeline, fabric.device, processes)
     shares = _encoder_shares(plain_method.encoder, config)
     groups = plain_method.parameter_groups(shares)
-    optimizer = make_optimizer(groups, config.optimizer, config.batch_size, fabric.device)
+    if sharded := config.shard_optimizer and processes > 1:
+        plain_method.to(fabric.device)  # before its parameters are divided
+    optimizer = make_optimizer(
+        groups, config.optimizer, config.batch_size, fabric.device, sharded=sharded
+    )
     warmup = warmup_share(config.optimizer, config.epochs)
 
     # ------------------------------------------------------------------------------- resume
@@ -375,11 +379,12 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
                 logged_at, logged_step = time.monotonic(), result.step
 
     # --------------------------------------------------------------------------------- end
-    if chief:
-        with doing("saving"):
-            training.save()
+    with doing("saving", enabled=chief):
+        training.save()
+        if chief:
             save_embedding(plain_method, run.embedding, deciding(config))
             save_encoder(plain_method.kept, run.encoder)  # last: it says the run is complete
+    if chief:
         say(f"done: {run.encoder}")
     fabric.barrier()
 

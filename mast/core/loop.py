@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from mast.core.checkpoint import load_checkpoint, previous, save_checkpoint
+from mast.core.collectives import rank
 from mast.core.errors import DivergedError, UserError
-from mast.core.optim import load_state, set_learning_rate
+from mast.core.optim import is_sharded, load_state, set_learning_rate, settle, whole_state
 from mast.core.stopping import Interrupted, StopRequest
 from mast.core.transfer import numbers
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("mast")
 
+_ASKED = "asked"  # among the losses that processes average: of what the first one is asked
+_SAVE = -1  # to save and go on; a signal's number asks to save and stop
 Losses = dict[str, Tensor]  # "loss", which is minimised, and whatever else is logged
 
 
@@ -161,7 +164,7 @@ class Training:
             ) from error
 
     def save(self) -> None:
-        """Write the checkpoint.
+        """Write the checkpoint, from the first process; with a sharded optimizer all call this.
 
         Raises:
             UserError: Losses, weights or the optimizer's state are not finite; the
@@ -169,9 +172,12 @@ class Training:
         """
         assert self.checkpoint is not None
         self._read_losses()
+        optimizer = whole_state(self.optimizer)
+        if rank() > 0:
+            return
         state: dict[str, Any] = {
             "module": self.module.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": optimizer,
             "rng": torch.get_rng_state(),
             "rng_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
             "step": self.step,
@@ -207,9 +213,9 @@ class Training:
             Interrupted: A signal asked to stop; the step was finished and saved.
         """
         module, optimizer = fabric.setup(self.module, self.optimizer)
-        # Fabric moves the weights alone; loading moves the optimizer's state to where they are.
-        self.optimizer.load_state_dict(self.optimizer.state_dict())
+        settle(self.optimizer)  # Fabric moves the weights alone
         module.train()
+        chief, sharded = fabric.is_global_zero, is_sharded(self.optimizer)
         saved_at = time.monotonic()
         while self.step < self.steps:
             epoch, start = divmod(self.step, self.steps_per_epoch)
@@ -240,22 +246,26 @@ class Training:
                 last_of_epoch = self.step % self.steps_per_epoch == 0
                 due = self.step % self.log_every == 0 or last_of_epoch
                 losses = _mean(outputs)
+                if due and sharded:  # all save, and stop, at the same step
+                    asked = self._asked(saved_at) if chief else 0
+                    losses[_ASKED] = losses["loss"].new_tensor(float(asked))
                 if due:
                     losses = cast(Losses, fabric.all_reduce(losses))
                 self._unread.append((self.step, losses))
-                metrics = None
+                metrics, agreed = None, 0
                 if due or fabric.device.type == "cpu":  # reading a number makes a GPU wait
                     metrics = self._read_losses()
+                    agreed = round(metrics.pop(_ASKED, 0) * fabric.world_size)
                 yield StepResult(self.step, share, metrics, due, last_of_epoch)
 
                 # ------------------------------------------------------------------- save
-                minutes = (time.monotonic() - saved_at) / 60
-                if self.checkpoint and fabric.is_global_zero and minutes >= self.checkpoint_minutes:
+                if not sharded:  # the others end with the first: one step further they wait for it
+                    agreed = self._asked(saved_at) if chief else 0
+                if agreed and self.checkpoint is not None:
                     self.save()
                     saved_at = time.monotonic()
-                # The others end with the first process: one step further they would wait for it.
-                if self.stop.number is not None and fabric.is_global_zero:
-                    raise self._interrupted(self.stop.number)
+                if agreed > 0:
+                    raise self._interrupted(agreed)
             del parts  # with what it read ahead, before the next epoch begins
 
     def _read_losses(self) -> dict[str, float]:
@@ -289,10 +299,16 @@ class Training:
             and not value.isfinite().all()
         ]
 
+    def _asked(self, saved_at: float) -> int:
+        """The number of a signal that asks to stop, `_SAVE` where it is time for that, or 0."""
+        if self.stop.number is not None:
+            return self.stop.number
+        minutes = (time.monotonic() - saved_at) / 60
+        return _SAVE if self.checkpoint is not None and minutes >= self.checkpoint_minutes else 0
+
     def _interrupted(self, number: int) -> Interrupted:
         kept = "nothing of it is kept"
         if self.checkpoint is not None:
-            self.save()
             kept = "which is saved: the same command continues from there"
         return Interrupted(number, f"stopped after step {self.step} of {self.steps}, {kept}")
 

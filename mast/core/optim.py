@@ -3,16 +3,20 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 
 import torch
 
 from mast.core.errors import UserError, unknown
 from mast.core.lars import OfficialLars
 
+if TYPE_CHECKING:
+    from mast.core.sharded import ShardedOptimizer
+
 CPU = torch.device("cpu")
 HOW = ("fused", "foreach")  # of a group: by which kernels a device steps, not what it computes
 OptimizerName = Literal["lars", "lars_official", "adamw", "sgd", "lamb"]
+OF_ALL_GRADIENTS = ("lamb",)  # which cannot step a share of the parameters alone
 
 
 @dataclass
@@ -130,6 +134,8 @@ def make_optimizer(
     config: OptimizerConfig,
     batch_size: int,
     device: torch.device = CPU,
+    *,
+    sharded: bool = False,
 ) -> torch.optim.Optimizer:
     """Build the optimizer over parameter groups.
 
@@ -143,6 +149,8 @@ def make_optimizer(
         config: Rates.
         batch_size: Global batch, over processes and accumulation.
         device: Where the parameters are when it steps.
+        sharded: Whether its state is divided among the processes, which run already; parameters
+            are on the device then.
 
     Returns:
         An optimizer whose groups carry "peak_lr", for `set_learning_rate`.
@@ -165,22 +173,32 @@ def make_optimizer(
         if config.name == "lars_official":
             options["adapt"] = is_weight
         prepared.append({**group, **options})
+    kind, options = _kind(config, device)
+    if not sharded:
+        return kind(prepared, **options)
+    from mast.core.sharded import ShardedOptimizer
+
+    return ShardedOptimizer(prepared, kind, **options)
+
+
+def _kind(
+    config: OptimizerConfig, device: torch.device
+) -> tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]:
+    """The class of an optimizer, and its options."""
     fused = True if device.type == "cuda" else None  # None: as PyTorch chooses
     if config.name == "adamw":
-        return torch.optim.AdamW(prepared, fused=fused)
+        return torch.optim.AdamW, {"fused": fused}
     if config.name == "sgd":
-        return torch.optim.SGD(prepared, momentum=config.momentum, fused=fused)
+        return torch.optim.SGD, {"momentum": config.momentum, "fused": fused}
     if config.name == "lars_official":
-        return OfficialLars(prepared, config.lr, config.momentum, config.trust)
+        of = {"lr": config.lr, "momentum": config.momentum, "trust": config.trust}
+        return OfficialLars, of
     from timm.optim.lamb import Lamb
     from timm.optim.lars import Lars
 
-    optimizer: torch.optim.Optimizer
     if config.name == "lamb":
-        optimizer = Lamb(prepared)
-    else:
-        optimizer = Lars(prepared, momentum=config.momentum, trust_coeff=config.trust)
-    return optimizer
+        return Lamb, {}
+    return Lars, {"momentum": config.momentum, "trust_coeff": config.trust}
 
 
 def moments(config: OptimizerConfig) -> int:
@@ -188,6 +206,22 @@ def moments(config: OptimizerConfig) -> int:
     if config.name in ("adamw", "lamb"):
         return 2
     return int(config.momentum != 0)
+
+
+def is_sharded(optimizer: torch.optim.Optimizer) -> "TypeGuard[ShardedOptimizer]":
+    """Whether its state is divided among the processes."""
+    return hasattr(optimizer, "whole_state")
+
+
+def whole_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The state to be saved; of a sharded one on the first process, by a call of all of them."""
+    return optimizer.whole_state() if is_sharded(optimizer) else optimizer.state_dict()
+
+
+def settle(optimizer: torch.optim.Optimizer) -> None:
+    """Move the state to where the parameters are, and where the optimizer steps."""
+    own = optimizer.optim if is_sharded(optimizer) else optimizer
+    own.load_state_dict(own.state_dict())
 
 
 def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:

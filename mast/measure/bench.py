@@ -151,6 +151,6 @@ class Bench:
                         on_step(step)
                     terms = [f"{name} {value:.3f}" for name, value in (step.metrics or {}).items()]
                     work.update(step.step, "  ".join(terms) if step.due else None)
-        if chief and training.checkpoint is not None:
+        if training.checkpoint is not None:
             training.save()
         fabric.barrier()

@@ -10,7 +10,7 @@ from mast.config import PretrainConfig, build_method
 from mast.core.errors import UserError
 from mast.core.launch import type_of
 from mast.core.memory import memory_of
-from mast.core.optim import moments
+from mast.core.optim import OF_ALL_GRADIENTS, moments
 from mast.methods import METHODS, StepNeeds, step_needs
 
 # Bytes that a process shares with no other before it trains, from below: half of what it held with
@@ -43,7 +43,7 @@ def check_memory(config: PretrainConfig, device: torch.device, processes: int, l
     compiled = config.compile or (config.compile is None and not on_cpu)
 
     def step(parts: int) -> StepNeeds:
-        return needs_of(config, device, parts * processes, compiled)
+        return needs_of(config, device, parts, processes, compiled)
 
     def needed(step: StepNeeds, parts: int) -> int:
         one = step.least(parts, again=config.epochs > 1)
@@ -77,6 +77,9 @@ def check_memory(config: PretrainConfig, device: torch.device, processes: int, l
             helps = [f"accumulate {more[at]} or more", *helps]
         if type_of(config.precision, device) is torch.float32:
             helps += ["precision bf16-mixed"]
+    alone = config.shard_optimizer or config.optimizer.name in OF_ALL_GRADIENTS
+    if processes > 1 and not alone:
+        helps += ["shard_optimizer"]
     if on_cpu and local > 1:
         helps += ["fewer devices"]
     raise UserError(f"{text}. What helps: {', '.join(helps)}.")
@@ -90,7 +93,7 @@ def free_for_images(config: PretrainConfig, device: torch.device, processes: int
         device: The GPU.
         processes: Of the run, on all machines.
     """
-    step = needs_of(config, device, config.accumulate * processes)
+    step = needs_of(config, device, config.accumulate, processes)
     if not step.activations:  # not known
         return USUAL_GB
     free = torch.cuda.mem_get_info(device)[0]
@@ -98,19 +101,27 @@ def free_for_images(config: PretrainConfig, device: torch.device, processes: int
 
 
 def needs_of(
-    config: PretrainConfig, device: torch.device, parts: int, compiled: bool = False
+    config: PretrainConfig,
+    device: torch.device,
+    parts: int,
+    processes: int = 1,
+    compiled: bool = False,
 ) -> StepNeeds:
-    """What a step needs for one of some equal parts of a batch; see `step_needs`."""
-    return step_needs(
+    """What a step needs in one of some processes, which computes its share in equal parts.
+
+    See `step_needs`.
+    """
+    needs = step_needs(
         partial(build_method, config),
         Pipeline(config.preset, config.size),
-        config.batch_size // parts,
+        config.batch_size // (parts * processes),
         device,
         type_of(config.precision, device),
         moments=moments(config.optimizer),
         channels_last=config.channels_last,
         compiled=compiled,
     )
+    return needs._replace(state=needs.state // processes) if config.shard_optimizer else needs
 
 
 def _gigabytes(size: int) -> str:
