@@ -165,3 +165,25 @@ def nodes() -> str:
         f"After {len(result['kills'])} kills in {result['steps']} steps the encoder {same} that of "
         f"a run that nobody killed. Revision {result['provenance']['git_revision']}."
     )
+
+
+def state() -> str:
+    """What a large encoder takes with the optimizer's state in each process, and divided."""
+    result = json.loads((RESULTS / "optimizer-state.json").read_text())
+    titles = {"plain": "in each process", "sharded": "divided (`shard_optimizer`)"}
+    rows = tuple(
+        (titles[name], " and ".join(f"{gb:.1f}" for gb in of["most"]),
+         f"{of['bytes'] / 1e9:.2f}", f"{of['save']:.1f}")
+        for name, of in result["ways"].items()
+    )  # fmt: skip
+    head = ("the optimizer's state", "GB a process", "a checkpoint, GB", "saved in s")
+    equal = result["same"]
+    same = "the same, byte for byte" if all(equal.values()) else f"the same: {equal}"
+    origin = result["provenance"]
+    return (
+        f"{as_markdown(Grid(head, rows))}\n\n"
+        f"{result['encoder'].removeprefix('timm:')} with projector, "
+        f"{result['parameters'] / 1e6:.0f} million numbers, AdamW in float32, "
+        f"{result['processes']} processes by gloo on {origin['processor']}; encoder, weights and "
+        f"optimizer's state are {same}. Revision {origin['git_revision']}."
+    )
