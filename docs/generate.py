@@ -81,7 +81,9 @@ def documents() -> dict[Path, str]:
             tabled,
             {"tables": tables(), "table6": table6(), "small": small(), "pooling": pooling()},
         ),
-        scaled: between(scaled, {"scale": scale(), "many": many(), "nodes": nodes(), "state": state()}),
+        scaled: between(
+            scaled, {"scale": scale(), "many": many(), "nodes": nodes(), "state": state()}
+        ),
         cleaned: between(
             cleaned, {"search": search(), "copies": copies(), "label_errors": label_errors()}
         ),
