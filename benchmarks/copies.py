@@ -85,7 +85,7 @@ def planted(
         aspect_N=np.concatenate([originals.aspect_N, copies.aspect_N]),
         targets={},
         classes={},
-        identifiers=originals.identifiers + copies.identifiers,
+        identifiers=(*originals.identifiers, *copies.identifiers),
         fingerprint="",
     )
     result = {}

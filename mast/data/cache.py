@@ -35,9 +35,10 @@ from mast.core.locks import locked
 from mast.data.decode import BrokenImageError
 from mast.data.decoded import decode_in_order
 from mast.data.manifest import Manifest
+from mast.data.names import Names
 from mast.data.source import Source
 
-VERSION = 4  # of the layout, of how a canvas is made and of what its hash covers
+VERSION = 5  # of the layout, of how a canvas is made and of what its hash covers
 
 MANIFEST = "safetensors"  # its ending
 
@@ -254,7 +255,7 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
         content.update(label_N[kept_N].tobytes())
     return Manifest(
         VERSION, request.fingerprint, request.size, content.hexdigest(), kept_N, aspect_N,
-        np.array(checksums, np.uint32), tuple(identifiers), skipped,
+        np.array(checksums, np.uint32), Names.of(identifiers), skipped,
     )  # fmt: skip
 
 

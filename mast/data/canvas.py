@@ -143,7 +143,7 @@ class CanvasSet:
     aspect_N: np.ndarray
     targets: dict[str, np.ndarray]
     classes: dict[str, tuple[str, ...]]
-    identifiers: tuple[str, ...]
+    identifiers: Sequence[str]
     fingerprint: str
     skipped: dict[str, str] = field(default_factory=dict)
     multilabels: Mapping[str, np.ndarray] = field(default_factory=dict)

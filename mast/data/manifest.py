@@ -1,4 +1,4 @@
-"""What a canvas file holds, as arrays: a million entries are opened in a fraction of a second.
+"""What a canvas file holds, as arrays of a mapped file: opening it is reading it once.
 
 Legend: N images.
 """
@@ -13,6 +13,7 @@ import torch
 
 from mast.core.errors import UserError
 from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.data.names import Names
 
 
 @final
@@ -39,7 +40,7 @@ class Manifest:
     kept_N: np.ndarray
     aspect_N: np.ndarray
     checksum_N: np.ndarray
-    identifiers: tuple[str, ...]
+    identifiers: Names
     skipped: Mapping[str, str]
 
     def write(self, path: Path) -> None:
@@ -48,12 +49,12 @@ class Manifest:
         Raises:
             UserError: As `write_atomically`.
         """
-        names = "\0".join(self.identifiers).encode("utf-8", "surrogateescape")
         tensors = {
             "kept": torch.from_numpy(self.kept_N),
             "aspect": torch.from_numpy(self.aspect_N),
             "checksum": torch.from_numpy(self.checksum_N.view(np.int32)),
-            "names": torch.frombuffer(bytearray(names or b"\0"), dtype=torch.uint8),
+            "names": torch.from_numpy(self.identifiers.text),
+            "ends": torch.from_numpy(self.identifiers.end_N),
         }
         described = {
             "version": self.version,
@@ -74,12 +75,12 @@ class Manifest:
         tensors, header = read_tensors(path, "it is built anew")
         said = said_of(header)
         try:
-            names = tensors["names"].numpy().tobytes().decode("utf-8", "surrogateescape")
-            kept_N = tensors["kept"].numpy()
+            names = Names(tensors["names"].numpy(), tensors["ends"].numpy())
             return cls(
                 int(said["version"]), str(said["source"]), int(said["size"]), str(said["content"]),
-                kept_N, tensors["aspect"].numpy(), tensors["checksum"].numpy().view(np.uint32),
-                tuple(names.split("\0")) if len(kept_N) else (), dict(said["skipped"]),
+                tensors["kept"].numpy(), tensors["aspect"].numpy(),
+                tensors["checksum"].numpy().view(np.uint32),
+                names, dict(said["skipped"]),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path} is damaged, it is no manifest: it is built anew") from error

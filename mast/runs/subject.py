@@ -157,7 +157,7 @@ def _images(
         if "top1" in measured.each
     }
     labels, classes = dict(chosen.targets), dict(chosen.classes)
-    return Images(chosen.identifiers, thumbnails_NPP3, labels, classes, hits)
+    return Images(tuple(chosen.identifiers), thumbnails_NPP3, labels, classes, hits)
 
 
 def _trials(folder: RunFolder) -> Iterator[Trial]:
