@@ -40,7 +40,7 @@ class DataConfig:
         spec: A folder (flat, or with one subfolder a class), `factors` (generated images),
             `factors@test`, `factors@train:4096`, so `toys`, `torchvision:CIFAR10@train`,
             `hf:owner/name@split`, `coco:FOLDER@train2017`, `coco:FILE.json@FOLDER`,
-            `voc:VOCdevkit/VOC2007@trainval` or, to pretrain on, `shards:s3://bucket/train-*.tar`.
+            `voc:VOCdevkit/VOC2007@trainval`, `shards:FOLDER` or `shards:s3://bucket/train-*.tar`.
         canvas: Side in pixels to which every image is resized once; chosen from the size of the
             views if not given.
         cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` if not

@@ -19,6 +19,21 @@ from mast.data.torchvision_sets import describe_torchvision, open_torchvision
 from mast.data.toys import Toys
 from mast.data.voc import describe_voc, open_voc
 
+SHARDS = "shards:"  # which a training reads in order (`mast.data.feeds`)
+
+
+def _open_shards(spec: str, root: Path, download: bool) -> Source:
+    from mast.data.shards import open_shards  # which needs this module
+
+    return open_shards(spec, root, download)
+
+
+def _describe_shards(spec: str) -> SetDescription:
+    from mast.data.shards import describe_shards
+
+    return describe_shards(spec)
+
+
 SOURCES: dict[str, Scheme] = {
     "folder": Scheme(
         "A folder of images, flat or with one subfolder a class",
@@ -64,10 +79,14 @@ SOURCES: dict[str, Scheme] = {
         open_voc,
         describe_voc,
     ),
+    "shards": Scheme(
+        "Images in tars of WebDataset or in Parquet files, here or in a store (needs the extra "
+        "shards)",
+        ("shards:FOLDER", "shards:s3://bucket/train-*.tar"),
+        _open_shards,
+        _describe_shards,
+    ),
 }
-
-
-SHARDS = "shards:"  # which `mast.data.feeds` opens
 
 
 def default_cache() -> Path:
@@ -88,8 +107,9 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
     Args:
         spec: A folder; `factors`, `factors@test` or `factors@train:4096` (generated), and so
             `toys`; `torchvision:CIFAR10@train`; `hf:owner/name@split`; `coco:FOLDER@train2017` or
-            `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`; several sets with annotated
-            objects joined by "+". A folder that is itself called `factors` is written `./factors`.
+            `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`; `shards:FOLDER` or
+            `shards:s3://bucket/train-*.tar`; several sets with annotated objects joined by "+". A
+            folder that is itself called `factors` is written `./factors`.
         root: Where torchvision and Hugging Face sets are or are downloaded to; the cache if None.
         download: Whether the network may be used.
 
@@ -115,8 +135,9 @@ def describe(data: str | Path) -> SetDescription:
     Args:
         data: `factors` or `toys`, or `factors:1024` for so many training images and a quarter of
             them to validate and to test; `torchvision:NAME` or `hf:owner/name`; `coco:FOLDER` with
-            annotations/instances_*.json in it; `voc:VOCdevkit/VOC2007`; or a folder with `train`,
-            `test` and perhaps `val` below it, or with a subfolder a class.
+            annotations/instances_*.json in it; `voc:VOCdevkit/VOC2007`; `shards:FOLDER`, in
+            which folders or names of files begin with train, val and test; or a folder with
+            `train`, `test` and perhaps `val` below it, or with a subfolder a class.
 
     Returns:
         The parts that there are; of a set by name without looking whether they are on disk.
@@ -131,11 +152,6 @@ def describe(data: str | Path) -> SetDescription:
 
 
 def _scheme(text: str) -> Scheme:
-    if text.startswith(SHARDS):
-        raise UserError(
-            f"{text} is read in order, to pretrain on: name the folder or the set that the shards "
-            "were made of, whose images can be looked at one by one"
-        )
     word = re.match(r"\w*", text)
     assert word is not None, text
     scheme, following = SOURCES.get(word[0]), text[word.end() :]
@@ -153,6 +169,6 @@ def _open(text: str, root: Path, download: bool) -> Source:
         examples = ", ".join(name for scheme in SOURCES.values() for name in scheme.examples)
         raise UserError(
             f"no folder {text!r} ({above} exists, what follows does not or cannot be read). "
-            f"Data are named by: {examples}; to pretrain on, also by shards:s3://bucket/train-*.tar."
+            f"Data are named by: {examples}."
         )
     return scheme.open(text, root, download)

@@ -133,10 +133,16 @@ def test_what_cannot_be_written_is_refused(
     assert not (tmp_path / "set").exists()
 
 
-def test_other_commands_say_what_to_name(photos: Path, tmp_path: Path) -> None:
-    root = sharded(photos, tmp_path / "set")
-    with pytest.raises(UserError, match="is read in order, to pretrain on: name the folder"):
-        open_source(f"shards:{root}")
+def test_other_commands_take_shards(run: Path, photos: Path, tmp_path: Path) -> None:
+    root = sharded(photos, tmp_path / "set", format="bmp", size=32)  # as views of 32 pixels have it
+    found, expected = (
+        np.load(mast.embed(run, data, tmp_path / f"{name}.npz"))
+        for name, data in {"shards": f"shards:{root}", "folder": str(photos / "train")}.items()
+    )
+    order_N = np.argsort(found["identifiers"])
+    assert np.array_equal(found["identifiers"][order_N], expected["identifiers"])
+    assert np.array_equal(found["target_class"][order_N], expected["target_class"])
+    np.testing.assert_allclose(found["features"][order_N], expected["features"], atol=1e-5)
 
 
 def test_a_run_on_shards_continues_bit_for_bit(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from layouts import voc_object, write_coco, write_voc
 
+from mast.commands.shard import shard
 from mast.core.errors import UserError
 from mast.data import (
     SOURCES,
@@ -57,6 +58,12 @@ def voc(root: Path, _: object) -> str:
     return f"voc:{root}"
 
 
+def shards(root: Path, write_images: Callable[..., Path]) -> str:
+    for part in folder(root / "images", write_images).iterdir():
+        shard(part, root / "shards" / part.name, size=24)
+    return f"shards:{root / 'shards'}"
+
+
 FACTORS = ("shape", "color", "orientation", "position", "texture", "sharpness")
 ROWS = {
     "folder": Row(folder),
@@ -66,6 +73,7 @@ ROWS = {
     "hf": Row(lambda *_: "hf:someone/pets", ("label",)),
     "coco": Row(coco, ("objects",), "mAP"),
     "voc": Row(voc, ("objects",), "mAP"),
+    "shards": Row(shards),
 }
 
 

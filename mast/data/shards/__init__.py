@@ -1,4 +1,4 @@
-"""Sets in shards, which are read in order: tars of WebDataset and Parquet files, anywhere.
+"""Sets in shards: tars of WebDataset and Parquet files, anywhere; a training reads them in order.
 
 Reading them needs the extra `shards`.
 """
@@ -8,4 +8,6 @@ from mast.data.shards.index import KIND as KIND
 from mast.data.shards.index import ShardIndex as ShardIndex
 from mast.data.shards.index import open_index as open_index
 from mast.data.shards.shard import CANVAS as CANVAS
+from mast.data.shards.source import describe_shards as describe_shards
+from mast.data.shards.source import open_shards as open_shards
 from mast.data.shards.stream import ShardLoader as ShardLoader

@@ -9,15 +9,13 @@ import hashlib
 import json
 import logging
 import os
-import tarfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path, PurePosixPath
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -27,10 +25,9 @@ from mast.core.errors import UserError
 from mast.core.files import named
 from mast.core.locks import locked
 from mast.data.cache import named_after
+from mast.data.shards.scan import READERS, tar_samples, telling
 from mast.data.shards.shard import (
-    META,
     Shard,
-    image_of,
     is_local,
     open_parquet,
     opened,
@@ -44,7 +41,6 @@ KIND = "wids-shard-index-v1"
 # What stores call the time or the version of a file.
 STATES = ("mtime", "ETag", "etag", "LastModified", "Last-Modified", "last_modified", "updated",
           "blob_id")  # fmt: skip
-_READERS = 32  # shards that are looked at at a time: a store answers many
 _log = logging.getLogger("mast")
 
 
@@ -96,22 +92,51 @@ def open_index(spec: str, cache: Path) -> ShardIndex:
     Raises:
         UserError: There is none, one cannot be read, or the index beside them is none.
     """
-    pattern = spec.removeprefix(SHARDS)
-    with doing(f"looking for the shards of {pattern}"):
-        found = _find(pattern)
-        beside, classes, version = _beside(next(iter(found)).rpartition("/")[0])
+    found = look_for(spec)
     known = {
-        url: beside[url][0]
-        for url, (size, _) in found.items()
-        if url in beside and beside[url][1] in (size, None)
+        url: found.counts[url][0]
+        for url, (size, _) in found.files.items()
+        if url in found.counts and found.counts[url][1] in (size, None)
     }
-    if len(known) < len(found):
-        known |= _counted(spec, {url: of for url, of in found.items() if url not in known}, cache)
-    shards = tuple(Shard(url, known[url], size) for url, (size, _) in sorted(found.items()))
-    index = ShardIndex(spec, shards, classes, version)
+    if missing := {url: of for url, of in found.files.items() if url not in known}:
+        known |= _counted(spec, missing, cache)
+    shards = tuple(Shard(url, known[url], size) for url, (size, _) in found.files.items())
+    index = ShardIndex(spec, shards, found.classes, found.version)
     if len(index) == 0:
         raise UserError(f"{spec} has {len(shards)} shards, and no image in them")
     return index
+
+
+class Found(NamedTuple):
+    """Shards, and what the index beside them says.
+
+    Attributes:
+        files: Size and state of each, by where it is; in the order of their names.
+        counts: Samples and size of each that the index names.
+        classes: Names of the classes.
+        version: What they were made of.
+    """
+
+    files: dict[str, tuple[int, str]]
+    counts: dict[str, tuple[int, int | None]]
+    classes: tuple[str, ...]
+    version: str
+
+
+def look_for(spec: str) -> Found:
+    """Find the shards of a name; arguments and errors as of `open_index`."""
+    pattern = spec.removeprefix(SHARDS)
+    with doing(f"looking for the shards of {pattern}"):
+        files = _find(pattern)
+        return Found(files, *_beside(next(iter(files)).rpartition("/")[0]))
+
+
+def is_there(spec: str) -> bool:
+    """Whether a name stands for shards."""
+    try:
+        return bool(_find(spec.removeprefix(SHARDS)))
+    except UserError:
+        return False
 
 
 def _counted(spec: str, found: Mapping[str, tuple[int, str]], cache: Path) -> dict[str, int]:
@@ -120,7 +145,7 @@ def _counted(spec: str, found: Mapping[str, tuple[int, str]], cache: Path) -> di
     file = cache / f"{named_after(spec)}.shards.json"
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
-    with locked(file.with_suffix(".lock")), ThreadPoolExecutor(_READERS) as pool:
+    with locked(file.with_suffix(".lock")), ThreadPoolExecutor(READERS) as pool:
         before = _read_counts(file)
         known = {
             url: before[url][1]
@@ -197,7 +222,7 @@ def _details(system: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def _informed(system: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
-    with ThreadPoolExecutor(_READERS) as pool:
+    with ThreadPoolExecutor(READERS) as pool:
         return dict(zip(paths, pool.map(system.info, paths), strict=True))
 
 
@@ -246,37 +271,11 @@ def _count(url: str) -> int:
     Raises:
         UserError: It cannot be read.
     """
-    try:
+    with telling(url):
+        if not url.endswith(".parquet"):
+            return sum(1 for _ in tar_samples(url))
         with opened(url) as file:
-            if url.endswith(".parquet"):
-                return int(open_parquet(file, url)[0].metadata.num_rows)
-            # what is far is streamed: a request for every name would take longer
-            with tarfile.open(fileobj=file, mode="r:" if is_local(url) else "r|") as tar:
-                count = _samples(tar)
-            file.seek(tar.offset)  # where the reader found no further member
-            if file.read(512).strip(b"\0"):
-                raise tarfile.ReadError(f"it is damaged at byte {tar.offset:,}")
-            return count
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"the shard {url} cannot be read: {reason_of(error)}") from error
-
-
-def _samples(tar: tarfile.TarFile) -> int:
-    """Samples with an image, as WebDataset groups files."""
-    from webdataset.tariterators import base_plus_ext
-
-    names = []
-    for member in tar:
-        if member.isreg() and not META.match(member.name):
-            name = base_plus_ext(member.name)
-            names += [name] if name[0] is not None else []
-        tar.members = []  # type: ignore[attr-defined]  # they would be kept
-    return sum(
-        image_of({ending.lower() for _, ending in parts}) is not None
-        for _, parts in groupby(names, lambda name: name[0])
-    )
+            return int(open_parquet(file, url)[0].metadata.num_rows)
 
 
 def _read_counts(file: Path) -> dict[str, tuple[str, int]]:

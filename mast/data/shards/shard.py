@@ -116,6 +116,24 @@ def opened(url: str) -> io.BufferedReader:
     return io.BufferedReader(_Steady(url), BUFFER)
 
 
+def read_range(url: str, at: int, size: int) -> bytes:
+    """Some bytes of a file, and no others.
+
+    Raises:
+        UserError: They stay away, or the file ends before.
+    """
+    parts: list[bytes] = []
+    with _Steady(url, cache_type="none") as file:
+        file.seek(at)
+        while size:
+            part = file.read(size)
+            if not part:
+                raise UserError(f"{url} ends before byte {at + size:,}: it changed")
+            parts.append(part)
+            at, size = at + len(part), size - len(part)
+    return b"".join(parts)
+
+
 class _Steady(io.RawIOBase):
     """A file that is opened again, with longer and longer waits, where a read fails.
 
@@ -123,13 +141,15 @@ class _Steady(io.RawIOBase):
 
     Args:
         url: Where it is.
+        how: Further options of its store.
 
     Raises:
         UserError: It stays away.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, **how: Any) -> None:
         self.url = url
+        self.how = how
         self._file: Any = None
         self._at = 0
         self._retried(lambda file: None)
@@ -172,7 +192,7 @@ class _Steady(io.RawIOBase):
         while True:
             try:
                 if self._file is None:
-                    self._file = open_once(self.url)
+                    self._file = open_once(self.url, **self.how)
                 if self._file.tell() != self._at:
                     self._file.seek(self._at)
                 return work(self._file)
@@ -196,12 +216,12 @@ class _Steady(io.RawIOBase):
             self._file = None
 
 
-def open_once(url: str) -> Any:
+def open_once(url: str, **how: Any) -> Any:
     """A file wherever it is; what fails is an error."""
     from fsspec.core import url_to_fs
 
     system, path = url_to_fs(url)
-    return system.open(path, "rb", **({} if is_local(url) else {"block_size": BLOCK}))
+    return system.open(path, "rb", **({} if is_local(url) else {"block_size": BLOCK, **how}))
 
 
 def reason_of(error: Exception) -> str:
@@ -224,20 +244,23 @@ def _tar(file: Any, url: str, first: int) -> Iterator[tuple[int, Sample]]:
         if ending is None:
             continue
         if number >= first:
-            aspect = _aspect(parts) if ending.startswith(CANVAS) else None
-            yield number, Sample(parts["__key__"], parts[ending], _label(parts.get("cls")), aspect)
+            aspect = aspect_of(parts.get("json")) if ending.startswith(CANVAS) else None
+            yield (
+                number,
+                Sample(parts["__key__"], parts[ending], label_of(parts.get("cls")), aspect),
+            )
         number += 1
 
 
-def _aspect(parts: dict[str, Any]) -> float | None:
+def aspect_of(known: bytes | None) -> float | None:
     """Of the original of a canvas; None where nothing says it, and the image is whole."""
     try:
-        return float(json.loads(parts["json"])["aspect"])
+        return float(json.loads(known or b"")["aspect"])
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def _label(written: Any) -> int:
+def label_of(written: Any) -> int:
     """The number of a class, of whatever a set has in its place."""
     try:
         return int(written)
@@ -271,10 +294,27 @@ def _parquet(file: Any, url: str, first: int) -> Iterator[tuple[int, Sample]]:
     for batch in parquet.iter_batches(64, [group for _, group in groups], columns):
         for row in batch.to_pylist():
             if number >= first:
-                content = row[image]["bytes"] if isinstance(row[image], dict) else row[image]
                 own = None if label is None else row[label]
-                yield number, Sample(f"{url}#{number}", content or b"", _label(own))
+                yield number, Sample(f"{url}#{number}", _content(row[image]), label_of(own))
             number += 1
+
+
+def read_rows(url: str, at: int) -> tuple[int, list[bytes]]:
+    """The images of the row group of a Parquet file that has a row, and its first row."""
+    with opened(url) as file:
+        parquet, image, _ = open_parquet(file, url)
+        first, group = 0, 0
+        while at >= first + parquet.metadata.row_group(group).num_rows:
+            first += parquet.metadata.row_group(group).num_rows
+            group += 1
+        rows = parquet.read_row_group(group, [image]).column(image).to_pylist()
+    return first, [_content(row) for row in rows]
+
+
+def _content(row: Any) -> bytes:
+    """The encoded file of a cell, which is bytes or a struct with them; empty where it is null."""
+    content: bytes | None = row["bytes"] if isinstance(row, dict) else row
+    return content or b""
 
 
 def open_parquet(file: Any, url: str) -> tuple[Any, str, str | None]:

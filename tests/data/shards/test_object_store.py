@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import numpy as np
 import pytest
 import torch
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -16,6 +17,7 @@ from sharded import numbers, write_shards
 from werkzeug.serving import make_server
 
 from mast.core.errors import UserError
+from mast.data import open_source
 from mast.data.shards import ShardLoader, open_index
 from mast.data.shards import shard as module
 
@@ -89,6 +91,10 @@ def test_nothing_is_lost(
     store.failing = True
     assert seen("shards:s3://shards/train", tmp_path) == seen(f"shards:{root}", tmp_path)
     assert store.failed > 3
+    failed, source = store.failed, open_source("shards:s3://shards/train", tmp_path)
+    canvases = np.stack([source.canvas(index, 12)[0] for index in range(0, 80, 8)])
+    assert numbers(canvases) == list(range(0, 80, 8))
+    assert store.failed > failed
 
 
 @pytest.mark.parametrize(

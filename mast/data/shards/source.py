@@ -1,0 +1,135 @@
+"""Images of shards, looked at one by one: what every command does but `mast pretrain`."""
+
+import hashlib
+import io
+import logging
+from collections import deque
+from pathlib import Path
+from threading import Lock
+from typing import final
+
+import numpy as np
+from PIL import Image
+
+from mast.core.errors import UserError
+from mast.data.decode import open_image
+from mast.data.partition import WHOLE
+from mast.data.shards.index import ShardIndex, is_there, look_for
+from mast.data.shards.scan import telling
+from mast.data.shards.shard import Sample, Shard, read_range, read_rows
+from mast.data.shards.table import Place, open_table
+from mast.data.source import PARTS, SetDescription, Source
+
+TASK = "class"
+_GROUPS = 8  # row groups of Parquet files that are kept in memory
+_log = logging.getLogger("mast")
+
+
+@final
+class Shards(Source):
+    """A set in shards with random access.
+
+    Args:
+        spec: As of `open_index`.
+        cache: Folder where it is kept what lies where.
+
+    Raises:
+        UserError: There is none, or one cannot be read.
+    """
+
+    def __init__(self, spec: str, cache: Path) -> None:
+        self.name = spec
+        found = look_for(spec)
+        self._table = open_table(spec, found.files, cache)
+        counts = self._table.count_S.tolist()
+        shards = tuple(
+            Shard(url, count, size)
+            for (url, (size, _)), count in zip(found.files.items(), counts, strict=True)
+        )
+        self._index = ShardIndex(spec, shards, found.classes, found.version)
+        if len(self) == 0:
+            raise UserError(f"{spec} has {len(shards)} shards, and no image in them")
+        label_N, classes = self._table.label_N, found.classes
+        unnamed = int(((label_N < 0) | (label_N >= len(classes))).sum()) if classes else 0
+        if unnamed:
+            _log.warning("%s: %d of %d images have no class, or none of those that have names; "
+                         "labels are left out", spec, unnamed, len(self))  # fmt: skip
+        labelled = bool(classes) and not unnamed
+        self.targets = {TASK: np.asarray(label_N)} if labelled else {}
+        self.classes = {TASK: classes} if labelled else {}
+        self._lock = Lock()
+        self._recent: deque[tuple[int, int, list[bytes]]] = deque(maxlen=_GROUPS)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def identifier(self, index: int) -> str:
+        return self._table.names[index]
+
+    def fingerprint(self) -> str:
+        """Also of names, labels and the sizes of files, which tell most edits in place."""
+        digest = hashlib.blake2b(self._index.fingerprint.encode(), digest_size=16)
+        table = self._table
+        for array in (table.names.text, table.label_N, table.size_N):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def open(self, index: int) -> Image.Image:
+        """One image; a canvas in the shape of its original, as large as it can be."""
+        place = self._table.place(index)
+        image = open_image(io.BytesIO(self._encoded(place)))
+        if place.aspect is None:
+            return image
+        width, height = image.size
+        if place.aspect >= 1:
+            return image.resize((width, max(1, round(width / place.aspect))))
+        return image.resize((max(1, round(height * place.aspect)), height))
+
+    def canvas(self, index: int, size: int) -> tuple[np.ndarray, float]:
+        """As `Source.canvas`.
+
+        Raises:
+            BrokenImageError: It cannot be decoded.
+            UserError: Its shard cannot be read.
+        """
+        place = self._table.place(index)
+        key = f"{self.name}/{self.identifier(index)}"
+        return Sample(key, self._encoded(place), aspect=place.aspect).canvas(size)
+
+    def _encoded(self, place: Place) -> bytes:
+        """The file of an image.
+
+        Raises:
+            UserError: Its shard cannot be read.
+        """
+        url = self._index.shards[place.shard].url
+        with telling(url):
+            if not url.endswith(".parquet"):
+                return read_range(url, place.at, place.size)
+            with self._lock:  # threads that want the next images wait for the same rows
+                for shard, first, rows in self._recent:
+                    if shard == place.shard and first <= place.at < first + len(rows):
+                        return rows[place.at - first]
+                first, rows = read_rows(url, place.at)
+                self._recent.append((place.shard, first, rows))
+                return rows[place.at - first]
+
+
+def open_shards(spec: str, root: Path, download: bool) -> Shards:
+    """Opens a folder, a pattern or a file; what is known of them is kept in `root`."""
+    return Shards(spec, root)
+
+
+def describe_shards(spec: str) -> SetDescription:
+    """The parts of a set: folders `train`, `val` and `test`, or files whose names begin so.
+
+    Raises:
+        UserError: There is no such place.
+    """
+    parts = {
+        part: f"{spec.rstrip('/')}/{way}"
+        for part in PARTS
+        for way in (f"{part}-*", part)
+        if is_there(f"{spec.rstrip('/')}/{way}")
+    }
+    return SetDescription(parts or {WHOLE: spec})
