@@ -29,7 +29,7 @@ from written.photos import (
     regimes,
 )
 from written.result_files import ROOT
-from written.scale import many, nodes, scale, state
+from written.scale import kept, many, nodes, scale, state
 from written.site import home, reference
 from written.starts import starts
 from written.tables import pooling, ranking, small, table6, tables
@@ -82,7 +82,8 @@ def documents() -> dict[Path, str]:
             {"tables": tables(), "table6": table6(), "small": small(), "pooling": pooling()},
         ),
         scaled: between(
-            scaled, {"scale": scale(), "many": many(), "nodes": nodes(), "state": state()}
+            scaled,
+            {"scale": scale(), "many": many(), "kept": kept(), "nodes": nodes(), "state": state()},
         ),
         cleaned: between(
             cleaned, {"search": search(), "copies": copies(), "label_errors": label_errors()}

@@ -149,6 +149,26 @@ def many() -> str:
     )
 
 
+def kept() -> str:
+    """A hundred million images: how long until what is known of them is open."""
+    result = json.loads((RESULTS / "many.json").read_text())
+    titles = {
+        "nothing": "Python and imports alone",
+        "index": "shards by `index.json`, and the order of the first process of 64",
+        "manifest": "the manifest of their canvases",
+        "source": "shards, and the table of what lies where in them",
+    }
+    rows = tuple(
+        (titles[name], f"{of['seconds']:.1f}", f"{of['own MB']:,.0f}")
+        for name, of in result["kept"].items()
+    )
+    head, origin = f"{result['samples']:,} images", result["provenance"]
+    return (
+        f"{as_markdown(Grid((head, 's', 'MB without mapped files'), rows))}\n\n"
+        f"{origin['processor']}; revision {origin['git_revision']}."
+    )
+
+
 def nodes() -> str:
     """How two hosts end when one of their processes, or one of them, is killed."""
     result = json.loads((RESULTS / "nodes.json").read_text())

@@ -6,6 +6,7 @@ five gigabytes, of which only what is looked up comes into memory.
 Legend: S shards, N samples.
 """
 
+import hashlib
 import json
 import logging
 from collections.abc import Mapping
@@ -97,8 +98,7 @@ def open_table(name: str, found: Mapping[str, tuple[int, str]], cache: Path) -> 
     Raises:
         UserError: A shard cannot be read, or the table cannot be kept.
     """
-    file = cache / f"{named_after(name)}.samples.safetensors"
-    state = json.dumps([VERSION, sorted(found.items())])
+    file, state = _file(name, cache), _state(found)
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
     with locked(file.with_suffix(".lock")):
@@ -108,20 +108,40 @@ def open_table(name: str, found: Mapping[str, tuple[int, str]], cache: Path) -> 
                 looked = pool.map(_look_through, found)
                 title = f"looking through {name}"
                 parts = list(track(looked, title, len(found), "shards"))
-            tensors = {
-                field: torch.from_numpy(np.concatenate([getattr(part, field) for part in parts]))
-                for field in ("at_N", "size_N", "label_N", "aspect_N")
-            }
-            names = Names.of(each for part in parts for each in part.names)
-            tensors["count_S"] = torch.tensor([len(part.at_N) for part in parts])
-            tensors |= {
-                "names": torch.from_numpy(names.text),
-                "ends": torch.from_numpy(names.end_N),
-            }
-            write_tensors(file, tensors, {"state": state})
+            whole = Table(
+                np.array([len(part.at_N) for part in parts]),
+                np.concatenate([part.at_N for part in parts]),
+                np.concatenate([part.size_N for part in parts]),
+                np.concatenate([part.label_N for part in parts]),
+                np.concatenate([part.aspect_N for part in parts]),
+                Names.of(each for part in parts for each in part.names),
+            )
+            keep_table(name, found, cache, whole)
             table = _read(file, state)
     assert table is not None, file
     return table
+
+
+def keep_table(name: str, found: Mapping[str, tuple[int, str]], cache: Path, table: Table) -> None:
+    """Write a table where `open_table` finds it, whose arguments the others are.
+
+    Raises:
+        UserError: It cannot be kept.
+    """
+    arrays = {field: of for field, of in vars(table).items() if isinstance(of, np.ndarray)}
+    arrays |= {"names": table.names.text, "ends": table.names.end_N}
+    tensors = {field: torch.from_numpy(of) for field, of in arrays.items()}
+    write_tensors(_file(name, cache), tensors, {"state": _state(found)})
+
+
+def _file(name: str, cache: Path) -> Path:
+    return cache / f"{named_after(name)}.samples.safetensors"
+
+
+def _state(found: Mapping[str, tuple[int, str]]) -> str:
+    """A hash of shards as they are, and of how a table is made."""
+    described = json.dumps([VERSION, sorted(found.items())])
+    return hashlib.blake2b(described.encode(), digest_size=16).hexdigest()
 
 
 def _read(file: Path, state: str) -> Table | None:
