@@ -96,7 +96,8 @@ class Work:
             innermost: Whether nothing that is shown is a part of it.
         """
         if self.total is None:
-            return [f"{_span(now - self.begun)} so far"] if innermost else []
+            counted = [f"{self.done:,} {self.unit}"] if self.unit and self.done else []
+            return counted + [f"{_span(now - self.begun)} so far"] * innermost
         facts = [f"{self.done:,} of {self.total:,} {self.unit}".rstrip()]
         seconds, count = (b - a for a, b in zip(self._marks[0], self._last, strict=True))
         rate = count / seconds if count > 0 and seconds > 0 else None

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.core.checkpoint import load_checkpoint, previous, save_checkpoint
-from mast.core.collectives import rank
+from mast.core.collectives import rank, wait_for_all
 from mast.core.errors import DivergedError, UserError
 from mast.core.optim import is_sharded, load_state, set_learning_rate, settle, whole_state
 from mast.core.stopping import Interrupted, StopRequest
@@ -173,8 +173,13 @@ class Training:
         assert self.checkpoint is not None
         self._read_losses()
         optimizer = whole_state(self.optimizer)
-        if rank() > 0:
-            return
+        if rank() == 0:
+            self._write(self.checkpoint, optimizer)
+        if is_sharded(self.optimizer):  # a launcher ends all as soon as one has ended
+            wait_for_all()
+
+    def _write(self, file: Path, optimizer: dict[str, Any]) -> None:
+        """Write the checkpoint, with the state of all that is trained."""
         state: dict[str, Any] = {
             "module": self.module.state_dict(),
             "optimizer": optimizer,
@@ -185,7 +190,7 @@ class Training:
             "seconds": self.seconds,
         }
         self._check_weights(state["module"], state["optimizer"])
-        save_checkpoint(self.checkpoint, state, keep=self._whole)
+        save_checkpoint(file, state, keep=self._whole)
         self._whole = True
 
     def run(

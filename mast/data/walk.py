@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mast.core.display import Work, doing
 from mast.core.errors import UserError
 from mast.data.decode import UNREAD, extensions
 
@@ -40,9 +41,15 @@ def walk(root: Path) -> Found:
     Raises:
         UserError: A folder cannot be read.
     """
+    with doing("found", unit="images") as work:
+        return _walk(root, work)
+
+
+def _walk(root: Path, work: Work) -> Found:
     found, seen = Found(), set()
     folders, links = [""], deque[str]()
     while folders or links:
+        work.update(len(found.images))
         prefix = folders.pop() if folders else links.popleft()
         path = os.path.join(root, prefix)
         try:

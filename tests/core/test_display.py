@@ -50,6 +50,13 @@ def lines(board: Board, clock: Clock, seconds: float, work: Work, count: float) 
     return said
 
 
+def test_what_nobody_knows_the_number_of_is_counted(board: Board, clock: Clock) -> None:
+    outer, work = Work("looking", clock=clock), Work("found", unit="images", clock=clock)
+    with board.showing(outer), board.showing(work):
+        (_, said), *_ = lines(board, clock, 5, work, 1000)
+    assert said == "looking: found: 3,000 images, 3 s so far"
+
+
 def test_a_line_says_what_how_far_how_fast_and_how_long_yet(board: Board, clock: Clock) -> None:
     work = Work("reading photos", 1361, "images", clock=clock)
     with board.showing(work):
