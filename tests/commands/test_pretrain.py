@@ -25,7 +25,7 @@ from mast.core.run import RunFolder
 from mast.methods import BYOL, Mast
 from mast.methods.pair import PairMethod
 from mast.recipes import RECIPES
-from mast.runs.memory import LIBRARIES
+from mast.runs.memory import LIBRARIES, needs_of
 
 Configure = Callable[..., mast.PretrainConfig]
 
@@ -428,7 +428,11 @@ TOO_LARGE: dict[str, tuple[list[str], str]] = {
     ),
     "a batch on two processes": (
         ["--batch_size", str(2**22), "--devices", "2"],
-        r"in 2 processes, of which [\d.,]+ GB each are activations, .*fewer devices\.$",
+        r"in 2 processes, .* GB each are activations, .*, shard_optimizer, fewer devices\.$",
+    ),
+    "a batch on two processes that divide the optimizer": (
+        ["--batch_size", str(2**22), "--devices", "2", "--shard_optimizer"],
+        r"objective\.projector \(hidden, dim\), precision bf16-mixed, fewer devices\.$",
     ),
 }
 
@@ -451,6 +455,15 @@ def test_what_cannot_fit_is_refused_before_the_run(
     assert "this machine has 16.0 GB. What helps: " in line
     assert re.search(said, line)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_divided_optimizer_needs_less(tiny: Configure) -> None:
+    plain, divided = (
+        needs_of(tiny(shard_optimizer=sharded), torch.device("cpu"), 1, processes=2)
+        for sharded in (False, True)
+    )
+    assert plain.state > 0
+    assert divided == plain._replace(state=plain.state // 2)
 
 
 def test_the_parts_that_are_named_fit_and_fewer_do_not(
