@@ -172,19 +172,31 @@ def kept() -> str:
 def nodes() -> str:
     """How two hosts end when one of their processes, or one of them, is killed."""
     result = json.loads((RESULTS / "nodes.json").read_text())
-    by_victim: dict[str, list[float]] = {}
-    for row in result["kills"]:
-        by_victim.setdefault(row["victim"], []).append(row["seconds"])
+    divided = json.loads((RESULTS / "nodes-sharded.json").read_text())
+    seconds = [_by_victim(each["kills"]) for each in (result, divided)]
     rows = tuple(
-        (victim, str(len(seconds)), f"{min(seconds):.1f} to {max(seconds):.1f}")
-        for victim, seconds in sorted(by_victim.items())
-    )
-    same = "is, byte for byte," if result["same"] else "is not"
+        (victim, *(
+            f"{len(some[victim])}, {min(some[victim]):.1f} to {max(some[victim]):.1f} s"
+            for some in seconds
+        ))
+        for victim in sorted(seconds[0])
+    )  # fmt: skip
+    same = [each["same"] for each in (result, divided)]
+    text = "is, byte for byte, both times" if all(same) else f"is byte for byte ({same})"
+    head = ("killed", "times, until nothing runs", "with the optimizer divided")
     return (
-        f"{as_markdown(Grid(('killed', 'times', 's until nothing runs'), rows))}\n\n"
-        f"After {len(result['kills'])} kills in {result['steps']} steps the encoder {same} that of "
-        f"a run that nobody killed. Revision {result['provenance']['git_revision']}."
+        f"{as_markdown(Grid(head, rows))}\n\n"
+        f"After {len(result['kills'])} kills in {result['steps']} steps the encoder {text} that of "
+        f"a run that nobody killed. Revisions {result['provenance']['git_revision']} and "
+        f"{divided['provenance']['git_revision']}."
     )
+
+
+def _by_victim(kills: list[dict[str, Any]]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for kill in kills:
+        found.setdefault(kill["victim"], []).append(kill["seconds"])
+    return found
 
 
 def state() -> str:
