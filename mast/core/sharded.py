@@ -42,30 +42,33 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
         return {own: at for at, own in enumerate(p for group in groups for p in group["params"])}
 
     def whole_state(self) -> dict[str, Any]:
-        """The state of all parameters on the first process, and {} on the others, which send it.
+        """The state of all parameters, on the CPU of the first process; {} on the others.
 
-        All processes call this. What has the shape of its parameter is on the CPU.
+        All processes call this. Tensors are broadcast, one at a time: sending them to the first
+        process alone would have NCCL open a communicator with buffers for each of the others.
         """
         number_of = self._number_of
         own = {number_of[p]: self.optim.state[p] for p in number_of if p in self.optim.state}
-        small = {number: {name: value for name, value in state.items() if not _is_large(value)}
-                 for number, state in own.items()}  # fmt: skip
+        small = {number: {name: _on_cpu(value) for name, value in state.items()
+                          if not _is_large(value)} for number, state in own.items()}  # fmt: skip
         large = [(number, name) for number, state in own.items() for name in state
                  if _is_large(state[name])]  # fmt: skip
-        found: list[Any] | None = None if self.rank else [None] * self.world_size
-        dist.gather_object((small, large), found)
-        if found is None:
-            for number, name in large:
-                dist.send(own[number][name].contiguous(), 0)
-            return {}
+        found: list[Any] = [None] * self.world_size
+        dist.all_gather_object(found, (small, large))
         parameters = list(number_of)
         whole: dict[int, dict[str, Any]] = {}
         for source, (theirs, following) in enumerate(found):
             whole |= theirs
             for number, name in following:
-                whole[number][name] = (
-                    _received(parameters[number], source) if source else own[number][name].cpu()
-                )
+                parameter = parameters[number]
+                mine = own[number][name].contiguous() if source == self.rank else None
+                sent = _empty_like(parameter) if mine is None else mine
+                dist.broadcast(sent, source)
+                if self.rank == 0:  # in the memory format of the parameter
+                    kept = torch.empty_like(parameter, device="cpu", requires_grad=False)
+                    whole[number][name] = kept.copy_(sent)
+        if self.rank > 0:
+            return {}
         state = torch.optim.Optimizer.state_dict(self)
         return {**state, "state": dict(sorted(whole.items()))}
 
@@ -95,11 +98,14 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
             mine |= {name: value for name, value in theirs.items() if name != "params"}
 
 
-def _received(parameter: Tensor, source: int) -> Tensor:
-    """A tensor as large as a parameter, from another process; on the CPU, in its memory format."""
-    received = torch.empty(parameter.shape, dtype=parameter.dtype, device=parameter.device)
-    dist.recv(received, source)
-    return torch.empty_like(parameter, device="cpu", requires_grad=False).copy_(received)
+def _empty_like(parameter: Tensor) -> Tensor:
+    """A contiguous tensor of the same shape, type and device."""
+    return torch.empty(parameter.shape, dtype=parameter.dtype, device=parameter.device)
+
+
+def _on_cpu(value: Any) -> Any:
+    """What is not bound to a GPU of one process."""
+    return value.cpu() if isinstance(value, Tensor) else value
 
 
 def _is_large(value: Any) -> bool:

@@ -34,6 +34,13 @@ class Names(Sequence[str]):
             ends.append(len(text))
         return cls(np.frombuffer(text, np.uint8), np.array(ends, np.int64))
 
+    @classmethod
+    def joined(cls, parts: "Sequence[Names]") -> "Names":
+        """Of several, one behind the other."""
+        begin_P = np.cumsum([0, *(len(part.text) for part in parts)])
+        ends = [part.end_N + begin for part, begin in zip(parts, begin_P[:-1], strict=True)]
+        return cls(np.concatenate([part.text for part in parts]), np.concatenate(ends))
+
     def __len__(self) -> int:
         return len(self.end_N)
 

@@ -128,7 +128,7 @@ def look_for(spec: str) -> Found:
     pattern = spec.removeprefix(SHARDS)
     with doing(f"looking for the shards of {pattern}"):
         files = _find(pattern)
-        return Found(files, *_beside(next(iter(files)).rpartition("/")[0]))
+        return Found(files, *_beside(next(iter(files))))
 
 
 def is_there(spec: str) -> bool:
@@ -233,7 +233,7 @@ def _state(details: Mapping[str, Any]) -> str:
     )
 
 
-def _beside(folder: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, ...], str]:
+def _beside(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, ...], str]:
     """By an index beside shards: counts and sizes, names of classes, and what it is of.
 
     Raises:
@@ -241,7 +241,8 @@ def _beside(folder: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, 
     """
     from fsspec.core import url_to_fs
 
-    url = f"{folder}/{INDEX}"
+    folder = shard[: shard.rfind("/") + 1]
+    url = f"{folder}{INDEX}"
     system, path = url_to_fs(url)
     if not system.exists(path):
         return {}, (), ""
@@ -250,7 +251,7 @@ def _beside(folder: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, 
     try:
         index = json.loads(text)
         counts = {
-            f"{folder}/{of['url']}": (int(of["nsamples"]), of.get("filesize"))
+            f"{folder}{of['url']}": (int(of["nsamples"]), of.get("filesize"))
             for of in index["shardlist"]
         }
         classes = index.get("classes", [])

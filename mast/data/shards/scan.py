@@ -60,7 +60,11 @@ def tar_samples(
         # what is far is streamed: a request for every name would take longer
         with tarfile.open(fileobj=file, mode="r:" if is_local(url) else "r|") as tar:
             for key, named in groupby(_parts(tar, wanted), lambda part: part[0]):
-                parts = {ending: part for _, ending, part in named}
+                parts: dict[str, Part] = {}
+                for _, ending, part in named:
+                    if ending in parts:  # as WebDataset has it
+                        raise tarfile.ReadError(f"{key}.{ending} is in it twice")
+                    parts[ending] = part
                 if (image := image_of(parts)) is not None:
                     yield key, image, parts
         file.seek(tar.offset)  # where the reader found no further member

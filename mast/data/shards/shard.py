@@ -9,6 +9,7 @@ Files are opened by fsspec, wherever they are.
 import io
 import json
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -255,17 +256,19 @@ def _tar(file: Any, url: str, first: int) -> Iterator[tuple[int, Sample]]:
 def aspect_of(known: bytes | None) -> float | None:
     """Of the original of a canvas; None where nothing says it, and the image is whole."""
     try:
-        return float(json.loads(known or b"")["aspect"])
-    except (KeyError, TypeError, ValueError):
+        aspect = float(json.loads(known or b"")["aspect"])
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
+    return aspect if 0 < aspect < math.inf else None
 
 
 def label_of(written: Any) -> int:
     """The number of a class, of whatever a set has in its place."""
     try:
-        return int(written)
+        label = int(written)
     except (TypeError, ValueError, OverflowError):
         return -1
+    return label if 0 <= label < 2**63 else -1
 
 
 def image_of(endings: Any) -> str | None:

@@ -1,8 +1,9 @@
 """Images of shards, looked at one by one: what every command does but `mast pretrain`."""
 
-import hashlib
+import glob
 import io
 import logging
+import os
 from collections import deque
 from pathlib import Path
 from threading import Lock
@@ -12,15 +13,17 @@ import numpy as np
 from PIL import Image
 
 from mast.core.errors import UserError
-from mast.data.decode import open_image
+from mast.data.decode import open_image, to_pixels
 from mast.data.partition import WHOLE
 from mast.data.shards.index import ShardIndex, is_there, look_for
 from mast.data.shards.scan import telling
 from mast.data.shards.shard import Sample, Shard, read_range, read_rows
 from mast.data.shards.table import Place, open_table
-from mast.data.source import PARTS, SetDescription, Source
+from mast.data.source import PARTS, SetDescription, Source, hash_labels
+from mast.data.sources import SHARDS
 
 TASK = "class"
+NAMED = {"val": ("validation", "valid", "val")}  # what else a part is called
 _GROUPS = 8  # row groups of Parquet files that are kept in memory
 _log = logging.getLogger("mast")
 
@@ -40,6 +43,7 @@ class Shards(Source):
     def __init__(self, spec: str, cache: Path) -> None:
         self.name = spec
         found = look_for(spec)
+        self._state = " ".join(state for _, state in found.files.values())
         self._table = open_table(spec, found.files, cache)
         counts = self._table.count_S.tolist()
         shards = tuple(
@@ -54,6 +58,9 @@ class Shards(Source):
         if unnamed:
             _log.warning("%s: %d of %d images have no class, or none of those that have names; "
                          "labels are left out", spec, unnamed, len(self))  # fmt: skip
+        if not classes and bool((label_N >= 0).any()):
+            _log.warning('%s: labels are left out, as no "classes" in the index.json beside the '
+                         "shards name them", spec)  # fmt: skip
         labelled = bool(classes) and not unnamed
         self.targets = {TASK: np.asarray(label_N)} if labelled else {}
         self.classes = {TASK: classes} if labelled else {}
@@ -67,17 +74,31 @@ class Shards(Source):
         return self._table.names[index]
 
     def fingerprint(self) -> str:
-        """Also of names, labels and the sizes of files, which tell most edits in place."""
-        digest = hashlib.blake2b(self._index.fingerprint.encode(), digest_size=16)
-        table = self._table
-        for array in (table.names.text, table.label_N, table.size_N):
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
+        """Of all shards, and of their times or whatever else their store says of a version."""
+        return hash_labels(self._index.fingerprint, self._state, self.targets)
 
     def open(self, index: int) -> Image.Image:
         """One image; a canvas in the shape of its original, as large as it can be."""
         place = self._table.place(index)
-        image = open_image(io.BytesIO(self._encoded(place)))
+        return self._opened(place, self._encoded(place))
+
+    def load(self, index: int) -> np.ndarray:
+        """As `Source.load`.
+
+        Raises:
+            BrokenImageError: It cannot be decoded.
+            UserError: Its shard cannot be read.
+        """
+        place = self._table.place(index)
+        encoded = self._encoded(place)
+        try:
+            with self._opened(place, encoded) as image:
+                return to_pixels(image)
+        except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
+            raise self._broken(index, error) from error
+
+    def _opened(self, place: Place, encoded: bytes) -> Image.Image:
+        image = open_image(io.BytesIO(encoded))
         if place.aspect is None:
             return image
         width, height = image.size
@@ -126,10 +147,13 @@ def describe_shards(spec: str) -> SetDescription:
     Raises:
         UserError: There is no such place.
     """
+    place = spec.removeprefix(SHARDS).rstrip("/")
+    escaped = glob.escape(place) if os.path.isdir(place) else place
+    ways = [(part, word) for part in PARTS for word in NAMED.get(part, (part,))]
     parts = {
-        part: f"{spec.rstrip('/')}/{way}"
-        for part in PARTS
-        for way in (f"{part}-*", part)
-        if is_there(f"{spec.rstrip('/')}/{way}")
+        part: SHARDS + way
+        for part, word in ways
+        for way in (f"{escaped}/{word}-*", f"{place}/{word}")
+        if is_there(SHARDS + way)
     }
     return SetDescription(parts or {WHOLE: spec})

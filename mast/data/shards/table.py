@@ -1,7 +1,7 @@
 """Where each image of a set of shards lies, in arrays of a mapped file.
 
-Made once, by a look at the header of every file of every tar; a hundred million samples take some
-five gigabytes, of which only what is looked up comes into memory.
+Made once, by a look at the header of every file of every tar; a hundred million samples take six
+gigabytes, of which only what is looked up comes into memory.
 
 Legend: S shards, N samples.
 """
@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, final
 
@@ -105,7 +106,7 @@ def open_table(name: str, found: Mapping[str, tuple[int, str]], cache: Path) -> 
         table = _read(file, state)
         if table is None:
             with ThreadPoolExecutor(READERS) as pool:
-                looked = pool.map(_look_through, found)
+                looked = pool.map(_look_through, found, _prefixes(list(found)))
                 title = f"looking through {name}"
                 parts = list(track(looked, title, len(found), "shards"))
             whole = Table(
@@ -114,7 +115,7 @@ def open_table(name: str, found: Mapping[str, tuple[int, str]], cache: Path) -> 
                 np.concatenate([part.size_N for part in parts]),
                 np.concatenate([part.label_N for part in parts]),
                 np.concatenate([part.aspect_N for part in parts]),
-                Names.of(each for part in parts for each in part.names),
+                Names.joined([part.names for part in parts]),
             )
             keep_table(name, found, cache, whole)
             table = _read(file, state)
@@ -167,15 +168,23 @@ class _Part(NamedTuple):
     size_N: np.ndarray
     label_N: np.ndarray
     aspect_N: np.ndarray
-    names: list[str]
+    names: Names
 
 
-def _look_through(url: str) -> _Part:
+def _prefixes(urls: list[str]) -> list[str]:
+    """What names of each shard begin with: its folder, where shards are in several."""
+    folders = [url.split("/")[:-1] for url in urls]
+    levels = zip(*folders, strict=False)
+    common = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
+    return ["".join(f"{part}/" for part in folder[common:]) for folder in folders]
+
+
+def _look_through(url: str, prefix: str) -> _Part:
     with telling(url):
-        return _of_parquet(url) if url.endswith(".parquet") else _of_tar(url)
+        return _of_parquet(url, prefix) if url.endswith(".parquet") else _of_tar(url, prefix)
 
 
-def _of_tar(url: str) -> _Part:
+def _of_tar(url: str, prefix: str) -> _Part:
     shard = PurePosixPath(url).stem
     rows, names = [], []
     for key, image, parts in tar_samples(url, ("cls", "json")):
@@ -187,23 +196,24 @@ def _of_tar(url: str) -> _Part:
             parts[image].at, parts[image].size, label_of(content.get("cls")),
             np.nan if aspect is None else aspect,
         ))  # fmt: skip
-        names.append(f"{shard}/{key}" if name is None else name)
+        names.append(prefix + (f"{shard}/{key}" if name is None else name))
     at, size, label, aspects = zip(*rows, strict=True) if rows else ((), (), (), ())
     return _Part(
         np.array(at, np.int64), np.array(size, np.int64), np.array(label, np.int64),
-        np.array(aspects, np.float32), names,
+        np.array(aspects, np.float32), Names.of(names),
     )  # fmt: skip
 
 
 def _original(known: bytes | None) -> str | None:
     """The name that `mast shard` kept."""
     try:
-        return str(json.loads(known or b"")["name"])
-    except (KeyError, TypeError, ValueError):
+        name = json.loads(known or b"")["name"]
+        return name if isinstance(name, str) and name.encode("utf-8", "surrogateescape") else None
+    except (KeyError, TypeError, ValueError):  # of what cannot be encoded, too
         return None
 
 
-def _of_parquet(url: str) -> _Part:
+def _of_parquet(url: str, prefix: str) -> _Part:
     with opened(url) as file:
         parquet, _, label = open_parquet(file, url)
         count = parquet.metadata.num_rows
@@ -214,5 +224,6 @@ def _of_parquet(url: str) -> _Part:
     stem = PurePosixPath(url).stem
     return _Part(
         np.arange(count), np.zeros(count, np.int64), label_N,
-        np.full(count, np.nan, np.float32), [f"{stem}/{row}" for row in range(count)],
+        np.full(count, np.nan, np.float32),
+        Names.of(f"{prefix}{stem}/{row}" for row in range(count)),
     )  # fmt: skip

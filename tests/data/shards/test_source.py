@@ -1,21 +1,30 @@
 """Images of shards one by one: the same as of what they were made of, found by a table that is made
 once."""
 
+import io
 import json
+import os
+import tarfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow
 import pytest
+from PIL import Image
 from pyarrow import parquet
 from sharded import encoded, numbers, write_shards
+from webdataset import TarWriter
 
 from mast.commands.shard import shard
 from mast.core.errors import UserError
-from mast.data import describe, open_canvas, open_source
+from mast.data import BrokenImageError, describe, open_canvas, open_source
 from mast.data.canvas import DataConfig
+from mast.data.shards import open_index
 from mast.data.shards import shard as reading
 from mast.data.shards import table as module
+from mast.data.shards.index import look_for
+from mast.data.shards.table import open_table
 
 SIDE = 24
 
@@ -78,7 +87,9 @@ def test_a_table_is_made_once_and_again_where_shards_changed(
 ) -> None:
     root, looked = write_shards(tmp_path / "set", 3, 4), list[str]()
     look = module._look_through
-    monkeypatch.setattr(module, "_look_through", lambda url: (looked.append(url), look(url))[1])
+    monkeypatch.setattr(
+        module, "_look_through", lambda url, prefix: (looked.append(url), look(url, prefix))[1]
+    )
     first = open_source(f"shards:{root}", tmp_path).fingerprint()
     assert open_source(f"shards:{root}", tmp_path).fingerprint() == first
     assert len(looked) == 2
@@ -119,8 +130,91 @@ def test_a_shard_that_is_gone_is_no_broken_image(tmp_path: Path) -> None:
     source = open_source(f"shards:{root}", tmp_path)
     (file,) = root.glob("*.tar")
     file.write_bytes(file.read_bytes()[:600])
-    with pytest.raises(UserError, match="ends before byte"):
-        source.canvas(2, 12)
+    for look in (source.load, partial(source.canvas, size=12)):
+        with pytest.raises(UserError, match="ends before byte") as error:
+            look(2)
+        assert not isinstance(error.value, BrokenImageError)
+
+
+def test_an_edit_in_place_is_noticed(tmp_path: Path) -> None:
+    """Where names and sizes stay, by the time of the file."""
+    root, seen = tmp_path / "set", list[list[int]]()
+    root.mkdir()
+    for gray in (10, 200):
+        with TarWriter(str(root / "a.tar")) as tar:
+            for number in range(3):
+                file = io.BytesIO()
+                Image.new("RGB", (16, 16), (gray + number,) * 3).save(file, "BMP")
+                tar.write({"__key__": f"{number}", "bmp": file.getvalue()})
+        os.utime(root / "a.tar", (gray, gray))
+        canvases = open_canvas(DataConfig(f"shards:{root}", cache=tmp_path / "cache"), 16)
+        seen.append(canvases.batch(range(3))[0][:, 0, 0, 0].tolist())
+    assert seen == [[10, 11, 12], [200, 201, 202]]
+
+
+def test_names_tell_shards_of_several_folders_apart(photos: Path, tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        write_shards(tmp_path / folder, 2)
+        shard(photos / "test", tmp_path / "made" / folder, size=SIDE)
+    source = open_source(f"shards:{tmp_path}/{{a,b}}/*.tar", tmp_path)
+    assert [source.identifier(index) for index in range(4)] == [
+        f"{folder}/train-000/0000{number}" for folder in "ab" for number in range(2)
+    ]
+    made = open_source(f"shards:{tmp_path}/made/*/*.tar", tmp_path)
+    names = {made.identifier(index) for index in range(len(made))}
+    assert len(names) == len(made) == 48
+    assert {name.split("/")[0] for name in names} == {"a", "b"}
+
+
+def test_a_shard_is_named_from_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_shards(tmp_path / "set", 3)
+    (root / "index.json").write_text(json.dumps({"shardlist": [], "classes": ["a", "b", "c"]}))
+    monkeypatch.chdir(root)
+    assert open_source("shards:train-000.tar", tmp_path).classes == {"class": ("a", "b", "c")}
+
+
+LABELS = {b"99999999999999999999": -1, b"-5": -1, b"x": -1, b"2": 2}
+KNOWN = {
+    b"[]": (None, None), b"{": (None, None), b'{"aspect": "nan", "name": null}': (None, None),
+    b'{"aspect": -1, "name": "\\ud800x"}': (None, None),
+    b'{"aspect": 0.5, "name": "a/b"}': (0.5, "a/b"),
+}  # fmt: skip
+
+
+def test_what_others_write_in_place_of_numbers(tmp_path: Path) -> None:
+    root = tmp_path / "set"
+    root.mkdir()
+    with TarWriter(str(root / "a.tar")) as tar:
+        for number, label in enumerate(LABELS):
+            tar.write({"__key__": f"l{number}", "png": encoded(0), "cls": label})
+        for number, known in enumerate(KNOWN):
+            tar.write({"__key__": f"k{number}", "canvas.png": encoded(0), "json": known})
+    table = open_table("set", look_for(f"shards:{root}").files, tmp_path)
+    assert table.label_N.tolist() == [*LABELS.values(), *[-1] * len(KNOWN)]
+    for at, (aspect, name) in enumerate(KNOWN.values(), len(LABELS)):
+        assert table.place(at).aspect == aspect
+        assert table.names[at] == (name or f"a/k{at - len(LABELS)}")
+
+
+def test_a_file_that_is_twice_in_a_sample_is_refused_by_all(tmp_path: Path) -> None:
+    """As WebDataset's reader, by which a run would end."""
+    root = tmp_path / "set"
+    root.mkdir()
+    with tarfile.open(root / "a.tar", "w") as tar:
+        for name in ("a.png", "a.png", "b.png"):
+            member = tarfile.TarInfo(name)
+            member.size = len(encoded(0))
+            tar.addfile(member, io.BytesIO(encoded(0)))
+    for look in (open_index, open_source):
+        with pytest.raises(UserError, match=r"a\.tar cannot be read: a\.png is in it twice"):
+            look(f"shards:{root}", tmp_path)
+
+
+def test_labels_without_names_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    open_source(f"shards:{write_shards(tmp_path / 'set', 3)}", tmp_path)
+    assert 'no "classes" in the index.json beside the shards name them' in caplog.text
 
 
 def test_parts_are_folders_or_names(tmp_path: Path) -> None:
@@ -129,6 +223,11 @@ def test_parts_are_folders_or_names(tmp_path: Path) -> None:
     assert describe(f"shards:{tmp_path / 'train'}").parts == {
         "train": f"shards:{tmp_path / 'train'}/train-*"
     }
+    write_shards(tmp_path / "hub[1]", 1, 1)
+    (tmp_path / "hub[1]" / "train-001.tar").rename(tmp_path / "hub[1]" / "validation-001.tar")
+    parts = describe(f"shards:{tmp_path / 'hub[1]'}").parts
+    assert [len(open_source(spec, tmp_path)) for spec in parts.values()] == [1, 1]
+    assert list(parts) == ["train", "val"]
     write_shards(tmp_path / "more", 2)
     (tmp_path / "more" / "train-000.tar").rename(tmp_path / "more" / "a.tar")
     whole = f"shards:{tmp_path / 'more'}"
