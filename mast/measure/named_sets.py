@@ -34,8 +34,8 @@ class NamedSets:
 
     Args:
         data: The labelled set: a folder with `train`, `test` and perhaps `val` below it,
-            `factors`, `torchvision:NAME`, `hf:owner/name`, `coco:FOLDER` or
-            `voc:VOCdevkit/VOC2007`, of which the usual splits are taken; or a folder with one
+            `factors`, `torchvision:NAME`, `hf:owner/name`, `coco:FOLDER`,
+            `voc:VOCdevkit/VOC2007` or `shards:FOLDER`, of which the usual splits are taken; or a folder with one
             subfolder a class, of which a fifth of each class is drawn to be tested; `factors` if
             nothing is named.
         train: Training images, if not those of `data`.
@@ -145,7 +145,7 @@ class NamedSets:
         if not whole.targets:
             raise UserError(
                 f"{whole.name} has no labels: expected train and test below it, or one subfolder "
-                "a class and no image beside them"
+                "a class and no image beside them; or, beside shards, an index.json with classes"
             )
         if parts := sorted(SPLIT_NAMES.intersection(*whole.classes.values())):
             raise UserError(
