@@ -61,12 +61,11 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
             whole |= theirs
             for number, name in following:
                 parameter = parameters[number]
-                mine = own[number][name].contiguous() if source == self.rank else None
-                sent = _empty_like(parameter) if mine is None else mine
+                mine = own[number][name] if source == self.rank else None
+                sent = _empty_like(parameter) if mine is None else mine.contiguous()
                 dist.broadcast(sent, source)
-                if self.rank == 0:  # in the memory format of the parameter
-                    kept = torch.empty_like(parameter, device="cpu", requires_grad=False)
-                    whole[number][name] = kept.copy_(sent)
+                if self.rank == 0:
+                    whole[number][name] = _kept(sent, parameter) if mine is None else mine.cpu()
         if self.rank > 0:
             return {}
         state = torch.optim.Optimizer.state_dict(self)
@@ -101,6 +100,12 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
 def _empty_like(parameter: Tensor) -> Tensor:
     """A contiguous tensor of the same shape, type and device."""
     return torch.empty(parameter.shape, dtype=parameter.dtype, device=parameter.device)
+
+
+def _kept(sent: Tensor, parameter: Tensor) -> Tensor:
+    """On the CPU, in the memory format of the parameter."""
+    kept = torch.empty_like(parameter, device="cpu", requires_grad=False)
+    return kept.copy_(sent)
 
 
 def _on_cpu(value: Any) -> Any:

@@ -34,10 +34,10 @@ class NamedSets:
 
     Args:
         data: The labelled set: a folder with `train`, `test` and perhaps `val` below it,
-            `factors`, `torchvision:NAME`, `hf:owner/name`, `coco:FOLDER`,
-            `voc:VOCdevkit/VOC2007` or `shards:FOLDER`, of which the usual splits are taken; or a folder with one
-            subfolder a class, of which a fifth of each class is drawn to be tested; `factors` if
-            nothing is named.
+            `factors`, `torchvision:NAME`, `hf:owner/name`, `coco:FOLDER`, `voc:VOCdevkit/VOC2007`
+            or `shards:FOLDER`, of which the usual splits are taken; or a folder with one subfolder
+            a class, of which a fifth of each class is drawn to be tested; `factors` if nothing is
+            named.
         train: Training images, if not those of `data`.
         val: Validation images, if not those of `data`.
         test: Test images, if not those of `data`.
