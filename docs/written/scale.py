@@ -131,41 +131,40 @@ def _column(scenario: Scenario, shards: Any, views: Any) -> dict[str, str]:
 
 def many() -> str:
     """A million files: seconds of each part."""
-    result = json.loads((RESULTS / "many.json").read_text())
     titles = {
         "nothing": "Python and imports alone",
         "scan": "looked for, sorted and fingerprinted",
         "cache": "decoded once, canvases of 32 pixels",
         "again": "opened again, looked for included",
     }
-    rows = tuple(
-        (titles[name], f"{of['seconds']:.1f}", f"{of['MB']:,.0f}")
-        for name, of in result["parts"].items()
-    )
-    head, origin = f"{result['files']:,} files", result["provenance"]
-    return (
-        f"{as_markdown(Grid((head, 's', 'MB at most'), rows))}\n\n"
-        f"{origin['processor']}, in memory; revision {origin['git_revision']}."
-    )
+    return _opened("parts", titles, "files", {"MB": "MB at most"}, ", in memory")
 
 
 def kept() -> str:
     """A hundred million images: how long until what is known of them is open."""
-    result = json.loads((RESULTS / "many.json").read_text())
     titles = {
         "nothing": "Python and imports alone",
         "index": "shards by `index.json`, and the order of the first process of 64",
         "manifest": "the manifest of their canvases",
         "source": "shards, and the table of what lies where in them",
     }
+    return _opened("kept", titles, "samples", {"own MB": "MB without mapped files"}, "")
+
+
+def _opened(
+    part: str, titles: dict[str, str], counted: str, memory: dict[str, str], where: str
+) -> str:
+    """Seconds and memory of the processes of `benchmarks/many.py`."""
+    result = json.loads((RESULTS / "many.json").read_text())
+    ((key, title),) = memory.items()
     rows = tuple(
-        (titles[name], f"{of['seconds']:.1f}", f"{of['own MB']:,.0f}")
-        for name, of in result["kept"].items()
+        (titles[name], f"{of['seconds']:.1f}", f"{of[key]:,.0f}")
+        for name, of in result[part].items()
     )
-    head, origin = f"{result['samples']:,} images", result["provenance"]
+    unit, origin = {"files": "files", "samples": "images"}[counted], result["provenance"]
     return (
-        f"{as_markdown(Grid((head, 's', 'MB without mapped files'), rows))}\n\n"
-        f"{origin['processor']}; revision {origin['git_revision']}."
+        f"{as_markdown(Grid((f'{result[counted]:,} {unit}', 's', title), rows))}\n\n"
+        f"{origin['processor']}{where}; revision {origin['git_revision']}."
     )
 
 

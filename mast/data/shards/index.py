@@ -37,6 +37,7 @@ from mast.data.sources import SHARDS
 
 ENDINGS = (".tar", ".parquet")
 INDEX = "index.json"
+TASK = "class"  # what the labels of shards are of
 KIND = "wids-shard-index-v1"
 # What stores call the time or the version of a file.
 STATES = ("mtime", "ETag", "etag", "LastModified", "Last-Modified", "last_modified", "updated",

@@ -15,14 +15,13 @@ from PIL import Image
 from mast.core.errors import UserError
 from mast.data.decode import open_image, to_pixels
 from mast.data.partition import WHOLE
-from mast.data.shards.index import ShardIndex, is_there, look_for
+from mast.data.shards.index import TASK, ShardIndex, is_there, look_for
 from mast.data.shards.scan import telling
 from mast.data.shards.shard import Sample, Shard, read_range, read_rows
 from mast.data.shards.table import Place, open_table
 from mast.data.source import PARTS, SetDescription, Source, hash_labels
 from mast.data.sources import SHARDS
 
-TASK = "class"
 NAMED = {"val": ("validation", "valid", "val")}  # what else a part is called
 _GROUPS = 8  # row groups of Parquet files that are kept in memory
 _log = logging.getLogger("mast")

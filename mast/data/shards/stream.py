@@ -22,7 +22,7 @@ from mast.data.decode import BrokenImageError
 from mast.data.decoded import Canvas
 from mast.data.feed import Batch, Feed
 from mast.data.shards.dealing import Deal, Dealing, Row
-from mast.data.shards.index import ShardIndex
+from mast.data.shards.index import TASK, ShardIndex
 from mast.data.shards.shard import Sample
 
 _WAITING = 64  # samples of a shard that are read ahead of their use
@@ -30,7 +30,6 @@ _WATCHED = 4096  # images by which a run is watched
 _FROM = 16  # shards that these are from
 _TELLING = 10  # broken images before their share is judged
 _GRAY = 128
-TASK = "class"
 _log = logging.getLogger("mast")
 
 
