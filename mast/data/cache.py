@@ -21,7 +21,7 @@ import re
 import shutil
 import socket
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -154,7 +154,7 @@ def obtain(request: Request) -> tuple[Manifest, np.memmap | None]:
     """
     try:
         request.folder.mkdir(parents=True, exist_ok=True)
-        cached = _read(request)
+        cached = _read(request, tell=_log.debug)
         if cached is None:
             # Without locks, builds run side by side under names of their own and the last one
             # stays, which costs time but is right.
@@ -181,15 +181,19 @@ def obtain(request: Request) -> tuple[Manifest, np.memmap | None]:
     return cached
 
 
-def _read(request: Request) -> tuple[Manifest, np.memmap | None] | None:
-    """The finished cache, or None if there is none that fits."""
+def _read(
+    request: Request, tell: Callable[..., None] = _log.warning
+) -> tuple[Manifest, np.memmap | None] | None:
+    """The finished cache, or None if there is none that fits; damage is told of."""
     path, stored = request.file(MANIFEST), request.file("u8")
     if not path.exists() or (request.store and not stored.exists()):
+        return None
+    if Manifest.version_of(path) not in (VERSION, None):
         return None
     try:
         manifest = Manifest.read(path)
     except UserError as error:
-        _log.warning("%s", error)
+        tell("%s", error)
         return None
     expected_key = (VERSION, request.fingerprint, request.size)
     if (manifest.version, manifest.source, manifest.size) != expected_key:
@@ -199,7 +203,7 @@ def _read(request: Request) -> tuple[Manifest, np.memmap | None] | None:
     shape = (len(manifest.kept_N), request.size, request.size, 3)
     expected, actual = math.prod(shape), stored.stat().st_size
     if actual != expected:
-        _log.warning("%s has %d bytes where %d belong; it is built anew.", stored, actual, expected)
+        tell("%s has %d bytes where %d belong; it is built anew.", stored, actual, expected)
         return None
     return manifest, np.memmap(stored, np.uint8, "r", shape=shape)
 

@@ -6,13 +6,13 @@ Legend: N images.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
 
 from mast.core.errors import UserError
-from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.core.tensors import read_header, read_tensors, said_of, write_tensors
 from mast.data.names import Names
 
 
@@ -64,6 +64,14 @@ class Manifest:
             "skipped": dict(self.skipped),
         }
         write_tensors(path, tensors, described)
+
+    @staticmethod
+    def version_of(path: Path) -> Any:
+        """What the header of a file says, unverified; None where it says nothing."""
+        try:
+            return said_of(read_header(path) or {}).get("version")
+        except ValueError:
+            return None
 
     @classmethod
     def read(cls, path: Path) -> "Manifest":
