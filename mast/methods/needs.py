@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from mast.augment import Pipeline, Record, Views
@@ -134,7 +135,8 @@ def step_needs(
 def step_flops(build: Callable[[], Method], pipeline: Pipeline, count: int) -> int:
     """Floating-point operations of the matrix products and convolutions of a step.
 
-    A teacher has no backward pass, and a frozen encoder none: what is counted is what is done.
+    A teacher has no backward pass, and a frozen encoder none: what is counted is what is done, but
+    for the scores that a fused attention computes again in its backward pass.
 
     Args:
         build: The method, for training.
@@ -154,7 +156,7 @@ def step_flops(build: Callable[[], Method], pipeline: Pipeline, count: int) -> i
                 method = build().train()
             with FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True):
                 _onto(method, device, channels_last=False)
-                with FlopCounterMode(display=False) as counter:
+                with _attention_as_products(), FlopCounterMode(display=False) as counter:
                     method(_views(pipeline, count, device, torch.float32), 0.0)["loss"].backward()
         except Exception:  # of whatever kind: an encoder's own code runs here
             return 0
@@ -203,6 +205,18 @@ def _onto(method: Method, device: torch.device, channels_last: bool) -> None:
 def _uncountable(error: Exception) -> int:
     """Bytes, from below, of what could not be made: 0, unless it would have too many to count."""
     return MOST if any(said in str(error) for said in UNCOUNTABLE) else 0
+
+
+@contextmanager
+def _attention_as_products() -> Iterator[None]:
+    """Without fused kernels, of which PyTorch's counter of operations does not know all."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # of `nn.MultiheadAttention` in a teacher
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 @contextmanager

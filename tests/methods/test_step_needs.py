@@ -14,15 +14,17 @@ import torch
 from lightning_fabric import Fabric
 from tiny import configure
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 import mast
-from mast.augment import Pipeline, draw_views
+from mast.augment import PRESETS, Pipeline, draw_views
 from mast.config import build_method
 from mast.core.loop import Training
 from mast.core.memory import kept_for_backward
 from mast.core.optim import OptimizerConfig, make_optimizer, moments
-from mast.methods import Method, StepNeeds, step_needs
+from mast.methods import Method, StepNeeds, step_flops, step_needs
 from mast.methods.needs import MOST
+from mast.models import Encoder, EncoderConfig, Teacher
 
 CPU = torch.device("cpu")
 COUNT = 8
@@ -151,6 +153,51 @@ def test_what_cannot_be_known_is_not_counted(photos: Path) -> None:
 def test_what_pytorch_cannot_count_is_the_most(photos: Path, hidden: int) -> None:
     config = configure(photos, Path(), objective={"projector": {"hidden": hidden}})
     assert of(config).least(1, again=False) >= MOST
+
+
+class Sum(Method):
+    """The sum of what an encoder and its teacher give."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__(None, encoder, ())
+        self.teacher = Teacher(encoder, torch.nn.Identity())
+
+    def step(self, images: Any, given: Any, phase: Any) -> dict[str, Tensor]:
+        return {"loss": (self.encoder(images[0]) + self.teacher(images[0])).sum()}
+
+    def embed(self, images_BCHW: Tensor) -> Tensor:
+        return self.encoder(images_BCHW)
+
+
+@pytest.mark.parametrize(
+    ("name", "dim"), [("timm:vit_tiny_patch16_224", 192), ("torchvision:vit_b_16", 768)]
+)
+def test_the_attention_of_a_transformer_is_counted(name: str, dim: int) -> None:
+    """Against the closed form, of a student and its teacher, and a step on the meta device."""
+    side, patch, depth = 64, 16, 2
+
+    def build() -> Method:
+        encoder = Encoder(EncoderConfig(name, {"depth": depth} if dim == 192 else {}), side)
+        if dim != 192:
+            encoder.model.encoder.layers = encoder.model.encoder.layers[:depth]
+        return Sum(encoder)
+
+    pipeline = Pipeline(PRESETS["mast5"], side)
+    found = step_flops(build, pipeline, COUNT)
+
+    patches = (side // patch) ** 2
+    tokens = patches + 1
+    stem = 2 * patches * 3 * patch**2 * dim
+    layer = 2 * tokens * 12 * dim**2 + 2 * 2 * tokens**2 * dim  # and scores, and their sums
+    forward = stem + depth * layer
+    backward = 2 * forward - stem  # no gradient of the images
+    assert found == COUNT * (2 * forward + backward)
+
+    with torch.device("meta"):
+        method, images_BCHW = build().train(), torch.empty(COUNT, 3, side, side)
+        with FlopCounterMode(display=False) as counter:
+            method.step((images_BCHW,), {}, None)["loss"].backward()
+    assert counter.get_total_flops() == found
 
 
 def test_a_step_is_fullest_before_or_behind_the_backward_pass() -> None:
