@@ -263,6 +263,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         accumulate=config.accumulate,
         clip=config.optimizer.clip,
         log_every=config.log_every,
+        frozen=plain_method.frozen,
         checkpoint=run.last,
         checkpoint_minutes=config.checkpoint_minutes,
         advice="Start a new run (another out) at a lower optimizer.lr or in precision 32-true.",

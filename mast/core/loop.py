@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -67,6 +67,8 @@ class Training:
         accumulate: Parts in which a batch is computed.
         clip: Largest norm of the gradient; None: not clipped.
         log_every: Steps between those that are due.
+        frozen: From the share of the run that is done, before the step, to the parameters that the
+            optimizer leaves alone: it neither moves nor counts what has no gradient.
         checkpoint: Where the state is saved; None: not at all.
         checkpoint_minutes: Minutes between checkpoints.
         advice: What to try when the loss is no longer finite.
@@ -83,6 +85,7 @@ class Training:
     accumulate: int = 1
     clip: float | None = None
     log_every: int = 10
+    frozen: Callable[[float], Iterable[nn.Parameter]] = lambda progress: ()
     checkpoint: Path | None = None
     checkpoint_minutes: float = 2.0
     advice: str = "Lower the learning rate."
@@ -239,6 +242,8 @@ class Training:
                         fabric.backward(output["loss"] / self.accumulate)
                     outputs.append({name: value.detach() for name, value in output.items()})
                     del output  # and its graph, before the next is made
+                for parameter in self.frozen(self.step / self.steps):
+                    parameter.grad = None
                 if self.clip is not None:
                     # what is not finite is found where losses are read, without a wait
                     fabric.clip_gradients(

@@ -9,7 +9,7 @@ units of a head.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
@@ -226,6 +226,14 @@ class Method(nn.Module, ABC):
             "loss" (to be minimised), "term/<name>" (its weighted addends, which sum to the
             loss) and "stat/<name>" (detached, for the log).
         """
+
+    def frozen(self, progress: float) -> Iterable[nn.Parameter]:
+        """What the next step leaves as it is: no gradient, no moments, no weight decay.
+
+        Args:
+            progress: Share of the run that is done, in [0, 1).
+        """
+        return ()
 
     def begin(self) -> None:
         """Called once before the first step of a run, when the encoder has its first weights."""

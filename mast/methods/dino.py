@@ -3,6 +3,7 @@
 Shapes: B images of this process, D dimensions of the embedding, P prototypes.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -111,9 +112,9 @@ class DINO(TaughtMethod, ProjectedMethod):
         temperature = self.teacher_temperature(progress)
         return {"temperature": torch.tensor(temperature, dtype=torch.float64)}
 
-    def phase(self, progress: float) -> bool:
-        """See `Method.phase`: whether the prototypes are frozen."""
-        return progress < self.config.frozen
+    def frozen(self, progress: float) -> Iterable[nn.Parameter]:
+        """See `Method.frozen`: the prototypes, at first."""
+        return self.prototypes.parameters() if progress < self.config.frozen else ()
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
         """See `Method.step`; one term, "distillation"."""
@@ -122,7 +123,7 @@ class DINO(TaughtMethod, ProjectedMethod):
         temperature = given["temperature"]
         targets = [((score_BP - self.center_P) / temperature).softmax(1) for score_BP in seen]
         embeddings = [self.projector(self.encoder(images_BCHW)) for images_BCHW in images]
-        scores = [self.prototypes(embedding_BD, phase) for embedding_BD in embeddings]
+        scores = [self.prototypes(embedding_BD) for embedding_BD in embeddings]
         self.center_P.lerp_(gather(torch.cat(seen)).mean(dim=0), 1 - config.center_momentum)
         return output_of(
             {"distillation": told_by_others(scores, targets, config.temperature)},

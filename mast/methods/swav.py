@@ -4,6 +4,7 @@ Shapes: B images of this process, G of all processes, C dimensions of the repres
 embedding, P prototypes, V views.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -90,18 +91,20 @@ class SwAV(ProjectedMethod):
             for view in range(ASSIGNED if config.queue else 0)
         )
 
-    def phase(self, progress: float) -> tuple[bool, bool]:
-        """See `Method.phase`: whether the prototypes are frozen, and the queue is assigned."""
-        queued = bool(self.queues) and progress >= self.config.queue_from
-        return progress < self.config.frozen, queued
+    def frozen(self, progress: float) -> Iterable[nn.Parameter]:
+        """See `Method.frozen`: the prototypes, at first."""
+        return self.prototypes.parameters() if progress < self.config.frozen else ()
+
+    def phase(self, progress: float) -> bool:
+        """See `Method.phase`: whether the queue is assigned."""
+        return bool(self.queues) and progress >= self.config.queue_from
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
         """See `Method.step`; one term, "assignment"."""
         embeddings = self._embeddings(images)
-        frozen, queued = phase
-        scores = [self.prototypes(embedding_BD, frozen) for embedding_BD in embeddings]
+        scores = [self.prototypes(embedding_BD) for embedding_BD in embeddings]
         targets = [
-            self._assignment(view, embedding_BD.detach(), queued)
+            self._assignment(view, embedding_BD.detach(), phase)
             for view, embedding_BD in enumerate(embeddings[:ASSIGNED])
         ]
         loss = told_by_others(scores, targets, self.config.temperature)

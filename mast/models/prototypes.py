@@ -26,18 +26,10 @@ class Prototypes(nn.Module):
         super().__init__()
         self.weight_PD = nn.Parameter(F.normalize(torch.randn(count, dim), dim=1))
 
-    def forward(self, embedding_BD: Tensor, frozen: bool = False) -> Tensor:
-        """Cosines (B, P) in float32.
-
-        Args:
-            embedding_BD: Of any length.
-            frozen: Whether the prototypes get a gradient of zero.
-        """
-        weight_PD: Tensor = self.weight_PD
-        if frozen:
-            weight_PD = weight_PD.detach() + 0 * weight_PD
+    def forward(self, embedding_BD: Tensor) -> Tensor:
+        """Cosines (B, P) in float32 of embeddings of any length."""
         with torch.autocast(embedding_BD.device.type, enabled=False):
-            return F.normalize(embedding_BD.float(), dim=1) @ weight_PD.T
+            return F.normalize(embedding_BD.float(), dim=1) @ self.weight_PD.T
 
     @torch.no_grad()
     def project(self) -> None:

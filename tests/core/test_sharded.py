@@ -26,6 +26,7 @@ from mast.core.optim import (
 
 SIZES = (7, 16, 16, 5, 3, 1)
 STEPS = 3
+FROZEN = 1  # of its layers
 
 
 def network() -> nn.Sequential:
@@ -42,11 +43,14 @@ def optimizer_of(network: nn.Module, name: OptimizerName, sharded: bool) -> torc
     return make_optimizer(groups, OptimizerConfig(name, weight_decay=0.1), 256, sharded=sharded)
 
 
-def train(network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def train(network: nn.Sequential, optimizer: torch.optim.Optimizer, frozen: bool = False) -> None:
+    """A few steps; what is frozen has no gradient, as `Training` leaves it."""
     generator = torch.Generator().manual_seed(1)
     for _ in range(STEPS):
         optimizer.zero_grad()
         network(torch.rand(8, SIZES[0], generator=generator)).square().mean().backward()
+        if frozen:
+            network[FROZEN].zero_grad()
         optimizer.step()
 
 
@@ -71,11 +75,14 @@ def compare(rank: int, folder: str) -> None:
         whole, half = optimizer_of(plain, name, False), optimizer_of(own, name, True)
         assert is_sharded(half)
         assert not is_sharded(whole)
-        train(plain, whole)
-        train(own, half)
+        train(plain, whole, frozen=True)
+        train(own, half, frozen=True)
+        assert_same(network()[FROZEN].state_dict(), own[FROZEN].state_dict())
         kept = sum(p.numel() for group in half.optim.param_groups for p in group["params"])
         assert kept < 0.6 * sum(p.numel() for p in own.parameters())
-        assert len(half.optim.state) == sum(len(g["params"]) for g in half.optim.param_groups)
+        moved = {p for p in own.parameters() if p not in set(own[FROZEN].parameters())}
+        shared = {p for group in half.optim.param_groups for p in group["params"]}
+        assert {p for p in half.optim.state if half.optim.state[p]} == shared & moved
         assert_same(plain.state_dict(), own.state_dict())
         state, gathered = whole_state(whole), whole_state(half)
         if rank:

@@ -34,6 +34,9 @@ from mast.methods import (
 from mast.models import Encoder
 
 BATCH, STEPS = 4, 6
+SIZES = (SIZE, SIZE, SIZE // 2)
+LARS = OptimizerConfig("lars", lr=0.3)
+FROZEN = 3  # steps
 
 
 @dataclass
@@ -103,7 +106,7 @@ def build() -> Momentum:
     return Momentum(MomentumConfig(), Encoder(ENCODER, SIZE), OPERATORS).train()
 
 
-def views(seed: int, sizes: tuple[int, ...] = (SIZE, SIZE, SIZE // 2)) -> Views:
+def views(seed: int, sizes: tuple[int, ...] = SIZES) -> Views:
     """Views of random pixels, the third smaller."""
     generator = torch.Generator().manual_seed(seed)
     images = tuple(torch.rand(BATCH, 3, size, size, generator=generator) for size in sizes)
@@ -111,11 +114,25 @@ def views(seed: int, sizes: tuple[int, ...] = (SIZE, SIZE, SIZE // 2)) -> Views:
     return Views(images, tuple(Record(OPERATORS, applied_BK, {}) for _ in sizes))
 
 
-def train(method: Method, checkpoint: Path, stop: int = STEPS) -> Training:
+def train(
+    method: Method,
+    checkpoint: Path,
+    stop: int = STEPS,
+    optimizer: OptimizerConfig = LARS,
+    sizes: tuple[int, ...] = SIZES,
+) -> Training:
     """Train up to a step, from the checkpoint if there is one."""
-    optimizer = make_optimizer(method.parameter_groups(), OptimizerConfig("lars", lr=0.3), 256)
     training = Training(
-        method, optimizer, 2, STEPS // 2, lambda progress: 1.0, checkpoint=checkpoint, log_every=1
+        method,
+        make_optimizer(method.parameter_groups(), optimizer, 256),
+        2,
+        STEPS // 2,
+        lambda progress: 1.0,
+        clip=optimizer.clip,
+        frozen=method.frozen,
+
+        checkpoint=checkpoint,
+        log_every=1,
     )
     training.resume(seed=0)
 
@@ -123,12 +140,13 @@ def train(method: Method, checkpoint: Path, stop: int = STEPS) -> Training:
         yield from range(3 * epoch + start, 3 * epoch + 3)
 
     def loss(module: Any, batch: int, step: int, part: int) -> dict[str, Tensor]:
-        output: dict[str, Tensor] = module(views(batch), step / training.steps)
+        output: dict[str, Tensor] = module(views(batch, sizes), step / training.steps)
         return output
 
     for done in training.run(make_fabric("cpu"), batches, loss):
         assert done.metrics is not None
-        assert done.metrics["stat/progress"] == pytest.approx((done.step - 1) / STEPS)
+        progress = done.metrics.get("stat/progress", (done.step - 1) / STEPS)
+        assert progress == pytest.approx((done.step - 1) / STEPS)
         method.after_step(done.step / training.steps)
         if done.step == stop:
             break
@@ -151,6 +169,45 @@ def test_a_teacher_and_a_queue_resume_bit_equal(tmp_path: Path) -> None:
     start = build().state_dict()
     moved = [name for name, value in expected.items() if not torch.equal(value, start[name])]
     assert {"teacher.1.weight", "queue_QD", "projector.weight"} <= set(moved)
+
+
+def plainly(method: Method, config: Any) -> None:
+    """Train as the official code of SwAV and DINO does, in a loop of its own."""
+    torch.manual_seed(0)
+    optimizer = make_optimizer(method.parameter_groups(), config, 256)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        method(views(step, (SIZE, SIZE)), step / STEPS)["loss"].backward()
+        if step < FROZEN:
+            for name, parameter in method.named_parameters():
+                if name.startswith("prototypes."):
+                    parameter.grad = None
+        trained = [own for group in optimizer.param_groups for own in group["params"]]
+        nn.utils.clip_grad_norm_(trained, config.clip)
+        optimizer.step()
+        method.after_step((step + 1) / STEPS)
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [("swav", "lars_official"), ("swav", "adamw"), ("dino", "adamw"), ("dino", "lars")],
+)
+def test_frozen_prototypes_start_as_new_ones(name: str, optimizer: Any, tmp_path: Path) -> None:
+    """Once they thaw, moments begin, and nothing has decayed; also where a run was stopped."""
+    config = OptimizerConfig(optimizer, lr=0.01, weight_decay=0.1, trust=1.0, clip=1.0)
+    options = {"prototypes": 6, "frozen": FROZEN / STEPS}
+    expected, whole, resumed = (build_method(name, {}, options) for _ in range(3))
+    before = expected.prototypes.weight_PD.clone()
+    plainly(expected, config)
+    train(whole, tmp_path / "whole.pt", optimizer=config, sizes=(SIZE, SIZE))
+    for steps in (FROZEN - 1, STEPS):
+        train(resumed, tmp_path / "cut.pt", steps, config, (SIZE, SIZE))
+        if steps < FROZEN:
+            torch.testing.assert_close(resumed.prototypes.weight_PD, before, rtol=0, atol=1e-6)
+    assert (expected.prototypes.weight_PD - before).abs().max() > 1e-4
+    for key, value in expected.state_dict().items():
+        assert torch.equal(value, whole.state_dict()[key]), key
+        assert torch.equal(value, resumed.state_dict()[key]), key
 
 
 class Asked(nn.Module):

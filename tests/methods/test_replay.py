@@ -28,8 +28,8 @@ from mast.methods.replay import Replay, worth_replaying
 
 STEPS = 4
 PHASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "swav": ("swav", {}, {"prototypes": 12, "frozen": 0.3, "queue": BATCH, "queue_from": 0.6}),
-    "dino": ("dino", {}, {"prototypes": 12, "frozen": 0.5, "warmup": 1.0}),
+    "swav": ("swav", {}, {"prototypes": 12, "queue": BATCH, "queue_from": 0.6}),
+    "dino": ("dino", {}, {"prototypes": 12, "warmup": 1.0}),
 }
 
 
