@@ -1,6 +1,6 @@
 """DINO: from every view what a teacher says of another one, as a distribution over prototypes.
 
-Shapes: B images of this process, D dimensions of the embedding, P prototypes.
+Shapes: B images of this process, N of all their views, D dimensions of the embedding, P prototypes.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ from mast.methods.base import (
     output_of,
     spread,
 )
-from mast.methods.projected import ProjectedConfig, ProjectedMethod
+from mast.methods.projected import ProjectedConfig, ProjectedMethod, together
 from mast.methods.taught import TaughtConfig, TaughtMethod
 from mast.models import MLP, Encoder, MLPConfig, Prototypes, Teacher
 
@@ -67,7 +67,8 @@ class DINOConfig(TaughtConfig, ProjectedConfig):
 class DINO(TaughtMethod, ProjectedMethod):
     """Caron et al.: Emerging Properties in Self-Supervised Vision Transformers (ICCV 2021).
 
-    The teacher sees the first two views, the student all of them. Prototypes are brought back to
+    The teacher sees the first two views, the student all of them; as in the official code, views of
+    one size are encoded together. Prototypes are brought back to
     unit length after a step, where the official code parametrises them so
     (`norm_last_layer=True`). What is kept is the teacher, which that code evaluates.
 
@@ -119,16 +120,15 @@ class DINO(TaughtMethod, ProjectedMethod):
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
         """See `Method.step`; one term, "distillation"."""
         config = self.config
-        seen = [self.teacher(images_BCHW) for images_BCHW in images[:TAUGHT]]
-        temperature = given["temperature"]
-        targets = [((score_BP - self.center_P) / temperature).softmax(1) for score_BP in seen]
-        embeddings = [self.projector(self.encoder(images_BCHW)) for images_BCHW in images]
-        scores = [self.prototypes(embedding_BD) for embedding_BD in embeddings]
-        self.center_P.lerp_(gather(torch.cat(seen)).mean(dim=0), 1 - config.center_momentum)
+        seen_NP = together(self.teacher, images[:TAUGHT])
+        target_NP = ((seen_NP - self.center_P) / given["temperature"]).softmax(dim=1)
+        embedding_ND = self.projector(together(self.encoder, images))
+        scores = self.prototypes(embedding_ND).chunk(len(images))
+        self.center_P.lerp_(gather(seen_NP).mean(dim=0), 1 - config.center_momentum)
         return output_of(
-            {"distillation": told_by_others(scores, targets, config.temperature)},
-            spread=spread(gather(embeddings[0].detach())),
-            target_entropy=torch.special.entr(torch.cat(targets)).sum(dim=1).mean(),
+            {"distillation": told_by_others(scores, target_NP.chunk(TAUGHT), config.temperature)},
+            spread=spread(gather(embedding_ND[: len(images[0])].detach())),
+            target_entropy=torch.special.entr(target_NP).sum(dim=1).mean(),
         )
 
     def teacher_temperature(self, progress: float) -> float:

@@ -1,14 +1,17 @@
 """What methods share whose loss is over the output of one projector.
 
-Shapes: B images, D dimensions of the embedding.
+Shapes: B images, V views, C dimensions of the representation, D of the embedding.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import groupby
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from mast.methods.base import DirectionalMethod, MethodConfig
+from mast.methods.base import DirectionalMethod, Images, MethodConfig
 from mast.models import MLPConfig, check_sizes
 
 
@@ -48,3 +51,15 @@ class ProjectedMethod(DirectionalMethod):
         """The projector's output."""
         embedding_BD: Tensor = self.projector(self.encoder(images_BCHW))
         return F.normalize(embedding_BD, dim=1) if self.unit else embedding_BD
+
+
+def together(network: Callable[[Tensor], Tensor], images: Images) -> Tensor:
+    """What a network gives for all views, one after the other, (V B, C).
+
+    Views of one size that follow each other are one batch, and share BatchNorm's statistics.
+
+    Reference:
+        `MultiCropWrapper` of DINO's code, and SwAV's before it.
+    """
+    alike = groupby(images, key=lambda images_BCHW: images_BCHW.shape)
+    return torch.cat([network(torch.cat(list(group))) for _, group in alike])

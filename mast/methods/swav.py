@@ -6,7 +6,6 @@ embedding, P prototypes, V views.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from mast.methods.base import (
     output_of,
     spread,
 )
-from mast.methods.projected import ProjectedConfig, ProjectedMethod
+from mast.methods.projected import ProjectedConfig, ProjectedMethod, together
 from mast.models import MLP, Encoder, MLPConfig, Prototypes, Queue
 
 ASSIGNED = 2  # views, the first, are assigned; all others predict that
@@ -66,9 +65,8 @@ class SwAVConfig(ProjectedConfig):
 class SwAV(ProjectedMethod):
     """Caron et al.: Unsupervised Learning by Contrasting Cluster Assignments (NeurIPS 2020).
 
-    The first two views are assigned, each is predicted from all other views. Views of one size that
-    follow each other are encoded together, and all views projected together, as in the official
-    code.
+    The first two views are assigned, each is predicted from all other views. As in the official
+    code, views of one size are encoded together, and all views projected together.
 
     Args:
         config: Sizes and assignments.
@@ -101,7 +99,8 @@ class SwAV(ProjectedMethod):
 
     def step(self, images: Images, given: Given, phase: Any) -> dict[str, Tensor]:
         """See `Method.step`; one term, "assignment"."""
-        embeddings = self._embeddings(images)
+        encoded = together(self.encoder, images)
+        embeddings = F.normalize(self.projector(encoded), dim=1).chunk(len(images))
         scores = [self.prototypes(embedding_BD) for embedding_BD in embeddings]
         targets = [
             self._assignment(view, embedding_BD.detach(), phase)
@@ -110,12 +109,6 @@ class SwAV(ProjectedMethod):
         loss = told_by_others(scores, targets, self.config.temperature)
         statistics = {"spread": spread(gather(embeddings[0].detach()))}
         return output_of({"assignment": loss}, **statistics)
-
-    def _embeddings(self, images: tuple[Tensor, ...]) -> list[Tensor]:
-        """Unit vectors of every view, (B, D) each."""
-        alike = groupby(images, key=lambda images_BCHW: images_BCHW.shape)
-        encoded = torch.cat([self.encoder(torch.cat(list(group))) for _, group in alike])
-        return list(F.normalize(self.projector(encoded), dim=1).chunk(len(images)))
 
     @torch.no_grad()
     def _assignment(self, view: int, embedding_BD: Tensor, queued: bool) -> Tensor:

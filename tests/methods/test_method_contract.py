@@ -130,7 +130,6 @@ def train(
         lambda progress: 1.0,
         clip=optimizer.clip,
         frozen=method.frozen,
-
         checkpoint=checkpoint,
         log_every=1,
     )

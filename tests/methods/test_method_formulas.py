@@ -41,6 +41,14 @@ def loss_of(method: Any, count: int = 2, progress: float = 0.0) -> float:
     return loss
 
 
+def of_sides(*sides: int) -> Views:
+    """Views of random pixels."""
+    generator = torch.Generator().manual_seed(0)
+    images = tuple(torch.rand(BATCH, 3, side, side, generator=generator) for side in sides)
+    applied_BK = torch.zeros(BATCH, len(OPERATORS), dtype=torch.bool)
+    return Views(images, tuple(Record(OPERATORS, applied_BK, {}) for _ in images))
+
+
 def unit(embedding_BD: Tensor) -> Tensor:
     return F.normalize(embedding_BD.double(), dim=-1)
 
@@ -104,10 +112,7 @@ def test_swav_projects_views_of_all_sizes_together() -> None:
     method, _ = built("swav", {"prototypes": 5})
     seen: list[int] = []
     method.projector.register_forward_hook(lambda module, args, out: seen.append(len(args[0])))
-    generator = torch.Generator().manual_seed(0)
-    images = tuple(torch.rand(BATCH, 3, side, side, generator=generator) for side in (32, 32, 16))
-    applied_BK = torch.zeros(BATCH, len(OPERATORS), dtype=torch.bool)
-    method(Views(images, tuple(Record(OPERATORS, applied_BK, {}) for _ in images)), 0.0)
+    method(of_sides(32, 32, 16), 0.0)
     assert seen == [3 * BATCH]
 
 
@@ -122,19 +127,26 @@ def test_swav_is_lightlys() -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("count", [2, 4])
-def test_dino_is_lightlys(count: int) -> None:
+@pytest.mark.parametrize("sides", [(32, 32), (32, 32, 16, 16)])
+def test_dino_is_lightlys(sides: tuple[int, ...]) -> None:
+    """Views of one size are encoded together, as by DINO's `MultiCropWrapper`."""
     options = {"prototypes": 6, "warmup": 0.5, "temperature": 0.1, "center_momentum": 0.9}
-    method, images = built("dino", options, count)
+    method, _ = built("dino", options)
     assert isinstance(method, DINO)
+    views = of_sides(*sides)
+    large, small = (torch.cat(views.images[part]) for part in (slice(2), slice(-2, None)))
     method.center_P.copy_(torch.linspace(-0.2, 0.2, 6))
     temperature = 0.04 + 0.5 * (0.07 - 0.04)  # a quarter of the run, half of the warm-up
     lightly = DINOLoss(6, student_temp=0.1, center_momentum=0.9)
     lightly.center.copy_(method.center_P.view(1, 1, -1))
-    taught = [method.teacher(image) for image in images[:2]]
-    scores = [method.prototypes(method.projector(method.encoder(image))) for image in images]
-    expected = lightly(taught, scores, teacher_temp=temperature)
-    found = loss_of(method, count, progress=0.25)
+    sizes = [large] if len(sides) == 2 else [large, small]
+    scores = [method.prototypes(method.projector(method.encoder(images))) for images in sizes]
+    expected = lightly(
+        list(method.teacher(large).chunk(2)),
+        [score for both in scores for score in both.chunk(2)],
+        teacher_temp=temperature,
+    )
+    found = method(views, 0.25)["loss"].item()
     assert found == pytest.approx(expected.item(), rel=1e-4)
     torch.testing.assert_close(method.center_P, lightly.center.flatten())
 
