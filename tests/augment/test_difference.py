@@ -96,7 +96,7 @@ def test_a_crop_is_told_as_the_views_show_it() -> None:
     views = drawn(aspect_B)
     found_BT = difference(views, "random_resized_crop")
     first_B4, second_B4 = (
-        crop_boxes(record.parameters["random_resized_crop"], aspect_B, (3 / 4, 4 / 3))
+        crop_boxes(record.parameters["random_resized_crop"], aspect_B)
         for record in views.records
     )
     center_B2 = (first_B4[:, :2] + first_B4[:, 2:] / 2) - (second_B4[:, :2] + second_B4[:, 2:] / 2)
@@ -134,12 +134,30 @@ def test_a_mirrored_image_cut_as_its_mirror_image_is_told_alike() -> None:
 
 def test_a_crop_that_was_not_drawn_is_the_centre() -> None:
     whole = {"area": torch.ones(1, 10), "ratio": torch.ones(1, 10)}
-    place = {"left": torch.full((1,), 0.3), "top": torch.full((1,), 0.9)}
+    place = {
+        "left": torch.full((1,), 0.3),
+        "top": torch.full((1,), 0.9),
+        "narrowest": torch.tensor([3 / 4]),
+        "widest": torch.tensor([4 / 3]),
+    }
     effect_1T = OPERATORS["random_resized_crop"].effect(whole | place, torch.ones(1))
     torch.testing.assert_close(effect_1T, torch.zeros(1, 3))
     quarter = whole | {"area": torch.full((1, 10), 0.25)} | place
     effect_1T = OPERATORS["random_resized_crop"].effect(quarter, torch.ones(1))
     torch.testing.assert_close(effect_1T, torch.tensor([[0.15 - 0.25, 0.45 - 0.25, math.log(0.5)]]))
+
+
+def test_a_crop_is_told_by_the_ratios_of_its_preset() -> None:
+    """No candidate fits such an image: the fallback is the widest box that the preset allows."""
+    aspect_1 = torch.tensor([0.1])
+    crop = OPERATORS["random_resized_crop"](32, scale=(0.9, 1.0), ratio=(1.0, 1.0))
+    parameters = crop.sample(1, torch.Generator().manual_seed(0))
+    effect_1T = crop.effect(parameters, aspect_1)
+    torch.testing.assert_close(effect_1T, torch.zeros(1, 3))  # the centre, as without a crop
+    wide = OPERATORS["random_resized_crop"](32, scale=(0.9, 1.0), ratio=(0.2, 0.5))
+    effect_1T = wide.effect(wide.sample(1, torch.Generator().manual_seed(0)), aspect_1)
+    # As wide as the image and five times as high, where the centre is a square.
+    torch.testing.assert_close(effect_1T, torch.tensor([[0.0, 0.0, math.log(5) / 2]]))
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -35,7 +35,7 @@ class Row:
     no_ops: tuple[int, ...] = ()  # samples whose parameters change nothing
 
 
-def crop(image, area, ratio, left, top):
+def crop(image, area, ratio, left, top, **fallback):
     width, height = (
         round(SIDE * (area[0] * ratio[0]) ** 0.5),
         round(SIDE * (area[0] / ratio[0]) ** 0.5),
@@ -51,6 +51,8 @@ def whole_box(x, y, width, height):
         "ratio": [width / height] * 10,
         "left": x / max(SIDE - width, 1),
         "top": y / max(SIDE - height, 1),
+        "narrowest": 3 / 4,
+        "widest": 4 / 3,
     }
 
 

@@ -33,6 +33,7 @@ def crop_parameters(area, ratio, left, top):
     n = len(area)
     many = {"area": torch.tensor(area), "ratio": torch.tensor(ratio)}
     single = {"left": torch.tensor(left), "top": torch.tensor(top)}
+    single |= {"narrowest": torch.full((n,), 3 / 4), "widest": torch.full((n,), 4 / 3)}
     return {key: values[:, None].expand(n, 10) for key, values in many.items()} | single
 
 
@@ -69,10 +70,10 @@ def test_boxes_keep_their_area_and_ratio_in_the_original_image():
     area = torch.rand(n, 10, generator=generator) * 0.92 + 0.08
     ratio = torch.exp((torch.rand(n, 10, generator=generator) * 2 - 1) * torch.tensor(4 / 3).log())
     place = {"left": torch.rand(n, generator=generator), "top": torch.rand(n, generator=generator)}
+    place |= {"narrowest": torch.full((n,), 3 / 4), "widest": torch.full((n,), 4 / 3)}
     aspect = torch.exp(torch.randn(n, generator=generator) * 0.4)
-    left, top, width, height = crop_boxes(
-        {"area": area, "ratio": ratio, **place}, aspect, (3 / 4, 4 / 3)
-    ).unbind(1)
+    boxes = crop_boxes({"area": area, "ratio": ratio, **place}, aspect)
+    left, top, width, height = boxes.unbind(1)
     assert (left >= 0).all()
     assert (top >= 0).all()
     assert (left + width <= 1 + 1e-6).all()

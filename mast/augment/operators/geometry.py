@@ -120,6 +120,8 @@ class RandomResizedCrop(GeometricOperator):
             "ratio": log_ratio.exp().view(n, CROP_TRIES),
             "left": uniform(n, (0.0, 1.0), generator),
             "top": uniform(n, (0.0, 1.0), generator),
+            "narrowest": torch.tensor(self.ratio[0]).expand(n),
+            "widest": torch.tensor(self.ratio[1]).expand(n),
         }
 
     def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
@@ -128,11 +130,11 @@ class RandomResizedCrop(GeometricOperator):
         return parameters | {"area": area, "ratio": torch.ones_like(parameters["ratio"])}
 
     def matrices(self, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        return box_matrices(crop_boxes(parameters, aspect_B, self.ratio))
+        return box_matrices(crop_boxes(parameters, aspect_B))
 
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
-        left_B, top_B, width_B, height_B = crop_boxes(parameters, aspect_B, cls.ratio).unbind(1)
+        left_B, top_B, width_B, height_B = crop_boxes(parameters, aspect_B).unbind(1)
         *_, whole_width_B, whole_height_B = center_boxes(aspect_B).unbind(1)
         area_B = width_B * height_B / (whole_width_B * whole_height_B)
         center = [left_B + width_B / 2 - 0.5, top_B + height_B / 2 - 0.5]
@@ -155,7 +157,7 @@ class RandomResizedCrop(GeometricOperator):
 
     @classmethod
     def caption(cls, parameters: Parameters) -> str:
-        box_14 = crop_boxes(parameters, torch.ones(1), cls.ratio)
+        box_14 = crop_boxes(parameters, torch.ones(1))
         return f"{cls.label} {float(box_14[0, 2] * box_14[0, 3]):.2f}"
 
 
@@ -368,13 +370,13 @@ def mirrored(record: Record) -> Tensor:
     return record.applied(HorizontalFlip.name)
 
 
-def crop_boxes(parameters: Parameters, aspect_B: Tensor, ratio: tuple[float, float]) -> Tensor:
+def crop_boxes(parameters: Parameters, aspect_B: Tensor) -> Tensor:
     """Choose the first candidate box that fits in each image, or the centred fallback.
 
     Args:
-        parameters: area and ratio (B, tries), left and top (B,), all shares.
+        parameters: area and ratio (B, tries), left and top (B,), all shares; narrowest and widest
+            (B,), the range of width / height of the fallback.
         aspect_B: Width / height of the original images.
-        ratio: Allowed range of width / height of the fallback.
 
     Returns:
         boxes_B4: left, top, width, height as shares of the image's width and height.
@@ -386,7 +388,7 @@ def crop_boxes(parameters: Parameters, aspect_B: Tensor, ratio: tuple[float, flo
     fits_BT = (width_BT <= 1) & (height_BT <= 1)
     first_B1 = fits_BT.float().argmax(1, keepdim=True)
     fits_B = fits_BT.gather(1, first_B1)[:, 0]
-    allowed_B = aspect_B.clamp(*ratio)
+    allowed_B = aspect_B.clamp(moved["narrowest"], moved["widest"])
     width_B = torch.where(
         fits_B, width_BT.gather(1, first_B1)[:, 0], (allowed_B / aspect_B).clamp(max=1.0)
     )
