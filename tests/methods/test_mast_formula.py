@@ -111,6 +111,18 @@ def test_guarded_mode_is_its_formula(options: dict[str, bool]) -> None:
     assert output["loss"].item() == pytest.approx(sum(expected.values()), rel=1e-4)
 
 
+@pytest.mark.parametrize("mode", ["exempt", "guarded", "paper"])
+@torch.no_grad()
+def test_a_pair_on_which_nothing_acted_has_distance_0(mode: Any) -> None:
+    """It trains no subspace; no operator asks it for an invariance."""
+    batch = views()
+    for record in batch.records:
+        record.applied_BK[:] = False
+    output = build(mode=mode)(batch, 0.0)
+    assert output["term/masked"] == 0
+    assert output["stat/unmasked_distance"] > 0
+
+
 @torch.no_grad()
 def test_exempt_mode_is_its_formula() -> None:
     """Weighted distance outside the blocks of what acted; what block and encoder leave untold."""
