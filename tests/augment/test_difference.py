@@ -96,8 +96,7 @@ def test_a_crop_is_told_as_the_views_show_it() -> None:
     views = drawn(aspect_B)
     found_BT = difference(views, "random_resized_crop")
     first_B4, second_B4 = (
-        crop_boxes(record.parameters["random_resized_crop"], aspect_B)
-        for record in views.records
+        crop_boxes(record.parameters["random_resized_crop"], aspect_B) for record in views.records
     )
     center_B2 = (first_B4[:, :2] + first_B4[:, 2:] / 2) - (second_B4[:, :2] + second_B4[:, 2:] / 2)
     one_B, other_B = (record.applied("horizontal_flip") for record in views.records)
