@@ -26,7 +26,7 @@ from mast.augment import Pipeline
 from mast.cli import main as run_command
 from mast.config import read
 from mast.core import loop
-from mast.core.checkpoint import load_checkpoint, previous
+from mast.core.checkpoint import load_checkpoint, previous, replacing
 from mast.core.run import RunFolder
 
 HEAVY = (lightning_fabric, timm, torchvision)  # imported before the processes part
@@ -67,10 +67,10 @@ def in_a_checkpoint(at: int) -> None:
         if state["step"] < at:
             save(path, state, keep)
             return
-        partial = path.with_name(path.name + ".partial")
-        torch.save(state, partial)
-        os.truncate(partial, partial.stat().st_size // 2)
-        die()
+        with replacing(path) as partial:
+            torch.save(state, partial)
+            os.truncate(partial, partial.stat().st_size // 2)
+            die()
 
     loop.save_checkpoint = half
 

@@ -2,24 +2,83 @@
 
 import json
 import os
+import shutil
+import stat
+import time
 import zipfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import torch
 
 from mast.core.errors import UserError
 from mast.core.files import as_unicode
+from mast.core.locks import locked
+
+UNFINISHED = ".mast-*.partial"  # what a folder is called in which a file is made
+_NEW, _LOCK = "new", "lock"  # what is in it
+_SETTLED = 60.0  # seconds after which it is locked by the process that made it
+
+
+@contextmanager
+def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
+    """A file to fill in a block, which takes the place of another when the block has ended well.
+
+    It lies in a folder of its own beside the other, whose name nobody can know before and which is
+    locked: some libraries (safetensors) make a file of their own beside the one that they are to
+    fill. What a killed process left is removed by the next one that writes there.
+
+    Args:
+        path: The other file, or where there is to be one. Its permissions stay as they are.
+        keep: Where the other file is kept; None: nowhere.
+
+    Yields:
+        The file, empty.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    _remove_abandoned(path.parent)
+    begin, _, end = UNFINISHED.partition("*")
+    with (
+        TemporaryDirectory(end, begin, path.parent, ignore_cleanup_errors=True) as place,
+        locked(Path(place, _LOCK)),
+    ):
+        partial = Path(place, _NEW)
+        partial.touch()
+        mode = partial.stat().st_mode  # what the umask leaves; some libraries set one of their own
+        with suppress(FileNotFoundError):
+            mode = path.stat().st_mode
+        yield partial
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        partial.chmod(stat.S_IMODE(mode))
+        if keep is not None:
+            with suppress(FileNotFoundError):
+                path.replace(keep)
+        partial.replace(path)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the folders of `replacing` whose processes were killed: nobody holds their locks."""
+    for place in folder.glob(UNFINISHED):
+        with suppress(OSError):
+            known = place.lstat()  # a folder that was just made is not locked yet
+            if stat.S_ISDIR(known.st_mode) and time.time() - known.st_mtime > _SETTLED:
+                with locked(place / _LOCK, wait=False) as abandoned:
+                    if abandoned:
+                        shutil.rmtree(place)
 
 
 def write_atomically(path: Path, write: Callable[[Path], None], keep: Path | None = None) -> None:
     """Let `write` fill a file beside `path`, flush it to disk, then rename it.
 
     Args:
-        path: The target; it is replaced only by a complete file. Where it is a symbolic link, the
-            file that it points to is.
+        path: The target; it is replaced only by a complete file, and keeps its permissions. Where
+            it is a symbolic link, the file that it points to is.
         write: Called with the path to fill.
         keep: Where the file that is replaced is kept; None: nowhere.
 
@@ -28,23 +87,13 @@ def write_atomically(path: Path, write: Callable[[Path], None], keep: Path | Non
             regular file.
     """
     path = Path(os.path.realpath(path))
-    partial = path.with_name(path.name + ".partial")
     try:
         if path.exists() and not path.is_file():
             raise UserError(f"cannot write {path}: it is there and is not a regular file")
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.touch()
-        mode = partial.stat().st_mode  # what the umask leaves; some libraries set one of their own
-        write(partial)
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        partial.chmod(mode)
-        if keep is not None and path.is_file():
-            path.replace(keep)
-        partial.replace(path)
-    except BaseException as error:
-        with suppress(OSError):
-            partial.unlink()
+        with replacing(path, keep) as partial:
+            write(partial)
+    except Exception as error:
         # safetensors has an error of its own for a full disk.
         if not isinstance(error, OSError) and type(error).__name__ != "SafetensorError":
             raise
@@ -59,11 +108,14 @@ def check_writable(folder: Path) -> None:
     """Make sure that files can be written into a folder before hours are spent on what is to be.
 
     Raises:
-        UserError: As `write_atomically`.
+        UserError: They cannot.
     """
-    probe = folder / ".writable"
-    write_text(probe, "")
-    probe.unlink()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot write into {folder}: {error.strerror or error}") from error
 
 
 def write_json(path: Path, value: Any) -> None:

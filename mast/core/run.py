@@ -36,7 +36,7 @@ from typing import Any
 import torch
 import yaml
 
-from mast.core.checkpoint import write_json, write_text
+from mast.core.checkpoint import UNFINISHED, write_json, write_text
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, read_json
 from mast.core.locks import locked
@@ -130,10 +130,12 @@ class RunFolder:
         return None if said is None else (int(said[1]), said[2])
 
     def _refuse_something_else(self) -> None:
-        ours = (self.lock, self.holder)
+        def ours(file: Path) -> bool:
+            return file in (self.lock, self.holder) or file.match(UNFINISHED)
+
         if self.config.is_file() or not self.path.exists():
             return
-        if not self.path.is_dir() or any(file not in ours for file in self.path.iterdir()):
+        if not self.path.is_dir() or not all(map(ours, self.path.iterdir())):
             raise UserError(f"{self.path} exists and is not a run folder; choose another out")
 
     def open(

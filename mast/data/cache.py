@@ -19,9 +19,9 @@ import math
 import os
 import re
 import shutil
-import socket
 from array import array
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -29,6 +29,7 @@ from zlib import crc32
 
 import numpy as np
 
+from mast.core.checkpoint import replacing
 from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.locks import locked
@@ -214,20 +215,14 @@ def _build(request: Request) -> None:
     free = shutil.disk_usage(request.folder).free
     if request.store and needed > free:
         raise OSError(f"it needs {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free")
-    unfinished = request.file(f"{socket.gethostname()}.{os.getpid()}.unfinished")
-    try:
-        # Plain writes, not a mapping: on a full disk a mapping kills the process without a word.
-        with open(unfinished if request.store else os.devnull, "wb") as file:
-            manifest = _decode_all(request, file)
-            if request.store:
-                file.flush()
-                os.fsync(file.fileno())
-        if request.store:
-            os.replace(unfinished, request.file("u8"))
-        request.file(MANIFEST).unlink(missing_ok=True)  # whatever is in its place
-        manifest.write(request.file(MANIFEST))
-    finally:
-        unfinished.unlink(missing_ok=True)
+    # Plain writes, not a mapping: on a full disk a mapping kills the process without a word.
+    with (
+        replacing(request.file("u8")) if request.store else nullcontext(os.devnull) as unfinished,
+        open(unfinished, "wb") as file,
+    ):
+        manifest = _decode_all(request, file)
+    request.file(MANIFEST).unlink(missing_ok=True)  # whatever is in its place
+    manifest.write(request.file(MANIFEST))
 
 
 def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
@@ -281,12 +276,15 @@ def _lines(broken: Mapping[str, str]) -> str:
 
 
 def _remove_stale(request: Request, unfinished: bool) -> None:
-    """Removes files of earlier states of the set and, if asked, of this host's killed builds."""
+    """Removes files of earlier states of the set and of earlier versions of this program.
+
+    Args:
+        request: The set.
+        unfinished: Whether to remove what killed builds of earlier versions left, too.
+    """
     for path in request.folder.glob(f"{request.stem}.*"):
-        killed = path.suffix == ".unfinished" and f".{socket.gethostname()}." in path.name
-        killed = killed or path.suffix == ".partial"
         other = request.fingerprint[:16] not in path.name
         stale = path.suffix in (".u8", f".{MANIFEST}") and other
-        earlier = path.suffix == ".json"  # the manifest of an earlier version
-        if stale or earlier or (killed and unfinished):
+        killed = unfinished and path.suffix in (".unfinished", ".partial")
+        if stale or killed or path.suffix == ".json":  # the manifest of an earlier version
             path.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """Sets of images that are made from others: some of the images, colour bins, folds."""
 
-import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,16 +31,15 @@ def link(canvases: CanvasSet, root: Path, index_N: np.ndarray, target: Path, fla
     if target.is_dir():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f"{target.name}.partial-", dir=target.parent))
-    for index in index_N:
-        identifier = canvases.identifiers[index]
-        file = partial / (identifier.replace("/", "-") if flat else identifier)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.symlink_to((root / identifier).resolve())
-    try:
-        partial.rename(target)
-    except OSError:  # another process that shares the runs has made it in the meantime
-        shutil.rmtree(partial)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as place:
+        partial = Path(place, "new")
+        for index in index_N:
+            identifier = canvases.identifiers[index]
+            file = partial / (identifier.replace("/", "-") if flat else identifier)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.symlink_to((root / identifier).resolve())
+        with suppress(OSError):  # another process that shares the runs made it in the meantime
+            partial.rename(target)
 
 
 def with_colours(sets: Sequence[CanvasSet]) -> tuple[CanvasSet, ...]:

@@ -1,19 +1,25 @@
 """Files that are whole or absent, the run folder, and errors that name the nearest choice."""
 
 import errno
+import multiprocessing
 import os
 import pickle
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import torch
 import yaml
 
+from mast.core import checkpoint as checkpoint_module
 from mast.core.checkpoint import (
+    check_writable,
     load_checkpoint,
+    replacing,
     save_checkpoint,
     write_atomically,
     write_json,
@@ -64,9 +70,13 @@ def test_a_full_disk_is_explained(tmp_path: Path) -> None:
 def test_a_checkpoint_on_a_full_disk(tmp_path: Path) -> None:
     path = tmp_path / "last.pt"
     save_checkpoint(path, {"step": 1})
-    (tmp_path / "last.pt.partial").symlink_to("/dev/full")  # every write: no space left
-    with pytest.raises(UserError, match="No space left on device"):
-        save_checkpoint(path, {"weights": torch.zeros(100_000)})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(UserError, match="File too large"):
+            save_checkpoint(path, {"weights": torch.zeros(100_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert load_checkpoint(path) == {"step": 1}
     assert [entry.name for entry in tmp_path.iterdir()] == ["last.pt"]
 
@@ -82,6 +92,80 @@ def test_a_file_has_the_mode_that_the_umask_leaves(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path: Path) -> None:
+    private = tmp_path / "file"
+    private.touch(mode=0o600)
+    for _ in range(2):
+        write_text(private, "mine")
+        assert private.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_others_call_partial_stays(tmp_path: Path) -> None:
+    """Whether it is a file, or a link to one."""
+    (tmp_path / "other").write_text("theirs")
+    (tmp_path / "a.partial").write_text("theirs")
+    (tmp_path / "b.partial").symlink_to(tmp_path / "other")
+    for name in "ab":
+        write_text(tmp_path / name, "ours")
+        assert (tmp_path / f"{name}.partial").read_text() == "theirs"
+    check_writable(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["a", "a.partial", "b", "b.partial", "other"]
+
+
+def test_a_name_of_any_length_is_written(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 255)
+    write_text(path, "text")
+    assert path.read_text() == "text"
+
+
+@pytest.fixture
+def in_memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder where a change of a name does not wait for a disk, if there is one."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
+        yield Path(folder)
+
+
+def test_two_processes_write_one_file_and_every_read_is_whole(
+    in_memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, texts = in_memory / "file", [100_000 * "0", 100_000 * "1"]
+    monkeypatch.setattr(os, "fsync", lambda number: None)  # which would be most of the time
+    write_text(path, texts[0])
+
+    def write(text: str) -> None:
+        for _ in range(200):
+            write_text(path, text)
+
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=write, args=(text,)) for text in texts]
+    for writer in writers:
+        writer.start()
+    found = []
+    while any(writer.is_alive() for writer in writers):
+        found.append(path.read_text())
+    assert set(found) == set(texts)
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert os.listdir(in_memory) == ["file"]
+
+
+def test_what_a_killed_writer_left_is_removed_and_what_a_living_one_writes_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = tmp_path / ".mast-killed.partial"
+    killed.mkdir()
+    (killed / "last.pt").write_text("half")
+    (tmp_path / ".mast-linked.partial").symlink_to(tmp_path)
+    write_text(tmp_path / "other", "at once")
+    assert killed.exists()  # who made it may be about to lock it
+    monkeypatch.setattr(checkpoint_module, "_SETTLED", -1.0)
+    with replacing(tmp_path / "file") as partial:
+        partial.write_text("slow")
+        write_text(tmp_path / "other", "again")
+    assert (tmp_path / "file").read_text() == "slow"
+    assert sorted(os.listdir(tmp_path)) == [".mast-linked.partial", "file", "other"]
 
 
 def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
@@ -209,6 +293,7 @@ def test_open_refuses_a_folder_of_something_else(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_may_become_a_run(tmp_path: Path) -> None:
+    (tmp_path / ".mast-killed.partial").mkdir()  # by the process that was to make it
     RunFolder(tmp_path).open(CONFIG, (), as_written)
     assert RunFolder(tmp_path).config.is_file()
 
