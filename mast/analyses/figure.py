@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
+from PIL import Image
 from torch import Tensor
 
 from mast.core.checkpoint import write_atomically
@@ -285,6 +286,7 @@ def _write(figure: Figure, target: Path | io.StringIO, kind: str, name: str) -> 
         figure.savefig(target, dpi=150, format=kind, metadata=DATELESS[kind])
 
 
+OF_VIEWS = {"Software": "mast show views"}
 DATELESS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}}
 
 
@@ -342,7 +344,19 @@ def views_grid(
             axis.imshow(image_CHW.float().permute(1, 2, 0).numpy(), interpolation="nearest")
             axis.set_title(_wrap(text), fontsize=8)
             axis.set_axis_off()
-    write_atomically(path, lambda partial: figure.savefig(partial, dpi=110, format="png"))
+    write_atomically(
+        path,
+        lambda partial: figure.savefig(partial, dpi=110, format="png", metadata=OF_VIEWS),
+    )
+
+
+def is_views_grid(path: Path) -> bool:
+    """Whether a file is a picture of `views_grid`."""
+    try:
+        with Image.open(path) as image:
+            return OF_VIEWS.items() <= image.info.items()
+    except Exception:  # Pillow raises OSError, SyntaxError, ValueError, DecompressionBombError, …
+        return False
 
 
 def _wrap(text: str, width: int = 38) -> str:

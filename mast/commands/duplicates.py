@@ -7,12 +7,13 @@ from pathlib import Path
 from torch import nn
 
 from mast.core.errors import UserError
+from mast.core.files import out_file
 from mast.core.launch import Device, find_device
-from mast.core.tabular import Columns, Listing, check_file, write_table
+from mast.core.tabular import Columns, Listing, begins, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.duplicates import NEAR, Copy, copies_within
-from mast.page import Item, Row, write_gallery
+from mast.page import Item, Row, is_page, write_gallery
 from mast.runs.features import Invariances, compared
 
 
@@ -61,9 +62,9 @@ def duplicates(
     """
     if not -1 <= above <= 1:
         raise UserError(f"above is a cosine, from -1 to 1, got {above:g}")
-    file = None if out is None else Path(out)
-    if file is not None:
-        check_file(file, (".csv", ".parquet", ".html"))
+    table = begins("group", "path")
+    kinds = {".csv": table, ".parquet": table, ".html": is_page}
+    file = None if out is None else out_file(out, kinds)
     compute = Compute(find_device(device))
     by = compared(encoder, Invariances(), compute, size, seed, weights, download)
     canvases = open_canvas(DataConfig(str(data)), by.size)

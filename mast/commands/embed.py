@@ -4,15 +4,16 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from torch import nn
 
 from mast.core.checkpoint import write_atomically
-from mast.core.files import as_unicode
+from mast.core.files import as_unicode, out_file
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
-from mast.core.tabular import check_file
+from mast.core.tabular import begins
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.methods import MatchBy
@@ -74,8 +75,8 @@ def embed(
             the run does not have or that leaves no dimension.
     """
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
-    file = Path(out or f"{_plain(Path(data).name)}-{_name(encoder)}.npz")
-    check_file(file, writers)
+    name = out or f"{_plain(Path(data).name)}-{_name(encoder)}.npz"
+    file = out_file(name, {".npz": _is_npz, ".parquet": begins("identifier")})
     invariances = Invariances(representation, ignore, match, match_by)
     compute = Compute(find_device(device))
     by = compared(encoder, invariances, compute, size, seed, weights, download)
@@ -103,6 +104,15 @@ def _name(encoder: str | Path | nn.Module) -> str:
 
 def _plain(name: str) -> str:
     return name.replace(":", "-").replace("@", "-")
+
+
+def _is_npz(path: Path) -> bool:
+    """Whether it holds features as this command writes them."""
+    try:
+        with ZipFile(path) as archive:
+            return {"features.npy", "identifiers.npy"} <= set(archive.namelist())
+    except (OSError, BadZipFile):
+        return False
 
 
 def _write_npz(

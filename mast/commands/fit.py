@@ -10,10 +10,10 @@ from typing import Any, get_args
 from torch import nn
 
 from mast.core.checkpoint import check_writable
-from mast.core.errors import UserError, unknown
+from mast.core.errors import unknown
+from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.run import provenance
-from mast.core.tabular import check_file
 from mast.measure.accuracy import correct_within
 from mast.measure.bench import Bench
 from mast.measure.bootstrap import mean_interval
@@ -110,15 +110,16 @@ def fit(
     """
     if kind not in get_args(Kind):
         raise unknown("kind of classifier", kind, get_args(Kind))
+    kinds = {".safetensors": lambda path: said_of_classifier(path) is not None}
     if out is not None:
-        _refuse_something_else(Path(out))
+        out = out_file(out, kinds)
     loaded = load(encoder, "encoder", size, seed, weights, download)
     pool = NamedSets(data, root=root, download=download).learning(loaded.size)
     task = one_task(pool, target, seed)
     if out is None:
         several = [task.target] if len(pool.train.targets) > 1 else []
         name = "-".join(["classifier", kind, readable(str(data)), *several])
-        path = _free(loaded.folder / f"{name}.safetensors", str(data), pool)
+        path = out_file(_free(loaded.folder / f"{name}.safetensors", str(data), pool), kinds)
     else:
         path = Path(out)
     check_writable(path.parent)
@@ -179,10 +180,3 @@ def _free(file: Path, name: str, pool: LearningData) -> Path:
         return file
     mark = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:6]
     return file.with_name(f"{file.stem}-{mark}.safetensors")
-
-
-def _refuse_something_else(out: Path) -> None:
-    """Refuse to write over a file that is no classifier, such as an encoder."""
-    check_file(out, (".safetensors",))
-    if out.exists() and said_of_classifier(out) is None:
-        raise UserError(f"{out} is there and is no classifier: name another file as out")

@@ -9,15 +9,15 @@ from torch import nn
 
 from mast.core.arguments import as_list
 from mast.core.errors import UserError
-from mast.core.files import named
+from mast.core.files import named, out_file
 from mast.core.launch import Device, find_device
-from mast.core.tabular import Listing, check_file, write_table
+from mast.core.tabular import Listing, begins, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas, open_files
 from mast.measure.approximate import check_depth, check_installed
 from mast.measure.compute import Compute
 from mast.measure.neighbours import nearest
 from mast.methods import MatchBy
-from mast.page import Item, Row, write_gallery
+from mast.page import Item, Row, is_page, write_gallery
 from mast.runs.features import Invariances, compared
 from mast.runs.load import Representation
 
@@ -82,9 +82,9 @@ def neighbours(
             of operators that the run does not have; a file that cannot be written; an approximate
             search without its library.
     """
-    file = None if out is None else Path(out)
-    if file is not None:
-        check_file(file, (".csv", ".parquet", ".html"))
+    table = begins("query", "rank")
+    kinds = {".csv": table, ".parquet": table, ".html": is_page}
+    file = None if out is None else out_file(out, kinds)
     if approximate:
         check_installed()
     invariances = Invariances(representation, ignore, match, match_by)

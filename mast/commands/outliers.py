@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from mast.analyses.uncertainty import rescaled
 from mast.core.errors import UserError, unknown
+from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, plain
-from mast.core.tabular import Listing, check_file, write_table
+from mast.core.tabular import Listing, begins, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.confident import NO_CLASS, confident_classes, self_confidence
@@ -23,7 +24,7 @@ from mast.measure.frozen import FrozenEncoder
 from mast.measure.out_of_fold import out_of_fold
 from mast.measure.unlike import distances
 from mast.methods import EncoderAndEmbedding, PredictedUncertainty
-from mast.page import Item, Row, write_gallery
+from mast.page import Item, Row, is_page, write_gallery
 from mast.runs.features import frozen
 from mast.runs.load import called, load, load_method
 
@@ -128,9 +129,9 @@ def outliers(
         raise unknown("way to tell outliers", by, get_args(By))
     if known is not None and by != "neighbours":
         raise UserError("known images are for neighbours: leave known out, or by")
-    file = None if out is None else Path(out)
-    if file is not None:
-        check_file(file, (".csv", ".parquet", ".html"))
+    table = begins("path", "score")
+    kinds = {".csv": table, ".parquet": table, ".html": is_page}
+    file = None if out is None else out_file(out, kinds)
     compute = Compute(find_device(device))
     frozen_encoder, dim, size = _encoder(encoder, compute, size, seed, weights, download)
     module = _uncertainty(encoder) if by == "prediction" else None

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mast.core.files import out_file
 from mast.core.launch import Device, find_device
-from mast.core.tabular import check_file, write_table
+from mast.core.tabular import begins, write_table
 from mast.data import DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.features import extract
@@ -66,7 +67,7 @@ def predict(
         out: The table, ending in .csv or .parquet (which needs the extra of that name);
             `predictions-<set>-by-<run>-<kind>-<what it learned from>.csv` in the current folder if
             not given, or `predictions-<set>-by-<file>.csv` of a classifier whose file you named.
-            One that is there is replaced.
+            Such a table that is there is replaced.
         every_class: Also write the probability of every class, a column each.
         device: auto, cpu or cuda.
 
@@ -81,8 +82,8 @@ def predict(
             cannot be written.
     """
     name = f"predictions-{readable(str(data))}{_by(classifier)}.csv" if out is None else out
-    file = Path(name)
-    check_file(file, (".csv", ".parquet"))
+    table = begins("path", "class")
+    file = out_file(name, {".csv": table, ".parquet": table})
     model = classifier if isinstance(classifier, Classifier) else load_classifier(classifier)
     canvases = open_canvas(DataConfig(str(data)), model.size)
     said = model.told(extract(model, canvases, model.size, Compute(find_device(device))))

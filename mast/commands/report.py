@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mast.core.arguments import as_list
+from mast.core.files import out_file
 from mast.core.run import RunFolder
-from mast.page import write_page
+from mast.page import is_page, write_page
 from mast.studies import QUESTIONS
 
 
@@ -18,7 +19,7 @@ def report(
         run: A run folder; what `mast evaluate` and `mast analyze` wrote there is shown.
         beside: Other run folders whose evaluations are shown beside this one's, such as VICReg's;
             those of what it started as are too, where `mast evaluate --untrained` measured it.
-        out: The page; `report.html` in the run folder if not given.
+        out: The page, ending in .html; `report.html` in the run folder if not given.
 
     Returns:
         The file, below 10 MB.
@@ -27,5 +28,5 @@ def report(
         UserError: No such run, the page cannot be written, or it would be too large.
     """
     folder = RunFolder(run).require()
-    out = folder.path / "report.html" if out is None else Path(out)
-    return write_page(folder, [Path(other) for other in as_list(beside)], QUESTIONS, out)
+    page = out_file(folder.path / "report.html" if out is None else out, {".html": is_page})
+    return write_page(folder, [Path(other) for other in as_list(beside)], QUESTIONS, page)

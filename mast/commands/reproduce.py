@@ -14,7 +14,7 @@ from mast.runs.cost import GPUS, GpuName
 from mast.studies.engine import FINISHED, WAITING, Shard, StudyRun, failures
 from mast.studies.experiment import perform
 from mast.studies.tables import ScaleName, assumed, costs, experiment
-from mast.studies.tables.printed import write
+from mast.studies.tables.printed import refuse_something_else, write
 
 LARGE: GpuName = "H100"  # on which hours at the paper's scale are computed
 
@@ -106,6 +106,7 @@ def reproduce(
     if gpu is not None and gpu not in GPUS:
         raise unknown("gpu", gpu, GPUS)
     place = workplace_of(table, data, out, device, threads)
+    refuse_something_else(place.out / kind.results)
     part = Shard.parse(shard)
     runs, _ = perform(kind, place, seeds_of(seeds), as_list(only), part, dry)
     if dry:

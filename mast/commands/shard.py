@@ -13,10 +13,10 @@ from typing import Literal, final
 import numpy as np
 from PIL import Image
 
-from mast.core.checkpoint import check_writable, write_atomically, write_json
+from mast.core.checkpoint import UNFINISHED, check_writable, write_atomically, write_json
 from mast.core.display import track
 from mast.core.errors import UserError, unknown
-from mast.core.files import named, read_json
+from mast.core.files import out_folder, read_json
 from mast.core.launch import cores
 from mast.core.locks import locked
 from mast.data import BrokenImageError, Source, default_cache, open_source
@@ -24,7 +24,7 @@ from mast.data.shards import CANVAS, INDEX, KIND
 
 _log = logging.getLogger("mast")
 
-PLAN = "plan.json"
+PLAN, LOCK = "plan.json", "writing.lock"
 END = "__end__"  # the last member of a shard, which readers leave out
 FORMATS = ("jpg", "bmp")
 
@@ -118,19 +118,16 @@ def shard(
             raise UserError(f"{name} must be 1 or more, got {value}")
     if not 1 <= quality <= 100:
         raise UserError(f"quality must be 1 to 100, got {quality}")
+    folder = out_folder(out)
+    _refuse_something_else(folder)
     source = open_source(data, root or default_cache() / "downloads", download)
-    folder = named(str(out))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write into {folder}: {error.strerror}") from error
+    check_writable(folder)
     if len(source.targets) > 1 or source.multilabels:
         kinds = ", ".join([*source.targets, *source.multilabels])
         _log.warning("%s has several kinds of labels (%s), none of which is kept in shards",
                      source.name, kinds)  # fmt: skip
     plan = Plan(source.fingerprint(), size, format, quality, images, seed)
-    with locked(folder / "writing.lock"):
-        check_writable(folder)
+    with locked(folder / LOCK):
         _agree(folder, plan)
         order_N = np.random.default_rng(seed).permutation(len(source))
         parts = [order_N[first : first + images] for first in range(0, len(order_N), images)]
@@ -153,6 +150,22 @@ def shard(
     return Sharded(folder, len(files), sum(written), broken)
 
 
+def _refuse_something_else(folder: Path) -> None:
+    """Refuse to write into a folder that holds anything but shards of this command.
+
+    Raises:
+        UserError: It does.
+    """
+    if (folder / PLAN).is_file() or not folder.is_dir():
+        return
+    ours = (LOCK, UNFINISHED)
+    others = [each.name for each in folder.iterdir() if not any(map(each.match, ours))]
+    if others:
+        raise UserError(
+            f"{folder} has {min(others)}, which this command did not write: give another out"
+        )
+
+
 def _agree(folder: Path, plan: Plan) -> None:
     """Keep the plan, or find the same one.
 
@@ -161,15 +174,12 @@ def _agree(folder: Path, plan: Plan) -> None:
     """
     file = folder / PLAN
     if not file.is_file():
-        if others := sorted(each.name for each in folder.glob("*.tar")):
-            raise UserError(
-                f"{folder} has {others[0]}, which this command did not write: give another out"
-            )
         write_json(file, asdict(plan))
         return
     before = read_json(file)
     if before != asdict(plan):
-        other = [name for name, value in asdict(plan).items() if before.get(name) != value]
+        known = before if isinstance(before, dict) else {}
+        other = [name for name, value in asdict(plan).items() if known.get(name) != value]
         raise UserError(
             f"{folder} has shards of another {' and '.join(other)}: remove them, or give another "
             "out"

@@ -17,6 +17,7 @@ from mast.augment import (
 )
 from mast.config import PretrainConfig, record
 from mast.core.errors import UserError
+from mast.core.files import out_file
 from mast.core.seeds import stream
 from mast.core.table import FittedTable
 from mast.data import default_cache, kept, open_canvas
@@ -113,12 +114,13 @@ def show_views(
     Returns:
         The file.
     """
-    from mast.analyses.figure import views_grid
+    from mast.analyses.figure import is_views_grid, views_grid
 
     if images < 1 or not 0 <= progress <= 1:
         raise UserError(
             f"expected images of 1 or more and progress in [0, 1], got {images} and {progress:g}"
         )
+    target = out_file(out, {".png": is_views_grid})
     canvases = open_canvas(config.data, config.size)
     index_B = torch.randperm(len(canvases), generator=stream(config.seed, 0, 0))[:images]
     canvas_BHWC, aspect_B = canvases.batch(index_B)
@@ -129,7 +131,6 @@ def show_views(
         [describe(record, sample) for record in views.records] for sample in range(len(index_B))
     ]
     originals_BCHW = center_views(canvas_BHWC, aspect_B, config.size)
-    target = Path(out)
     views_grid(originals_BCHW, views.images, captions, target)
     return target
 

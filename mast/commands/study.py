@@ -14,6 +14,7 @@ from mast.commands.pretrain import pretrain
 from mast.config import change, configuration_of
 from mast.core.arguments import as_list
 from mast.core.errors import UserError, unknown
+from mast.core.files import out_folder
 from mast.core.launch import Device, check_threads, find_device
 from mast.core.run import RunFolder
 from mast.core.table import FittedTable
@@ -175,7 +176,7 @@ def workplace_of(
         raise UserError(f"{name} makes runs and result files: give out, a folder for them")
     check_threads(threads)
     verbs = Verbs(pretrain, evaluate, analyze, advise, outliers, study)
-    return Workplace(Path(data), Path(out), verbs, QUESTIONS, device, threads)
+    return Workplace(Path(data), out_folder(out), verbs, QUESTIONS, device, threads)
 
 
 def seeds_of(seeds: Sequence[int] | int) -> list[int]:

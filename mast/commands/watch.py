@@ -5,9 +5,10 @@ from pathlib import Path
 from mast.core.checkpoint import write_text
 from mast.core.display import console
 from mast.core.errors import UserError
+from mast.core.files import out_file
 from mast.core.run import RunFolder
 from mast.core.stopping import Interrupted
-from mast.page import LivePage, LocalServer
+from mast.page import LivePage, LocalServer, is_page
 
 
 def watch(run: str | Path, port: int = 0, once: str | Path | None = None) -> Path | None:
@@ -30,10 +31,11 @@ def watch(run: str | Path, port: int = 0, once: str | Path | None = None) -> Pat
     """
     if once is not None and port:
         raise UserError("a page that is written once needs no port: leave out one of both")
+    file = None if once is None else out_file(once, {".html": is_page}, "once")
     page = LivePage(RunFolder(run))
-    if once is not None:
-        write_text(Path(once), page.html(live=False))
-        return Path(once)
+    if file is not None:
+        write_text(file, page.html(live=False))
+        return file
     try:
         with LocalServer(page.answers(), port) as server:
             said = f"watching {run} on {server.address} until Ctrl-C"

@@ -1,10 +1,12 @@
-"""Files that users name: read whole, or refused in one line; text that can always be written."""
+"""Files that users name: read whole, written over none of another kind, or refused in one line."""
 
 import hashlib
 import json
 import os
 import re
 import stat
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,57 @@ _KINDS = {
 def named(path: str | Path) -> Path:
     """The path that a user wrote, its `~` replaced; that of an unknown user stays as it is."""
     return Path(os.path.expanduser(path))  # Path.expanduser raises where there is no such user
+
+
+def out_file(
+    out: str | Path, kinds: Mapping[str, Callable[[Path], bool]], option: str = "out"
+) -> Path:
+    """The file that a user names to be written, if it can be, before there is anything to write.
+
+    Args:
+        out: The file. Where it is a symbolic link, the file that it points to is looked at.
+        kinds: The endings that it may have, each with what says whether a file that is there is of
+            the kind that the command writes; only such a file, or an empty one, is replaced.
+        option: What names it, for the error.
+
+    Raises:
+        UserError: It has another ending, its kind needs an extra that is not installed, something
+            else is there, or it lies where no file can be written.
+    """
+    path = named(out)
+    if path.suffix not in kinds:
+        *others, last = kinds
+        listed = f"{', '.join(others)} or {last}" if others else last
+        raise UserError(f"{option} must end in {listed}, got {path}")
+    if path.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        kind = "a folder" if target.is_dir() else "not a regular file"
+        raise UserError(f"{option} must be a file, and {path} is {kind}: give another name")
+    place = next(parent for parent in target.parents if parent.exists())
+    if not place.is_dir():
+        raise UserError(f"cannot write {path}: {place} is not a folder")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write {path}: no permission to write into {place}")
+    if target.exists() and target.stat().st_size and not kinds[path.suffix](target):
+        raise UserError(
+            f"{path} is there and is not what this command writes: give another {option}, or "
+            "remove it"
+        )
+    return path
+
+
+def out_folder(out: str | Path) -> Path:
+    """The folder that a user names to be written into, which may be there.
+
+    Raises:
+        UserError: Something else is there.
+    """
+    path = named(out)
+    if path.exists() and not path.is_dir():
+        raise UserError(f"out must be a folder, and {path} is none: give another name")
+    return path
 
 
 def special(path: Path) -> str | None:

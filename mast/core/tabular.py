@@ -3,10 +3,8 @@
 import csv
 import io
 import math
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
@@ -15,13 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from mast.core.checkpoint import write_atomically, write_text
-from mast.core.errors import UserError
 from mast.core.files import as_unicode
 
 Value: TypeAlias = str | int | float
 Columns: TypeAlias = Mapping[str, Sequence[str] | Sequence[int] | Sequence[float]]
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet begins to run a cell at
 SHOWN = 20  # rows of a section on the terminal
+_HEADER = 65_536  # characters that are read of a file to find its first columns
 
 
 @dataclass(frozen=True)
@@ -63,29 +61,23 @@ class Listing:
             yield Text(str(self.file))
 
 
-def check_file(path: Path, endings: Iterable[str]) -> None:
-    """Refuse a file that could not be written, before there is anything to write.
+def begins(*columns: str) -> Callable[[Path], bool]:
+    """What says whether a file is a table, .csv or .parquet, whose first columns are these."""
 
-    Raises:
-        UserError: It has another ending, its kind needs an extra that is not installed, it is a
-            folder, or it lies where no file can be written.
-    """
-    known = list(endings)
-    if path.suffix not in known:
-        *others, last = known
-        listed = f"{', '.join(others)} or {last}" if others else last
-        raise UserError(f"out must end in {listed}, got {path}")
-    if path.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise UserError("writing .parquet needs `pip install 'mast-ssl[parquet]'`")
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        kind = "a folder" if target.is_dir() else "not a regular file"
-        raise UserError(f"out must be a file, and {path} is {kind}: give another name")
-    place = next(parent for parent in target.parents if parent.exists())
-    if not place.is_dir():
-        raise UserError(f"cannot write {path}: {place} is not a folder")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write {path}: no permission to write into {place}")
+    def is_table(path: Path) -> bool:
+        try:
+            if path.suffix == ".parquet":
+                import pyarrow.parquet
+
+                names = pyarrow.parquet.read_schema(path).names
+            else:
+                with path.open(encoding="utf-8", newline="") as file:
+                    names = next(csv.reader([file.readline(_HEADER)]), [])
+        except (OSError, ValueError, csv.Error):
+            return False
+        return tuple(names[: len(columns)]) == columns
+
+    return is_table
 
 
 def write_table(path: Path, columns: Columns) -> None:
@@ -95,7 +87,7 @@ def write_table(path: Path, columns: Columns) -> None:
     `safe_cell`.
 
     Args:
-        path: The file, which `check_file` let pass.
+        path: The file, which `out_file` let pass.
         columns: Their values, by name.
 
     Raises:

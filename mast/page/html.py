@@ -53,9 +53,18 @@ def element(svg: str, label: str) -> Markup | None:
     return Markup(f'<svg {box[0]} role="{role}" aria-label="{escape(label)}">{inside}')
 
 
+def is_page(path: Path) -> bool:
+    """Whether a file is a page of this program, by what it may load."""
+    with path.open("rb") as file:
+        return f'content="{escape(_OWN)}'.encode() in file.read(1000)
+
+
+_OWN = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+
+
 def policy(script: str = "", more: str = "") -> str:
     """What a page may load: its own style and script, images that it holds itself, and `more`."""
-    own = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+    own = _OWN
     if script:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         own += f"script-src 'sha256-{digest}'; "

@@ -10,13 +10,17 @@ import pytest
 from rich.console import Console
 
 from mast.core.errors import UserError
-from mast.core.tabular import SHOWN, Listing, check_file, safe_cell, write_table
+from mast.core.files import out_file
+from mast.core.tabular import SHOWN, Listing, begins, safe_cell, write_table
 
 COLUMNS = {
     "path": ["a.jpg", '"quoted", with a comma', "two\nlines"],
     "rank": [1, 2, 30],
     "cosine": [-0.123456789, math.nan, 1.0],
 }
+
+
+CSV = {".csv": begins("path", "rank")}
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
@@ -49,10 +53,10 @@ def test_an_ending_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.Mo
         ((".csv", ".parquet", ".html"), r"out must end in \.csv, \.parquet or \.html, got t\.txt"),
     ):
         with pytest.raises(UserError, match=message):
-            check_file(Path("t.txt"), endings)
-    monkeypatch.setattr("mast.core.tabular.find_spec", lambda name: None)
+            out_file("t.txt", dict.fromkeys(endings, Path.is_file))
+    monkeypatch.setattr("mast.core.files.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'mast-ssl\[parquet\]'"):
-        check_file(Path("t.parquet"), (".parquet",))
+        out_file("t.parquet", {".parquet": Path.is_file})
 
 
 def test_what_cannot_be_written_is_refused_in_one_line(
@@ -62,18 +66,27 @@ def test_what_cannot_be_written_is_refused_in_one_line(
     (tmp_path / "link.csv").symlink_to("folder.csv")
     for name in ("folder.csv", "link.csv"):
         with pytest.raises(UserError, match=f"out must be a file, and .*{name} is a folder"):
-            check_file(tmp_path / name, (".csv",))
+            out_file(tmp_path / name, CSV)
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(UserError, match=r"pipe\.csv is not a regular file"):
-        check_file(tmp_path / "pipe.csv", (".csv",))
+        out_file(tmp_path / "pipe.csv", CSV)
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"cannot write .*: .*/file is not a folder"):
-        check_file(tmp_path / "file" / "below" / "t.csv", (".csv",))
-    check_file(tmp_path / "new" / "folder" / "t.csv", (".csv",))
+        out_file(tmp_path / "file" / "below" / "t.csv", CSV)
+    out_file(tmp_path / "new" / "folder" / "t.csv", CSV)
     assert not (tmp_path / "new").exists()
     monkeypatch.setattr("os.access", lambda place, mode: place != tmp_path)  # root may do all
     with pytest.raises(UserError, match=f"no permission to write into {tmp_path}"):
-        check_file(tmp_path / "new" / "t.csv", (".csv",))
+        out_file(tmp_path / "new" / "t.csv", CSV)
+
+
+def test_a_table_is_known_by_its_first_columns(tmp_path: Path) -> None:
+    for ending in (".csv", ".parquet"):
+        write_table(tmp_path / f"t{ending}", COLUMNS)
+        assert begins("path", "rank")(tmp_path / f"t{ending}")
+        assert not begins("rank")(tmp_path / f"t{ending}")
+        (tmp_path / f"none{ending}").write_bytes(b"\xff\0\n")
+        assert not begins("path")(tmp_path / f"none{ending}")
 
 
 def test_a_terminal_shows_the_first_rows_of_each_section() -> None:

@@ -7,12 +7,27 @@ from pathlib import Path
 
 from mast.analyses import Grid
 from mast.core.checkpoint import write_text
+from mast.core.errors import UserError
 
 # What LaTeX reads as a command; its own backslash first.
 _ESCAPED = {"\\": r"\textbackslash ", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$",
             "±": r"$\pm$", "×": r"$\times$", "λ": r"$\lambda$", "₁": "$_1$", "₂": "$_2$",
             "−": "$-$"}  # fmt: skip
+ENDINGS = (".md", ".tex", ".csv")
 BAR = r"\|"  # within a cell of Markdown
+
+
+def refuse_something_else(stem: Path) -> None:
+    """Refuse to write over files that `write` did not write: beside its own are the results.
+
+    Raises:
+        UserError: Naming one of them.
+    """
+    for file in (stem.with_name(stem.name + ending) for ending in ENDINGS):
+        if file.exists() and not stem.is_dir():
+            raise UserError(
+                f"{file} is there and is not what this command writes: give another out"
+            )
 
 
 def write(
@@ -26,14 +41,14 @@ def write(
         grids: By heading.
         notes: Below them.
     """
-    texts = {
-        ".md": markdown_page(title, grids, notes),
-        ".csv": as_csv(next(iter(grids.values()))),
-        ".tex": as_latex(title, grids, notes),
-    }
+    texts = (
+        markdown_page(title, grids, notes),
+        as_latex(title, grids, notes),
+        as_csv(next(iter(grids.values()))),
+    )
     stem.parent.mkdir(parents=True, exist_ok=True)
     files = []
-    for ending, text in texts.items():
+    for ending, text in zip(ENDINGS, texts, strict=True):
         file = stem.with_name(stem.name + ending)
         write_text(file, text)
         files.append(file)

@@ -1,0 +1,137 @@
+"""What a command may write over: what it wrote itself, or nothing; said before any work."""
+
+import hashlib
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import mast
+from mast.cli import main
+from mast.commands.shard import shard
+from mast.core.run import RunFolder
+from mast.core.tabular import write_table
+
+PAGE = "<!doctype html><title>not ours</title>" + 2000 * " "
+# By the kind of a file, how somebody else's is written.
+THEIRS: dict[str, Callable[[Path], object]] = {
+    ".csv": lambda path: path.write_text("name,grade\na,1\n"),
+    ".parquet": lambda path: write_table(path, {"name": ["a"], "grade": [1]}),
+    ".html": lambda path: path.write_text(PAGE),
+    ".npz": lambda path: np.savez(path, x=np.zeros(3)),
+    ".safetensors": lambda path: path.write_bytes(b"weights"),
+    ".png": lambda path: Image.new("RGB", (3, 3)).save(path),
+}
+TABLES = (".csv", ".parquet", ".html")
+# By command, its words, and the endings that it writes. None of them comes to its work.
+FILES: dict[str, tuple[list[str], tuple[str, ...]]] = {
+    "predict": (["nowhere", "--data", "nowhere"], (".csv", ".parquet")),
+    "embed": (["nowhere", "--data", "nowhere"], (".npz", ".parquet")),
+    "neighbours": (["nowhere", "--data", "nowhere", "--query", "0"], TABLES),
+    "duplicates": (["nowhere", "--data", "nowhere"], TABLES),
+    "outliers": (["nowhere", "--data", "nowhere"], TABLES),
+    "fit": (["nowhere", "--data", "nowhere"], (".safetensors",)),
+    "show views": (["--data", "nowhere", "--recipe", "mast5_small"], (".png",)),
+    "report": (["{run}"], (".html",)),
+    "watch": (["{run}"], (".html",)),
+}
+FOLDERS = {
+    "pretrain": ["--recipe", "mast5_small", "--data", "{photos}", "--device", "cpu"],
+    "shard": ["nowhere"],
+    "export": ["{run}"],
+    "study": ["forgetting", "--data", "nowhere"],
+    "reproduce": ["small", "--data", "nowhere"],
+}
+
+
+def answer(
+    verb: str, words: list[str], out: Path, places: dict[str, Path],
+    capsys: pytest.CaptureFixture[str],
+) -> tuple[int, str]:  # fmt: skip
+    option = "--once" if verb == "watch" else "--out"
+    given = [word.format_map(places) for word in words]
+    code = main([*verb.split(), *given, option, str(out)])
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", FILES)
+def test_a_file_that_is_not_the_commands_own_stays(
+    verb: str, ours: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, endings = FILES[verb]
+    targets = [tmp_path / f"theirs{ending}" for ending in THEIRS]
+    targets += [tmp_path / "notes.txt", tmp_path / "photo.jpg", ours.encoder, ours.config]
+    for target in targets:
+        if not target.exists():
+            THEIRS.get(target.suffix, THEIRS[".csv"])(target)
+        before = hashlib.sha256(target.read_bytes()).digest()
+        code, said = answer(verb, words, target, {"run": ours.path}, capsys)
+        assert (code, said.count("\n")) == (2, 1), said
+        expected = "is not what this command writes" if target.suffix in endings else "must end in"
+        assert expected in said
+        assert str(target) in said
+        assert hashlib.sha256(target.read_bytes()).digest() == before
+    empty = tmp_path / f"empty{endings[0]}"
+    empty.touch()
+    code, said = answer(verb, words, empty, {"run": ours.path}, capsys)
+    assert "is not what" not in said
+    assert code == (0 if verb in ("report", "watch") else 2)
+
+
+@pytest.mark.parametrize("verb", FOLDERS)
+def test_a_folder_that_is_not_the_commands_own_stays(
+    verb: str, ours: RunFolder, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, theirs = tmp_path / "photo.jpg", tmp_path / "theirs"
+    theirs.mkdir()
+    for note in (file, theirs / "notes.txt", theirs / "small.csv", theirs / "index.json"):
+        note.write_text("mine")
+    places = {"run": ours.path, "photos": photos}
+    for target in (file, theirs):
+        if target == theirs and verb == "study":
+            continue  # which makes folders of its own in it
+        code, said = answer(verb, FOLDERS[verb], target, places, capsys)
+        assert code == 2
+        assert str(target) in said.splitlines()[-1]
+    assert file.read_text() == "mine"
+    assert {each.name for each in theirs.iterdir()} == {"notes.txt", "small.csv", "index.json"}
+    assert all(each.read_text() == "mine" for each in theirs.iterdir())
+
+
+def test_what_a_command_wrote_it_writes_again(
+    ours: RunFolder, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run, data = ours.path, photos / "test"
+    config = mast.configure("mast5_small", data=str(data), size=32)
+    classifier = mast.fit(run, photos, out="c.safetensors", settings={"penalties": [1e-3]}).path
+
+    calls: list[Callable[[], object]] = [
+        lambda: mast.outliers(run, data, "o.csv", labels=False),
+        lambda: mast.duplicates(run, data, out="d.parquet"),
+        lambda: mast.neighbours(run, data, "0", k=2, out="n.html"),
+        lambda: mast.predict(classifier, data, "p.csv", every_class=True),
+        lambda: mast.embed(run, data, "e.npz"),
+        lambda: mast.embed(run, data, "e.parquet"),
+        lambda: mast.show_views(config, "v.png", images=1),
+        lambda: mast.report(run, out="r.html"),
+        lambda: mast.fit(run, photos, out=classifier, settings={"penalties": [1e-3]}),
+    ]
+    for call in calls:
+        call()
+        call()
+    mast.watch(run, once="r.html")  # a page, too
+    mast.report(run, out="r.html")
+
+
+def test_shards_go_on_and_stay_alone(photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "shards"
+    for _ in range(2):
+        shard(photos, out, size=32)
+    (out / "plan.json").unlink()
+    with pytest.raises(mast.UserError, match="this command did not write"):
+        shard(photos, out, size=32)
+    assert tarfile.is_tarfile(out / "000000.tar")
