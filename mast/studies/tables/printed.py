@@ -13,7 +13,7 @@ from mast.core.errors import UserError
 _ESCAPED = {"\\": r"\textbackslash ", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$",
             "±": r"$\pm$", "×": r"$\times$", "λ": r"$\lambda$", "₁": "$_1$", "₂": "$_2$",
             "−": "$-$"}  # fmt: skip
-ENDINGS = (".md", ".tex", ".csv")
+ENDINGS = (".md", ".csv", ".tex")
 BAR = r"\|"  # within a cell of Markdown
 
 
@@ -43,8 +43,8 @@ def write(
     """
     texts = (
         markdown_page(title, grids, notes),
-        as_latex(title, grids, notes),
         as_csv(next(iter(grids.values()))),
+        as_latex(title, grids, notes),
     )
     stem.parent.mkdir(parents=True, exist_ok=True)
     files = []
