@@ -14,13 +14,14 @@ from mast.core import fields
 from mast.core.errors import UserError, unknown
 from mast.core.files import read_text
 from mast.core.launch import Device, Precision
+from mast.core.memory import bounded_weights
 from mast.core.optim import OF_ALL_GRADIENTS, OptimizerConfig
 from mast.core.run import RunFolder, flatten, plain
 from mast.core.tensors import read_header, said_of
 from mast.data import DataConfig
 from mast.methods import METHODS, Method, MethodConfig, method_of
 from mast.models import Encoder, EncoderConfig
-from mast.models.encoders import RETRAIN
+from mast.models.encoders import RETRAIN, check_size
 
 # Fields that may change when a run is continued: they do not change what is computed.
 OPERATIONAL = (
@@ -134,6 +135,7 @@ class PretrainConfig:
             value = getattr(self, name)
             if value is not None and not value >= bound:
                 raise UserError(f"{name} must be {bound:g} or more, got {value}")
+        check_size(self.size)
         whole = METHODS[self.method].method.needs_whole_batch
         if whole is not None and self.accumulate > 1:
             raise UserError(
@@ -210,7 +212,7 @@ def build_method(config: PretrainConfig) -> Method:
         UserError: The method cannot learn from these views, or the encoder cannot take them.
     """
     config.check_trainable()
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), bounded_weights():
         torch.manual_seed(config.seed)
         encoder = Encoder(config.encoder, config.size)
         kind = METHODS[config.method].method

@@ -3,11 +3,16 @@
 import ctypes
 import platform
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
+from mast.core.errors import UserError
+
+MOST_TENSORS = 4096  # of weights; no model of timm or torchvision has half as many
 # from malloc.h of glibc
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_MAX = -4
@@ -112,6 +117,43 @@ def _limit(file: Path) -> int | None:
         return int(file.read_text())
     except (OSError, ValueError):
         return None
+
+
+@contextmanager
+def bounded_weights(tensors: int = MOST_TENSORS) -> Iterator[None]:
+    """Refuse modules of more weights than this machine can hold, before these have numbers.
+
+    Args:
+        tensors: Of weights that there may be at most, so that building does not take minutes.
+
+    Raises:
+        UserError: There are more, or they need more memory. On the meta device they need none.
+    """
+    most, count, size = machine_memory(), 0, 0
+
+    def look(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal count, size
+        if parameter is None:
+            return
+        count += 1
+        size += 0 if parameter.is_meta else parameter.nbytes
+        if count > tensors:
+            raise UserError(
+                f"more than {tensors:,} tensors of weights are asked for: ask for fewer layers "
+                "(encoder.options, objective)"
+            )
+        if most is not None and size > most:
+            raise UserError(
+                f"weights of more than {most / 1e9:,.1f} GB are asked for, all the memory of this "
+                "machine: ask for fewer or narrower layers (encoder.name, encoder.options, "
+                "objective)"
+            )
+
+    hook = register_module_parameter_registration_hook(look)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 # --------------------------------------------------------------------- what a forward pass keeps

@@ -13,10 +13,12 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.core.tensors import read_header, read_tensors, said_of, write_tensors
-from mast.models.encoders import Encoder, described_encoder
+from mast.models.encoders import Encoder, check_size, described_encoder, unlike
 
 NAME = "classifier"  # in a file's name and in its header
 REMEDY = "restore it, or run `mast fit` again"
+MOST_CLASSES, LONGEST = 100_000, 1_000  # characters of a name
+COLDEST, HOTTEST = 1e-12, 1e12  # temperatures
 
 
 class Prediction(NamedTuple):
@@ -58,10 +60,17 @@ class Classifier(nn.Module):
         about: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        if len(classes) != head.out_features or len(classes) < 2:
-            raise ValueError(f"expected {head.out_features} classes, two or more, got {classes}")
-        if not 0 < temperature < float("inf"):
-            raise ValueError(f"expected a temperature above 0, got {temperature}")
+        if len(classes) != head.out_features or not 2 <= len(classes) <= MOST_CLASSES:
+            raise UserError(
+                f"expected {head.out_features} classes, 2 to {MOST_CLASSES:,}, got {len(classes):,}"
+            )
+        if not all(isinstance(name, str) and len(name) <= LONGEST for name in classes):
+            raise UserError(f"expected names of classes, {LONGEST:,} characters at most")
+        if not COLDEST <= temperature <= HOTTEST:
+            raise UserError(
+                f"expected a temperature of {COLDEST:g} to {HOTTEST:g}, got {temperature}"
+            )
+        check_size(size)
         self.encoder = encoder
         self.head = head
         self.classes = tuple(classes)
@@ -149,28 +158,29 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
     for name, tensor in tensors.items():
         part, _, key = name.partition(".")
         parts.setdefault(part, {})[key] = tensor
-    if encoder is None:
+    module = encoder
+    if module is None:
         weights = {key.removeprefix("model."): value for key, value in parts["encoder"].items()}
-        encoder = described_encoder(described, weights, file)
-    else:
-        try:
-            encoder.load_state_dict(parts["encoder"])
-        except RuntimeError as error:
-            raise UserError(
-                f"{file} holds the weights of another encoder than the one given"
-            ) from (error)
+        module = described_encoder(described, weights, file)
     try:
         outputs, dim = parts["head"]["weight"].shape
         head = nn.Linear(dim, outputs)
+        fits = not isinstance(module, Encoder) or module.dim == dim
+        if not fits or any(unlike(parts["head"], head.state_dict()).values()):
+            raise ValueError("its head does not fit")
         head.load_state_dict(parts["head"])
         said = described[NAME]
         classifier = Classifier(
-            encoder, head, said["classes"], said["size"], said["temperature"], said["about"]
+            module, head, said["classes"], said["size"], said["temperature"], said["about"]
         )
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
         raise UserError(
             f"{file}: its header describes no classifier of this version: {error}"
         ) from error
+    if encoder is not None:  # changed only where all of it fits
+        if any(unlike(parts["encoder"], encoder.state_dict()).values()):
+            raise UserError(f"{file} holds the weights of another encoder than the one given")
+        encoder.load_state_dict(parts["encoder"])
     return classifier.cpu().eval()
 
 
@@ -200,4 +210,5 @@ def said_of_classifier(path: Path) -> dict[str, Any] | None:
         said = said_of(read_header(path) or {}).get(NAME)
     except ValueError:
         return None
-    return dict(said["about"]) if isinstance(said, dict) and "about" in said else None
+    about = said.get("about") if isinstance(said, dict) else None
+    return about if isinstance(about, dict) else None

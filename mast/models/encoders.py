@@ -4,8 +4,10 @@ Shapes: B batch, L locations of the last feature map (or patch tokens), C featur
 Images are RGB in [0, 1]; the encoder normalises them itself.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+import reprlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -13,7 +15,9 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from mast.core import fields
 from mast.core.errors import UserError, unknown
+from mast.core.memory import bounded_weights
 from mast.core.tensors import read_tensors, said_of, write_tensors
 
 Moment = tuple[float, float, float]  # of the colour channels
@@ -38,6 +42,42 @@ ARCHITECTURE = ("name", "options", "stem", "stem_stride")
 NORMALISED = "leave out mean and standard deviation, by which the encoder normalises itself"
 ZERO_INIT = "zero_init_residual"  # of torchvision's ResNets
 HEADS = ("fc", "classifier", "head", "heads")  # what torchvision calls a classifier
+LARGEST = 2048  # pixels: side of the largest image
+# What may be said of an architecture in `EncoderConfig.options`, of either library: no file, no
+# weights, no device, and nothing that decides which images come in or which classes come out.
+OPTIONS = {
+    "timm": frozenset({
+        "aa_layer", "act_layer", "always_partition", "attn_drop_rate", "attn_type", "avg_down",
+        "base_width", "block_config", "block_reduce_first", "bn_size", "bottle_ratio",
+        "cardinality", "channels", "class_token", "conv_bias", "conv_mlp", "depth", "depths",
+        "dims", "down_kernel_size", "drop_block_rate", "drop_path_rate", "drop_rate",
+        "dynamic_img_pad", "dynamic_img_size", "embed_dim", "embed_dims", "expand_ratio", "fc_norm",
+        "final_norm", "fix_init", "global_pool", "growth_rate", "head_bias", "head_hidden_size",
+        "head_init_scale", "head_norm_first", "heads", "img_size", "init_values", "kernel_size",
+        "kernel_sizes", "layer_scale_init_value", "layer_scale_init_values", "layers",
+        "ls_init_value", "mlp_ratio", "mlp_ratios", "no_embed_class", "norm_eps", "norm_layer",
+        "num_features", "num_heads", "num_init_features", "num_kv_heads", "num_reg_tokens",
+        "output_stride", "patch_drop_rate", "patch_size", "pool_include_prefix", "pos_drop_rate",
+        "pos_embed", "pre_norm", "pretrained_window_sizes", "proj_bias", "proj_drop_rate",
+        "qk_norm", "qkv_bias", "qkv_fused", "reg_tokens", "rel_pos_dim", "rel_pos_type",
+        "replace_stem_pool", "rope_temperature", "rope_type", "scale_mlp", "se_ratio", "sr_ratios",
+        "stages", "stem_chs", "stem_kernel_size", "stem_size", "stem_stride", "stem_type",
+        "stem_width", "strict_img_size", "swiglu_mlp", "use_abs_pos_emb", "use_fc_norm", "use_grn",
+        "use_post_norm", "use_rel_pos_bias", "use_rot_pos_emb", "use_shared_rel_pos_bias",
+        "weight_init", "width", "width_factor", "widths", "window_ratio", "window_size",
+        "zero_init_last",
+    }),
+    "torchvision": frozenset({
+        "attention_dropout", "depth_mult", "dilated", "drop_rate", "dropout", "groups",
+        "image_size", "init_weights", "last_channel", "layer_scale", "memory_efficient",
+        "mlp_ratio", "reduced_tail", "replace_stride_with_dilation", "round_nearest",
+        "stochastic_depth_prob", "width_mult", "width_per_group", "zero_init_residual",
+    }),
+}  # fmt: skip
+MOST_VALUE, MOST_VALUES = 2**16, 64  # of a number in an option; of the values of a list
+WORD = re.compile(r"[\w.-]{0,64}", re.ASCII)
+FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+MOST_MOMENT = 1e6  # of a colour channel
 
 
 @dataclass
@@ -49,7 +89,8 @@ class EncoderConfig:
             "vit_small_patch16_224". A name that both have is torchvision's; the prefixes
             "torchvision:" and "timm:" choose. It names an architecture.
         options: Keyword arguments of the model's constructor, for example
-            {"channels": [32, 64, 128, 256]} for a narrow timm ResNet, or {"drop_path_rate": 0.1}.
+            {"channels": [32, 64, 128, 256]} for a narrow timm ResNet, or {"drop_path_rate": 0.1}:
+            those that are in `OPTIONS`, with numbers, words and lists of these.
         stem: First layers of a ResNet. "standard": 7x7 stride 2 and max-pooling; "small":
             3x3 without max-pooling; "auto": small for ResNets and views up to 64 pixels.
         stem_stride: Stride of the small stem; 1 for views up to 32 pixels and 2 above if not
@@ -84,11 +125,12 @@ class EncoderConfig:
         Raises:
             UserError: Naming the field, what it is and what it may be.
         """
-        if not all(map(math.isfinite, (*self.mean, *self.std))) or min(self.std) <= 0:
+        if not can_be(self.normalization):
             raise UserError(
-                "encoder.mean must be finite, and encoder.std positive and finite, got "
-                f"{list(self.mean)} and {list(self.std)}"
+                f"encoder.mean must be finite, and encoder.std positive and finite, up to "
+                f"{MOST_MOMENT:g}, got {list(self.mean)} and {list(self.std)}"
             )
+        check_options(self.options)
         if self.weights == "":
             raise UserError("encoder.weights is empty: name weights, or leave it out")
         if self.freeze and self.weights is None:
@@ -133,23 +175,18 @@ class Encoder(nn.Module):
         self.size = size
         self.stem_padding: int | None = None
         self._looked = False  # at images on a GPU
-        self.library, name = resolve(config.name)
-        build = _torchvision_model if self.library == "torchvision" else _timm_model
-        try:
-            self.model = build(name, size, config.options)
-        except TypeError as error:
-            raise UserError(
-                f"encoder {config.name!r} does not take these encoder.options "
-                f"({', '.join(config.options)}): {error}"
-            ) from error
-        _set_stem(self.model, config, size)
+        self.model = build_model(config, size)
+        self.library = resolve(config.name)[0]
         for moment, values in config.normalization._asdict().items():
             self.register_buffer(moment, torch.tensor(values).view(3, 1, 1), persistent=False)
         self._family = _torchvision_family(self.model) if self.library == "torchvision" else None
-        self.dim, self.locations, self.map_dim = self._measure()
+        with _in_one_line(config, size):
+            self.dim, self.locations, self.map_dim = self._measure()
 
     def pad_stem(self, padding: int) -> None:
         """Pad the first convolution by so many pixels, where another project pads it otherwise."""
+        if padding not in range(self.model.conv1.kernel_size[0]):
+            raise UserError(f"a stem is padded by less than its kernel has pixels, got {padding}")
         self.stem_padding = None if padding == self.model.conv1.padding[0] else padding
         self.model.conv1.padding = (padding, padding)
 
@@ -195,7 +232,10 @@ class Encoder(nn.Module):
         self.eval()
         representation_BC, features_BLC = self.encode(torch.zeros(2, 3, self.size, self.size))
         self.train(training)
-        return representation_BC.shape[1], features_BLC.shape[1], features_BLC.shape[2]
+        shapes = tuple(representation_BC.shape), tuple(features_BLC.shape)
+        if [len(shape) for shape in shapes] != [2, 3] or 0 in (*shapes[0], *shapes[1]):
+            raise ValueError(f"it gives {shapes} of two images, not (2, C) and (2, L, C)")
+        return shapes[0][1], shapes[1][1], shapes[1][2]
 
     @torch.no_grad()
     def check_side(self, side: int) -> None:
@@ -211,13 +251,14 @@ class Encoder(nn.Module):
         self.eval()
         try:
             self.encode(torch.zeros(2, 3, side, side))
-        except (AssertionError, RuntimeError, ValueError) as error:
+        except Exception as error:  # of the library's own code
             raise UserError(
                 f"encoder {self.config.name!r} cannot take images of {side} pixels, which are "
                 f"among these views ({error}); a ViT of timm can with encoder.options "
                 "dynamic_img_size: true"
             ) from error
-        self.train(training)
+        finally:
+            self.train(training)
 
     def freeze_behind_features(self) -> None:
         """Freeze what the representation needs and the features do not: a norm behind the pooling.
@@ -336,22 +377,53 @@ def described_encoder(
         UserError: They do not fit together, or this version has no such encoder.
     """
     try:
-        config = EncoderConfig(**described["encoder"])
+        config = fields.build(EncoderConfig, described["encoder"], "field")
         if "normalization" in described:
             normalization = read_normalization(**described["normalization"])
             config = replace(config, **normalization._asdict())
-        encoder = Encoder(config, described["size"])
-        if "stem_padding" in described:
-            encoder.pad_stem(described["stem_padding"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        config.check()
+        with bounded_weights(2 * len(tensors) + 64):  # a head and a stem are built and replaced
+            expected = weightless_model(config, described["size"]).state_dict()
+        if not any(unlike(tensors, expected).values()):
+            encoder = Encoder(config, described["size"])
+            if "stem_padding" in described:
+                encoder.pad_stem(described["stem_padding"])
+            encoder.model.load_state_dict(tensors)
+            return encoder.eval()
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(
             f"{file}: its header describes no encoder of this version: {error}"
         ) from error
-    try:
-        encoder.model.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise UserError(f"{file} does not hold the weights that its header describes") from error
-    return encoder.eval()
+    raise UserError(f"{file} does not hold the weights that its header describes")
+
+
+def unlike(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, set[str]]:
+    """What keeps tensors from being loaded as a state dict: keys by what is wrong with them.
+
+    Args:
+        tensors: In any type of floating point, and without counts of batches, which PyTorch before
+            0.4.1 did not keep and nothing here uses.
+        expected: The state dict, perhaps on the meta device.
+    """
+    both = expected.keys() & tensors.keys()
+    return {
+        "keys that the encoder lacks": set(tensors.keys() - expected.keys()),
+        "keys that it wants": {
+            key
+            for key in expected.keys() - tensors.keys()
+            if not key.endswith("num_batches_tracked")
+        },
+        "keys of another shape": {
+            f"{key} {tuple(tensors[key].shape)} for {tuple(expected[key].shape)}"
+            for key in both
+            if expected[key].shape != tensors[key].shape
+        },
+        "keys of another type": {
+            f"{key} {tensors[key].dtype} for {expected[key].dtype}"
+            for key in both
+            if tensors[key].dtype not in {*FLOATS, expected[key].dtype}
+        },
+    }
 
 
 def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normalization:
@@ -360,9 +432,69 @@ def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normaliza
     Raises:
         ValueError: It is not one of three channels, or divides by what is not positive.
     """
-    if {len(mean), len(std)} != {3} or min(map(float, std)) <= 0:
-        raise ValueError(f"expected mean and std of three channels, got {mean} and {std}")
-    return Normalization(*(cast(Moment, tuple(map(float, values))) for values in (mean, std)))
+    moments = Normalization(*(cast(Moment, tuple(map(float, values))) for values in (mean, std)))
+    if {len(mean), len(std)} != {3} or not can_be(moments):
+        raise ValueError(
+            f"expected mean and std of three channels, got {_in_short(mean)} and {_in_short(std)}"
+        )
+    return moments
+
+
+def can_be(moments: Normalization) -> bool:
+    """Whether images can be normalised so."""
+    small = all(abs(value) <= MOST_MOMENT for values in moments for value in values)
+    return small and min(moments.std) >= 1 / MOST_MOMENT
+
+
+def check_size(size: int) -> None:
+    """Refuse a side of images, in pixels, that no image has.
+
+    Raises:
+        UserError: It names the bounds.
+    """
+    if not isinstance(size, int) or not 1 <= size <= LARGEST:
+        raise UserError(f"size must be 1 to {LARGEST} pixels, got {_in_short(size)}")
+
+
+def check_options(options: Mapping[str, Any], library: str | None = None) -> None:
+    """Refuse options of an encoder that are more than numbers and words of its architecture.
+
+    The headers of files have some, and an export writes them into Python.
+
+    Args:
+        options: By name.
+        library: Which builds it; if not given, those of either are taken.
+
+    Raises:
+        UserError: It names the option.
+    """
+    known = OPTIONS[library] if library else frozenset().union(*OPTIONS.values())
+    for name, value in options.items():
+        if name not in known:
+            of = f" of {library}" if library else ""
+            raise unknown(f"option{of} in encoder.options", name, sorted(known))
+        if not _is_literal(value):
+            raise UserError(
+                f"encoder.options.{name} must be a number up to {MOST_VALUE:,}, true, false, null, "
+                f"a word or a list of at most {MOST_VALUES} of these, got {_in_short(value)}"
+            )
+
+
+def _is_literal(value: Any, lists: int = 2) -> bool:
+    if isinstance(value, list | tuple):
+        few = lists > 0 and len(value) <= MOST_VALUES
+        return few and all(_is_literal(each, lists - 1) for each in value)
+    if isinstance(value, str):
+        return WORD.fullmatch(value) is not None
+    # A number of another library has no literal.
+    return value is None or (type(value) in (bool, int, float) and abs(value) <= MOST_VALUE)
+
+
+def _in_short(value: Any) -> str:
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # a whole number of more digits than Python writes
+        return f"a {type(value).__name__}"
 
 
 def resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
@@ -396,6 +528,57 @@ def arguments(encoder: Encoder) -> dict[str, Any]:
     given = _timm_arguments if library == "timm" else _torchvision_arguments
     options = given(name, encoder.size, encoder.config.options)
     return {key: value for key, value in options.items() if key != ZERO_INIT}
+
+
+def build_model(config: EncoderConfig, size: int) -> nn.Module:
+    """The model of an encoder, with random weights, by its library.
+
+    Args:
+        config: Which one.
+        size: Side of the views in pixels.
+
+    Raises:
+        UserError: As `Encoder`.
+    """
+    check_size(size)
+    library, name = resolve(config.name)
+    check_options(config.options, library)
+    build = _torchvision_model if library == "torchvision" else _timm_model
+    with bounded_weights():
+        with _in_one_line(config, size):
+            model = build(name, size, config.options)
+        _set_stem(model, config, size)
+    return model
+
+
+def weightless_model(config: EncoderConfig, size: int) -> nn.Module:
+    """The same on the meta device, for the names, shapes and types of its weights.
+
+    With weights where a model reads numbers while it is built, as torchvision's RegNet does, which
+    has no options that could make it large.
+    """
+    try:
+        with torch.device("meta"):
+            return build_model(config, size)
+    except UserError as error:
+        if "meta tensor" not in str(error):
+            raise
+    return build_model(config, size)
+
+
+@contextmanager
+def _in_one_line(config: EncoderConfig, size: int) -> Iterator[None]:
+    """Say in one line whatever a library's own code has against an encoder."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        options = f" with encoder.options {config.options}"[:300] if config.options else ""
+        raise UserError(
+            f"encoder {config.name!r} cannot be built{options} for images of {size} pixels: "
+            f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        ) from error
 
 
 def _timm_arguments(name: str, size: int, options: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,13 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.core.tensors import read_header, read_tensors, said_of
-from mast.models.encoders import Encoder, EncoderConfig, read_normalization
+from mast.models.encoders import (
+    Encoder,
+    EncoderConfig,
+    read_normalization,
+    unlike,
+    weightless_model,
+)
 from mast.models.layouts import (
     CHILDREN,
     CLASSIFIERS,
@@ -106,16 +112,23 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
     else:
         content, header = _read_torch(path), {}
     layout, state, beside = recognise(path, content)
+    _refuse_no_numbers(path, state)
     tensors = with_names(state)
     exported = _exported(path, header)
     config, size = _architecture(path, layout, tensors, name, exported, size)
     normalization = exported.get("normalization") or normalization_of(config.name)
     config = replace(config, **normalization._asdict())
-    with torch.random.fork_rng(devices=[]):  # the first weights are drawn, only to be replaced
-        encoder = Encoder(config, size).eval()
+    try:
+        expected = weightless_model(config, size).state_dict()
+        left_out = _left_out(layout, config.name, expected, tensors)
+        with torch.random.fork_rng(devices=[]):  # the first weights are drawn, only to be replaced
+            encoder = Encoder(config, size).eval()
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
     if config.stem == "small":
         encoder.pad_stem(layout.padding)
-    left_out = _fill(path, layout, encoder, tensors)
+    weights = {key: tensors[key] for key in expected.keys() & tensors}
+    encoder.model.load_state_dict(encoder.model.state_dict() | weights)
     return Foreign(encoder, layout.name, (*(layout.prefix + key for key in left_out), *beside))
 
 
@@ -173,6 +186,19 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or ["nothing in it"])[0]
 
 
+def _refuse_no_numbers(path: Path, state: dict[str, Tensor]) -> None:
+    """Refuse tensors that are no plain rows of numbers in memory."""
+    for key, tensor in state.items():
+        kind = type(tensor).__name__
+        plain = kind in ("Tensor", "Parameter") and tensor.layout is torch.strided
+        if not plain or tensor.is_quantized or tensor.is_nested or tensor.device.type != "cpu":
+            what = "quantized" if tensor.is_quantized else f"{tensor.layout} on {tensor.device}"
+            raise UserError(
+                f"{path} holds {key} as a {kind} that is {what}: expected plain tensors, write "
+                "dense floating-point weights"
+            )
+
+
 # ------------------------------------------------------------------------------ architectures
 
 
@@ -209,10 +235,10 @@ def _exported(path: Path, header: dict[str, str]) -> dict[str, Any]:
             "architecture": header["architecture"],
             "options": dict(options),
             "size": int(stem["size"]),
-            "stride": stem["stride"] or (1 if stem["size"] <= 32 else 2),
+            "stride": {1: 1, 2: 2, None: 1 if stem["size"] <= 32 else 2}[stem["stride"]],
             "normalization": read_normalization(*(json.loads(header[key]) for key in MOMENTS)),
         }
-    except (ValueError, RecursionError, KeyError, TypeError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError, OverflowError) as error:
         raise UserError(f"{path}: its header is not one of `mast export`: {error}") from error
 
 
@@ -225,8 +251,7 @@ def _infer(path: Path, layout: Layout, tensors: dict[str, Tensor]) -> tuple[str,
         first = tensors["layer1.0.conv2.weight"]
         bottleneck = "layer1.0.conv3.weight" in tensors
         name = RESNETS.get((blocks, bottleneck, tuple(first.shape[:2])))
-    elif "cls_token" in tensors and "patch_embed.proj.weight" in tensors:
-        patches = tensors["patch_embed.proj.weight"]
+    elif "cls_token" in tensors and (patches := _patches(tensors)) is not None:
         name = VITS.get((patches.shape[0], _count(tensors, "blocks.")))
         if patches.shape[-1] != 16:
             options["patch_size"] = patches.shape[-1]
@@ -245,8 +270,8 @@ def _infer(path: Path, layout: Layout, tensors: dict[str, Tensor]) -> tuple[str,
 
 def _positions(layout: Layout, tensors: dict[str, Tensor], size: int) -> dict[str, Any]:
     """Options of a timm ViT that its position embeddings ask for."""
-    positions, patches = tensors.get("pos_embed"), tensors.get("patch_embed.proj.weight")
-    if positions is None or positions.ndim != 3 or patches is None or patches.ndim != 4:
+    positions, patches = tensors.get("pos_embed"), _patches(tensors)
+    if positions is None or positions.ndim != 3 or patches is None:
         return {}
     dim, _, _, side = patches.shape
     options: dict[str, Any] = {}
@@ -265,9 +290,16 @@ def _is_resnet(tensors: dict[str, Tensor]) -> bool:
     return parts == set(CHILDREN[0].values()) and "layer1.0.conv2.weight" in tensors
 
 
+def _patches(tensors: dict[str, Tensor]) -> Tensor | None:
+    """The weights that embed a ViT's patches, if they are such."""
+    patches = tensors.get("patch_embed.proj.weight")
+    return patches if patches is not None and patches.ndim == 4 and patches.numel() else None
+
+
 def _has_sines(tensors: dict[str, Tensor]) -> bool:
     """Whether positions are fixed sines: the class token then has none, exactly."""
-    return "pos_embed" in tensors and not tensors["pos_embed"][0, 0].any()
+    positions = tensors.get("pos_embed")
+    return positions is not None and positions.ndim == 3 and not positions[:1, :1].any()
 
 
 def _count(tensors: dict[str, Tensor], prefix: str) -> int:
@@ -277,28 +309,19 @@ def _count(tensors: dict[str, Tensor], prefix: str) -> int:
 # ---------------------------------------------------------------------------------- weights
 
 
-def _fill(path: Path, layout: Layout, encoder: Encoder, tensors: dict[str, Tensor]) -> list[str]:
-    """Load the weights, all of them; returns the keys of the classifier, which are not loaded."""
-    expected = encoder.model.state_dict()
+def _left_out(
+    layout: Layout,
+    name: str,
+    expected: dict[str, Tensor],
+    tensors: dict[str, Tensor],
+) -> list[str]:
+    """The keys of the classifier, which are not loaded; all others must fit the encoder."""
     left_out = [key for key in tensors if key not in expected and key.startswith(CLASSIFIERS)]
-    problems = {
-        "keys that the encoder lacks": tensors.keys() - expected.keys() - set(left_out),
-        "keys that it wants": {
-            # Counts of batches: PyTorch before 0.4.1 did not keep them, and nothing here uses them.
-            key
-            for key in expected.keys() - tensors.keys()
-            if not key.endswith("num_batches_tracked")
-        },
-        "keys of another shape": {
-            f"{key} {tuple(tensors[key].shape)} for {tuple(expected[key].shape)}"
-            for key in expected.keys() & tensors.keys()
-            if expected[key].shape != tensors[key].shape
-        },
-    }
+    loaded = {key: tensors[key] for key in tensors.keys() - set(left_out)}
+    problems = unlike(loaded, expected)
     if any(problems.values()):
         raise UserError(
-            f"{path} has the layout of {layout.name}, but its weights are not those of "
-            f"{encoder.config.name!r}: "
+            f"it has the layout of {layout.name}, but its weights are not those of {name!r}: "
             + "; ".join(
                 f"{problem}: {first_keys(keys)}" for problem, keys in problems.items() if keys
             )
@@ -306,7 +329,4 @@ def _fill(path: Path, layout: Layout, encoder: Encoder, tensors: dict[str, Tenso
             "(mast evaluate NAME --weights FILE). Layouts tried: "
             + ", ".join(tried.name for tried in LAYOUTS[: LAYOUTS.index(layout) + 1])
         )
-    encoder.model.load_state_dict(
-        expected | {key: tensors[key] for key in expected.keys() & tensors}
-    )
     return left_out

@@ -23,7 +23,7 @@ from mast.models import (
     named_weights,
     weights_file,
 )
-from mast.models.encoders import RETRAIN
+from mast.models.encoders import RETRAIN, check_size
 
 Representation = Literal["encoder", "ensemble", "embedding"]
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
@@ -145,8 +145,8 @@ def load(
     """
     if representation not in get_args(Representation):
         raise unknown("representation", representation, get_args(Representation))
-    if size is not None and size < 1:
-        raise UserError(f"size must be 1 pixel or more, got {size}")
+    if size is not None:
+        check_size(size)
     if isinstance(run, nn.Module):
         if weights is not None:
             raise UserError("a module has its weights: leave weights out")

@@ -158,7 +158,7 @@ def test_unknown_name_gives_the_nearest(name, message):
 
 
 def test_unknown_option_is_named():
-    with pytest.raises(UserError, match=r"encoder 'resnet18'.*widht"):
+    with pytest.raises(UserError, match=r"encoder\.options.*widht"):
         Encoder(EncoderConfig("resnet18", {"widht": 3}), 32)
 
 
