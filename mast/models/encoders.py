@@ -74,7 +74,7 @@ OPTIONS = {
         "stochastic_depth_prob", "width_mult", "width_per_group", "zero_init_residual",
     }),
 }  # fmt: skip
-MOST_VALUE, MOST_VALUES = 2**16, 64  # of a number in an option; of the values of a list
+MOST_VALUE, MOST_VALUES = 2**14, 64  # of a number in an option; of the values of a list
 WORD = re.compile(r"[\w.-]{0,64}", re.ASCII)
 FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 MOST_MOMENT = 1e6  # of a colour channel
@@ -494,7 +494,7 @@ def _in_short(value: Any) -> str:
     try:
         return reprlib.repr(value)
     except ValueError:  # a whole number of more digits than Python writes
-        return f"a {type(value).__name__}"
+        return f"{type(value).__name__} of thousands of digits"
 
 
 def resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:
