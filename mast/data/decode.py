@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, features
+from PIL import Image, ImageFile, features
 
 from mast.core.errors import UserError
 from mast.core.files import special
@@ -28,6 +28,10 @@ UNREAD = (
     ".exr", ".gif", ".hdr", ".jfif", ".jpe", ".jp2", ".jxl", ".pbm", ".pgm", ".ppm", ".psd", ".tga",
     *HEIF, AVIF,
 )  # fmt: skip
+
+# What a file may hold, whatever its ending, as Pillow calls it. Of the forty others that it knows,
+# EPS is a program, which it runs.
+_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "AVIF", "HEIF")
 
 _ORIENTATION_TAG = 0x0112
 _UNDO_ORIENTATION = {
@@ -76,17 +80,24 @@ def extensions() -> tuple[str, ...]:
     return read + HEIF
 
 
+@functools.cache
+def _formats() -> tuple[str, ...]:
+    """Those of `_FORMATS` that this Pillow reads."""
+    extensions()
+    Image.init()
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
+
+
 def open_image(file: Path | BytesIO) -> Image.Image:
     """Opens an image file, or its content; its pixels are not decoded yet.
 
     Raises:
         ValueError: It is a pipe, which would not answer, or something else that is no file.
-        OSError: It is no image, or there is none.
+        OSError: It is no image of a format that is read, or there is none.
     """
     if isinstance(file, Path) and (kind := special(file)):
         raise ValueError(f"{kind}, not a file")
-    extensions()
-    return Image.open(file)
+    return Image.open(file, formats=_formats())
 
 
 def read_canvas(image: str | Path | Image.Image, size: int) -> tuple[np.ndarray, float]:
@@ -102,6 +113,7 @@ def read_canvas(image: str | Path | Image.Image, size: int) -> tuple[np.ndarray,
     """
     try:
         if isinstance(image, Image.Image):
+            _load(image)
             return to_canvas(image.copy(), size)
         with open_image(Path(image)) as opened:
             return to_canvas(opened, size)
@@ -153,13 +165,25 @@ def upright_size(image: Image.Image) -> tuple[int, int]:
 
 def _upright_rgb(image: Image.Image) -> tuple[Image.Image, bool]:
     """The image as RGB with its EXIF orientation undone, and whether that swapped its sides."""
-    image.load()
+    _load(image)
     # Asked after loading: Pillow itself turns a TIFF while it loads and then drops the tag.
     orientation = _orientation(image)
     rgb = _rgb(image)
     if orientation in _UNDO_ORIENTATION:
         rgb = rgb.transpose(_UNDO_ORIENTATION[orientation])
     return rgb, orientation >= 5
+
+
+def _load(image: Image.Image) -> None:
+    """Decodes an opened image; one of a format that is not read, only if that was done before.
+
+    Raises:
+        ValueError: It is none that is read here.
+    """
+    waits = isinstance(image, ImageFile.StubImageFile) or getattr(image, "tile", None)
+    if waits and image.format not in (*_formats(), "MPO"):  # MPO is a JPEG with more images in it
+        raise ValueError(f"the format {image.format} is not read")
+    image.load()
 
 
 def _orientation(image: Image.Image) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from mast.core.errors import UserError, unknown
 from mast.data.catalogue import CATALOGUE, Usual
@@ -42,6 +42,8 @@ class Torchvision(Source):
     def __init__(self, name: str, split: str, root: Path, download: bool = False) -> None:
         from torchvision import datasets
 
+        # Torchvision opens what a file holds, whatever that is, and EPS is a program.
+        EpsImagePlugin.gs_binary = False
         known = [key for key, value in vars(datasets).items() if _is_dataset(value, datasets)]
         if name not in known:
             raise unknown("torchvision data set", name, sorted(known))

@@ -1,13 +1,19 @@
 """Every mode that Pillow opens, as RGB pixels and as a canvas."""
 
+import os
+import stat
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
+from mast.core.errors import UserError
+from mast.data import open_source, read_canvas
 from mast.data.decode import BrokenImageError, to_canvas, to_pixels
+from mast.data.files import open_files
 from mast.data.folder import Folder
+from mast.data.shards.shard import Sample
 
 RED, BLUE = (200, 40, 40), (40, 60, 200)
 
@@ -159,3 +165,76 @@ def test_not_finite_pixels_are_broken(tmp_path):
     Image.fromarray(halves(0, np.nan, np.float32)).save(tmp_path / "nan.tif")
     with pytest.raises(BrokenImageError, match="not finite"):
         Folder(tmp_path).load(0)
+
+
+PROGRAM = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 4 4\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+@pytest.fixture
+def ghostscript(tmp_path, monkeypatch):
+    """A program that runs as `gs` and leaves a file, which is returned, where it was started."""
+    (tmp_path / "bin").mkdir()
+    started, gs = tmp_path / "started", tmp_path / "bin" / "gs"
+    gs.write_text(f'#!/bin/sh\necho "$@" >> {started}\n')
+    gs.chmod(gs.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{gs.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)  # as in a process that met no EPS yet
+    return started
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the program is a script of a shell")
+def test_postscript_that_is_called_as_an_image_is_broken_and_never_run(tmp_path, ghostscript):
+    path = tmp_path / "photos" / "holiday.jpg"
+    path.parent.mkdir()
+    path.write_bytes(PROGRAM)
+    opened = Image.open(path)  # which does not run it yet
+    for decode in (
+        lambda: Folder(path.parent).load(0),
+        lambda: Folder(path.parent).canvas(0, 8),
+        lambda: open_files([path], 8),
+        lambda: read_canvas(path, 8),
+        lambda: read_canvas(opened, 8),
+        lambda: Sample("holiday", PROGRAM).canvas(8),
+    ):
+        with pytest.raises(BrokenImageError):
+            decode()
+    opened.close()
+    assert not ghostscript.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the program is a script of a shell")
+def test_postscript_in_a_set_of_torchvision_is_not_run(tmp_path, ghostscript, monkeypatch):
+    folder = tmp_path / "imagenette2" / "train" / "n01440764"
+    folder.mkdir(parents=True)
+    (folder / "holiday.JPEG").write_bytes(PROGRAM)
+    (tmp_path / "imagenette2" / "val").mkdir()
+    source = open_source("torchvision:Imagenette@train", root=tmp_path)
+    with pytest.raises(BrokenImageError):
+        source.load(0)
+    assert not ghostscript.exists()
+
+
+def test_an_opened_image_of_another_format_is_read_once_it_is_decoded(tmp_path):
+    Image.new("RGB", (6, 3), RED).save(tmp_path / "red.tga")
+    image = Image.open(tmp_path / "red.tga")
+    with pytest.raises(UserError, match="TGA"):
+        read_canvas(image, 4)
+    image.load()
+    canvas, aspect = read_canvas(image, 4)
+    assert canvas[0, 0].tolist() == list(RED)
+    assert aspect == 2
+
+
+def test_a_jpeg_of_several_images_gives_the_first(tmp_path):
+    first, second = (Image.new("RGB", (16, 8), color) for color in (RED, BLUE))
+    first.save(tmp_path / "both.jpg", "MPO", save_all=True, append_images=[second], quality=95)
+    with Image.open(tmp_path / "both.jpg") as opened:
+        assert opened.format == "MPO"
+        assert np.abs(read_canvas(opened, 4)[0] - np.array(RED)).max() <= 4
+    assert np.abs(Folder(tmp_path).load(0).astype(int) - RED).max() <= 4
+
+
+@pytest.mark.parametrize("kind", ["GIF", "PPM", "WEBP", "TIFF"])
+def test_what_is_in_a_file_counts_not_its_ending(tmp_path, kind):
+    Image.new("RGB", (6, 3), "white").save(tmp_path / "white.jpg", kind)
+    assert Folder(tmp_path).load(0).min() == 255
