@@ -18,6 +18,7 @@ import numpy as np
 from mast.core.errors import UserError, unknown
 from mast.core.files import named, read_bytes
 from mast.data.annotated import Annotated, AnnotatedImage, Objects, inside_folder, object_parts
+from mast.data.labels import told_apart
 from mast.data.source import SetDescription
 
 _LISTS = ("images", "annotations", "categories")
@@ -89,7 +90,9 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
     """
     document, state = _read(annotations)
     try:
-        categories = {row["id"]: str(row["name"]) for row in _by_id(document["categories"])}
+        numbered = {row["id"]: str(row["name"]) for row in _by_id(document["categories"])}
+        names = told_apart(list(numbered.values()), list(numbered))
+        categories = dict(zip(numbered, names, strict=True))
         rows = _by_id(document["images"])
         objects: dict[Any, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
         for kind, numbers in (("image", objects), ("category", categories)):

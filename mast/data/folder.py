@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import re
 from collections import Counter
 from pathlib import Path
 from typing import final
@@ -144,4 +145,6 @@ def _label(paths: list[str]) -> tuple[dict[str, np.ndarray], dict[str, tuple[str
     names = tuple(sorted(set(first)))
     number = {name: target for target, name in enumerate(names)}
     target_N = np.array([number[name] for name in first], np.int64)
-    return {"class": target_N}, {"class": tuple(map(as_unicode, names))}
+    # A byte that is no text becomes \xff, so a name that spells this becomes something else.
+    shown = (as_unicode(re.sub(r"\\(?=x[0-9a-f]{2})", r"\\x5c", name)) for name in names)
+    return {"class": target_N}, {"class": tuple(shown)}

@@ -1,14 +1,31 @@
-"""Where the data sets of torchvision keep their labels and the names of their classes.
+"""Names of classes, and where the data sets of torchvision keep these and their labels.
 
 Legend: N images.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from mast.core.errors import UserError
+
+
+def told_apart(names: Sequence[str], numbers: Sequence[object] | None = None) -> tuple[str, ...]:
+    """Names of classes, with its number behind each that several share: ImageNet has two cranes.
+
+    Args:
+        names: One a class.
+        numbers: What the set calls each, all different; its position if not given.
+    """
+    numbers = range(len(names)) if numbers is None else numbers
+    while len(counts := Counter(names)) < len(names):
+        names = [
+            f"{name} ({number})" if counts[name] > 1 else name
+            for name, number in zip(names, numbers, strict=True)
+        ]
+    return tuple(names)
 
 
 def labels_of(name: str, dataset: Any) -> tuple[np.ndarray, tuple[str, ...]] | None:

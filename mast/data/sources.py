@@ -14,6 +14,7 @@ from mast.data.coco import describe_coco, open_coco
 from mast.data.factors import Factors
 from mast.data.folder import describe_folder, open_folder
 from mast.data.hugging_face import describe_hugging_face, open_hugging_face
+from mast.data.labels import told_apart
 from mast.data.source import Scheme, SetDescription, Source
 from mast.data.torchvision_sets import describe_torchvision, open_torchvision
 from mast.data.toys import Toys
@@ -171,4 +172,6 @@ def _open(text: str, root: Path, download: bool) -> Source:
             f"no folder {text!r} ({above} exists, what follows does not or cannot be read). "
             f"Data are named by: {examples}."
         )
-    return scheme.open(text, root, download)
+    source = scheme.open(text, root, download)
+    source.classes = {task: told_apart(names) for task, names in source.classes.items()}
+    return source

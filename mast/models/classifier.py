@@ -66,6 +66,8 @@ class Classifier(nn.Module):
             )
         if not all(isinstance(name, str) and len(name) <= LONGEST for name in classes):
             raise UserError(f"expected names of classes, {LONGEST:,} characters at most")
+        if len(set(classes)) < len(classes):
+            raise UserError("expected classes of different names")
         if not COLDEST <= temperature <= HOTTEST:
             raise UserError(
                 f"expected a temperature of {COLDEST:g} to {HOTTEST:g}, got {temperature}"

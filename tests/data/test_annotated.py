@@ -63,6 +63,14 @@ def test_coco_objects(coco):
     assert not objects.difficult_N.any()
 
 
+def test_coco_categories_of_one_name_are_told_apart(tmp_path):
+    names = {3: "cat", 7: "dog", 9: "cat"}
+    categories = [{"id": number, "name": name} for number, name in names.items()]
+    source = opened(write_coco(tmp_path, categories=categories))
+    assert source.categories == ("cat (3)", "dog", "cat (9)")
+    assert source.classes == {"objects": source.categories}
+
+
 def test_objects_without_any_and_with_a_clipped_box(coco):
     source = opened(coco)
     none = source.objects(1)

@@ -4,9 +4,11 @@ import sys
 
 import numpy as np
 import pytest
+import torchvision.datasets
 
 from mast.core.errors import UserError
 from mast.data import DataConfig, open_canvas, open_source
+from mast.data.labels import told_apart
 
 
 def test_torchvision_set(tiny, tmp_path):
@@ -41,6 +43,14 @@ def test_torchvision_set_without_labels_or_root():
 def test_torchvision_name_or_split_that_is_not_there(tmp_path, spec, message):
     with pytest.raises(UserError, match=message):
         open_source(spec, root=tmp_path)
+
+
+def test_classes_of_one_name_are_told_apart(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(torchvision.datasets.Tiny, "classes", ("crane", "crane"))
+    source = open_source("torchvision:Tiny", root=tmp_path, download=True)
+    assert source.classes == {"class": ("crane (0)", "crane (1)")}
+    assert told_apart(["a", "a (1)", "a"]) == ("a (0)", "a (1)", "a (2)")
+    assert len(set(told_apart(["a", "a", "a (0)"]))) == 3
 
 
 @pytest.mark.parametrize("download", [False, True])
