@@ -17,6 +17,7 @@ from PIL import Image, ImageFile, features
 
 from mast.core.errors import UserError
 from mast.core.files import special
+from mast.data.bombs import refuse_bomb
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff")
 HEIF = (".heic", ".heif")  # read where the extra heif is installed
@@ -92,11 +93,17 @@ def open_image(file: Path | BytesIO) -> Image.Image:
     """Opens an image file, or its content; its pixels are not decoded yet.
 
     Raises:
-        ValueError: It is a pipe, which would not answer, or something else that is no file.
+        ValueError: It is a pipe, which would not answer, or something else that is no file, or is
+            made to take minutes.
         OSError: It is no image of a format that is read, or there is none.
     """
-    if isinstance(file, Path) and (kind := special(file)):
-        raise ValueError(f"{kind}, not a file")
+    if isinstance(file, Path):
+        if kind := special(file):
+            raise ValueError(f"{kind}, not a file")
+        with file.open("rb") as content:
+            refuse_bomb(content)
+    else:
+        refuse_bomb(file)
     return Image.open(file, formats=_formats())
 
 

@@ -1,8 +1,13 @@
 """Every mode that Pillow opens, as RGB pixels and as a canvas."""
 
+import io
 import os
 import stat
+import struct
+import time
+import zlib
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -238,3 +243,97 @@ def test_a_jpeg_of_several_images_gives_the_first(tmp_path):
 def test_what_is_in_a_file_counts_not_its_ending(tmp_path, kind):
     Image.new("RGB", (6, 3), "white").save(tmp_path / "white.jpg", kind)
     assert Folder(tmp_path).load(0).min() == 255
+
+
+def chunk(kind, content=b""):
+    return (
+        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", crc32(kind + content))
+    )
+
+
+def in_png(*chunks, after=False):
+    """A PNG with chunks more, before or after its pixels."""
+    whole = encoded("PNG")
+    at = whole.index(b"IEND") - 4 if after else 33
+    return whole[:at] + b"".join(chunks) + whole[at:]
+
+
+def in_jpeg(*parts):
+    whole = encoded("JPEG")
+    return whole[:2] + b"".join(parts) + whole[2:]
+
+
+def segment(number, content):
+    return struct.pack(">BBH", 0xFF, number, len(content) + 2) + content
+
+
+def tiff(tags, big=False):
+    number, entry = ("<Q", "<HHQQ") if big else ("<H", "<HHII")
+    head = (
+        struct.pack("<2sHHHQ", b"II", 43, 8, 0, 16) if big else struct.pack("<2sHI", b"II", 42, 8)
+    )
+    return (
+        head + struct.pack(number, len(tags)) + b"".join(struct.pack(entry, *tag) for tag in tags)
+    )
+
+
+def encoded(kind, **options):
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8), "white").save(file, kind, **options)
+    return file.getvalue()
+
+
+def scans(count):
+    """A progressive JPEG whose last scan over its pixels comes so often more."""
+    whole = encoded("JPEG", progressive=True)
+    last = whole[whole.rindex(b"\xff\xda") : -2]
+    return whole[:-2] + last * count + whole[-2:]
+
+
+MEGABYTE = zlib.compress(bytes(1_000_000), 9)  # of a kilobyte
+BOMBS = {
+    "exif.jpg": in_jpeg(*[segment(0xE1, b"Exif\0\0" + bytes(60_000))] * 150),
+    "segments.jpg": in_jpeg(*[segment(0xFE, b"")] * 20_000),
+    "fill.jpg": in_jpeg(b"\xff" * 1_000_000),
+    "scans.jpg": scans(1000),
+    "chunks.png": in_png(*[chunk(b"tEXt", b"key\0value")] * 20_000),
+    "profiles.png": in_png(*[chunk(b"iCCP", b"name\0\0" + MEGABYTE)] * 2000),
+    "behind.png": in_png(*[chunk(b"iCCP", b"name\0\0" + MEGABYTE)] * 2000, after=True),
+    "empty.png": in_png(*[chunk(b"IDAT")] * 300_000),
+    "long.png": in_png(chunk(b"zTXt", b"key\0\0" + zlib.compress(bytes(10_000_000)))),
+    "tags.tif": tiff([(1000 + at, 3, 1, 1) for at in range(60_000)]),
+    "tiles.tif": tiff([(324, 4, 10_000_000, 8)]),
+    "strips.tif": tiff([(273, 4, 10_000_000, 8)], big=True),
+    "comment.ppm": b"P6 1 1\n#" + bytes(1_000_000) + b"\n255\n\0\0\0",
+    "pixels.png": b"\x89PNG\r\n\x1a\n"
+    + chunk(b"IHDR", struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0))
+    + chunk(b"IDAT", MEGABYTE),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_file_that_is_made_to_take_minutes_is_broken_at_once(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(BOMBS[name])
+    began = time.process_time()
+    with pytest.raises(BrokenImageError):
+        read_canvas(path, 8)
+    with pytest.raises(BrokenImageError):
+        Sample(name, BOMBS[name]).canvas(8)
+    assert time.process_time() - began < 3  # of this process alone; most take a few milliseconds
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        in_jpeg(*[segment(0xE1, b"http://ns.adobe.com/xmp/extension/\0" + bytes(60_000))] * 200),
+        scans(20),
+        in_png(*[chunk(b"tEXt", b"key\0value")] * 200),
+        in_png(chunk(b"iCCP", b"name\0\0" + MEGABYTE)),
+        b"P6 # of a camera\n1 1\n255\n\xff\xff\xff",
+        b"P4 1 1\n ",
+    ],
+)
+def test_what_images_do_have_is_read(tmp_path, content):
+    (tmp_path / "a.jpg").write_bytes(content)
+    assert read_canvas(tmp_path / "a.jpg", 8)[0].min() >= 250

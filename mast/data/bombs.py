@@ -1,0 +1,94 @@
+"""Image files of so many parts that decoding them takes minutes, most of it in Pillow's Python.
+
+Sizes that a file declares are Pillow's own concern: it refuses more than 179 million pixels.
+"""
+
+import os
+import re
+import struct
+from typing import IO
+
+_FEW = 1000  # of what images have dozens of
+_MANY = 200_000  # of what holds pixels: chunks of 8 KiB of a PNG, strips and tiles of a TIFF
+_EXIF = 100  # segments of a JPEG; Pillow copies all that were before
+_SCANS = 100  # over all pixels of a progressive JPEG; thirty bytes may be one
+_HEADER = 65_536  # bytes of a PPM's
+
+_MARKER = re.compile(rb"\xff([^\x00\xd0-\xd7\xff])(?=(.{0,2}))", re.DOTALL)
+_STRIPS, _TILES = 0x0111, 0x0144  # tags of where they are
+
+
+def refuse_bomb(file: IO[bytes]) -> None:
+    """Looks at the outline of a file.
+
+    Args:
+        file: Anything, at its beginning.
+
+    Raises:
+        ValueError: It has more parts than images have.
+    """
+    begin = file.read(16)
+    for signature, too_many in _KINDS.items():
+        if begin.startswith(signature) and too_many(file, begin):
+            raise ValueError("more parts than an image has, as if made to keep its reader busy")
+
+
+def _png(file: IO[bytes], begin: bytes) -> bool:
+    pixels = others = 0
+    file.seek(8)
+    while len(head := file.read(8)) == 8 and pixels <= _MANY and others <= _FEW:
+        length, kind = struct.unpack(">I4s", head)
+        of_pixels = kind in (b"IDAT", b"fdAT", b"fcTL")
+        pixels += of_pixels
+        others += not of_pixels
+        file.seek(length + 4, os.SEEK_CUR)
+    return pixels > _MANY or others > _FEW
+
+
+def _jpeg(file: IO[bytes], begin: bytes) -> bool:
+    parts = exif = scans = at = 0
+    progressive = False
+    file.seek(2)
+    while len(head := file.read(8)) == 8 and head[:2] != b"\xff\xda":
+        is_segment = head[0] == 0xFF and 0xC0 <= head[1] < 0xFF and not 0xD0 <= head[1] <= 0xD9
+        parts += 1  # or a byte between two
+        exif += is_segment and head[4:] == b"Exif"
+        progressive |= is_segment and head[1] in (0xC2, 0xCA)
+        if parts > _FEW or exif > _EXIF:
+            return True
+        length = 2 + max(2, int.from_bytes(head[2:4], "big")) if is_segment else 1
+        file.seek(length - len(head), os.SEEK_CUR)
+    rest = head + file.read() if progressive else b""  # of others a scan is as long as its pixels
+    while (found := _MARKER.search(rest, at)) and found[1] != b"\xd9":
+        parts += 1
+        scans += found[1] == b"\xda"
+        if parts > _FEW or scans > _SCANS:
+            return True
+        at = found.end() + max(2, int.from_bytes(found[2], "big"))
+    return False
+
+
+def _tiff(file: IO[bytes], begin: bytes) -> bool:
+    if begin[2:4].strip(b"\0") not in (b"*", b"+"):
+        return False
+    order = "<" if begin.startswith(b"II") else ">"
+    big = b"+" in begin[2:4]
+    offset, number, entry = ("4xQ", "Q", "HHQQ") if big else ("I", "H", "HHII")
+    file.seek(*struct.unpack_from(order + offset, begin, 4))
+    (tags,) = struct.unpack(order + number, file.read(struct.calcsize(number)))
+    if tags > _FEW:
+        return True
+    entries = file.read(tags * struct.calcsize(order + entry))
+    counts = {tag: count for tag, _, count, _ in struct.iter_unpack(order + entry, entries)}
+    return max(counts.get(_STRIPS, 0), counts.get(_TILES, 0)) > _MANY
+
+
+def _ppm(file: IO[bytes], begin: bytes) -> bool:
+    if not (magic := re.match(rb"P[\dfy]\w*(?=\s)", begin)):
+        return False
+    numbers = 2 if magic[0] in (b"P1", b"P4") else 3
+    each = rb"(?:\s|#[^\r\n]*[\r\n])+[\d.+-]+"
+    return not re.match(re.escape(magic[0]) + each * numbers, begin + file.read(_HEADER))
+
+
+_KINDS = {b"\x89PNG": _png, b"\xff\xd8": _jpeg, b"II": _tiff, b"MM": _tiff, b"P": _ppm}
