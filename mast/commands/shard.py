@@ -4,27 +4,30 @@ import hashlib
 import io
 import json
 import logging
+import re
 import tarfile
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 from PIL import Image
 
-from mast.core.checkpoint import UNFINISHED, check_writable, write_atomically, write_json
+from mast.core.checkpoint import check_writable, write_atomically, write_json
 from mast.core.display import track
 from mast.core.errors import UserError, unknown
-from mast.core.files import out_folder, read_json
+from mast.core.files import out_folder, read_json, special
 from mast.core.launch import cores
 from mast.core.locks import locked
+from mast.core.waiting import threads
 from mast.data import BrokenImageError, Source, default_cache, open_source
-from mast.data.shards import CANVAS, INDEX, KIND
+from mast.data.shards import CANVAS, ENDINGS, INDEX, KIND, tar_members
 
 _log = logging.getLogger("mast")
 
-PLAN, LOCK = "plan.json", "writing.lock"
+PLAN = "plan.json"
+LOCK = "writing.lock"
+OURS = re.compile(r"\d{6,}\.tar")
 END = "__end__"  # the last member of a shard, which readers leave out
 FORMATS = ("jpg", "bmp")
 
@@ -108,7 +111,7 @@ def shard(
         download: Whether such a set may be downloaded.
 
     Raises:
-        UserError: There are no such images, too many are broken, the folder has other shards, or
+        UserError: There are no such images, too many are broken, the folder has something else, or
             it cannot be written.
     """
     if format not in FORMATS:
@@ -119,7 +122,7 @@ def shard(
     if not 1 <= quality <= 100:
         raise UserError(f"quality must be 1 to 100, got {quality}")
     folder = out_folder(out)
-    _refuse_something_else(folder)
+    _check_ours(folder)
     source = open_source(data, root or default_cache() / "downloads", download)
     check_writable(folder)
     if len(source.targets) > 1 or source.multilabels:
@@ -134,7 +137,7 @@ def shard(
         digits = max(6, len(str(len(parts) - 1)))
         files = [folder / f"{number:0{digits}d}.tar" for number in range(len(parts))]
         writer = _Writer(source, plan, max_broken)
-        with ThreadPoolExecutor(workers or cores()) as pool:
+        with threads(workers or cores()) as pool:
             done = pool.map(writer.write, files, parts)
             written = list(track(done, f"writing {folder}", len(files), "shards"))
         shards = [
@@ -145,25 +148,38 @@ def shard(
         writer.judge(broken)
         classes = next(iter(source.classes.values()), ()) if writer.label_N is not None else ()
         index = {"__kind__": KIND, "wids_version": 1, "name": source.name, "classes": list(classes)}
-        version = hashlib.blake2b(json.dumps(asdict(plan)).encode(), digest_size=16).hexdigest()
-        write_json(folder / INDEX, index | {"version": version, "shardlist": shards})
+        index |= {"version": _version(asdict(plan)), "shardlist": shards}
+        write_json(folder / INDEX, index)
     return Sharded(folder, len(files), sum(written), broken)
 
 
-def _refuse_something_else(folder: Path) -> None:
-    """Refuse to write into a folder that holds anything but shards of this command.
+def _check_ours(folder: Path) -> None:
+    """Look whether a folder is empty, or has what this command wrote; hidden files do not count.
 
     Raises:
-        UserError: It does.
+        UserError: It has something else.
     """
-    if (folder / PLAN).is_file() or not folder.is_dir():
-        return
-    ours = (LOCK, UNFINISHED)
-    others = [each.name for each in folder.iterdir() if not any(map(each.match, ours))]
+    names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
+    others = {name for name in names if name != LOCK and not name.startswith(".")}
+    if PLAN in names:
+        plan = read_json(folder / PLAN)
+        if isinstance(plan, dict) and plan.keys() == {field.name for field in fields(Plan)}:
+            others = {name for name in names if name.endswith(ENDINGS) and not OURS.fullmatch(name)}
+            if INDEX in names and _version_of(read_json(folder / INDEX)) != _version(plan):
+                others.add(INDEX)
     if others:
         raise UserError(
             f"{folder} has {min(others)}, which this command did not write: give another out"
         )
+
+
+def _version(plan: dict[str, Any]) -> str:
+    """What an index says that its shards were made of."""
+    return hashlib.blake2b(json.dumps(plan).encode(), digest_size=16).hexdigest()
+
+
+def _version_of(index: Any) -> Any:
+    return index.get("version") if isinstance(index, dict) else None
 
 
 def _agree(folder: Path, plan: Plan) -> None:
@@ -262,8 +278,10 @@ class _Writer:
 def _whole(file: Path) -> int | None:
     """How many images a shard has; None where there is none, or not all of it."""
     try:
-        with tarfile.open(file) as tar:
-            names = tar.getnames()
+        if special(file):
+            return None
+        with file.open("rb") as tar:
+            names = [member.name for member in tar_members(tar)]
     except (FileNotFoundError, tarfile.ReadError):
         return None
     return sum(name.endswith(".json") for name in names) if names[-1:] == [END] else None

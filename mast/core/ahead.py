@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Generic, Self, TypeVar, final
 
+from mast.core.waiting import POLL_S, Ends, check_wanted, ends_here, waits_until
+
 Item = TypeVar("Item")
 
 
@@ -20,8 +22,8 @@ class _End:
 class Ahead(Iterator[Item], Generic[Item]):
     """The items, of which up to `depth` are prepared ahead of their use, from now on.
 
-    Closing it early, or dropping it, ends the thread. What fails in the background is raised where
-    the item would have come.
+    Closing it early, or dropping it, ends the thread, and what it waits for. What fails in the
+    background is raised where the item would have come.
 
     Args:
         items: Iterated in the background thread alone.
@@ -33,7 +35,7 @@ class Ahead(Iterator[Item], Generic[Item]):
         self._stopped = threading.Event()
         self._thread = threading.Thread(
             target=_prepare,
-            args=(items, self._ready, self._stopped),
+            args=(items, self._ready, self._stopped, ends_here()),
             name="mast-ahead",
             daemon=True,
         )
@@ -45,13 +47,19 @@ class Ahead(Iterator[Item], Generic[Item]):
     def __next__(self) -> Item:
         if self._stopped.is_set():
             raise StopIteration
-        item = self._ready.get()
+        item = self._next()
         if isinstance(item, _End):
             self.close()
             if item.error is not None:
                 raise item.error
             raise StopIteration
         return item
+
+    def _next(self) -> Item | _End:
+        while True:
+            with suppress(queue.Empty):
+                return self._ready.get(timeout=POLL_S)
+            check_wanted()
 
     def close(self) -> None:
         """End the thread, and wait until it has ended."""
@@ -65,21 +73,25 @@ class Ahead(Iterator[Item], Generic[Item]):
 
 
 def _prepare(
-    items: Iterable[Item], ready: "queue.Queue[Item | _End]", stopped: threading.Event
+    items: Iterable[Item],
+    ready: "queue.Queue[Item | _End]",
+    stopped: threading.Event,
+    ends: Ends,
 ) -> None:
     """What the thread does; it does not know of the object, so that this can be dropped."""
 
     def put(item: Item | _End) -> None:
         while not stopped.is_set():
             with suppress(queue.Full):
-                ready.put(item, timeout=0.1)
+                ready.put(item, timeout=POLL_S)
                 return
 
     try:
-        for item in items:
-            if stopped.is_set():
-                return
-            put(item)
+        with waits_until(stopped.is_set, *ends):
+            for item in items:
+                if stopped.is_set():
+                    return
+                put(item)
         put(_End())
     except BaseException as error:  # handed over: it is the consumer who must stop
         put(_End(error))

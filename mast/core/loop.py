@@ -23,6 +23,7 @@ from mast.core.errors import DivergedError, UserError
 from mast.core.optim import is_sharded, load_state, set_learning_rate, settle, whole_state
 from mast.core.stopping import Interrupted, StopRequest
 from mast.core.transfer import numbers
+from mast.core.waiting import UnwantedError, waits_until
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -218,13 +219,14 @@ class Training:
         Raises:
             UserError: A loss, or a weight to be saved, that is not finite; the last good checkpoint
                 is kept.
-            Interrupted: A signal asked to stop; the step was finished and saved.
+            Interrupted: A signal asked to stop; the step was finished, unless its first batch was
+                waited for, and all is saved.
         """
         module, optimizer = fabric.setup(self.module, self.optimizer)
         settle(self.optimizer)  # Fabric moves the weights alone
         module.train()
         chief, sharded = fabric.is_global_zero, is_sharded(self.optimizer)
-        saved_at = time.monotonic()
+        saved_at, begun = time.monotonic(), self.step
         while self.step < self.steps:
             epoch, start = divmod(self.step, self.steps_per_epoch)
             parts = iter(batches(epoch, start * self.accumulate))
@@ -235,7 +237,8 @@ class Training:
                 optimizer.zero_grad(set_to_none=True)
                 outputs = []
                 for part in range(self.accumulate):
-                    batch = next(parts)
+                    # sharded processes save together; in a step that has begun nothing is whole
+                    batch = self._next(parts, chief and not sharded and part == 0, begun)
                     last_part = part == self.accumulate - 1
                     with fabric.no_backward_sync(module, enabled=not last_part):
                         output = loss(module, batch, self.step, part)
@@ -277,6 +280,23 @@ class Training:
                 if agreed > 0:
                     raise self._interrupted(agreed)
             del parts  # with what it read ahead, before the next epoch begins
+
+    def _next(self, parts: Iterator[Any], may_end: bool, begun: int) -> Any:
+        """The next batch. A signal may end the wait for it; steps since `begun` are then saved.
+
+        Raises:
+            Interrupted: By such a signal.
+        """
+        try:
+            with waits_until(lambda: may_end and self.stop.number is not None):
+                return next(parts)
+        except UnwantedError:
+            assert self.stop.number is not None
+            if not may_end:
+                raise Interrupted(self.stop.number, "stopped; what was saved is kept") from None
+            if self.checkpoint is not None and self.step > begun:
+                self.save()
+            raise self._interrupted(self.stop.number) from None
 
     def _read_losses(self) -> dict[str, float]:
         """Check all losses not read yet; those of the last step, as numbers."""

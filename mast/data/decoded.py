@@ -4,12 +4,12 @@ Legend: N images, B batch, S side of the canvas, H = W = S, C channels.
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import final
 
 import numpy as np
 
 from mast.core.errors import UserError
+from mast.core.waiting import threads
 from mast.data.decode import BrokenImageError
 from mast.data.source import Source
 
@@ -40,7 +40,7 @@ def decode_in_order(
             return error
 
     window = 32 * workers  # bounds what waits in memory
-    with ThreadPoolExecutor(workers) as pool:
+    with threads(workers) as pool:
         for start in range(0, len(indices), window):
             yield from pool.map(decode, indices[start : start + window])
 

@@ -5,12 +5,13 @@ has), by what was counted before, which the cache keeps as long as a file's size
 by reading the names in a tar and the footer of a Parquet file.
 """
 
+import functools
 import hashlib
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,19 +25,25 @@ from mast.core.display import doing, track
 from mast.core.errors import UserError
 from mast.core.files import named
 from mast.core.locks import locked
+from mast.core.waiting import threads
 from mast.data.cache import named_after
-from mast.data.shards.scan import READERS, tar_samples, telling
 from mast.data.shards.shard import (
+    READERS,
     Shard,
+    answered,
     is_local,
+    miscounted,
     open_parquet,
     opened,
     reason_of,
+    telling,
 )
+from mast.data.shards.tar import tar_samples
 from mast.data.sources import SHARDS
 
 ENDINGS = (".tar", ".parquet")
 INDEX = "index.json"
+LONGEST = 2**28  # bytes of an index
 TASK = "class"  # what the labels of shards are of
 KIND = "wids-shard-index-v1"
 # What stores call the time or the version of a file.
@@ -94,13 +101,12 @@ def open_index(spec: str, cache: Path) -> ShardIndex:
         UserError: There is none, one cannot be read, or the index beside them is none.
     """
     found = look_for(spec)
-    known = {
-        url: found.counts[url][0]
-        for url, (size, _) in found.files.items()
-        if url in found.counts and found.counts[url][1] in (size, None)
-    }
+    known = {url: count for url, count in found.said.items() if count}  # an empty one is looked at
     if missing := {url: of for url, of in found.files.items() if url not in known}:
         known |= _counted(spec, missing, cache)
+        for url in missing.keys() & found.said.keys():
+            if known[url]:
+                raise miscounted(url, "more", 0)
     shards = tuple(Shard(url, known[url], size) for url, (size, _) in found.files.items())
     index = ShardIndex(spec, shards, found.classes, found.version)
     if len(index) == 0:
@@ -123,20 +129,42 @@ class Found(NamedTuple):
     classes: tuple[str, ...]
     version: str
 
+    @property
+    def said(self) -> dict[str, int]:
+        """Samples of the shards that are as the index says, by where they are."""
+        return {
+            url: self.counts[url][0]
+            for url, (size, _) in self.files.items()
+            if url in self.counts and self.counts[url][1] in (size, None)
+        }
+
 
 def look_for(spec: str) -> Found:
     """Find the shards of a name; arguments and errors as of `open_index`."""
     pattern = spec.removeprefix(SHARDS)
     with doing(f"looking for the shards of {pattern}"):
         files = _find(pattern)
-        return Found(files, *_beside(next(iter(files))))
+        found = Found(files, *_beside(next(iter(files))))
+    partly = pattern.endswith(ENDINGS) or any(sign in pattern for sign in "*?[{")
+    if is_local(pattern):
+        partly = not os.path.isdir(named(pattern))
+    if not partly and (away := [url for url in found.counts if url not in files]):
+        _log.warning("%s: %d shards that its %s names are not there, such as %s",
+                     spec, len(away), INDEX, away[0])  # fmt: skip
+    return found
 
 
 def is_there(spec: str) -> bool:
-    """Whether a name stands for shards."""
+    """Whether a name stands for shards.
+
+    Raises:
+        UserError: The store is silent.
+    """
     try:
         return bool(_find(spec.removeprefix(SHARDS)))
-    except UserError:
+    except UserError as error:
+        if isinstance(error.__cause__, TimeoutError):
+            raise
         return False
 
 
@@ -146,7 +174,7 @@ def _counted(spec: str, found: Mapping[str, tuple[int, str]], cache: Path) -> di
     file = cache / f"{named_after(spec)}.shards.json"
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
-    with locked(file.with_suffix(".lock")), ThreadPoolExecutor(READERS) as pool:
+    with locked(file.with_suffix(".lock")), threads(READERS) as pool:
         before = _read_counts(file)
         known = {
             url: before[url][1]
@@ -180,12 +208,12 @@ def _find(pattern: str) -> dict[str, tuple[int, str]]:
         for each in places:
             path = each if literal else str(system._strip_protocol(each))
             if has_magic(path) and not literal:
-                details |= system.glob(path, detail=True)
+                details |= answered(pattern, functools.partial(system.glob, path, detail=True))
             else:
                 plain.append(path)
-        details |= _details(system, plain)
+        details |= _details(pattern, system, plain)
         unsized = [path for path, of in details.items() if of.get("size") is None]
-        details |= _informed(system, [path for path in unsized if path.endswith(ENDINGS)])
+        details |= _informed(pattern, system, [path for path in unsized if path.endswith(ENDINGS)])
         found = {
             path if is_local(pattern) else str(system.unstrip_protocol(path)): (
                 int(of["size"]),
@@ -211,20 +239,24 @@ def _find(pattern: str) -> dict[str, tuple[int, str]]:
     return dict(sorted(found.items()))
 
 
-def _details(system: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
+def _details(pattern: str, system: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
     """What a store says of files, and of those in folders."""
     found: dict[str, dict[str, Any]] = {}
-    for path, of in _informed(system, paths).items():
+    for path, of in _informed(pattern, system, paths).items():
         if of["type"] == "directory" or path.endswith("/"):  # one of https:// says no more
-            found |= {each["name"]: each for each in system.ls(path, detail=True)}
+            listed = answered(pattern, functools.partial(system.ls, path, detail=True))
+            found |= {each["name"]: each for each in listed}
         else:
             found[path] = of
     return found
 
 
-def _informed(system: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
-    with ThreadPoolExecutor(READERS) as pool:
-        return dict(zip(paths, pool.map(system.info, paths), strict=True))
+def _informed(pattern: str, system: Any, paths: list[str]) -> dict[str, dict[str, Any]]:
+    def informed(path: str) -> dict[str, Any]:
+        return answered(pattern, lambda: system.info(path))
+
+    with threads(READERS) as pool:
+        return dict(zip(paths, pool.map(informed, paths), strict=True))
 
 
 def _state(details: Mapping[str, Any]) -> str:
@@ -244,27 +276,62 @@ def _beside(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, .
 
     folder = shard[: shard.rfind("/") + 1]
     url = f"{folder}{INDEX}"
-    system, path = url_to_fs(url)
-    if not system.exists(path):
-        return {}, (), ""
-    with opened(url) as file:
-        text = file.read()
+    with telling(url):
+        system, path = url_to_fs(url)
+        if not answered(url, lambda: system.exists(path)):
+            return {}, (), ""
+        with opened(url) as file:
+            text = file.read(LONGEST)
+            if file.read(1):
+                raise UserError(f"{url} has more than {LONGEST:,} bytes: it is no index of shards")
     try:
         index = json.loads(text)
-        counts = {
-            f"{folder}{of['url']}": (int(of["nsamples"]), of.get("filesize"))
-            for of in index["shardlist"]
-        }
+        counts: dict[str, tuple[int, int | None]] = {}
+        for of in index["shardlist"]:
+            name, size = _text(of["url"], "url"), of.get("filesize")
+            if f"{folder}{name}" in counts:
+                raise ValueError(f"{name} is in it twice")
+            counts[f"{folder}{name}"] = (
+                _whole_number(of["nsamples"], "nsamples"),
+                None if size is None else _whole_number(size, "filesize"),
+            )
         classes = index.get("classes", [])
-        if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+        if not isinstance(classes, list):
             raise ValueError("classes is no list of names")
-        if any(count < 0 for count, _ in counts.values()):
-            raise ValueError("a count is negative")
+        classes = [_text(name, "a class") for name in classes]
+        if twice := [name for name, count in Counter(classes).items() if count > 1]:
+            raise ValueError(f"the class {twice[0]!r} is in it twice")
+        version = _text(index.get("version", ""), "version")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(
-            f"{url} is no index of shards ({type(error).__name__}: {error}): mend or remove it"
+            f"{url} is no index of shards ({type(error).__name__}: {reason_of(error)}): mend or "
+            "remove it"
         ) from error
-    return counts, tuple(classes), str(index.get("version", ""))
+    return counts, tuple(classes), version
+
+
+def _whole_number(value: Any, name: str) -> int:
+    """A count, of whatever JSON has in its place.
+
+    Raises:
+        ValueError: It is none.
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value < 2**53 or value != int(value):
+        raise ValueError(f"expected a whole number as {name}, got {str(value)[:40]}")
+    return int(value)
+
+
+def _text(value: Any, name: str) -> str:
+    """A name that can be written.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not isinstance(value, str):
+        raise ValueError(f"expected text as {name}, got {str(value)[:40]}")
+    value.encode()
+    return value
 
 
 def _count(url: str) -> int:
@@ -273,11 +340,10 @@ def _count(url: str) -> int:
     Raises:
         UserError: It cannot be read.
     """
-    with telling(url):
+    with telling(url), opened(url) as file:
         if not url.endswith(".parquet"):
-            return sum(1 for _ in tar_samples(url))
-        with opened(url) as file:
-            return int(open_parquet(file, url)[0].metadata.num_rows)
+            return sum(1 for _ in tar_samples(file))
+        return int(open_parquet(file, url)[0].metadata.num_rows)
 
 
 def _read_counts(file: Path) -> dict[str, tuple[str, int]]:
@@ -285,7 +351,10 @@ def _read_counts(file: Path) -> dict[str, tuple[str, int]]:
         written = json.loads(file.read_text(encoding="utf-8"))
         if written["digest"] != _digest(written["counts"]):
             raise ValueError("it changed since it was written")
-        return {url: (str(state), int(count)) for url, (state, count) in written["counts"].items()}
+        return {
+            url: (_text(state, "state"), _whole_number(count, "count"))
+            for url, (state, count) in written["counts"].items()
+        }
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError, OSError, RecursionError):

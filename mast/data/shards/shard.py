@@ -10,27 +10,33 @@ import io
 import json
 import logging
 import math
-import re
+import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from itertools import count as counting
+from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 
 from mast.core.errors import UserError
-from mast.data.decode import BrokenImageError, extensions, open_image, to_canvas
+from mast.core.waiting import wait
+from mast.data.decode import BrokenImageError, open_image, to_canvas
+from mast.data.shards.tar import CANVAS, LARGEST, image_endings, tar_samples
 
 _log = logging.getLogger("mast")
+Answer = TypeVar("Answer")
 
+READERS = 32  # shards that are looked at at a time: a store answers many
 WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0)  # before each further try to read a shard
+PATIENCE_S = 30.0  # that a store may take for an answer
 BLOCK = 2**23  # bytes that are asked of a store at a time
-BUFFER = 2**17  # bytes that are read of a file at a time
+BUFFER = 2**17  # bytes that are read of a file of this machine at a time
+ROWS = 8  # of a Parquet file in memory at a time: a small file can say that large ones are equal
+GROUP = 2**32  # bytes of the images of a row group
 LABELS = ("cls", "label")
 IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp")  # what columns of bytes are called
-META = re.compile(r"__[^/]*__($|/)")  # members that are no samples, as WebDataset has it
-CANVAS = "canvas."  # how the ending of a canvas begins, in shards that `mast shard` wrote
 
 
 class Sample(NamedTuple):
@@ -84,25 +90,45 @@ class Shard:
             offset_N: Their numbers in the shard, in rising order.
 
         Raises:
-            UserError: It cannot be read, or has fewer samples than were counted.
+            UserError: It cannot be read, or has other than as many samples as were counted.
         """
         wanted, last = set(offset_N.tolist()), int(offset_N.max(initial=-1))
         number = -1
-        try:
-            with closing(read_samples(self.url, int(offset_N.min(initial=0)))) as samples:
-                while number < last:
-                    number, sample = next(samples)
-                    if number in wanted:
-                        yield sample
-        except StopIteration:
-            raise UserError(
-                f"the shard {self.url} has fewer samples than the {self.count} that were counted: "
-                "it changed since the run began"
-            ) from None
-        except UserError as error:
-            raise UserError(reason_of(error)) from error
-        except Exception as error:  # each reader raises its own
-            raise UserError(f"the shard {self.url} cannot be read: {reason_of(error)}") from error
+        with (
+            telling(self.url),
+            closing(read_samples(self.url, int(offset_N.min(initial=0)))) as samples,
+        ):
+            while number < last:
+                number, sample = next(samples, (self.count, None))
+                if sample is None:
+                    raise miscounted(self.url, "fewer", self.count)
+                if number == self.count - 1 and next(samples, None) is not None:
+                    raise miscounted(self.url, "more", self.count)
+                if number in wanted:
+                    yield sample
+
+
+def miscounted(url: str, how: str, count: int) -> UserError:
+    """An error for a shard that has `how` samples, "more" or "fewer", than counted or said."""
+    return UserError(
+        f"the shard {url} has {how} samples than the {count} that were counted: it changed since, "
+        "or the index.json beside it is wrong"
+    )
+
+
+@contextmanager
+def telling(url: str) -> Iterator[None]:
+    """Say which shard it was where one cannot be read.
+
+    Raises:
+        UserError: Whatever was raised.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # each reader raises its own
+        raise UserError(f"the shard {url} cannot be read: {reason_of(error)}") from error
 
 
 def read_samples(url: str, first: int) -> Generator[tuple[int, Sample], None, None]:
@@ -114,7 +140,7 @@ def read_samples(url: str, first: int) -> Generator[tuple[int, Sample], None, No
 
 def opened(url: str) -> io.BufferedReader:
     """A file wherever it is, which is read again where its store fails."""
-    return io.BufferedReader(_Steady(url), BUFFER)
+    return io.BufferedReader(_Steady(url), BUFFER if is_local(url) else BLOCK)
 
 
 def read_range(url: str, at: int, size: int) -> bytes:
@@ -124,7 +150,7 @@ def read_range(url: str, at: int, size: int) -> bytes:
         UserError: They stay away, or the file ends before.
     """
     parts: list[bytes] = []
-    with _Steady(url, cache_type="none") as file:
+    with _Steady(url) as file:
         file.seek(at)
         while size:
             part = file.read(size)
@@ -142,15 +168,13 @@ class _Steady(io.RawIOBase):
 
     Args:
         url: Where it is.
-        how: Further options of its store.
 
     Raises:
         UserError: It stays away.
     """
 
-    def __init__(self, url: str, **how: Any) -> None:
+    def __init__(self, url: str) -> None:
         self.url = url
-        self.how = how
         self._file: Any = None
         self._at = 0
         self._retried(lambda file: None)
@@ -177,10 +201,12 @@ class _Steady(io.RawIOBase):
         return len(content)
 
     def _read(self, file: Any, count: int) -> bytes:
-        content: bytes = file.read(count)
         size = getattr(file, "size", None)
-        if not content and count and size is not None and self._at < size:
-            raise EOFError(f"it ends at byte {self._at:,} of {size:,}")
+        if size is not None:  # some stores refuse to go beyond it
+            count = max(0, min(count, size - self._at))
+        content: bytes = file.read(count) if count else b""
+        if len(content) > count or (size is not None and count and not content):
+            raise EOFError(f"{len(content):,} bytes came at byte {self._at:,} of {size:,}")
         return content
 
     def close(self) -> None:
@@ -189,26 +215,35 @@ class _Steady(io.RawIOBase):
 
     def _retried(self, work: Callable[[Any], Any]) -> Any:
         """Do something with the file, at the place that was reached."""
-        waits = iter(WAITS_S)
-        while True:
+        waits, begun = iter(WAITS_S), time.monotonic()
+        for tries in counting(1):
             try:
-                if self._file is None:
-                    self._file = open_once(self.url, **self.how)
-                if self._file.tell() != self._at:
-                    self._file.seek(self._at)
-                return work(self._file)
+                return self._tried(work)
             except UserError:
                 raise
             except Exception as error:  # each kind of store raises its own
                 self._leave()
-                wait = next(waits, None)
-                if wait is None:
+                pause, spent = next(waits, math.inf), time.monotonic() - begun
+                if spent + pause > sum(WAITS_S) + PATIENCE_S:
                     raise UserError(
-                        f"{self.url} cannot be read, tried {len(WAITS_S) + 1} times in "
-                        f"{sum(WAITS_S):.0f} s: {reason_of(error)}"
+                        f"{self.url} cannot be read, tried {tries} times in {spent:.0f} s: "
+                        f"{reason_of(error)}"
                     ) from error
-                _log.warning("%s: %s; tried again in %g s", self.url, reason_of(error), wait)
-                time.sleep(wait)
+                _log.warning("%s: %s; tried again in %g s", self.url, reason_of(error), pause)
+                wait(threading.Event(), pause)
+        raise AssertionError
+
+    def _tried(self, work: Callable[[Any], Any]) -> Any:
+        if self._file is None:
+            self._file = open_once(self.url)
+        file, at = self._file, self._at
+
+        def reached() -> Any:
+            if file.tell() != at:
+                file.seek(at)
+            return work(file)
+
+        return answered(self.url, reached)
 
     def _leave(self) -> None:
         if self._file is not None:
@@ -217,12 +252,40 @@ class _Steady(io.RawIOBase):
             self._file = None
 
 
-def open_once(url: str, **how: Any) -> Any:
+def open_once(url: str) -> Any:
     """A file wherever it is; what fails is an error."""
     from fsspec.core import url_to_fs
 
     system, path = url_to_fs(url)
-    return system.open(path, "rb", **({} if is_local(url) else {"block_size": BLOCK, **how}))
+    if is_local(url):
+        return system.open(path, "rb")
+    # what is read is kept by the buffer above
+    return answered(url, lambda: system.open(path, "rb", block_size=BLOCK, cache_type="none"))
+
+
+def answered(url: str, ask: Callable[[], Answer]) -> Answer:
+    """What the store of a file answers; some of them wait for minutes.
+
+    Raises:
+        TimeoutError: It is silent.
+    """
+    if is_local(url):
+        return ask()
+    done, answers, errors = threading.Event(), list[Answer](), list[BaseException]()
+
+    def keep() -> None:
+        try:
+            answers.append(ask())
+        except BaseException as error:  # raised where it was asked
+            errors.append(error)
+        done.set()
+
+    threading.Thread(target=keep, name="mast-store", daemon=True).start()
+    if not wait(done, PATIENCE_S):
+        raise TimeoutError(f"no answer in {PATIENCE_S:g} s")
+    if errors:
+        raise errors[0]
+    return answers[0]
 
 
 def reason_of(error: Exception) -> str:
@@ -237,20 +300,13 @@ def is_local(url: str) -> bool:
 
 
 def _tar(file: Any, url: str, first: int) -> Iterator[tuple[int, Sample]]:
-    from webdataset.tariterators import group_by_keys, tar_file_expander
-
-    number = 0
-    for parts in group_by_keys(tar_file_expander([{"url": url, "stream": file}])):
-        ending = image_of(parts)
-        if ending is None:
-            continue
+    wanted = {*image_endings(), "cls", "json"}
+    for number, (key, ending, parts) in enumerate(tar_samples(file, wanted)):
         if number >= first:
-            aspect = aspect_of(parts.get("json")) if ending.startswith(CANVAS) else None
-            yield (
-                number,
-                Sample(parts["__key__"], parts[ending], label_of(parts.get("cls")), aspect),
-            )
-        number += 1
+            content = {of: part.content for of, part in parts.items()}
+            aspect = aspect_of(content.get("json")) if ending.startswith(CANVAS) else None
+            image = content[ending] or b""
+            yield number, Sample(key, image, label_of(content.get("cls")), aspect)
 
 
 def aspect_of(known: bytes | None) -> float | None:
@@ -259,7 +315,7 @@ def aspect_of(known: bytes | None) -> float | None:
         aspect = float(json.loads(known or b"")["aspect"])
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
-    return aspect if 0 < aspect < math.inf else None
+    return aspect if 1e-6 < aspect < 1e6 else None
 
 
 def label_of(written: Any) -> int:
@@ -268,17 +324,8 @@ def label_of(written: Any) -> int:
         label = int(written)
     except (TypeError, ValueError, OverflowError):
         return -1
-    return label if 0 <= label < 2**63 else -1
-
-
-def image_of(endings: Any) -> str | None:
-    """Which of the endings of a sample is its image: canvases come first."""
-    known = [ending.removeprefix(".") for ending in extensions()]
-    for prefix in (CANVAS, ""):
-        for ending in known:
-            if prefix + ending in endings:
-                return prefix + ending
-    return None
+    whole = isinstance(written, str | bytes) or label == written
+    return label if whole and 0 <= label < 2**63 else -1
 
 
 def _parquet(file: Any, url: str, first: int) -> Iterator[tuple[int, Sample]]:
@@ -293,58 +340,92 @@ def _parquet(file: Any, url: str, first: int) -> Iterator[tuple[int, Sample]]:
     if not groups:
         return
     number = groups[0][0]
-    columns = [image] + [label] * (label is not None)
-    for batch in parquet.iter_batches(64, [group for _, group in groups], columns):
-        for row in batch.to_pylist():
-            if number >= first:
-                own = None if label is None else row[label]
-                yield number, Sample(f"{url}#{number}", _content(row[image]), label_of(own))
-            number += 1
+    columns = [image] if label is None else [image, label]
+    for row in rows_of(parquet, [group for _, group in groups], columns):
+        if number >= first:
+            own = None if label is None else row[label]
+            yield number, Sample(f"{url}#{number}", _content(row, image), label_of(own))
+        number += 1
+
+
+def rows_of(
+    parquet: Any, groups: Sequence[int], columns: Sequence[str], at_once: int = ROWS
+) -> Iterator[dict[str, Any]]:
+    """The rows of some row groups, read from this thread, which a signal reaches."""
+    for batch in parquet.iter_batches(at_once, groups, columns, use_threads=False):
+        yield from batch.to_pylist()
 
 
 def read_rows(url: str, at: int) -> tuple[int, list[bytes]]:
-    """The images of the row group of a Parquet file that has a row, and its first row."""
+    """The images of the row group of a Parquet file that has a row, and its first row.
+
+    Raises:
+        UserError: The row group is too large, or has other than as many rows as it says.
+    """
     with opened(url) as file:
         parquet, image, _ = open_parquet(file, url)
         first, group = 0, 0
         while at >= first + parquet.metadata.row_group(group).num_rows:
             first += parquet.metadata.row_group(group).num_rows
             group += 1
-        rows = parquet.read_row_group(group, [image]).column(image).to_pylist()
-    return first, [_content(row) for row in rows]
+        contents, room = list[bytes](), GROUP
+        for row in rows_of(parquet, [group], [image]):
+            contents.append(_content(row, image))
+            room -= len(contents[-1])
+            if room < 0:
+                raise UserError(
+                    f"the shard {url} has more than {GROUP:,} bytes of images in row group "
+                    f"{group}, and such a group is read at a time: write it with smaller ones"
+                )
+        if len(contents) != (said := parquet.metadata.row_group(group).num_rows):
+            raise UserError(f"the shard {url} has {len(contents)} rows in row group {group}, and "
+                            f"says that it has {said}")  # fmt: skip
+    return first, contents
 
 
-def _content(row: Any) -> bytes:
-    """The encoded file of a cell, which is bytes or a struct with them; empty where it is null."""
-    content: bytes | None = row["bytes"] if isinstance(row, dict) else row
-    return content or b""
+def _content(row: dict[str, Any], column: str) -> bytes:
+    """The encoded file in a row; empty where there is none, or too much."""
+    cell = row[column] if column in row else row[column.removesuffix(".bytes")]
+    content: bytes | None = cell["bytes"] if isinstance(cell, dict) else cell
+    return content if content and len(content) <= LARGEST else b""
 
 
 def open_parquet(file: Any, url: str) -> tuple[Any, str, str | None]:
     """A Parquet file, its column of images, and that of labels if it has one.
 
     Raises:
-        UserError: It has no column of images.
+        UserError: It has no column of images, or does not say truly how many rows it has.
     """
-    import pyarrow
+    from pyarrow import types
     from pyarrow.parquet import ParquetFile
 
     parquet = ParquetFile(file)
-    schema, kinds = parquet.schema_arrow, pyarrow.types
+    schema, metadata = parquet.schema_arrow, parquet.metadata
+    size = file.seek(0, io.SEEK_END)
+    groups = sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+    if metadata.num_rows != groups or groups > size:
+        raise UserError(f"the shard {url} is damaged: it says that it has {metadata.num_rows} "
+                        f"rows, {groups} in row groups, in {size:,} bytes")  # fmt: skip
     structs = [
-        field.name
+        f"{field.name}.bytes"
         for field in schema
-        if kinds.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
+        for inner in [field.type.get_field_index("bytes") if types.is_struct(field.type) else -1]
+        if inner >= 0 and _holds_bytes(field.type.field(inner).type)
     ]
-    plain = [
-        field.name
-        for field in schema
-        if kinds.is_binary(field.type) or kinds.is_large_binary(field.type)
-    ]
+    plain = [field.name for field in schema if _holds_bytes(field.type)]
     images = [*structs, *(name for name in plain if name.lower() in IMAGES), *plain]
     if not images:
         raise UserError(
             f"the shard {url} has no column of images, of bytes or of a struct with bytes, among "
             f"{', '.join(schema.names)}"
         )
-    return parquet, images[0], next((name for name in LABELS if name in schema.names), None)
+    kinds = {field.name: field.type for field in schema}
+    labels = [name for name in LABELS if name in kinds and not types.is_nested(kinds[name])]
+    return parquet, images[0], next(iter(labels), None)
+
+
+def _holds_bytes(kind: Any) -> bool:
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)

@@ -16,8 +16,7 @@ from mast.core.errors import UserError
 from mast.data.decode import open_image, to_pixels
 from mast.data.partition import WHOLE
 from mast.data.shards.index import TASK, ShardIndex, is_there, look_for
-from mast.data.shards.scan import telling
-from mast.data.shards.shard import Sample, Shard, read_range, read_rows
+from mast.data.shards.shard import Sample, Shard, miscounted, read_range, read_rows, telling
 from mast.data.shards.table import Place, open_table
 from mast.data.source import PARTS, SetDescription, Source, hash_labels
 from mast.data.sources import SHARDS
@@ -45,6 +44,10 @@ class Shards(Source):
         self._state = " ".join(state for _, state in found.files.values())
         self._table = open_table(spec, found.files, cache)
         counts = self._table.count_S.tolist()
+        said = found.said
+        for url, count in zip(found.files, counts, strict=True):
+            if said.get(url, count) != count:
+                raise miscounted(url, "more" if count > said[url] else "fewer", said[url])
         shards = tuple(
             Shard(url, count, size)
             for (url, (size, _)), count in zip(found.files.items(), counts, strict=True)

@@ -151,8 +151,11 @@ class ShardLoader(Feed):
             ThreadPoolExecutor(self.workers) as pool,
             closing(self._samples(dealing, (start - deals[-1].step) * share)) as samples,
         ):
-            for _ in range(start, self.steps_per_epoch):
-                yield self._batch(pool, list(islice(samples, share)))
+            for step in range(start, self.steps_per_epoch):
+                batch = self._batch(pool, list(islice(samples, share)))
+                if step == self.steps_per_epoch - 1:  # what fills no batch: is each shard whole?
+                    deque(samples, 0)
+                yield batch
 
     def _batch(self, pool: ThreadPoolExecutor, samples: list[tuple[int, Sample]]) -> Batch:
         """Where an image is broken, the whole one before it is taken, or else the first behind it.

@@ -10,13 +10,12 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, final
+from typing import IO, Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -25,12 +24,22 @@ from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.locks import locked
 from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.core.waiting import threads
 from mast.data.cache import named_after
 from mast.data.names import Names
-from mast.data.shards.scan import READERS, tar_samples, telling
-from mast.data.shards.shard import CANVAS, aspect_of, label_of, open_parquet, opened
+from mast.data.shards.shard import (
+    READERS,
+    aspect_of,
+    label_of,
+    open_parquet,
+    opened,
+    rows_of,
+    telling,
+)
+from mast.data.shards.tar import CANVAS, tar_samples
 
 VERSION = 1
+_LABELS = 1024  # that are read of a Parquet file at a time
 _log = logging.getLogger("mast")
 
 
@@ -103,9 +112,9 @@ def open_table(name: str, found: Mapping[str, tuple[int, str]], cache: Path) -> 
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
     with locked(file.with_suffix(".lock")):
-        table = _read(file, state)
+        table = _read(file, state, found)
         if table is None:
-            with ThreadPoolExecutor(READERS) as pool:
+            with threads(READERS) as pool:
                 looked = pool.map(_look_through, found, _prefixes(list(found)))
                 title = f"looking through {name}"
                 parts = list(track(looked, title, len(found), "shards"))
@@ -118,7 +127,7 @@ def open_table(name: str, found: Mapping[str, tuple[int, str]], cache: Path) -> 
                 Names.joined([part.names for part in parts]),
             )
             keep_table(name, found, cache, whole)
-            table = _read(file, state)
+            table = _read(file, state, found)
     assert table is not None, file
     return table
 
@@ -145,7 +154,7 @@ def _state(found: Mapping[str, tuple[int, str]]) -> str:
     return hashlib.blake2b(described.encode(), digest_size=16).hexdigest()
 
 
-def _read(file: Path, state: str) -> Table | None:
+def _read(file: Path, state: str, found: Mapping[str, tuple[int, str]]) -> Table | None:
     """What was kept of shards as they are; None where that is nothing."""
     if not file.is_file():
         return None
@@ -155,10 +164,55 @@ def _read(file: Path, state: str) -> Table | None:
             return None
         arrays: dict[str, Any] = {key: tensor.numpy() for key, tensor in tensors.items()}
         names = Names(arrays.pop("names"), arrays.pop("ends"))
-        return Table(**arrays, names=names)
-    except (UserError, KeyError, TypeError, ValueError) as error:
+        table = Table(**arrays, names=names)
+        _check(table, found)
+    except UserError as error:
         _log.warning("%s", error)
         return None
+    except (KeyError, TypeError, ValueError) as error:
+        _log.warning("%s is damaged (%s): it is made anew", file, error)
+        return None
+    return table
+
+
+def _check(table: Table, found: Mapping[str, tuple[int, str]]) -> None:
+    """Look whether arrays fit each other and the shards, a shard at a time.
+
+    Raises:
+        ValueError: They do not.
+    """
+    count, text = len(table), len(table.names.text)
+    for name, dtype, length in (
+        ("count_S", np.int64, len(found)), ("at_N", np.int64, count), ("size_N", np.int64, count),
+        ("label_N", np.int64, count), ("aspect_N", np.float32, count),
+    ):  # fmt: skip
+        _check_array(name, getattr(table, name), dtype, (length,))
+    _check_array("names", table.names.text, np.uint8, (text,))
+    _check_array("ends", table.names.end_N, np.int64, (count,))
+    if (table.count_S < 0).any() or sum(table.count_S.tolist()) != count:
+        raise ValueError(f"shards of other than {count} images")
+    first, begin = 0, 0
+    for (url, (size, _)), of_shard in zip(found.items(), table.count_S.tolist(), strict=True):
+        if not of_shard:
+            continue
+        part = slice(first, first + of_shard)
+        at_N, size_N, aspect_N = table.at_N[part], table.size_N[part], table.aspect_N[part]
+        end_N = table.names.end_N[part]
+        limit = of_shard - 1 if url.endswith(".parquet") else size
+        if not (
+            at_N.min() >= 0 and at_N.max() <= limit
+            and size_N.min() >= 0 and (size_N <= limit - at_N).all()
+            and table.label_N[part].min() >= -1
+            and (np.isnan(aspect_N) | (aspect_N > 0) & (aspect_N < np.inf)).all()
+            and begin <= end_N[0] and (end_N[1:] >= end_N[:-1]).all() and end_N[-1] <= text
+        ):  # fmt: skip
+            raise ValueError(f"{url} has no such images")
+        first, begin = first + of_shard, int(end_N[-1])
+
+
+def _check_array(name: str, array: np.ndarray, dtype: type, shape: tuple[int, ...]) -> None:
+    if array.dtype != dtype or array.shape != shape:
+        raise ValueError(f"{name} is {array.dtype} {array.shape}: expected {shape}")
 
 
 class _Part(NamedTuple):
@@ -180,14 +234,15 @@ def _prefixes(urls: list[str]) -> list[str]:
 
 
 def _look_through(url: str, prefix: str) -> _Part:
-    with telling(url):
-        return _of_parquet(url, prefix) if url.endswith(".parquet") else _of_tar(url, prefix)
+    look = _of_parquet if url.endswith(".parquet") else _of_tar
+    with telling(url), opened(url) as file:
+        return look(file, url, prefix)
 
 
-def _of_tar(url: str, prefix: str) -> _Part:
+def _of_tar(file: IO[bytes], url: str, prefix: str) -> _Part:
     shard = PurePosixPath(url).stem
     rows, names = [], []
-    for key, image, parts in tar_samples(url, ("cls", "json")):
+    for key, image, parts in tar_samples(file, ("cls", "json")):
         content = {ending: part.content for ending, part in parts.items()}
         aspect, name = None, None
         if image.startswith(CANVAS):
@@ -213,14 +268,12 @@ def _original(known: bytes | None) -> str | None:
         return None
 
 
-def _of_parquet(url: str, prefix: str) -> _Part:
-    with opened(url) as file:
-        parquet, _, label = open_parquet(file, url)
-        count = parquet.metadata.num_rows
-        label_N = np.full(count, -1, np.int64)
-        if label is not None:
-            written = parquet.read(columns=[label]).column(label).to_pylist()
-            label_N[:] = [label_of(each) for each in written]
+def _of_parquet(file: IO[bytes], url: str, prefix: str) -> _Part:
+    parquet, _, label = open_parquet(file, url)
+    count, groups = parquet.metadata.num_rows, range(parquet.num_row_groups)
+    label_N = np.full(count, -1, np.int64)
+    if label is not None:
+        label_N[:] = [label_of(row[label]) for row in rows_of(parquet, groups, [label], _LABELS)]
     stem = PurePosixPath(url).stem
     return _Part(
         np.arange(count), np.zeros(count, np.int64), label_N,

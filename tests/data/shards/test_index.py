@@ -15,6 +15,7 @@ from pyarrow import parquet
 from sharded import encoded, write_shards
 
 from mast.core.errors import UserError
+from mast.data import open_source
 from mast.data.shards import index as module
 from mast.data.shards import open_index
 
@@ -50,6 +51,21 @@ def test_shards_are_counted_once_and_again_where_they_changed(
     assert changed.fingerprint != first.fingerprint
 
 
+@pytest.mark.parametrize("count", [float("inf"), -4, True, "4", 10**30, None])
+def test_counts_that_are_none_are_counted_again(
+    tmp_path: Path, count: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever their digest is."""
+    root, cache = write_shards(tmp_path / "set", 3), tmp_path / "cache"
+    open_index(f"shards:{root}", cache)
+    (file,) = cache.glob("*.shards.json")
+    ((url, (state, _)),) = json.loads(file.read_text())["counts"].items()
+    counts = {url: [state, count]}
+    file.write_text(json.dumps({"digest": module._digest(counts), "counts": counts}))
+    assert len(open_index(f"shards:{root}", cache)) == 3
+    assert "is damaged" in caplog.text
+
+
 def test_damaged_counts_are_counted_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     root, cache = write_shards(tmp_path / "set", 3, 4), tmp_path / "cache"
     open_index(f"shards:{root}", cache)
@@ -74,15 +90,71 @@ def test_an_index_beside_the_shards_is_believed_where_sizes_agree(
     assert index.classes == ("a", "b")
 
 
-@pytest.mark.parametrize(
-    "text", ["{", "[]", '{"shardlist": [{}]}', '{"shardlist": [], "classes": "abc"}',
-             '{"shardlist": [{"url": "train-000.tar", "nsamples": -5}]}'],
-)  # fmt: skip
+ENTRY = '{"shardlist": [{"url": "train-000.tar", "nsamples": %s, "filesize": %s}]}'
+WRONG = ["-5", "1e400", "-Infinity", "NaN", "3.5", "true", '"3"', "[3]", "null", "1" + 40 * "0",
+         "1" + 5000 * "0"]  # fmt: skip
+NO_INDEX = [
+    "", "{", "[]", "3", '{"shardlist": {"a": 1}}', '{"shardlist": [{}]}', '{"shardlist": ["a"]}',
+    *(ENTRY % (wrong, "null") for wrong in WRONG),
+    *(ENTRY % ("3", wrong) for wrong in WRONG if wrong != "null"),
+    '{"shardlist": [{"url": 3, "nsamples": 3}]}',
+    '{"shardlist": [{"url": "a.tar", "nsamples": 3}, {"url": "a.tar", "nsamples": 4}]}',
+    '{"shardlist": [], "classes": "abc"}', '{"shardlist": [], "classes": ["a", 1]}',
+    '{"shardlist": [], "classes": ["a", "b", "a"]}', '{"shardlist": [], "classes": ["\\ud800"]}',
+    '{"shardlist": [], "version": {}}', '{"shardlist": [], "version": "\\ud800"}',
+    '{"shardlist": %s}' % (100_000 * "["),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NO_INDEX, ids=range(len(NO_INDEX)))
 def test_an_index_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     root = write_shards(tmp_path / "set", 3)
     (root / "index.json").write_text(text)
-    with pytest.raises(UserError, match=r"index\.json is no index of shards"):
+    for look in (open_index, open_source):
+        with pytest.raises(UserError, match=r"index\.json is no index of shards") as caught:
+            look(f"shards:{root}", tmp_path / "cache")
+        assert len(str(caught.value)) < 400
+
+
+def test_an_index_too_long_for_any_set_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_shards(tmp_path / "set", 3)
+    (root / "index.json").write_text('{"shardlist": []}' + 1000 * " ")
+    monkeypatch.setattr(module, "LONGEST", 1000)
+    with pytest.raises(UserError, match="1,000 bytes"):
         open_index(f"shards:{root}", tmp_path / "cache")
+
+
+def test_shards_that_are_not_there_are_told_of_and_never_looked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a folder alone: a pattern may leave some out."""
+    root = write_shards(tmp_path / "set", 3)
+    away = ["train-001.tar", "../other.tar", "/etc/a.tar", "http://localhost:1/a.tar"]
+    entries = [{"url": name, "nsamples": 9} for name in away]
+    (root / "index.json").write_text(json.dumps({"shardlist": entries}))
+    assert len(open_index(f"shards:{root}/*.tar", tmp_path / "cache")) == 3
+    assert not caplog.records
+    assert len(open_index(f"shards:{root}", tmp_path / "cache")) == 3
+    assert "4 shards that its index.json names are not there" in caplog.text
+
+
+@pytest.mark.parametrize("said", [0, 2, 4])
+@pytest.mark.parametrize("kind", ["tar", "parquet"])
+def test_an_index_that_says_another_count_is_named(tmp_path: Path, said: int, kind: str) -> None:
+    root = write_shards(tmp_path / "set", 3)
+    if kind == "parquet":
+        (root / "train-000.tar").unlink()
+        table = pyarrow.table({"image": [encoded(number) for number in range(3)]})
+        parquet.write_table(table, root / "train-000.parquet")
+    entry = {"url": f"train-000.{kind}", "nsamples": said}
+    (root / "index.json").write_text(json.dumps({"shardlist": [entry]}))
+    says = rf"train-000\.{kind} has {'more' if said < 3 else 'fewer'} samples than the {said}"
+    with pytest.raises(UserError, match=says):
+        open_source(f"shards:{root}", tmp_path)
+    with pytest.raises(UserError, match=says):
+        list(open_index(f"shards:{root}", tmp_path).shards[0].samples(np.arange(said)))
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(

@@ -1,0 +1,183 @@
+"""Tars, read header by header up to their end: what is missing there is no end of a short tar.
+
+Python's and WebDataset's readers end without a word where a header is damaged or the file is cut.
+"""
+
+import functools
+import re
+import tarfile
+from collections.abc import Collection, Iterator
+from itertools import groupby
+from tarfile import BLOCKSIZE, ReadError
+from typing import IO, NamedTuple
+
+from mast.data.decode import extensions
+
+META = re.compile(r"__[^/]*__($|/)")  # members that are no samples, as WebDataset has it
+CANVAS = "canvas."  # how the ending of a canvas begins, in shards that `mast shard` wrote
+LARGEST = 2**30  # bytes of an image
+_TEXT = 2**20  # bytes of a name, and of other content
+_RECORD = re.compile(rb"(\d{1,9}) ([^=]+)=")  # of a PAX header: how long it is, and its name
+_PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
+_AHEAD = (  # headers that say something of the next member
+    tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE,
+    tarfile.XGLTYPE,
+)  # fmt: skip
+
+
+class Member(NamedTuple):
+    """A file in a tar.
+
+    Attributes:
+        name: As it was written; it need not be the name of a file.
+        at: Its first byte in the tar.
+        size: Its bytes; 0 of what is no plain file, such as a link, and of what is too large.
+    """
+
+    name: str
+    at: int
+    size: int
+
+
+class Part(NamedTuple):
+    """A file of a sample.
+
+    Attributes:
+        at: Its first byte in the tar.
+        size: Its bytes.
+        content: What is in it, where that was asked for.
+    """
+
+    at: int
+    size: int
+    content: bytes | None
+
+
+@functools.cache
+def image_endings() -> tuple[str, ...]:
+    """Of the images of samples; where a sample has several, the first one counts."""
+    known = [ending.removeprefix(".") for ending in extensions()]
+    return (*(CANVAS + ending for ending in known), *known)
+
+
+def tar_samples(
+    file: IO[bytes], wanted: Collection[str] = ()
+) -> Iterator[tuple[str, str, dict[str, Part]]]:
+    """The samples with an image, as WebDataset groups files.
+
+    Args:
+        file: The tar.
+        wanted: Endings of the files whose content is read.
+
+    Yields:
+        Key, ending of the image, and the files by their endings.
+
+    Raises:
+        ReadError: It is damaged.
+    """
+    for key, named in groupby(_parts(file, wanted), lambda part: part[0]):
+        parts: dict[str, Part] = {}
+        for _, ending, part in named:
+            if ending in parts:  # as WebDataset has it
+                raise ReadError(f"{key}.{ending} is in it twice")
+            parts[ending] = part
+        image = next((ending for ending in image_endings() if ending in parts), None)
+        if image is not None:
+            yield key, image, parts
+
+
+def _parts(file: IO[bytes], wanted: Collection[str]) -> Iterator[tuple[str, str, Part]]:
+    from webdataset.tariterators import base_plus_ext
+
+    for name, at, size in tar_members(file):
+        key, ending = base_plus_ext(name)
+        if key is None or META.match(name):
+            continue
+        ending, content = ending.lower(), None
+        if ending in wanted:
+            file.seek(at)
+            content = _read(file, size if ending in image_endings() else min(size, _TEXT))
+        yield key, ending, Part(at, size, content)
+
+
+def tar_members(file: IO[bytes]) -> Iterator[Member]:
+    """All files of a tar.
+
+    Args:
+        file: The tar; it may be read elsewhere between two members.
+
+    Raises:
+        ReadError: A header is damaged, or two empty blocks are not the end of the tar and its file.
+    """
+    at, said = 0, dict[bytes, bytes]()  # of the member that follows
+    while True:
+        file.seek(at)
+        block = file.read(BLOCKSIZE)
+        if not block.strip(b"\0"):
+            break
+        try:
+            header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except tarfile.TarError as error:
+            raise ReadError(f"it is damaged at byte {at:,}: {error}") from error
+        more = header.type == tarfile.GNUTYPE_SPARSE and block[482]  # headers of a sparse file
+        while more:
+            block = file.read(BLOCKSIZE)
+            more = len(block) == BLOCKSIZE and block[504]
+        begin = file.tell()
+        ahead = header.type in _AHEAD
+        size = header.size if ahead else int(said.get(b"size", header.size))
+        if size < 0:
+            raise ReadError(f"it is damaged at byte {at:,}: a size of {size}")
+        filled = header.isreg() or ahead or header.type not in tarfile.SUPPORTED_TYPES
+        at = begin + (-(-size // BLOCKSIZE) * BLOCKSIZE if filled else 0)
+        if ahead:
+            said |= _said(file, header)
+            continue
+        if not header.isdir():
+            plain = header.type in _PLAIN and not any(of.startswith(b"GNU.sparse") for of in said)
+            name = said.get(b"GNU.sparse.name", said.get(b"path"))
+            yield Member(
+                header.name if name is None else name.decode("utf-8", "surrogateescape"),
+                begin,
+                size if plain and size <= LARGEST else 0,
+            )
+        said = {}
+    if len(block + file.read(BLOCKSIZE)) < 2 * BLOCKSIZE:
+        raise ReadError(
+            f"it is cut short: two empty blocks, which end a tar, are not at byte {at:,}"
+        )
+    file.seek(at)
+    while rest := file.read(_TEXT):
+        if rest.strip(b"\0"):
+            raise ReadError(
+                f"more follows the end of the tar at byte {at:,}, as where two were joined: write "
+                "one tar of both"
+            )
+
+
+def _said(file: IO[bytes], header: tarfile.TarInfo) -> dict[bytes, bytes]:
+    """What a header says of the member that follows, by the names of PAX.
+
+    Raises:
+        ReadError: It is longer than any name.
+    """
+    if header.type not in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE):
+        return {}
+    if header.size > _TEXT:
+        raise ReadError(f"a header of {header.size:,} bytes is in it: expected {_TEXT:,} at most")
+    content = _read(file, header.size)
+    if header.type == tarfile.GNUTYPE_LONGNAME:
+        return {b"path": content.partition(b"\0")[0]}
+    said, at = dict[bytes, bytes](), 0
+    while (record := _RECORD.match(content, at)) and int(record[1]) > 0:
+        end = at + int(record[1])
+        said[record[2]] = content[record.end() : end - 1]
+        at = end
+    return said
+
+
+def _read(file: IO[bytes], size: int) -> bytes:
+    content = file.read(size)
+    if len(content) < size:
+        raise ReadError(f"it is cut short at byte {file.tell():,}")
+    return content

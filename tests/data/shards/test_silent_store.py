@@ -1,0 +1,181 @@
+"""A store that takes a connection and says nothing is named soon; a signal ends the wait for it."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+import torch
+from sharded import write_shards
+
+from mast.core.ahead import Ahead
+from mast.core.errors import UserError
+from mast.data import describe, open_source
+from mast.data.shards import ShardIndex, ShardLoader, open_index
+from mast.data.shards import shard as module
+from mast.data.shards.shard import Shard, read_range
+
+SOON = 2.0  # seconds
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a server that takes connections, and no more."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_ENDPOINT_URL": address,
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }.items():  # fmt: skip
+            monkeypatch.setenv(name, value)
+        fsspec.filesystem("s3").clear_instance_cache()
+        yield address
+        fsspec.filesystem("s3").clear_instance_cache()
+
+
+class Silent:
+    """A file of a store that is silent from some byte on, until it is let go."""
+
+    def __init__(self, file: Any, after: int, over: threading.Event) -> None:
+        self.file, self.after, self.over = file, after, over
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def read(self, count: int) -> bytes:
+        if self.file.tell() >= self.after:
+            self.over.wait(60)
+        return self.file.read(min(count, 4096))
+
+
+@pytest.fixture
+def falls_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A set in a store that says nothing after the first bytes of each shard."""
+    root, over = write_shards(tmp_path / "set", 40, 40), threading.Event()
+    local = module.open_once
+    monkeypatch.setattr(module, "open_once", lambda url: Silent(local(url), 2**14, over))
+    monkeypatch.setattr(module, "is_local", lambda url: False)
+    monkeypatch.setattr(module, "BLOCK", 4096)
+    yield str(root)
+    over.set()
+
+
+@contextmanager
+def soon() -> Iterator[None]:
+    started = time.monotonic()
+    yield
+    assert time.monotonic() - started < SOON
+    left = [each.name for each in threading.enumerate() if each.name.startswith("mast")]
+    assert not [name for name in left if name != "mast-store"]
+
+
+@contextmanager
+def asked_to_stop(after: float = 0.3) -> Iterator[None]:
+    """A signal comes, and is raised as a command has it."""
+
+    def ask(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, ask)
+    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        timer.join()
+        signal.signal(signal.SIGTERM, before)
+
+
+def epoch(root: str) -> Iterator[Any]:
+    shards = [str(file) for file in sorted(Path(root).glob("*.tar"))]
+    index = ShardIndex("a set", tuple(Shard(url, 40, 0) for url in shards))
+    return ShardLoader(
+        index, 12, 8, seed=0, rank=0, world_size=1, device=torch.device("cpu"), width=16,
+        readers=2, workers=1, max_broken=0.0,
+    ).epoch(0)  # fmt: skip
+
+
+PLACES = ["{}/set/", "{}/set/a.tar", "{}/set/a-{{000..100}}.tar", "s3://bucket/a-*.tar"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("look", [open_index, open_source, lambda spec, _: describe(spec)])
+def test_a_store_that_never_answers_is_named(
+    silent: str, tmp_path: Path, place: str, look: Callable[[str, Path], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(module, "PATIENCE_S", 0.1)
+    name = place.format(silent)
+    with soon(), pytest.raises(UserError, match=r"cannot be found: no answer in 0\.1 s") as caught:
+        look(f"shards:{name}", tmp_path)
+    assert name.rstrip("/") in str(caught.value)
+
+
+def test_a_shard_whose_store_falls_silent_is_named(
+    falls_silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(module, "WAITS_S", (0.0, 0.1))
+    says = r"train-00.\.tar cannot be read, tried 2 times in 0 s: no answer in 0.1 s"
+    with soon(), pytest.raises(UserError, match=says):
+        list(epoch(falls_silent))
+    with soon(), pytest.raises(UserError, match=says):
+        read_range(f"{falls_silent}/train-000.tar", 2**15, 100)
+
+
+@pytest.mark.parametrize(("takes", "times", "most"), [(0, 6, 31), (10, 5, 65), (30, 2, 61)])
+def test_tries_end_by_the_clock(
+    takes: float, times: int, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In half a minute where they fail at once, and soon after a minute however they fail."""
+    now = [0.0]
+
+    def spend(seconds: float) -> None:
+        now[0] += seconds
+
+    def fail(url: str) -> Any:
+        spend(takes)
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(module, "wait", lambda event, seconds: spend(seconds))
+    monkeypatch.setattr(module, "open_once", fail)
+    with pytest.raises(UserError, match=f"tried {times} times in {most} s"):
+        module.opened("s3://bucket/a.tar")
+    assert now[0] == most
+
+
+def test_a_signal_ends_the_wait_for_a_store(silent: str, tmp_path: Path) -> None:
+    with soon(), asked_to_stop():
+        open_index(f"shards:{silent}/a-{{000..100}}.tar", tmp_path)
+
+
+def test_a_signal_ends_the_wait_for_a_shard(falls_silent: str) -> None:
+    """While a training waits for its batch."""
+    batches = epoch(falls_silent)
+    with soon():
+        with asked_to_stop():
+            list(batches)
+        del batches
+
+
+def test_a_signal_ends_the_wait_between_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WAITS_S", (60.0,))
+    monkeypatch.setattr(module, "PATIENCE_S", 60.0)
+    samples = Ahead(Shard(str(tmp_path / "a.tar"), 3, 0).samples(np.arange(3)))
+    with soon():
+        with asked_to_stop():
+            next(samples)
+        samples.close()

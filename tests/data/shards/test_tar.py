@@ -1,0 +1,218 @@
+"""Tars: whole ones of all writers are read; of others nothing is lost without a word."""
+
+import io
+import resource
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from tarfile import GNUTYPE_LONGNAME, GNUTYPE_SPARSE, LNKTYPE, SYMTYPE, XHDTYPE, TarInfo
+
+import numpy as np
+import pytest
+import torch
+from sharded import encoded, write_shards
+
+from mast.core.errors import UserError
+from mast.data import BrokenImageError, open_source
+from mast.data.shards import ShardLoader, open_index, tar_members
+
+END = bytes(1024)
+GNU = tarfile.GNU_FORMAT
+
+
+def member(name: str, content: bytes = b"", kind: bytes = b"0", size: int | None = None) -> bytes:
+    """A header, and its content in whole blocks; the header may say another size."""
+    header = TarInfo(name)
+    header.type, header.size = kind, len(content) if size is None else size
+    return header.tobuf(GNU) + content + bytes(-len(content) % 512)
+
+
+def pax(**records: str) -> bytes:
+    lines = b""
+    for name, value in records.items():
+        text = f" {name.replace('_', '.')}={value}\n".encode()
+        length = len(text) + len(str(len(text) + 2))
+        lines += str(length).encode() + text
+    return member("pax", lines, XHDTYPE)
+
+
+def images(*numbers: int) -> bytes:
+    return b"".join(member(f"{number}.png", encoded(number)) for number in numbers)
+
+
+def both(root: Path) -> Iterator[Callable[[], int]]:
+    """How many images a training sees in an epoch, and how many other commands."""
+
+    def trained() -> int:
+        loader = ShardLoader(
+            open_index(f"shards:{root}", root.parent), 12, 1, seed=0, rank=0, world_size=1,
+            device=torch.device("cpu"), width=4, readers=1, workers=1, max_broken=1.0,
+        )  # fmt: skip
+        return sum(1 for _ in loader.epoch(0)) - loader.broken
+
+    def opened() -> int:
+        source, whole = open_source(f"shards:{root}", root.parent), 0
+        for index in range(len(source)):
+            with suppress(BrokenImageError):
+                whole += source.canvas(index, 12)[0].shape == (12, 12, 3)
+        return whole
+
+    yield trained
+    yield opened
+
+
+def written(root: Path, content: bytes) -> Path:
+    root.mkdir()
+    (root / "a.tar").write_bytes(content)
+    return root
+
+
+NAMES = ["a.png", "b" * 90 + "/" + "c" * 90 + ".png", "d" * 300 + ".png", "ü/ñ.png", "x\udcff.png"]
+
+
+@pytest.mark.parametrize("writer", ["ustar", "gnu", "pax", "tar"])
+def test_whole_tars_of_all_writers(tmp_path: Path, writer: str) -> None:
+    formats = {"ustar": tarfile.USTAR_FORMAT, "gnu": GNU, "pax": tarfile.PAX_FORMAT}
+    names = NAMES[:2] if writer == "ustar" else NAMES
+    names = [
+        name for name in names if len(name) < 250 or writer != "tar"
+    ]  # as file systems have it
+    (tmp_path / "files").mkdir()
+    for name in names if writer == "tar" else ():
+        file = tmp_path / "files" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(encoded(1))
+    if writer == "tar":
+        subprocess.run(["tar", "cf", "a.tar", "-C", "files", *names], cwd=tmp_path, check=True)
+    else:
+        with tarfile.open(tmp_path / "a.tar", "w", format=formats[writer]) as tar:
+            for name in names:
+                info = TarInfo(name)
+                info.size = len(encoded(1))
+                tar.addfile(info, io.BytesIO(encoded(1)))
+    with (tmp_path / "a.tar").open("rb") as file:
+        found = list(tar_members(file))
+        assert [each.name for each in found] == names
+        for each in found:
+            file.seek(each.at)
+            assert file.read(each.size) == encoded(1)
+
+
+DAMAGED = {
+    "cut at a member": (images(0, 1, 2), "it is cut short"),
+    "cut in a member": (images(0, 1, 2)[:-100], "it is cut short"),
+    "cut in a header": (images(0, 1, 2)[:-600], "it is damaged at byte"),
+    "cut in its end": (images(0, 1, 2) + END[:512], "it is cut short"),
+    "two in one": (images(0, 1) + END + images(2, 3) + END, "more follows the end of the tar"),
+    "a damaged header": (images(0, 1) + b"x" + images(2)[1:] + END, "it is damaged at byte"),
+    "a size beyond the file": (images(0) + member("1.png", size=2**29) + END, "cut short"),
+    "a size of 100 GB": (images(0) + member("1.png", size=10**11) + END, "cut short"),
+    "a size below 0": (images(0) + member("1.png", size=-512) + END, "a size of -512"),
+    "a PAX size below 0": (pax(size="-1024") + images(0) + END, "a size of -1024"),
+    "a PAX size that is none": (pax(size="many") + images(0) + END, "invalid literal"),
+    "a name of 100 GB": (member("L", kind=GNUTYPE_LONGNAME, size=10**11) + END, "a header of"),
+    "a PAX header of 8 GB": (member("x", kind=XHDTYPE, size=2**33 - 1) + END, "a header of"),
+    "a name that is cut": (member("L", kind=GNUTYPE_LONGNAME, size=2**19) + END, "cut short"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+@pytest.mark.parametrize("index", ["", '{"shardlist": [{"url": "a.tar", "nsamples": 2}]}'])
+def test_what_is_damaged_is_named(tmp_path: Path, case: str, index: str) -> None:
+    """With an index a training does not count."""
+    content, says = DAMAGED[case]
+    root = written(tmp_path / "set", content)
+    if index:
+        (root / "index.json").write_text(index)
+        says = f"{says}|has (more|fewer) samples than the 2"
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for look in both(root):
+        with pytest.raises(UserError, match=rf"(?s)set/a\.tar .*({says})"):
+            look()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 2**18  # KB
+
+
+HOLES = b"".join(b"%011o\0" % number for number in (0, 0, 10**9, 0))
+
+
+def sparse(name: str) -> bytes:
+    """A file of a gigabyte of nothing, as GNU tar has it, with a further block of holes."""
+    block = bytearray(member(name, kind=GNUTYPE_SPARSE))
+    block[386 : 386 + len(HOLES)] = HOLES
+    block[482], block[483:495] = 1, b"%011o\0" % 10**9
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block) + bytes(512)
+
+
+ODD = {
+    "a symbolic link": member("1.png", kind=SYMTYPE),
+    "a hard link": member("1.png", kind=LNKTYPE, size=99),
+    "a device": member("1.png", kind=tarfile.CHRTYPE),
+    "an unknown kind": member("1.png", b"x" * 600, b"Z"),
+    "a sparse file": sparse("1.png"),
+    "a sparse file of PAX": pax(GNU_sparse_major="1", GNU_sparse_minor="0", GNU_sparse_name="1.png",
+                                GNU_sparse_realsize="100000000000") + member("x", b"0\n"),
+    "no image": member("1.png", b"nonsense"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_what_is_no_plain_file_is_a_broken_image(tmp_path: Path, case: str) -> None:
+    root = written(tmp_path / "set", images(0) + ODD[case] + images(2) + END)
+    assert len(open_index(f"shards:{root}", tmp_path)) == 3
+    assert [look() for look in both(root)] == [2, 2]
+
+
+def test_names_that_lead_elsewhere_are_names(tmp_path: Path) -> None:
+    names = ["../../etc/a.png", "/etc/b.png", "c/../../d.png"]
+    content = b"".join(member(name, encoded(0)) for name in names)
+    root = written(tmp_path / "set", content + member("e.png/", kind=tarfile.DIRTYPE) + END)
+    source = open_source(f"shards:{root}", tmp_path)
+    assert [source.identifier(index) for index in range(3)] == [
+        f"a/{name.removesuffix('.png')}" for name in names
+    ]
+    assert [look() for look in both(root)] == [3, 3]
+    assert sorted(each.name for each in tmp_path.iterdir() if each.is_dir()) == ["set"]
+
+
+def test_a_compressed_tar_is_refused(tmp_path: Path) -> None:
+    """It may be a bomb; with an index it was expanded."""
+    root = write_shards(tmp_path / "set", 3)
+    with tarfile.open(root / "a.tar", "w:gz") as tar:
+        tar.add(root / "train-000.tar", "x.png")
+    (root / "index.json").write_text('{"shardlist": [{"url": "a.tar", "nsamples": 1}]}')
+    for look in both(root):
+        with pytest.raises(UserError, match=r"a\.tar cannot be read: it is damaged at byte 0"):
+            look()
+
+
+def test_a_shard_is_looked_through_to_its_end_though_no_batch_needs_it(tmp_path: Path) -> None:
+    """Seven images in batches of four: the last three, and what is behind them."""
+    root = written(tmp_path / "set", images(*range(7)) + b"x" * 512)
+    (root / "index.json").write_text('{"shardlist": [{"url": "a.tar", "nsamples": 7}]}')
+    loader = ShardLoader(
+        open_index(f"shards:{root}", tmp_path), 12, 4, seed=0, rank=0, world_size=1,
+        device=torch.device("cpu"), width=1, readers=1, workers=1, max_broken=0.0,
+    )  # fmt: skip
+    with pytest.raises(UserError, match="it is damaged at byte"):
+        next(loader.epoch(0))
+
+
+def test_a_store_that_says_half_of_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the end of a member."""
+    from mast.data.shards import shard as module
+
+    content = images(*range(8))
+    root, opened = written(tmp_path / "set", content + END), module.open_once
+
+    class Half(io.BytesIO):
+        size = len(content) // 2
+
+    monkeypatch.setattr(module, "open_once", lambda url: Half(opened(url).read(Half.size)))
+    for look in both(root):
+        with pytest.raises(UserError, match="it is cut short"):
+            look()
+    assert np.frombuffer(content, np.uint8).size % 1024 == 0
