@@ -18,6 +18,7 @@ from PIL import Image
 from torch import Tensor
 
 from mast.core.checkpoint import write_atomically
+from mast.core.errors import visible
 from mast.core.files import signed
 
 if TYPE_CHECKING:
@@ -276,7 +277,7 @@ def as_svg(figure: Figure, name: str) -> str:
     """A figure as SVG with tips; `name` keeps its ids apart from those of other figures."""
     text = io.StringIO()
     _write(figure, text, "svg", name)
-    return _with_tips(text.getvalue(), name)
+    return _with_tips(visible(text.getvalue()), name)  # XML has no control characters
 
 
 def _write(figure: Figure, target: Path | io.StringIO, kind: str, name: str) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 from mast.cli.form import Form
 from mast.cli.verbs import TOPICS, VERBS, named
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError, one_line, unknown
 from mast.core.processes import ProcessEndedError, is_first_here, leave_word
 from mast.core.stopping import Interrupted, interruptible
 
@@ -89,7 +89,7 @@ def _stop(message: str, code: int) -> int:
     """Print which signal stopped a command, once for all of its processes; the exit code."""
     if is_first_here() and not leave_word(message):
         try:
-            print(message, file=sys.stderr, flush=True)
+            print(one_line(message), file=sys.stderr, flush=True)
         except OSError:  # the terminal is gone, and its signal may be why
             _drop_output()
     return code
@@ -138,8 +138,9 @@ def _call(name: str, words: list[str]) -> None:
         with _printing():
             print(Form.kept(name).parser().format_help(), end="")
         return
-    from mast.core.display import doing, say
+    from mast.core.display import doing, say, show_warnings
 
+    show_warnings()
     verb = named(name)
     try:
         with doing(f"{name}: loading PyTorch"):

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mast.core.errors import UserError
+from mast.core.errors import UserError, visible
 
 KEPT = Path(__file__).parent / "help"
 FLAG = "flag"  # the action of an option that is there or not
@@ -19,6 +19,9 @@ FLAG = "flag"  # the action of an option that is there or not
 
 class Parser(argparse.ArgumentParser):
     """argparse, whose errors are those of this package."""
+
+    def format_help(self) -> str:
+        return visible(super().format_help())  # the defaults may be those of a file
 
     def error(self, message: str) -> NoReturn:
         _, _, missing = message.partition("arguments are required: ")

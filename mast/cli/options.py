@@ -5,6 +5,7 @@ takes a configuration has that configuration's fields as options too.
 """
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
@@ -196,9 +197,9 @@ def arguments_of(name: str, words: Sequence[str]) -> dict[str, Any]:
 
 
 def _json_list(value: Any) -> Any:
-    """`--operators '["a", "b"]'` as `--operators a b`."""
-    is_json = isinstance(value, list) and len(value) == 1 and value[0].startswith("[")
-    return value[0] if is_json else value
+    """`--operators '["a", "b"]'` as `--operators a b`; a file or folder may be called `[a]`."""
+    one = isinstance(value, list) and len(value) == 1
+    return value[0] if one and value[0].startswith("[") and not os.path.exists(value[0]) else value
 
 
 def _normal(words: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mast.core.errors import UserError
+from mast.core.errors import UserError, one_line, visible
 
 
 class Verb(NamedTuple):
@@ -45,11 +45,20 @@ Following = Callable[[Mapping[str, Any], Any], Sequence[str] | None]
 def _print_rich(text: Any) -> None:
     from rich.console import Console
 
-    Console().print(text, highlight=False)
+    from mast.core.display import LITERAL
+
+    Console(**LITERAL).print(visible(text) if isinstance(text, str) else text)
+
+
+def _heading(title: str) -> Any:
+    from mast.core.table import literal
+
+    return literal(title, "bold")
 
 
 def _print_plain(result: object) -> None:
-    print(str(result).rstrip("\n"))
+    shown = one_line if isinstance(result, Path) else visible
+    print(shown(str(result).rstrip("\n")))
 
 
 def _nothing(result: object) -> None:
@@ -93,7 +102,7 @@ def _text(result: Any) -> None:
 
 def _insights(insights: Any) -> None:
     for insight in insights:
-        _print_rich(f"[bold]{insight.title}[/bold]")
+        _print_rich(_heading(insight.title))
         if insight.file is not None:
             _print_plain(insight.file)
         _print_rich(f"{insight.text}\n")
@@ -122,7 +131,7 @@ def _study(result: Any) -> None:
 
 
 def _reproduced(result: Any) -> None:
-    _print_rich(f"[bold]{result.title}[/bold]")
+    _print_rich(_heading(result.title))
     for table in result.tables():
         _print_rich(table)
     for text in (*result.notes, result.state, *result.files):

@@ -13,6 +13,7 @@ from mast.config import change
 from mast.core.display import say
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
+from mast.core.table import literal
 from mast.data import default_cache, open_source
 from mast.recipes import recipe
 from mast.runs.cost import (
@@ -50,7 +51,9 @@ class Plan:
 
     def table(self) -> Table:
         """One row a recipe."""
-        table = Table(title=f"{self.costs[0].images:,} images of {self.data}")
+        table = Table(
+            title=literal(f"{self.costs[0].images:,} images of {self.data}", "table.title")
+        )
         table.add_column("recipe", no_wrap=True)
         for column in ("px", "epochs", "batch", "memory GB", "images/s", "hours"):
             table.add_column(column, justify="right")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mast.core.files import out_file
+from mast.core.errors import one_line
 from mast.core.launch import Device, find_device
 from mast.core.tabular import begins, write_table
 from mast.data import DataConfig, open_canvas
@@ -41,14 +42,13 @@ class Predicted:
         if (more := len(self.counts) - len(named)) > 0:
             rest = images - sum(list(self.counts.values())[:NAMED])
             named.append(f"{more} other class{'es' if more > 1 else ''} {rest:,}")
-        return "\n".join(
-            [
-                f"{images:,} image{'s' if images > 1 else ''}: {', '.join(named)}",
-                f"{self.uncertain:,} of them have a probability below {percent}"
-                + (": look at those with the smallest margin first" if self.uncertain else ""),
-                f"table: {self.path.absolute()}",
-            ]
-        )
+        lines = [
+            f"{images:,} image{'s' if images > 1 else ''}: {', '.join(named)}",
+            f"{self.uncertain:,} of them have a probability below {percent}"
+            + (": look at those with the smallest margin first" if self.uncertain else ""),
+            f"table: {self.path.absolute()}",
+        ]
+        return "\n".join(map(one_line, lines))
 
 
 def predict(

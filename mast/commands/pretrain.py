@@ -12,7 +12,7 @@ from mast.augment import Pipeline, draw_chosen, draw_views
 from mast.config import OPERATIONAL, PretrainConfig, build_method, deciding, read, record
 from mast.core.checkpoint import saved_step
 from mast.core.display import doing, say
-from mast.core.errors import UserError
+from mast.core.errors import UserError, visible
 from mast.core.launch import (
     all_processes,
     check_threads,
@@ -222,7 +222,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     if chief:
         run.open(record(config), OPERATIONAL, lambda file: record(read(file)))
     if run.encoder.is_file():
-        fabric.print(f"{run.path} is complete; nothing to do")
+        fabric.print(visible(f"{run.path} is complete; nothing to do"))
         return
     # ---------------------------------------------------------------- memory for every batch
     # Views are rounded to this type once, at the end, as Fabric would.

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 import yaml
+from rich.text import Text
 
 from mast.augment import (
     OPERATORS,
@@ -61,7 +62,7 @@ def show_recipes() -> FittedTable:
             f"views {config.views}",
             "two stages" if config.schedule.staged else "all operators from the start",
         )
-        table.add_row(name, f"{title}\n[dim]{', '.join(facts)}")
+        table.add_row(name, Text.assemble(title, "\n", (", ".join(facts), "dim")))
     return table
 
 

@@ -38,7 +38,7 @@ from mast.core.stopping import Interrupted
 try:
     pretrain(read(sys.argv[1]))
 except UserError as error:
-    print(error, file=sys.stderr)
+    print(" ".join(str(error).split()), file=sys.stderr)
     sys.exit({REFUSED})
 except Interrupted as stopped:
     sys.exit(stopped.code)

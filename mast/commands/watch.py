@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mast.core.checkpoint import write_text
-from mast.core.display import console
+from mast.core.display import say
 from mast.core.errors import UserError
 from mast.core.files import out_file
 from mast.core.run import RunFolder
@@ -38,8 +38,7 @@ def watch(run: str | Path, port: int = 0, once: str | Path | None = None) -> Pat
         return file
     try:
         with LocalServer(page.answers(), port) as server:
-            said = f"watching {run} on {server.address} until Ctrl-C"
-            console.print(said, highlight=False, markup=False, soft_wrap=True)
+            say(f"watching {run} on {server.address} until Ctrl-C")
             server.serve_forever()
     except Interrupted as stopped:
         raise Interrupted(

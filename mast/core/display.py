@@ -4,13 +4,15 @@ Work is nested: a study trains runs, a run reads its images. One thread shows al
 so that a single step of minutes gives a sign too. Work of a few seconds shows nothing.
 """
 
+import logging
 import sys
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.live import Live
@@ -18,11 +20,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from mast.core.errors import one_line, visible
 from mast.core.processes import is_first_here
 
 Item = TypeVar("Item")
 
-console = Console(stderr=True)
+LITERAL: Any = {"markup": False, "emoji": False, "highlight": False}  # names mean only themselves
+console = Console(stderr=True, **LITERAL)
 
 BAR_S = 1.0  # shorter work shows no bar on a terminal
 LINE_S = 3.0  # and no line elsewhere
@@ -188,9 +192,9 @@ class Board:
         for depth, work in enumerate(works):
             facts = ", ".join(work.facts(now, innermost=work is works[-1]))
             bar = "" if work.total is None else ProgressBar(work.total, work.done, width=20)
-            rows.add_row(Text("  " * depth + work.what), bar, Text(facts))
+            rows.add_row(Text("  " * depth + one_line(work.what)), bar, Text(facts))
             if work.note:
-                rows.add_row("", "", Text(work.note, style="dim"))
+                rows.add_row("", "", Text(one_line(work.note), style="dim"))
         return rows
 
     def _show(self, over: threading.Event) -> None:
@@ -273,7 +277,24 @@ def track(
 
 def say(text: str, style: str | None = None) -> None:
     """Print a line, above the bars where there are some."""
-    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+    console.print(one_line(text), style=style, soft_wrap=True)
+
+
+class _LineFormatter(logging.Formatter):
+    """What is logged, as `one_line`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return one_line(super().format(record))
+
+
+_format_warning = warnings.formatwarning
+
+
+def show_warnings() -> None:
+    """Print warnings, those of libraries too, with names in them as all else."""
+    if logging.lastResort is not None:  # it handles what nobody else does
+        logging.lastResort.setFormatter(_LineFormatter())
+    warnings.formatwarning = lambda *args, **options: visible(_format_warning(*args, **options))
 
 
 def _span(seconds: float) -> str:

@@ -1,8 +1,14 @@
-"""Errors that are shown to users as one sentence, without a traceback."""
+"""Errors that are shown to users as one sentence, and what may be in it: nothing that acts."""
 
+import re
 from collections.abc import Iterable
 
 LISTED = 24  # more choices than this are counted, not listed
+# What moves a cursor, starts a sequence of commands to a terminal, turns the direction of a text,
+# or cannot be seen. U+200C and U+200D stay: words of Persian and many emoji are made with them.
+_ACTING = r"\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+_ACTS = re.compile(f"[{_ACTING}]")
+_BREAKS = re.compile(rf"[{_ACTING}]|\n(?!  )")
 
 
 class UserError(ValueError):
@@ -39,3 +45,20 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
     return UserError(
         f"unknown {kind} {name!r}.{hint} Choose from: {', '.join(names[:LISTED])}{more}."
     )
+
+
+def visible(text: str) -> str:
+    """Text with control characters, such as ESC, as what Python writes for them, such as \\x1b.
+
+    Names come from others' files and folders. What is printable, and line ends, stay as they are.
+    """
+    return _ACTS.sub(_escape, text)
+
+
+def one_line(text: str) -> str:
+    """`visible` text whose line ends are escapes too, but for those before indented lines."""
+    return _BREAKS.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()

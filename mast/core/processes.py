@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn, final
 
-from mast.core.errors import UserError
+from mast.core.errors import UserError, one_line
 
 if TYPE_CHECKING:  # `mast.cli` comes here before it answers signals, so what takes time waits
     import subprocess
@@ -89,7 +89,7 @@ def end_now(line: str, code: int) -> NoReturn:
             _first.end()
         if line:  # a progress bar hides the cursor
             shown = "\r\x1b[?25h" if os.isatty(2) else ""
-            os.write(2, f"{shown}{line}\n".encode(errors="backslashreplace"))
+            os.write(2, f"{shown}{one_line(line)}\n".encode(errors="backslashreplace"))
     finally:  # also where the terminal is gone
         os._exit(code)
 

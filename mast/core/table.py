@@ -1,4 +1,7 @@
-"""Tables that keep their words where the terminal, or what is printed to, is narrow."""
+"""Tables that keep their words where the terminal, or what is printed to, is narrow.
+
+What is in a cell is shown as it is: a text is no markup, and has no control characters.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, final
@@ -6,6 +9,14 @@ from typing import Any, final
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
 from rich.table import Column, Table
+from rich.text import Text
+
+from mast.core.errors import visible
+
+
+def literal(text: str, style: str = "") -> Text:
+    """A text for a table, whatever is in it."""
+    return Text(visible(text), style)
 
 
 @final
@@ -23,6 +34,14 @@ class FittedTable(Table):
     def __init__(self, keys: int, **options: Any) -> None:
         super().__init__(**options)
         self.keys = keys
+
+    def add_column(self, header: RenderableType = "", *args: Any, **options: Any) -> None:
+        """As of a `rich.table.Table`."""
+        super().add_column(_shown(header), *args, **options)
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        """As of a `rich.table.Table`."""
+        super().add_row(*map(_shown, cells), **options)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         """One table or several, each with the width of every column."""
@@ -67,8 +86,8 @@ class FittedTable(Table):
     ) -> Table:
         """Some columns of these widths."""
         table = Table(
-            title=title, caption=caption, box=self.box, padding=self.padding,
-            show_lines=self.show_lines,
+            title=_shown(title, "table.title"), caption=_shown(caption, "table.caption"),
+            box=self.box, padding=self.padding, show_lines=self.show_lines,
         )  # fmt: skip
         for column, width in zip(columns, widths, strict=True):
             table.add_column(column.header, justify=column.justify, width=width, overflow="fold")
@@ -76,6 +95,10 @@ class FittedTable(Table):
         for row, cells in zip(self.rows, rows, strict=True):
             table.add_row(*cells, end_section=row.end_section)
         return table
+
+
+def _shown(cell: Any, style: str = "") -> Any:
+    return literal(cell, style) if isinstance(cell, str) else cell
 
 
 def _cells(column: Column) -> Iterator[RenderableType]:

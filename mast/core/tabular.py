@@ -9,11 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
 from mast.core.checkpoint import write_atomically, write_text
 from mast.core.files import as_unicode
+from mast.core.table import literal
 
 Value: TypeAlias = str | int | float
 Columns: TypeAlias = Mapping[str, Sequence[str] | Sequence[int] | Sequence[float]]
@@ -42,23 +44,24 @@ class Listing:
     def shown(self) -> Iterator[Text | Table]:
         """The first rows of each section, for a rich console."""
         for heading, rows in self.sections.items():
-            yield Text(heading, style="bold")
+            yield literal(heading, "bold")
             if not rows:
                 continue
             table = Table()
             for name, values in self.columns.items():
                 is_text = isinstance(values[0], str)
-                table.add_column(name, justify="left" if is_text else "right", overflow="fold")
+                side: JustifyMethod = "left" if is_text else "right"
+                table.add_column(literal(name), justify=side, overflow="fold")
             for row in islice(rows, SHOWN):
                 cells = (_as_text(values[row]) for values in self.columns.values())
-                table.add_row(*map(Text, cells))
+                table.add_row(*map(literal, cells))
             yield table
             if len(rows) > SHOWN:
                 yield Text(f"and {len(rows) - SHOWN:,} more")
         if self.recall is not None:
             yield Text(f"Found approximately, with a recall of {100 * self.recall:.1f} %.")
         if self.file is not None:
-            yield Text(str(self.file))
+            yield literal(str(self.file))
 
 
 def begins(*columns: str) -> Callable[[Path], bool]:

@@ -262,12 +262,12 @@ def _refuse_too_many(request: Request, broken: Mapping[str, str], whole: int) ->
     """Raises if more images are broken than the user allows, or none is left."""
     total = len(request.source)
     if len(broken) > request.max_broken * total or len(broken) == total:
+        first = dict(list(broken.items())[:10])
         raise UserError(
             f"{len(broken)} of the first {len(broken) + whole} images of "
             f"{request.source.name} are broken; data.max_broken = {request.max_broken:g} allows "
-            f"{int(request.max_broken * total)} of all {total}:\n"
-            f"{_lines(dict(list(broken.items())[:10]))}\n"
-            "Replace or remove them; mast pretrain has --data.max_broken to allow more."
+            f"{int(request.max_broken * total)} of all {total}. Replace or remove them; mast "
+            f"pretrain has --data.max_broken to allow more:\n{_lines(first)}"
         )
 
 

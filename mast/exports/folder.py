@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from mast.core.checkpoint import write_json, write_text
-from mast.core.errors import UserError
+from mast.core.errors import UserError, one_line
 from mast.core.files import read_json
 from mast.exports.format import Format, Place, alike
 from mast.exports.original import OUTPUTS, Kind, Original
@@ -44,7 +44,7 @@ class Exported:
         """The same in a few lines, of which the last is Python."""
         output = f"{OUTPUTS[self.kind]} within {self.difference:.1g} of the {self.kind}'s"
         pages = [] if self.page is None else [self.page]
-        return "\n".join([f"{self.folder}: {output}", *pages, self.line])
+        return "\n".join(map(one_line, [f"{self.folder}: {output}", *pages, self.line]))
 
 
 def refuse_something_else(out: Path, name: str) -> None:

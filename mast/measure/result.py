@@ -319,7 +319,7 @@ def tables(results: Sequence[Result]) -> list[FittedTable]:
         f"{_short(result.set_name)}: {text}." for result in results for text in result.notes()
     )
     if shown and notes:
-        shown[-1].caption = Text("\n".join(notes))
+        shown[-1].caption = "\n".join(notes)
     return shown
 
 
@@ -423,10 +423,11 @@ def _chance_cell(measured: TargetResult, name: str) -> str:
     return "" if chance is None else f"{chance:.1f}"
 
 
-def _cell(values: dict[str, float], name: str, bold: bool = False) -> str:
+def _cell(values: dict[str, float], name: str, bold: bool = False) -> Text:
     if name not in values:
-        return "–"
-    value = f"[b]{values[name]:.1f}[/b]" if bold else f"{values[name]:.1f}"
+        return Text("–")
+    value = Text(f"{values[name]:.1f}", "bold" if bold else "")
     if f"{name}_low" not in values:
         return value
-    return f"{value} [{values[f'{name}_low']:.1f}, {values[f'{name}_high']:.1f}]"
+    ends = f" [{values[f'{name}_low']:.1f}, {values[f'{name}_high']:.1f}]"
+    return Text.assemble(value, ends)

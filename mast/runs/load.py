@@ -55,7 +55,7 @@ def load_method(run: str | Path) -> Method:
     except (KeyError, RuntimeError) as error:
         raise UserError(
             f"{file} does not fit {folder.config}; was it written by another version of "
-            f"mast? {error}"
+            f"mast? {' '.join(str(error).split())}"
         ) from error
     return method.eval()
 
