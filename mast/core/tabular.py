@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -19,7 +20,9 @@ from mast.core.table import literal
 
 Value: TypeAlias = str | int | float
 Columns: TypeAlias = Mapping[str, Sequence[str] | Sequence[int] | Sequence[float]]
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet begins to run a cell at
+# Where a spreadsheet would begin to run a formula, full-width characters and those behind spaces or
+# quotes included; it may also take a semicolon, a tab or a line end for the end of a cell.
+FORMULA = re.compile(r"""(?:^|[;\t\r\n])(?=['"\s]*[-=+@＝＋－＠])|^(?=['"]*[\t\r\n])""")
 SHOWN = 20  # rows of a section on the terminal
 _HEADER = 65_536  # characters that are read of a file to find its first columns
 
@@ -103,17 +106,15 @@ def write_table(path: Path, columns: Columns) -> None:
     table = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
     table.writerow(columns)
     for row in zip(*columns.values(), strict=True):
-        table.writerow(
-            safe_cell(value) if isinstance(value, str) else _as_text(value) for value in row
-        )
+        table.writerow(map(_cell, row))
     write_text(path, text.getvalue())
 
 
 def safe_cell(name: str) -> str:
-    """A name as a cell of a CSV, by OWASP's rule against formulas: a single quote before those that
-    a spreadsheet would run. Quote every cell, too.
+    """A name as a cell of a CSV, by OWASP's rule against formulas: a single quote before what a
+    spreadsheet would run. No two names make the same cell. Quote every cell, too.
     """
-    return f"'{name}" if name.startswith(FORMULA) else name
+    return FORMULA.sub(r"\g<0>'", name)
 
 
 def _cell(value: Value) -> str:

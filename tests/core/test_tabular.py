@@ -3,6 +3,7 @@
 import csv
 import math
 import os
+from itertools import product
 from pathlib import Path
 
 import pyarrow.parquet
@@ -23,7 +24,7 @@ COLUMNS = {
 CSV = {".csv": begins("path", "rank")}
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
+@pytest.mark.parametrize("start", [*"=+-@＝＋－＠", "\t", "\r", "\n"])
 def test_no_cell_is_a_formula(start: str, tmp_path: Path) -> None:
     """A spreadsheet would run a cell that begins so; a single quote makes it text."""
     assert safe_cell(f"{start}1+2") == f"'{start}1+2"
@@ -31,6 +32,28 @@ def test_no_cell_is_a_formula(start: str, tmp_path: Path) -> None:
     write_table(tmp_path / "t.csv", {"path": [f"{start}1"], "cosine": [-0.5]})
     with (tmp_path / "t.csv").open(newline="") as file:
         assert list(csv.reader(file)) == [["path", "cosine"], [f"'{start}1", "-0.5"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        (" =1", "' =1"),
+        ("\u3000＝1", "'\u3000＝1"),
+        ("'=1", "''=1"),  # which is not what =1 becomes
+        ('"=1', "'\"=1"),
+        ("'\t1", "''\t1"),
+        ("a;=1", "a;'=1"),  # where a semicolon ends a cell
+        ("a\n@b", "a\n'@b"),
+        ("'a-b', c=1; d", "'a-b', c=1; d"),
+    ],
+)
+def test_spaces_quotes_and_separators_hide_no_formula(name: str, cell: str) -> None:
+    assert safe_cell(name) == cell
+
+
+def test_no_two_names_make_one_cell() -> None:
+    names = ["".join(of) for length in range(5) for of in product("='\";\t\n a", repeat=length)]
+    assert len(set(map(safe_cell, names))) == len(names)
 
 
 def test_both_kinds_hold_the_same(tmp_path: Path) -> None:
