@@ -1,5 +1,6 @@
 """The README.md of an export: a model card, from what the run's folder and the classifier say."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import yaml
 from torch import nn
 
 from mast.config import configuration_of
+from mast.core.errors import visible
 from mast.core.run import RunFolder
 from mast.exports.format import Format, Place, resized
 from mast.exports.original import Original
@@ -16,6 +18,8 @@ from mast.models import Classifier, Encoder
 from mast.models.encoders import stem_of
 from mast.runs.scores import results_of
 
+# What Markdown reads as more than text, where a line has begun already.
+MARKUP = re.compile(r"[\\`*<>&~$#]|\](?=[(\[:])|(?<!\w)_|_(?!\w)|:(?=//)|(?<=\bwww)\.")
 BESIDE = ("ensemble", "embedding", "retrieval")  # of what a run keeps beside its encoder
 
 
@@ -47,7 +51,7 @@ def card(
     classifier = original.classifier
     parts = [
         _front(form, original, license),
-        f"# {title}",
+        f"# {_text(title)}",
         _summary(original.encoder) if classifier is None else _classifier(original, classifier),
         f"## Use\n\n{_use(form, original, place)}",
         f"## Preprocessing\n\n{_preprocessing(form, original)}",
@@ -77,7 +81,7 @@ def _front(form: Format, original: Original, license: str | None) -> str:
     fields: dict[str, Any] = {
         "library_name": form.library or None,
         "pipeline_tag": task,
-        "license": license,
+        "license": license and _on_a_line(license),
         "tags": [task, *others, *form.tags],
     }
     known = {name: value for name, value in fields.items() if value is not None}
@@ -105,7 +109,7 @@ def _architecture(encoder: Encoder) -> str:
     stem, stride = "", stem_of(encoder).stem_stride
     if stride is not None:
         stem = f", its stem a 3x3 convolution of stride {stride} without max-pooling"
-    return f"{encoder.config.name.rpartition(':')[2]}{stem}"
+    return f"{_text(encoder.config.name.rpartition(':')[2])}{stem}"
 
 
 def _weights(module: nn.Module) -> str:
@@ -139,7 +143,8 @@ def _learned(classifier: Classifier) -> Iterator[str]:
     """From what a classifier learned and how well it does, as `mast fit` kept it."""
     names, about = classifier.classes, classifier.about
     told = what_is_told(about, len(names)) if about else f"{len(names)} classes"
-    yield f"## Classes\n\n{told}, in the order of the probabilities: {', '.join(names)}."
+    listed = ", ".join(map(_text, names))
+    yield f"## Classes\n\n{_text(told)}, in the order of the probabilities: {listed}."
     if not about:
         return
     kinds = {
@@ -206,7 +211,9 @@ def _evaluation(results: Sequence[Result]) -> str:
     rows = [row for result in results for row in _scores(result)]
     head = ("protocol", "test set", "images", "target", "measure", "%", "95 % interval")
     notes = dict.fromkeys(
-        f"{readable(result.set_name)}: {note}." for result in results for note in result.notes()
+        _text(f"{readable(result.set_name)}: {note}.")
+        for result in results
+        for note in result.notes()
     )
     return "\n\n".join([_table(head, rows), *notes])
 
@@ -272,5 +279,15 @@ def _lines(said: Sequence[str]) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+    cells = [[_text(cell).replace("|", r"\|") for cell in line] for line in (head, *rows)]
+    lines = [cells[0], ["---"] * len(head), *cells[1:]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _text(name: str) -> str:
+    """A name as Markdown that shows it, whatever is in it."""
+    return MARKUP.sub(r"\\\g<0>", _on_a_line(name))
+
+
+def _on_a_line(text: str) -> str:
+    return visible(text).replace("\n", r"\n")
