@@ -3,6 +3,7 @@
 Legend: B images of this process, S side of a canvas, H height, W width, V side of a view.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,6 +172,8 @@ class ViewMaker:
     def _canvases(self, images: Canvas | Tensor | Sequence[AnyImage]) -> Canvas:
         """A batch of canvases, where the pixels are."""
         if isinstance(images, Canvas):
+            if not bool(((images.aspect > 0) & images.aspect.isfinite()).all()):
+                raise UserError("expected aspects above 0 and finite, which some are not")
             return Canvas(_bytes_BHWC(images.pixels), images.aspect)
         if isinstance(images, Tensor):
             pixels_BHWC = _bytes_BHWC(images)
@@ -230,7 +233,13 @@ def _normalization(
     """
     if mean is None and std is None:
         return None
-    if mean is None or std is None or not len(mean) == len(std) == 3 or min(std) <= 0:
-        raise UserError(f"expected mean and std of three channels, std above 0, got {mean}, {std}")
+    if (
+        mean is None or std is None or not len(mean) == len(std) == 3
+        or not all(map(math.isfinite, (*mean, *std))) or min(std) <= 0
+    ):  # fmt: skip
+        raise UserError(
+            "expected mean and std of three channels, all finite and std above 0, got "
+            f"{mean}, {std}"
+        )
     mean_C11, std_C11 = (torch.tensor(values)[:, None, None] for values in (mean, std))
     return mean_C11, std_C11

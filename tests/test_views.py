@@ -22,6 +22,7 @@ from mast.data import Loader, open_canvas
 from mast.views import Canvas
 
 SIZE = 32
+BLANK = torch.zeros(2, 40, 40, 3, dtype=torch.uint8)
 DOCUMENT = Path(__file__).parent.parent / "docs" / "views.md"
 
 
@@ -199,6 +200,8 @@ def test_a_preset_of_ones_own(images_BHWC: Tensor) -> None:
         ({"canvas": 0}, "canvas 1 or more"),
         ({"mean": (0.5, 0.5, 0.5)}, "expected mean and std of three channels"),
         ({"mean": (0.5,) * 3, "std": (0.0,) * 3}, "std above 0"),
+        ({"mean": (0.5,) * 3, "std": (1.0, torch.nan, 1.0)}, "std above 0"),
+        ({"mean": (0.5, 0.5, torch.nan), "std": (1.0,) * 3}, "all finite"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
@@ -219,6 +222,10 @@ def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
         ([], "at least one image"),
         ([torch.zeros(40, 40)], "got the shape (40, 40)"),
         (Canvas(torch.zeros(2, 40, 30, 3), torch.ones(2)), "expected square canvases"),
+        *(
+            (Canvas(BLANK, torch.tensor([1.0, aspect])), "expected aspects above 0 and finite")
+            for aspect in (0.0, -1.0, torch.inf, torch.nan)  # by NaN the process was ended
+        ),
     ],
 )
 def test_images_that_are_none(make: mast.ViewMaker, images: Any, message: str) -> None:

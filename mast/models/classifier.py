@@ -104,7 +104,16 @@ class Classifier(nn.Module):
         return self.told(self(images_BCHW))
 
     def told(self, probability_BC: Tensor) -> Prediction:
-        """What probabilities of the classes say."""
+        """What probabilities of the classes say.
+
+        Raises:
+            UserError: Some are not finite.
+        """
+        if not bool(probability_BC.isfinite().all()):
+            raise UserError(
+                "the classifier gives probabilities that are not finite: look for NaN in the "
+                "images, or in its weights"
+            )
         top_B2, at_B2 = probability_BC.topk(2, dim=1)
         names = tuple(self.classes[at] for at in at_B2[:, 0].tolist())
         return Prediction(names, top_B2[:, 0], top_B2[:, 0] - top_B2[:, 1], probability_BC)

@@ -29,12 +29,19 @@ class Normalization(NamedTuple):
     mean: Moment
     std: Moment
 
+    @property
+    def usable(self) -> bool:
+        """Whether images can be normalised so: finite numbers, those to divide by positive."""
+        small = all(abs(value) <= MOST_MOMENT for values in self for value in values)
+        return small and min(self.std) >= 1 / MOST_MOMENT
+
 
 IMAGENET = Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 # What no resized or interpolated image in [0, 1] reaches, but one of 0 to 255 or one that was
 # normalised before.
 LOWEST, HIGHEST = -0.5, 1.5
 UNSCALED = "divide values of 0 to 255 by 255"
+NOT_NUMBERS = "look for NaN in what made them"
 # Without an encoder a run is not complete: its files are written again from the last checkpoint.
 RETRAIN = "restore it, or delete encoder.safetensors and run the same `mast pretrain` command again"
 # What of a configuration rebuilds an encoder, beside the normalisation.
@@ -125,7 +132,7 @@ class EncoderConfig:
         Raises:
             UserError: Naming the field, what it is and what it may be.
         """
-        if not can_be(self.normalization):
+        if not self.normalization.usable:
             raise UserError(
                 f"encoder.mean must be finite, and encoder.std positive and finite, up to "
                 f"{MOST_MOMENT:g}, got {list(self.mean)} and {list(self.std)}"
@@ -320,10 +327,11 @@ def _check_range(images_BCHW: Tensor) -> None:
     if not images_BCHW.numel():
         return
     low, high = torch.stack(images_BCHW.detach().aminmax()).tolist()
-    if low < LOWEST or high > HIGHEST:
+    if not (low >= LOWEST and high <= HIGHEST):  # NaN, which `aminmax` passes on, is neither
+        remedy = NOT_NUMBERS if math.isnan(low) else NORMALISED if low < LOWEST else UNSCALED
         raise UserError(
             f"expected images as RGB float in [0, 1], got values from {low:.3g} to {high:.3g}: "
-            f"{NORMALISED if low < LOWEST else UNSCALED}"
+            f"{remedy}"
         )
 
 
@@ -430,20 +438,15 @@ def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normaliza
     """A normalization from the header of a file.
 
     Raises:
-        ValueError: It is not one of three channels, or divides by what is not positive.
+        ValueError: It is not one of three channels, is not finite, or divides by what is not
+            positive.
     """
     moments = Normalization(*(cast(Moment, tuple(map(float, values))) for values in (mean, std)))
-    if {len(mean), len(std)} != {3} or not can_be(moments):
+    if {len(mean), len(std)} != {3} or not moments.usable:
         raise ValueError(
             f"expected mean and std of three channels, got {_in_short(mean)} and {_in_short(std)}"
         )
     return moments
-
-
-def can_be(moments: Normalization) -> bool:
-    """Whether images can be normalised so."""
-    small = all(abs(value) <= MOST_MOMENT for values in moments for value in values)
-    return small and min(moments.std) >= 1 / MOST_MOMENT
 
 
 def check_size(size: int) -> None:

@@ -55,6 +55,12 @@ def test_predictions_are_those_of_the_probabilities() -> None:
         ours.predict((255 * IMAGES).byte())
 
 
+def test_no_class_is_named_by_probabilities_that_are_no_numbers() -> None:
+    ours = classifier(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)), 4)
+    with pytest.raises(UserError, match="not finite"):  # a module of one's own looks at nothing
+        ours.predict(torch.where(IMAGES > 0.9, torch.nan, IMAGES))
+
+
 def test_a_module_of_ones_own_gets_its_weights_back(tmp_path: Path) -> None:
     def module() -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))

@@ -13,6 +13,7 @@ from torch import nn
 
 from mast.core.errors import UserError
 from mast.models import Encoder, EncoderConfig, load_encoder, save_encoder
+from mast.models.encoders import IMAGENET, read_normalization
 
 NARROW = {"channels": [8, 16, 24, 32]}
 TINY = EncoderConfig("timm:resnet18", NARROW)
@@ -178,6 +179,23 @@ def test_images_far_from_0_to_1_are_refused(scale, shift, message):
     with pytest.raises(UserError, match=r"expected images as RGB float in \[0, 1\], " + message):
         encoder(images)
     encoder.train()(images)  # where images are ours, and a look at them would cost time
+
+
+@pytest.mark.parametrize("others", [0.5, 200.0])
+def test_one_pixel_that_is_no_number_does_not_switch_the_look_off(others):
+    images = torch.full((2, 3, 32, 32), others)
+    images[0, 0, 0, 0] = torch.nan
+    with pytest.raises(UserError, match="got values from nan to nan: look for NaN"):
+        Encoder(TINY, 32).eval()(images)
+
+
+@pytest.mark.parametrize("place", ["mean", "std"])
+def test_a_normalization_that_is_no_number_is_refused(place):
+    moments = IMAGENET._replace(**{place: (0.5, torch.nan, 0.5)})
+    with pytest.raises(ValueError, match="three channels"):
+        read_normalization(*moments)
+    with pytest.raises(UserError, match="encoder.mean must be finite"):
+        EncoderConfig(**moments._asdict()).check()
 
 
 def test_images_that_are_no_floats_are_refused():

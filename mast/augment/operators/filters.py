@@ -193,7 +193,7 @@ class GaussianBlur(Operator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.sigma) <= 0:
+        if not all(sigma > 0 for sigma in self.sigma):
             raise ValueError(f"gaussian_blur: expected sigma above 0, got {self.sigma}")
         if self.taps // 2 >= self.size:
             raise ValueError(f"gaussian_blur: expected extent below 2, got {self.extent:g}")
