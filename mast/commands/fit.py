@@ -10,8 +10,8 @@ from typing import Any, get_args
 from torch import nn
 
 from mast.core.checkpoint import check_writable
-from mast.core.files import out_file
 from mast.core.errors import one_line, unknown
+from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.run import provenance
 from mast.measure.accuracy import correct_within

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mast.core.files import out_file
 from mast.core.errors import one_line
+from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.tabular import begins, write_table
 from mast.data import DataConfig, open_canvas

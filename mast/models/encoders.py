@@ -4,6 +4,7 @@ Shapes: B batch, L locations of the last feature map (or patch tokens), C featur
 Images are RGB in [0, 1]; the encoder normalises them itself.
 """
 
+import math
 import re
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

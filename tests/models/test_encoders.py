@@ -194,7 +194,7 @@ def test_a_normalization_that_is_no_number_is_refused(place):
     moments = IMAGENET._replace(**{place: (0.5, torch.nan, 0.5)})
     with pytest.raises(ValueError, match="three channels"):
         read_normalization(*moments)
-    with pytest.raises(UserError, match="encoder.mean must be finite"):
+    with pytest.raises(UserError, match=r"encoder\.mean must be finite"):
         EncoderConfig(**moments._asdict()).check()
 
 
