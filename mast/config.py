@@ -23,6 +23,7 @@ from mast.methods import METHODS, Method, MethodConfig, method_of
 from mast.models import Encoder, EncoderConfig
 from mast.models.encoders import RETRAIN, check_size
 
+_OPTIONS = "encoder.options"  # the one field whose names are not those of a version
 # Fields that may change when a run is continued: they do not change what is computed.
 OPERATIONAL = (
     "out",
@@ -291,13 +292,34 @@ def configuration_of(folder: RunFolder) -> PretrainConfig:
         trained_with = dict(said_of(read_header(folder.embedding) or {}).get("config", {}))
     except (ValueError, TypeError) as error:
         raise UserError(f"{folder.embedding} is damaged in its header: {RETRAIN}") from error
-    for name in sorted(trained_with.keys() & now.keys() - {"data.spec"}):  # images may be moved
-        if now[name] != trained_with[name]:
-            raise UserError(
-                f"{folder.config} has {name}={now[name]!r}, and {folder.embedding.name} was "
-                f"trained with {trained_with[name]!r}: restore what was changed"
-            )
+    refuse_changes(folder, trained_with, folder.embedding, now)
     return config
+
+
+def refuse_changes(
+    folder: RunFolder, before: Mapping[str, Any], file: Path, now: Mapping[str, Any]
+) -> None:
+    """Refuse to go on with a run of which something changed that decides what it computes.
+
+    Args:
+        folder: The run.
+        before: What is known of it, as `deciding` has it, nothing or by another version: a field
+            that is missing here or there is not compared, but for the options of an encoder.
+        file: From which that is known.
+        now: As `deciding` has it.
+
+    Raises:
+        UserError: Naming the first field that differs, but for where the images lie.
+    """
+    names = before.keys() & now.keys() - {"data.spec"}
+    if before:
+        names |= {name for name in before.keys() | now.keys() if name.startswith(_OPTIONS)}
+    for name in sorted(names):
+        if before.get(name) != now.get(name):
+            raise UserError(
+                f"{folder.config} has {name}={now.get(name)!r}, and {file.name} was "
+                f"trained with {before.get(name)!r}: restore what was changed"
+            )
 
 
 class _Loader(yaml.SafeLoader):

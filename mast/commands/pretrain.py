@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from mast.augment import Pipeline, draw_chosen, draw_views
-from mast.config import OPERATIONAL, PretrainConfig, build_method, deciding, read, record
-from mast.core.checkpoint import saved_step
+from mast.config import (
+    OPERATIONAL,
+    PretrainConfig,
+    build_method,
+    configuration_of,
+    deciding,
+    read,
+    record,
+    refuse_changes,
+)
+from mast.core.checkpoint import saved
 from mast.core.display import doing, say
 from mast.core.errors import UserError, visible
 from mast.core.launch import (
@@ -90,10 +99,17 @@ def pretrain(config: PretrainConfig) -> RunFolder:
 
 def _continues(run: RunFolder) -> str:
     """What the same command does after an early end."""
-    step = saved_step(run.last)
-    if step is None:
-        return "nothing was saved yet, and the same command starts again"
-    return f"the same command continues from step {step}"
+    if state := saved(run.last):
+        return f"the same command continues from step {state.get('step')}"
+    return "nothing was saved yet, and the same command starts again"
+
+
+def _trained_with(run: RunFolder) -> dict[str, Any] | None:
+    """What the last checkpoint keeps of the configuration; None: there is no checkpoint."""
+    if not (state := saved(run.last)):
+        return None
+    kept = state.get("kept")
+    return kept.get("config", {}) if isinstance(kept, dict) else {}  # of earlier versions
 
 
 def _refuse_named_weights(name: str) -> None:
@@ -215,15 +231,18 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
 
     # -------------------------------------------------------------------- folder and its log
     plain_method = build_method(config)  # a folder that is opened holds a run that can be built
-    started_from = None
-    if not run.encoder.is_file() and saved_step(run.last) is None:
+    started_from, trained_with = None, _trained_with(run)
+    if not run.encoder.is_file() and trained_with is None:
         started_from = start(plain_method, config)
         plain_method.begin()
     if chief:
         run.open(record(config), OPERATIONAL, lambda file: record(read(file)))
     if run.encoder.is_file():
+        configuration_of(run)
         fabric.print(visible(f"{run.path} is complete; nothing to do"))
         return
+    refuse_changes(run, trained_with or {}, run.last, deciding(config))
+
     # ---------------------------------------------------------------- memory for every batch
     # Views are rounded to this type once, at the end, as Fabric would.
     dtype = type_of(config.precision, fabric.device)
@@ -272,15 +291,16 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             "images": feed.fingerprint,
             "started_from": started_from,
             "order": feed.place,
+            "config": deciding(config),
         },
     )
     training.resume(config.seed)
-    feed.place = training.extra.get("order")
     if training.extra.get("images", feed.fingerprint) != feed.fingerprint:
         raise UserError(
             f"the images of {feed.name} changed since {run.path} was started; restore them, "
             "or start a new run with another out"
         )
+    feed.place = training.extra.get("order")
     if chief:
         run.rewind_metrics(training.step)
         run.write_provenance(

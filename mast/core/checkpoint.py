@@ -183,12 +183,12 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     return state
 
 
-def saved_step(path: Path) -> int | None:
-    """The step of the last checkpoint that can be read; None: there is none."""
+def saved(path: Path) -> dict[str, Any]:
+    """What is in the last checkpoint that can be read, unverified; empty where there is none."""
     for file in filter(Path.is_file, (path, previous(path))):
         with suppress(Exception):  # torch raises RuntimeError, UnpicklingError, EOFError, …
-            return int(torch.load(file, map_location="cpu", weights_only=True, mmap=True)["step"])
-    return None
+            return dict(torch.load(file, map_location="cpu", weights_only=True, mmap=True))
+    return {}
 
 
 def write_text(path: Path, text: str) -> None:

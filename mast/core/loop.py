@@ -121,7 +121,8 @@ class Training:
         Where the last checkpoint is damaged the one before it is used, and a warning says so.
 
         Raises:
-            UserError: No checkpoint that is there can be used, or what is there is no file.
+            UserError: No checkpoint that is there can be used, what is there is no file, or it is
+                of a longer training.
         """
         files = () if self.checkpoint is None else (self.checkpoint, previous(self.checkpoint))
         found = [file for file in files if file.is_file()]
@@ -140,7 +141,12 @@ class Training:
                 _log.warning("%s The one before it is used.", error)
                 self._whole = False
             else:
-                return
+                break
+        if self.step > self.steps:
+            raise UserError(
+                f"{file} is of step {self.step}, and this training has {self.steps}: give as many "
+                "epochs and images as before, or delete it to start again"
+            )
 
     def _load(self, file: Path) -> None:
         """Take over the state of a checkpoint.
@@ -150,6 +156,9 @@ class Training:
         """
         state = load_checkpoint(file)
         try:
+            step, seconds = state["step"], state["seconds"]
+            if type(step) is not int or step < 0 or not 0 <= seconds < math.inf:
+                raise ValueError(f"step {step} after {seconds} seconds")
             if bad := self._not_finite_of(state["module"], state["optimizer"]):
                 raise UserError(f"{file} cannot be used: {bad[0]} in it is not finite.")
             self.module.load_state_dict(state["module"])
@@ -158,8 +167,8 @@ class Training:
             for device, state_of_device in enumerate(state.get("rng_cuda", ())):
                 if device < torch.cuda.device_count():
                     torch.cuda.set_rng_state(state_of_device, device)
-            self.step, self.extra = state["step"], state["kept"]
-            self._begun = time.monotonic() - state["seconds"]
+            self.step, self.extra = step, self.extra | state["kept"]
+            self._begun = time.monotonic() - seconds
         except UserError:
             raise
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from mast.core.sharded import ShardedOptimizer
 
 CPU = torch.device("cpu")
-HOW = ("fused", "foreach")  # of a group: by which kernels a device steps, not what it computes
 OptimizerName = Literal["lars", "lars_official", "adamw", "sgd", "lamb"]
 OF_ALL_GRADIENTS = ("lamb",)  # which cannot step a share of the parameters alone
 
@@ -225,13 +224,14 @@ def settle(optimizer: torch.optim.Optimizer) -> None:
 
 
 def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Take over a state, which may come from another device: how this one steps stays its own.
+    """Take over a state, which may come from another device: rates and kernels stay its own.
 
     Raises:
         ValueError: It is of other parameters.
     """
-    how = [{name: group[name] for name in HOW if name in group} for group in optimizer.param_groups]
-    groups = [{**theirs, **own} for theirs, own in zip(state["param_groups"], how, strict=True)]
+    own = [{name: value for name, value in group.items() if name != "params"}
+           for group in optimizer.param_groups]  # fmt: skip
+    groups = [{**group, **mine} for group, mine in zip(state["param_groups"], own, strict=True)]
     optimizer.load_state_dict({**state, "param_groups": groups})
 
 

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
+from tiny import stop_after
 
 import mast
+from mast.config import change, deciding, record
 from mast.core.checkpoint import load_checkpoint, previous, save_checkpoint
 from mast.core.errors import UserError
+from mast.core.loop import Training
 from mast.core.run import RunFolder
 
 Configure = Callable[..., mast.PretrainConfig]
@@ -97,6 +101,107 @@ def test_where_both_are_damaged_a_run_stops(begun: RunFolder, tiny: Configure) -
     with pytest.raises(UserError, match=r"last\.previous\.pt .*changed since it was written"):
         mast.pretrain(tiny(checkpoint_minutes=0.0, out=str(begun.path)))
     assert not begun.encoder.exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("batch_size", 8),
+        ("epochs", 1),
+        ("optimizer.lr", 0.5),
+        ("seed", 3),
+        ("views", "mast15"),
+        ("encoder.options", {"layers": [1, 1, 1, 1]}),
+    ],
+)
+def test_an_edited_configuration_is_not_gone_on_with(
+    begun: RunFolder, tiny: Configure, field: str, value: Any
+) -> None:
+    config = tiny(checkpoint_minutes=0.0, out=str(begun.path))
+    before = deciding(config)
+    config = change(config, {field: value})
+    begun.config.write_text(yaml.safe_dump(record(config)))
+    log = begun.metrics.read_bytes()
+    with pytest.raises(UserError, match=rf"config\.yaml has {field}.*=.*last\.pt.*") as caught:
+        mast.pretrain(config)
+    (name,) = (name for name, old in before.items() if deciding(config).get(name) != old)
+    assert f"{name}={deciding(config).get(name)!r}" in str(caught.value)
+    assert f"{before[name]!r}" in str(caught.value)
+    assert begun.metrics.read_bytes() == log
+
+
+def test_what_does_not_change_the_result_may_be_edited(begun: RunFolder, tiny: Configure) -> None:
+    config = tiny(checkpoint_minutes=5.0, log_every=1, out=str(begun.path))
+    begun.config.write_text(yaml.safe_dump(record(config)))
+    mast.pretrain(config)
+    assert begun.encoder.read_bytes() == (begun.path / "expected").read_bytes()
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on_with_the_rate_that_is_logged(
+    tiny: Configure,
+) -> None:
+    stop_after(3, tiny())
+    run = RunFolder(tiny().folder())
+    state = load_checkpoint(run.last)
+    del state["kept"]["config"], state["kept"]["order"]
+    torch.save(state, run.last)
+    config = tiny(optimizer={"lr": 0.4})
+    run.config.write_text(yaml.safe_dump(record(config)))
+    mast.pretrain(config)
+    group = load_checkpoint(run.last)["optimizer"]["param_groups"][0]
+    assert group["peak_lr"] == 0.4 * config.batch_size / 256
+    assert group["lr"] == [line["lr"] for line in run.read_metrics() if "lr" in line][-1]
+
+
+def test_a_complete_run_whose_configuration_was_edited_is_told(
+    begun: RunFolder, tiny: Configure
+) -> None:
+    (begun.path / "expected").rename(begun.encoder)
+    config = tiny(checkpoint_minutes=0.0, out=str(begun.path), seed=3)
+    begun.config.write_text(yaml.safe_dump(record(config)))
+    with pytest.raises(UserError, match=r"seed=3, .* trained with 0"):
+        mast.pretrain(config)
+
+
+BAD: list[dict[str, Any]] = [
+    *({"step": step} for step in (-1, 3.0, True, float("nan"), "3", None)),
+    *({"seconds": seconds} for seconds in (-1.0, float("nan"), float("inf"), "1", None)),
+    *({name: None} for name in ("module", "optimizer", "kept", "rng")),
+]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("bad", BAD, ids=str)
+def test_a_field_that_cannot_be_is_told_in_one_line(
+    bad: dict[str, Any], missing: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "last.pt"
+    training(file, steps=4).save()
+    state = load_checkpoint(file) | bad
+    if missing:
+        del state[next(iter(bad))]
+    torch.save(state, file)
+    with pytest.raises(UserError, match=r"last\.pt is not a checkpoint of this training"):
+        training(file, steps=4).resume(0)
+
+
+def test_a_step_beyond_the_end_is_not_the_end(tmp_path: Path) -> None:
+    file = tmp_path / "last.pt"
+    longer = training(file, steps=4)
+    for longer.step in (3, 4):
+        longer.save()
+    with pytest.raises(UserError, match=r"last\.pt is of step 4, and this training has 3"):
+        training(file, steps=3).resume(0)
+    torch.save(load_checkpoint(file) | {"step": 10**30}, file)
+    with pytest.raises(UserError, match="this training has 4"):
+        training(file, steps=4).resume(0)
+
+
+def training(file: Path, steps: int) -> Training:
+    """Of a single number."""
+    module = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD([{"params": module.parameters(), "peak_lr": 0.1}], 0.1)
+    return Training(module, optimizer, 1, steps, lambda progress: 1.0, checkpoint=file)
 
 
 def test_every_bit_of_a_checkpoint_counts(tmp_path: Path) -> None:

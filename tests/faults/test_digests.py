@@ -14,7 +14,7 @@ from safetensors.torch import load, load_file, save_file
 
 import mast
 from mast.config import configuration_of, read
-from mast.core.checkpoint import saved_step
+from mast.core.checkpoint import saved
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.core.tensors import read_header, read_tensors, said_of, write_tensors
@@ -58,7 +58,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"x\.safetensors is a named pipe: expected a file"):
         read_tensors(tmp_path / "x.safetensors")
     assert read_header(tmp_path / "x.safetensors") is None
-    assert saved_step(tmp_path / "x.safetensors") is None
+    assert saved(tmp_path / "x.safetensors") == {}
 
 
 def test_a_log_that_is_no_file_is_not_waited_for(ours: RunFolder) -> None:
