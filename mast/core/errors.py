@@ -43,7 +43,7 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
     hint = f" Did you mean {close[0]!r}?" if close else ""
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return UserError(
-        f"unknown {kind} {name!r}.{hint} Choose from: {', '.join(names[:LISTED])}{more}."
+        f"unknown {kind} {name!r:.200}.{hint} Choose from: {', '.join(names[:LISTED])}{more}."
     )
 
 

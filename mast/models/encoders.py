@@ -442,12 +442,12 @@ def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normaliza
         ValueError: It is not one of three channels, is not finite, or divides by what is not
             positive.
     """
-    moments = Normalization(*(cast(Moment, tuple(map(float, values))) for values in (mean, std)))
+    moments = Normalization(*(cast(Moment, tuple(values)) for values in (mean, std)))
     if {len(mean), len(std)} != {3} or not moments.usable:
         raise ValueError(
             f"expected mean and std of three channels, got {_in_short(mean)} and {_in_short(std)}"
         )
-    return moments
+    return Normalization(*(cast(Moment, tuple(map(float, values))) for values in moments))
 
 
 def check_size(size: int) -> None:

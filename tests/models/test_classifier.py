@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 
 import mast
 from mast.core.errors import UserError
+from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.models import Classifier, Encoder, save_classifier
 from mast.models.classifier import classifier_file
 
@@ -75,6 +77,26 @@ def test_a_module_of_ones_own_gets_its_weights_back(tmp_path: Path) -> None:
     assert torch.equal(mast.load_classifier(file, module())(IMAGES), before(IMAGES))
 
 
+@pytest.mark.parametrize("wrong", ["shape", "key", "head"])
+def test_a_refused_module_is_unchanged(tmp_path: Path, wrong: str) -> None:
+    def module(last: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4), nn.Linear(4, last))
+
+    ours = classifier(module(3 if wrong == "shape" else 4), 4)
+    if wrong == "head":
+        ours.head = nn.Linear(4, 2)
+    file = tmp_path / "classifier-a.safetensors"
+    save_classifier(ours, file)
+    mine = module(4)
+    if wrong == "key":
+        mine.append(nn.Linear(4, 4))
+    before = {name: tensor.clone() for name, tensor in mine.state_dict().items()}
+    with pytest.raises(UserError, match=r"classifier-a\.safetensors"):
+        mast.load_classifier(file, mine)
+    assert all(torch.equal(before[name], now) for name, now in mine.state_dict().items())
+    assert mine.training
+
+
 def test_files_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
     encoder = Encoder(ENCODER, 32)
     with pytest.raises(UserError, match=r"no classifier at .*: `mast fit` writes one"):
@@ -113,3 +135,34 @@ def test_files_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
 def test_parts_fit_together(classes: tuple[str, ...], temperature: float) -> None:
     with pytest.raises(ValueError, match="expected"):
         Classifier(nn.Identity(), nn.Linear(2, 3), classes, 8, temperature)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"classes": ["x" * 10**5, "b", "c"]}, {"classes": [1, 2, 3]}, {"classes": None},
+        {"classes": ["a"] * 10**6}, {"size": 10**9}, {"size": 0}, {"size": "32"}, {"size": 1.5},
+        {"temperature": 1e-300}, {"temperature": 1e300}, {"temperature": "1"},
+        {"temperature": None}, {"about": 3}, {"about": "x"},
+    ],
+    ids=lambda changes: "-".join([*changes, str(changes)[-12:]]),
+)  # fmt: skip
+def test_an_absurd_header_is_one_line(tmp_path: Path, changes: dict[str, Any]) -> None:
+    encoder = Encoder(ENCODER, 32)
+    file = tmp_path / "classifier-a.safetensors"
+    save_classifier(classifier(encoder, encoder.dim), file)
+    tensors, header = read_tensors(file)
+    described = said_of(header)
+    described["classifier"] |= changes
+    write_tensors(file, tensors, described)
+    with pytest.raises(UserError, match=r"classifier-a\.safetensors") as caught:
+        mast.load_classifier(file)
+    assert len(str(caught.value)) < 1000
+    assert "\n" not in str(caught.value)
+
+
+def test_a_head_for_another_encoder_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "classifier-a.safetensors"
+    save_classifier(classifier(Encoder(ENCODER, 32), 5), file)
+    with pytest.raises(UserError, match="its head does not fit"):
+        mast.load_classifier(file)

@@ -522,3 +522,44 @@ def test_damaged_files(resnet: nn.Module, tmp_path: Path) -> None:
             (tmp_path / f"part.{suffix}").write_bytes(part)
             assert "not a readable" in refused(tmp_path / f"part.{suffix}")
     assert "no checkpoint at" in refused(tmp_path / "none.pth")
+
+
+# -------------------------------------------------------------------- tensors of other kinds
+
+ODD: dict[str, Callable[[torch.Tensor], Any]] = {
+    "sparse": lambda tensor: torch.zeros(tensor.shape).to_sparse(),
+    "compressed": lambda tensor: torch.zeros(3, 3).to_sparse_csr(),
+    "quantized": lambda tensor: torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8),
+    "nested": lambda tensor: torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(1, 3)]),
+    "meta": lambda tensor: tensor.to("meta"),
+    "complex": lambda tensor: tensor.to(torch.complex64),
+    "truth": lambda tensor: tensor.bool(),
+    "whole numbers": lambda tensor: tensor.long(),
+    "eight bits": lambda tensor: tensor.to(torch.float8_e4m3fn),
+    "empty": lambda tensor: torch.zeros(0),
+    "empty in all dimensions": lambda tensor: torch.zeros([0] * tensor.ndim),
+    "one number": lambda tensor: torch.zeros(()),
+    "overlapping and huge": lambda tensor: torch.zeros(()).expand([10**5] * tensor.ndim),
+    "an array": lambda tensor: np.zeros(3),
+}
+
+
+@cache
+def expanded_vit() -> State:
+    with torch.device("meta"):
+        model = timm.create_model("vit_tiny_patch16_224", num_classes=0)
+    return {key: torch.ones(()).expand(tensor.shape) for key, tensor in model.state_dict().items()}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize(
+    "key", ["conv1.weight", "cls_token", "patch_embed.proj.weight", "pos_embed"]
+)
+def test_what_is_no_plain_tensor_is_one_line(key: str, kind: str, tmp_path: Path) -> None:
+    state = under("", other()) if key == "conv1.weight" else expanded_vit()
+    odd = {**state, key: ODD[kind](state[key].contiguous())}
+    torch.save(odd, tmp_path / "odd.pth")
+    with pytest.raises(UserError, match=r"odd\.pth") as caught:
+        load_foreign(tmp_path / "odd.pth")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,128 @@
+"""What the header of a small file may ask for: no more than is in it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import ENCODER, SIZE, VIT, configure
+from torch import nn
+
+import mast
+from mast.config import build_method
+from mast.core import memory
+from mast.core.errors import UserError
+from mast.core.memory import bounded_weights
+from mast.core.tensors import write_tensors
+from mast.models import Encoder, EncoderConfig, load_encoder, load_foreign
+
+
+def refused(folder: Path, config: EncoderConfig, changes: dict[str, Any], size: Any = SIZE) -> str:
+    """What is said of a file whose header was changed."""
+    encoder = Encoder(config, SIZE)
+    described = encoder.describe() | {"size": size}
+    options = changes.pop("options", {})
+    described |= {
+        key: changes.pop(key) for key in ("normalization", "stem_padding") & changes.keys()
+    }
+    described["encoder"] |= changes
+    described["encoder"]["options"] = described["encoder"]["options"] | options
+    write_tensors(folder / "encoder.safetensors", encoder.model.state_dict(), described)
+    with pytest.raises(UserError, match=r"encoder\.safetensors") as caught:
+        load_encoder(folder / "encoder.safetensors")
+    assert len(str(caught.value)) < 2000
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "changes"),
+    [
+        (ENCODER, {"options": {"layers": [4 * 10**7, 1, 1, 1]}}),
+        (ENCODER, {"options": {"layers": [16384] * 4}}),
+        (ENCODER, {"options": {"channels": [16384] * 4}}),
+        (VIT, {"options": {"depth": 16384}}),
+        (VIT, {"options": {"embed_dim": 16383}}),  # 12 GB of weights a block
+        (VIT, {"options": {"img_size": 16384, "patch_size": 1, "dynamic_img_size": True}}),
+        (VIT, {"options": {"mlp_ratio": 16384}}),
+        (VIT, {"name": "timm:vit_giant_patch14_dinov2", "options": {"depth": 40}}),
+        (EncoderConfig("torchvision:mobilenet_v2"), {"options": {"width_mult": 1000}}),
+    ],
+    ids=str,
+)
+def test_an_architecture_needs_no_more_than_the_file_holds(
+    tmp_path: Path, config: EncoderConfig, changes: dict[str, Any]
+) -> None:
+    refused(tmp_path, config, changes)
+
+
+@pytest.mark.parametrize("size", [10**9, 2049, 0, -1, 1.5, "32", None, 10**400])
+def test_a_size_is_that_of_an_image(tmp_path: Path, size: Any) -> None:
+    refused(tmp_path, ENCODER, {}, size)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stem_padding": 10**9}, {"stem_padding": -1}, {"stem_padding": "x"},
+        {"stem_padding": [1]}, {"stem_padding": None},
+        {"normalization": {"mean": [float("nan")] * 3, "std": [1, 1, 1]}},
+        {"normalization": {"mean": [0, 0, 0], "std": [1, 1, float("inf")]}},
+        {"normalization": {"mean": [0, 0, 0], "std": [1, 1, 1e-40]}},
+        {"normalization": {"mean": [0, 0, 10**400], "std": [1, 1, 1]}},
+        {"normalization": {"mean": "abc", "std": [1, 1, 1]}},
+        {"normalization": {"mean": ["x" * 10**5] * 3, "std": [1, 1, 1]}},
+        {"normalization": {"mean": [0] * 10**5, "std": [1, 1, 1]}},
+        {"normalization": [1]}, {"normalization": 3}, {"normalization": {"mean": 1, "std": 2}},
+        {"stem": "large"}, {"stem": 3}, {"stem_stride": 10**9}, {"stem_stride": [2]},
+        {"mean": [float("nan")] * 3}, {"name": None}, {"name": ["timm:resnet18"]},
+        {"name": "timm:resnet18.no_such_tag"}, {"name": "timm:resnet18.\n\x1b[2J"},
+        {"name": "timm:hf-hub:a/b"}, {"name": "x" * 10**5}, {"weights": 3},
+    ],
+    ids=lambda changes: str(changes)[:40],
+)  # fmt: skip
+def test_every_other_field_is_looked_at(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert "\n" not in refused(tmp_path, ENCODER, dict(changes))
+
+
+def test_a_configuration_is_bounded_likewise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By this machine's memory, and by how many tensors there may be."""
+    with pytest.raises(UserError, match="fewer layers"):
+        Encoder(EncoderConfig("timm:resnet18", {"layers": [16384] * 4, "channels": [8] * 4}), SIZE)
+    with pytest.raises(UserError, match=r"encoder\.options\.layers"):
+        mast.configure("vicreg5_small", encoder={"options": {"layers": [4 * 10**7]}})
+    with pytest.raises(UserError, match="size must be 1 to 2048 pixels"):
+        mast.configure("vicreg5_small", size=10**9)
+    config = configure(tmp_path, tmp_path / "run")
+    monkeypatch.setattr(memory, "machine_memory", lambda: 10_000)
+    with pytest.raises(UserError, match="all the memory of this machine"):
+        build_method(config)
+
+
+def test_weights_are_counted_before_they_have_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "machine_memory", lambda: 1000)
+    monkeypatch.setattr(nn.init, "kaiming_uniform_", lambda *_, **__: pytest.fail("drawn"))
+    with pytest.raises(UserError), bounded_weights():
+        nn.Linear(100, 100)
+    with bounded_weights(2):
+        with torch.device("meta"):
+            nn.Linear(100, 100)
+        with pytest.raises(UserError):
+            nn.Linear(1, 1)
+
+
+def test_the_header_of_an_export_is_bounded(tmp_path: Path) -> None:
+    state = Encoder(ENCODER, SIZE).model.state_dict()
+    usual = {"architecture": ENCODER.name, "options": "{}", "stem": '{"stride": 2, "size": 32}',
+             "mean": "[0, 0, 0]", "std": "[1, 1, 1]"}  # fmt: skip
+    for changes in (
+        {"options": '{"layers": [40000000, 1, 1, 1]}'}, {"options": "[1]"}, {"options": "null"},
+        {"options": '{"channels": [16384, 16384, 16384, 16384]}'}, {"mean": "[NaN, 0, 0]"},
+        {"stem": '{"stride": 1000000000, "size": 32}'}, {"stem": '{"stride": [2], "size": 32}'},
+        {"stem": '{"stride": 2, "size": 1000000000}'}, {"stem": '{"stride": 2, "size": 1e999}'},
+        {"architecture": "timm:vit_giant_patch14_dinov2"}, {"architecture": "timm:resnet18.x"},
+    ):  # fmt: skip
+        write_tensors(tmp_path / "model.safetensors", state, header=usual | changes)
+        with pytest.raises(UserError, match=r"model\.safetensors"):
+            load_foreign(tmp_path / "model.safetensors")
