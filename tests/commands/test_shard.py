@@ -80,17 +80,45 @@ def test_the_same_command_goes_on(
 def test_a_shard_that_is_cut_short_is_written_again(photos: Path, tmp_path: Path) -> None:
     root = sharded(photos, tmp_path / "set")
     before = (root / "000001.tar").read_bytes()
-    for length in (0, 1024, 9000):
+    for length in (0, 1024, 9000, len(before.rstrip(b"\0")) + 512):  # the last without its end
         (root / "000001.tar").write_bytes(before[:length])
         sharded(photos, root)
         assert (root / "000001.tar").read_bytes() == before
 
 
-def test_shards_of_others_are_left_alone(photos: Path, tmp_path: Path) -> None:
+PLAN = {"source": "x", "size": 24, "format": "jpg", "quality": 92, "images": 20, "seed": 0}
+OTHERS = {
+    "a shard": {"000000.tar": "theirs"},
+    "an index": {"index.json": '{"shardlist": []}'},
+    "a file": {"notes.txt": "theirs"},
+    "a plan of something else": {"plan.json": '{"monday": "rest"}', "000000.tar": "theirs"},
+    "a plan that is a list": {"plan.json": "[]"},
+    "an index beside a plan": {"plan.json": json.dumps(PLAN), "index.json": '{"shardlist": []}'},
+    "no index beside a plan": {"plan.json": json.dumps(PLAN), "index.json": "[]"},
+    "a shard beside a plan": {"plan.json": json.dumps(PLAN), "train-000.tar": "theirs"},
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_a_folder_of_others_is_left_alone(
+    tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any work, such as a download."""
+    monkeypatch.setattr(command, "open_source", lambda *_: pytest.fail("the images were opened"))
     (tmp_path / "set").mkdir()
-    (tmp_path / "set" / "000000.tar").write_bytes(b"theirs")
-    with pytest.raises(UserError, match=r"has 000000\.tar, which this command did not write"):
-        sharded(photos, tmp_path / "set")
+    for name, content in OTHERS[case].items():
+        (tmp_path / "set" / name).write_text(content)
+    with pytest.raises(UserError, match=r"set has .*, which this command did not write"):
+        command.shard(tmp_path, tmp_path / "set")
+    assert {file.name: file.read_text() for file in (tmp_path / "set").iterdir()} == OTHERS[case]
+
+
+def test_hidden_files_do_not_count(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / ".DS_Store").write_bytes(b"theirs")
+    for _ in range(2):
+        assert len(open_index(f"shards:{sharded(photos, tmp_path / 'set')}", tmp_path)) == 48
+    assert (tmp_path / "set" / ".DS_Store").read_bytes() == b"theirs"
 
 
 def test_several_kinds_of_labels_are_not_kept(

@@ -1,5 +1,9 @@
 """The loop: parts of a batch are averaged, and a checkpoint holds only finite numbers."""
 
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,10 +13,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from mast.core.ahead import Ahead
 from mast.core.checkpoint import load_checkpoint
 from mast.core.errors import UserError
 from mast.core.launch import make_fabric
 from mast.core.loop import Training
+from mast.core.stopping import Interrupted, StopRequest
+from mast.core.waiting import wait
 
 Loss = Callable[[nn.Module, Tensor], dict[str, Tensor]]
 NAN = float("nan")
@@ -210,3 +217,39 @@ def test_the_optimizers_state_follows_the_weights_and_generators_go_on(
     run(Moving(), torch.float64)
     assert training.step == 2
     assert optimizer.state[module.weight]["momentum_buffer"].dtype == torch.float64
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_signal_while_a_batch_is_waited_for_saves_what_was_done(
+    tmp_path: Path, accumulate: int
+) -> None:
+    """As where a store is silent: the steps before are kept, and the wait ends at once."""
+    stop, done = StopRequest(), 0
+
+    def batches(epoch: int, start: int) -> Ahead[Tensor]:
+        def parts() -> Iterator[Tensor]:
+            yield from [torch.ones(4, 3)] * 2 * accumulate
+            wait(threading.Event(), 60)
+
+        return Ahead(parts())
+
+    module = layer()
+    optimizer = torch.optim.SGD([{"params": module.parameters(), "peak_lr": 0.1}], 0.1)
+    training = Training(
+        module, optimizer, 1, STEPS, lambda progress: 1.0, accumulate=accumulate, stop=stop,
+        checkpoint=tmp_path / "last.pt",
+    )  # fmt: skip
+    run = training.run(
+        make_fabric("cpu"), batches, lambda module, batch, step, part: squares(module, batch)
+    )
+    with stop.listening():
+        started = time.monotonic()
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
+        timer.start()
+        with pytest.raises(Interrupted, match="after step 2 of 6, which is saved") as caught:
+            for _ in run:
+                done += 1
+        timer.join()
+    assert (done, caught.value.code) == (2, 143)
+    assert time.monotonic() - started < 2
+    assert load_checkpoint(tmp_path / "last.pt")["step"] == 2

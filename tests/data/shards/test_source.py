@@ -5,8 +5,11 @@ import io
 import json
 import os
 import tarfile
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow
@@ -20,11 +23,12 @@ from mast.commands.shard import shard
 from mast.core.errors import UserError
 from mast.data import BrokenImageError, describe, open_canvas, open_source
 from mast.data.canvas import DataConfig
+from mast.data.names import Names
 from mast.data.shards import open_index
 from mast.data.shards import shard as reading
 from mast.data.shards import table as module
 from mast.data.shards.index import look_for
-from mast.data.shards.table import open_table
+from mast.data.shards.table import Table, keep_table, open_table
 
 SIDE = 24
 
@@ -104,6 +108,61 @@ def test_a_table_is_made_once_and_again_where_shards_changed(
     file.write_bytes(content)
     assert open_source(f"shards:{root}", tmp_path).fingerprint() == changed
     assert "it is made anew" in caplog.text
+
+
+def changed(table: Table, **arrays: Any) -> Table:
+    """The same table with other arrays; `text` and `ends` are those of its names."""
+    names = Names(arrays.pop("text", table.names.text), arrays.pop("ends", table.names.end_N))
+    return replace(table, names=names, **arrays)
+
+
+DAMAGE: dict[str, Callable[[Table], dict[str, Any]]] = {
+    "another count": lambda table: {"count_S": np.array([3, 5])},
+    "a count below 0": lambda table: {"count_S": np.array([9, -2])},
+    "a shard more": lambda table: {"count_S": np.array([3, 4, 0])},
+    "counts beyond 64 bits": lambda table: {"count_S": np.array([2**62 + 7, 3 * 2**62])},
+    "an image less": lambda table: {"at_N": table.at_N[:-1]},
+    "a place beyond the file": lambda table: {"at_N": table.at_N + 10**6},
+    "a place below 0": lambda table: {"at_N": table.at_N - 10**6},
+    "a size beyond the file": lambda table: {"size_N": table.size_N + 2**62},
+    "a size below 0": lambda table: {"size_N": -table.size_N},
+    "a class below -1": lambda table: {"label_N": table.label_N - 5},
+    "no aspect": lambda table: {"aspect_N": np.zeros(7, np.float32)},
+    "an aspect without end": lambda table: {"aspect_N": np.full(7, np.inf, np.float32)},
+    "fractions": lambda table: {"at_N": table.at_N.astype(np.float64)},
+    "rows": lambda table: {"size_N": table.size_N[None]},
+    "names that end before they begin": lambda table: {"ends": table.names.end_N[::-1].copy()},
+    "names beyond the text": lambda table: {"ends": table.names.end_N + 1},
+    "names before the text": lambda table: {"ends": table.names.end_N - 10**6},
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_a_table_that_does_not_fit_is_made_anew(
+    tmp_path: Path, case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever its digest is."""
+    root = write_shards(tmp_path / "set", 3, 4)
+    name, found = f"shards:{root}", look_for(f"shards:{root}").files
+    table = open_table(name, found, tmp_path)
+    keep_table(name, found, tmp_path, changed(table, **DAMAGE[case](table)))
+    assert not caplog.records
+    source = open_source(name, tmp_path)
+    assert numbers(np.stack([source.canvas(index, 12)[0] for index in range(7)])) == [*range(7)]
+    assert caplog.text.count("made anew") == 1
+
+
+def test_a_row_beyond_a_parquet_file_is_noticed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "set").mkdir()
+    images = pyarrow.table({"image": [encoded(number) for number in range(3)]})
+    parquet.write_table(images, tmp_path / "set" / "a.parquet")
+    name, found = f"shards:{tmp_path}/set", look_for(f"shards:{tmp_path}/set").files
+    table = open_table(name, found, tmp_path)
+    keep_table(name, found, tmp_path, changed(table, at_N=table.at_N + 1))
+    assert open_source(name, tmp_path).canvas(2, 12)[0].shape == (12, 12, 3)
+    assert caplog.text.count("made anew") == 1
 
 
 def test_rows_of_parquet_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

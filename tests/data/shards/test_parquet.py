@@ -1,0 +1,163 @@
+"""Parquet files of others: what is no image counts as broken, and no file is larger than it is."""
+
+import math
+import resource
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+import torch
+from pyarrow import parquet
+from sharded import encoded
+
+from mast.core.errors import UserError
+from mast.data import BrokenImageError, open_source
+from mast.data.shards import ShardLoader, open_index
+from mast.data.shards import shard as module
+
+
+def written(root: Path, table: Any, **options: Any) -> Path:
+    root.mkdir(exist_ok=True)
+    parquet.write_table(table, root / "a.parquet", **options)
+    return root
+
+
+def trained(root: Path) -> tuple[int, int]:
+    """How many images a training sees in an epoch, and how many of them are broken."""
+    loader = ShardLoader(
+        open_index(f"shards:{root}", root.parent), 12, 1, seed=0, rank=0, world_size=1,
+        device=torch.device("cpu"), width=4, readers=1, workers=1, max_broken=1.0,
+    )  # fmt: skip
+    return sum(1 for _ in loader.epoch(0)), loader.broken
+
+
+def opened(root: Path) -> tuple[int, int]:
+    """The same of other commands."""
+    source, whole = open_source(f"shards:{root}", root.parent), 0
+    for index in range(len(source)):
+        with suppress(BrokenImageError):
+            whole += source.canvas(index, 12)[0].shape == (12, 12, 3)
+    return len(source), len(source) - whole
+
+
+FILE = encoded(1)
+STRUCT = pyarrow.struct([("path", pyarrow.binary()), ("bytes", pyarrow.binary())])
+IMAGES: dict[str, tuple[Any, int]] = {
+    "bytes": (pyarrow.array([FILE] * 4), 0),
+    "some null": (pyarrow.array([FILE, None, b"", FILE]), 2),
+    "structs": (pyarrow.array([{"bytes": FILE}] * 4, STRUCT), 0),
+    "some of them null": (pyarrow.array([None, {"bytes": None}, {"bytes": FILE}, None], STRUCT), 3),
+    "paths that are no text": (pyarrow.array([{"path": b"\xff", "bytes": FILE}] * 4, STRUCT), 0),
+    "large": (pyarrow.array([FILE] * 4, pyarrow.large_binary()), 0),
+    "a dictionary": (pyarrow.array([FILE] * 4).dictionary_encode(), 0),
+}
+
+
+@pytest.mark.parametrize("kind", IMAGES)
+@pytest.mark.parametrize("rows", [1, 3, 100])
+def test_images_of_any_column_of_bytes(tmp_path: Path, kind: str, rows: int) -> None:
+    images, broken = IMAGES[kind]
+    root = written(tmp_path / "set", pyarrow.table({"image": images}), row_group_size=rows)
+    assert trained(root) == opened(root) == (4, broken)
+
+
+@pytest.mark.parametrize("image", [
+    pyarrow.array(["text"]), pyarrow.array([1.5]), pyarrow.array([[FILE]]),
+    pyarrow.array([{"bytes": "text"}]), pyarrow.array([{"bytes": [FILE]}]), pyarrow.nulls(1),
+])  # fmt: skip
+def test_a_column_of_something_else_is_none(tmp_path: Path, image: Any) -> None:
+    root = written(tmp_path / "set", pyarrow.table({"image": image}))
+    for look in (trained, opened):
+        with pytest.raises(UserError, match=r"a\.parquet has no column of images"):
+            look(root)
+
+
+LABELS: dict[str, tuple[list[Any], list[int]]] = {
+    "whole numbers": ([0, 1, -1, None], [0, 1, -1, -1]),
+    "fractions": ([0.0, 1.5, math.nan, math.inf], [0, -1, -1, -1]),
+    "text": (["0", "cat", "", None], [0, -1, -1, -1]),
+    "either": ([True, False, None, None], [1, 0, -1, -1]),
+    "decimals": ([Decimal("0.5"), Decimal("1.0"), None, None], [-1, 1, -1, -1]),
+    "lists": ([[0], [1, 2], [], None], [-1] * 4),
+    "structs": ([{"a": 0}] * 4, [-1] * 4),
+    "nothing": ([None] * 4, [-1] * 4),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_of_any_column(tmp_path: Path, kind: str) -> None:
+    labels, expected = LABELS[kind]
+    root = written(tmp_path / "set", pyarrow.table({"image": [FILE] * 4, "label": labels}))
+    (root / "index.json").write_text('{"shardlist": [], "classes": ["a", "b"]}')
+    shard = open_index(f"shards:{root}", tmp_path).shards[0]
+    assert [each.label for each in shard.samples(torch.arange(4).numpy())] == expected
+    assert opened(root) == (4, 0)
+
+
+def test_row_groups_without_rows(tmp_path: Path) -> None:
+    table = pyarrow.table({"image": [FILE] * 3})
+    (tmp_path / "set").mkdir()
+    with parquet.ParquetWriter(tmp_path / "set" / "a.parquet", table.schema) as writer:
+        for rows in (0, 2, 0, 0, 1, 0):
+            writer.write_table(table[:rows], row_group_size=10)
+    assert parquet.ParquetFile(tmp_path / "set" / "a.parquet").num_row_groups > 2
+    assert trained(tmp_path / "set") == opened(tmp_path / "set") == (3, 0)
+
+
+def test_a_small_file_that_says_that_large_images_are_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = FILE + bytes(2**20)
+    table = pyarrow.table({"image": pyarrow.array([large] * 100).dictionary_encode()})
+    root = written(tmp_path / "set", table, dictionary_pagesize_limit=2**30)
+    assert (root / "a.parquet").stat().st_size < 10**6
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    shard = open_index(f"shards:{root}", tmp_path).shards[0]
+    assert all(each.image == large for each in shard.samples(torch.arange(100).numpy()))
+    monkeypatch.setattr(module, "GROUP", 2**24)
+    with pytest.raises(UserError, match=r"a\.parquet has more than .* write it with smaller ones"):
+        open_source(f"shards:{root}", tmp_path).canvas(0, 12)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 10**5  # KB
+
+
+def test_more_rows_than_bytes_are_refused(tmp_path: Path) -> None:
+    """They would take gigabytes in the table of what lies where."""
+    table = pyarrow.table({"image": pyarrow.nulls(10**6, pyarrow.binary())})
+    root = written(tmp_path / "set", table)
+    for look in (trained, opened):
+        with pytest.raises(UserError, match=r"a\.parquet is damaged: it says that it has 1000000"):
+            look(root)
+
+
+def test_a_file_that_says_another_number_of_rows(tmp_path: Path) -> None:
+    """In its footer, of the whole or of a row group."""
+    table = pyarrow.table({"image": [FILE] * 12})
+    root = written(tmp_path / "set", table, row_group_size=12, write_statistics=False)
+    file = root / "a.parquet"
+    content = file.read_bytes()
+    footer, lies = len(content) - 8 - int.from_bytes(content[-8:-4], "little"), 0
+    for at in range(footer, len(content) - 8):
+        if content[at] != 24:  # 12, as a footer has it
+            continue
+        file.write_bytes(content[:at] + bytes([20]) + content[at + 1 :])
+        with suppress(Exception):
+            metadata = parquet.ParquetFile(file).metadata
+            if 10 in (metadata.num_rows, metadata.row_group(0).num_rows):
+                lies += 1
+                for look in (trained, opened):
+                    with pytest.raises(UserError, match=r"a\.parquet is damaged: it says"):
+                        look(root)
+    assert lies == 2
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_a_file_that_is_cut_is_named(tmp_path: Path, share: float) -> None:
+    root = written(tmp_path / "set", pyarrow.table({"image": [FILE] * 12}))
+    content = (root / "a.parquet").read_bytes()
+    (root / "a.parquet").write_bytes(content[: int(len(content) * share)])
+    for look in (trained, opened):
+        with pytest.raises(UserError, match=r"a\.parquet cannot be read"):
+            look(root)
