@@ -1,5 +1,6 @@
 """Data sets of the Hugging Face hub; nothing is downloaded unless the user asked for it."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -19,6 +20,8 @@ from mast.data.source import (
     refuse_split,
     split_names,
 )
+
+_log = logging.getLogger("mast")
 
 
 @final
@@ -61,8 +64,15 @@ class HuggingFace(Source):
             raise UserError(f"{self.name} has no column of images, only {kinds}.")
         self._column = images[0]
         labels = [column for column, kind in kinds.items() if kind == "ClassLabel"]
-        self.targets = {column: np.asarray(loaded[column][:], np.int64) for column in labels}
-        self.classes = {column: tuple(loaded.features[column].names) for column in labels}
+        self.targets, self.classes = {}, {}
+        for column in labels:
+            names, values = tuple(loaded.features[column].names), list(loaded[column][:])
+            if all(isinstance(value, int) and 0 <= value < len(names) for value in values):
+                self.targets[column] = np.asarray(values, np.int64)
+                self.classes[column] = names
+            else:  # such as a test set whose labels are hidden
+                _log.warning("%s: the labels %s are left out, as some images have none",
+                             self.name, column)  # fmt: skip
         self._version = str(getattr(loaded, "_fingerprint", ""))
         # The encoded bytes: our own decoder treats every mode, and JPEGs at a reduced scale.
         self._images = loaded.select_columns([self._column]).cast_column(

@@ -21,6 +21,7 @@ from mast.data.source import (
 )
 
 _SPLIT_ARGUMENTS = ("train", "split", "image_set", "version")
+_EXECUTED = ("LSUN", "LSUNClass")  # unpickle a file of the current folder, unverified
 
 
 @final
@@ -47,6 +48,11 @@ class Torchvision(Source):
         known = [key for key, value in vars(datasets).items() if _is_dataset(value, datasets)]
         if name not in known:
             raise unknown("torchvision data set", name, sorted(known))
+        if name in _EXECUTED:
+            raise UserError(
+                f"torchvision's {name} is not opened, as it reads a pickle that it finds in the "
+                "current folder, which can run any code: give its images as a folder"
+            )
         self.name = f"torchvision:{name}@{split}"
         self._key = f"{self.name} {root.absolute()}"
         dataset = getattr(datasets, name)

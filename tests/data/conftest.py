@@ -90,6 +90,10 @@ def hub(monkeypatch):
         if name == "nobody/nothing":
             raise FileNotFoundError("no such set")
         features = {"label": ClassLabel(names=["cat", "dog"])}
+        if name == "hidden":
+            features |= {"photo": Image_(), "breed": ClassLabel(names=["pug"])}
+            photos = [encoded((9, 8, 7)), encoded((1, 2, 3))]
+            return Table({"label": [0, 1], "breed": [None, -1], "photo": photos}, features)
         if name == "words":
             return Table({"label": [0]}, features)
         return Table(

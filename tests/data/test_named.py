@@ -1,10 +1,15 @@
 """Sets that other libraries know by name."""
 
+import pickle
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torchvision.datasets
+from PIL import Image
+from torchvision.datasets import CIFAR10
 
 from mast.core.errors import UserError
 from mast.data import DataConfig, open_canvas, open_source
@@ -71,6 +76,61 @@ def test_hugging_face_set(hub, tmp_path, download):
 def test_hugging_face_set_that_cannot_be_used(hub, tmp_path, name, message):
     with pytest.raises(UserError, match=message):
         open_source(f"hf:{name}", root=tmp_path)
+
+
+def test_labels_that_are_hidden_are_left_out(hub, tmp_path, caplog):
+    source = open_source("hf:hidden", root=tmp_path)
+    assert {task: label_N.tolist() for task, label_N in source.targets.items()} == {"label": [0, 1]}
+    assert source.classes == {"label": ("cat", "dog")}
+    assert "breed" in caplog.text
+
+
+class Trap:
+    """What leaves a file where it is unpickled."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __reduce__(self):
+        return Path.touch, (self.file,)
+
+
+def test_a_folder_of_hugging_face_runs_no_code(tmp_path):
+    """Neither a script of its own name, as earlier versions ran, nor a pickle."""
+    pytest.importorskip("datasets")
+    folder, trap = tmp_path / "pets", tmp_path / "executed"
+    (folder / "cat").mkdir(parents=True)
+    Image.new("RGB", (6, 3)).save(folder / "cat" / "a.png")
+    (folder / "pets.py").write_text(f"open({str(trap)!r}, 'w')")
+    (folder / "README.md").write_text("---\ntrust_remote_code: true\nbuilder_name: pandas\n---\n")
+    (folder / "train.pkl").write_bytes(pickle.dumps(Trap(trap)))
+    with suppress(UserError):  # a version may refuse the script
+        open_source(f"hf:{folder}", root=tmp_path / "root")
+    assert not trap.exists()
+
+
+def test_what_torchvision_would_execute_is_not_opened(tmp_path, monkeypatch):
+    trap = tmp_path / "executed"
+    for file in (CIFAR10.train_list[0][0], CIFAR10.meta["filename"]):
+        place = tmp_path / CIFAR10.base_folder / file
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(pickle.dumps(Trap(trap)))
+    for name in ("CIFAR10", "CIFAR100", "LSUN"):
+        with pytest.raises(UserError, match=f"torchvision's {name}"):
+            open_source(f"torchvision:{name}", root=tmp_path)
+    assert not trap.exists()
+
+
+def test_no_other_set_of_torchvision_unpickles():
+    """A new one is to be looked at: those of CIFAR are compared with their checksums before."""
+    sources = Path(torchvision.datasets.__file__).parent.rglob("*.py")
+    unpickling = {
+        file.stem
+        for file in sources
+        for line in file.read_text().splitlines()
+        if "pickle.load" in line or ("torch.load(" in line and "weights_only=True" not in line)
+    }
+    assert unpickling == {"cifar", "lsun"}
 
 
 def test_hugging_face_without_the_extra(monkeypatch, tmp_path):
