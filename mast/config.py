@@ -23,6 +23,8 @@ from mast.methods import METHODS, Method, MethodConfig, method_of
 from mast.models import Encoder, EncoderConfig
 from mast.models.encoders import RETRAIN, check_size
 
+# Numbers that may be infinite: what they bound is not bounded then.
+ENDLESS = ("optimizer.clip", "checkpoint_minutes", "data.cache_limit_gb", "data.resident_gb")
 _OPTIONS = "encoder.options"  # the one field whose names are not those of a version
 # Fields that may change when a run is continued: they do not change what is computed.
 OPERATIONAL = (
@@ -125,6 +127,9 @@ class PretrainConfig:
             raise unknown("preset of views", self.views, PRESETS)
         _ = self.preset
         _ = self.method
+        numbers = fields.leaves(self)
+        del numbers["seed"]  # which has a range of its own
+        fields.check_numbers(numbers, ENDLESS)
         self.objective.check()
         self.encoder.check()
         self.optimizer.check()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mast.core.errors import UserError
+from mast.measure.bootstrap import MOST_RESAMPLES
 from mast.measure.compare import Comparison
 from mast.measure.compare import compare as comparison
 
@@ -27,6 +28,9 @@ def compare(
     Raises:
         UserError: No run, or one without evaluations; a seed or a number that cannot be.
     """
-    if seed < 0 or resamples < 1:
-        raise UserError(f"seed must be 0 or more and resamples 1 or more, got {seed}, {resamples}")
+    if not 0 <= seed < 2**63 or not 1 <= resamples <= MOST_RESAMPLES:
+        raise UserError(
+            f"seed must be 0 or more and below 2^63, and resamples 1 to {MOST_RESAMPLES:,}, got "
+            f"{seed} and {resamples}"
+        )
     return comparison(runs, seed, resamples)

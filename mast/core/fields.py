@@ -5,6 +5,7 @@ dotted names, such as "optimizer.lr".
 """
 
 import functools
+import math
 import types
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -17,6 +18,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 from mast.core.errors import UserError, unknown
 
 Kind = TypeVar("Kind")
+LARGEST = 10**9  # number of a configuration: products of a few of them are finite in float32
 
 NAMES = {
     int: "a whole number",
@@ -106,6 +108,24 @@ def leaves(instance: Any, prefix: str = "") -> dict[str, Any]:
         else:
             values[prefix + field.name] = value
     return values
+
+
+def check_numbers(values: Mapping[str, Any], endless: Container[str] = ()) -> None:
+    """Refuse numbers with which nothing can be computed: NaN, infinite ones, and very large ones.
+
+    Args:
+        values: By name; of a tuple each is looked at.
+        endless: Names of those that may be infinite.
+
+    Raises:
+        UserError: Naming one of them.
+    """
+    for name, value in values.items():
+        for each in value if isinstance(value, tuple) else (value,):
+            if not isinstance(each, int | float) or (each == math.inf and name in endless):
+                continue
+            if not abs(each) <= LARGEST:
+                raise UserError(f"{name} must be finite and at most {LARGEST:,}, got {each}")
 
 
 def choices(hint: Any) -> tuple[Any, ...]:

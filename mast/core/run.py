@@ -26,6 +26,7 @@ import platform
 import re
 import socket
 import subprocess
+import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
@@ -294,11 +295,20 @@ def provenance() -> dict[str, Any]:
 
 
 def _git_revision() -> str | None:
-    """Revision of the checkout that this package is imported from; None when installed."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    """Revision of the checkout that this package is imported from; None when installed.
+
+    It is not that of a project of the user's, in which it may be installed, nor the one that Git's
+    own environment variables name.
+    """
+    root = Path(__file__).parents[2]
     try:
+        project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["name"]
+        if project != PACKAGES[0] or not (root / ".git").exists():
+            return None
+        place = [f"--git-dir={root / '.git'}", f"--work-tree={root}"]
+        command = ["git", *place, "describe", "--always", "--dirty"]
         process = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     return process.stdout.strip() or None
 

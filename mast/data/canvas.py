@@ -29,6 +29,7 @@ from mast.data.decoded import Decoded
 from mast.data.sources import default_cache, open_source
 from mast.data.stored import Stored
 
+LARGEST = 16_384  # side of a canvas in pixels, which are 805 MB
 _COPIED = 4096  # canvases that go to a device at a time
 
 
@@ -72,8 +73,10 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         self.spec = os.fspath(self.spec)
-        if self.canvas is not None and self.canvas < 1:
-            raise UserError(f"data.canvas is {self.canvas}: expected a side of 1 pixel or more.")
+        if self.canvas is not None and not 1 <= self.canvas <= LARGEST:
+            raise UserError(
+                f"data.canvas is {self.canvas}: expected a side of 1 to {LARGEST:,} pixels."
+            )
         if not 0 <= self.max_broken <= 1:
             raise UserError(f"data.max_broken is {self.max_broken}: expected a share of 0 to 1.")
         if self.workers is not None and self.workers < 1:

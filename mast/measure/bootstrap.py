@@ -17,6 +17,7 @@ from mast.measure.proportions import tango, wilson
 # `<target>/interval/<measure>` and the method of its interval.
 Measured: TypeAlias = tuple[str, float | Tensor | str]
 
+MOST_RESAMPLES = 100_000  # which take minutes for a large test set
 WILSON = "Wilson"
 TANGO = "Tango"
 BOOTSTRAP = "percentile bootstrap"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from mast.core.errors import UserError
+from mast.core.fields import check_numbers
 
 
 class Ranged:
@@ -13,18 +14,23 @@ class Ranged:
 
     Attributes:
         at_least: The smallest value of a field.
+        at_most: The largest one, where it is less than that of all numbers (`check_numbers`).
         above: What a field's value must exceed.
         may_be_empty: Tuples that need no value.
     """
 
     at_least: ClassVar[Mapping[str, float]] = {}
+    at_most: ClassVar[Mapping[str, float]] = {}
     above: ClassVar[Mapping[str, float]] = {}
     may_be_empty: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
+        check_numbers({name: value for name, value in vars(self).items() if name != "seed"})
         for kind in type(self).__mro__:
             for name, bound in vars(kind).get("at_least", {}).items():
                 self._require(name, lambda value, bound=bound: value >= bound, f"{bound:g} or more")
+            for name, bound in vars(kind).get("at_most", {}).items():
+                self._require(name, lambda value, bound=bound: value <= bound, f"{bound:g} or less")
             for name, bound in vars(kind).get("above", {}).items():
                 self._require(name, lambda value, bound=bound: value > bound, f"above {bound:g}")
         for name, value in vars(self).items():

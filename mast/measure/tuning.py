@@ -68,6 +68,7 @@ class Recipe(Ranged):
         "mixup": 0,
         "cutmix": 0,
     }
+    at_most: ClassVar[Mapping[str, float]] = {"epochs": 100_000, "size": 16_384}
     above: ClassVar[Mapping[str, float]] = {"head_lr": 0}
 
     optimizer: Literal["sgd", "lamb"] = "sgd"

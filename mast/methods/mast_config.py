@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from mast.core.errors import UserError
-from mast.methods.base import TWO, MethodConfig
+from mast.methods.base import TWO, MethodConfig, check_shares
 from mast.methods.prediction import PredictionConfig, check_properties
 from mast.models import GaussianProjectorConfig, check_sizes
 from mast.models.masks import BlockKind, MaskKind, MaskNorm, MaskStart
@@ -174,6 +174,7 @@ class MastConfig(MethodConfig):
         check_sizes(self.projector)
         self.prediction.check()
         check_properties(self.exempt)
+        check_shares(self, "mask_common")
         if not 0.0 < self.exempt_share < 1.0:
             raise UserError(f"objective.exempt_share must be in (0, 1), got {self.exempt_share}")
         if not 0.0 < self.exempt_temperature < math.inf:

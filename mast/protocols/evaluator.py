@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from mast.measure.bootstrap import Measured
+from mast.measure.bootstrap import MOST_RESAMPLES, Measured
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, ObjectData
 from mast.measure.settings import Ranged
@@ -29,6 +29,7 @@ class Evaluator(Ranged, ABC, Generic[Data]):
 
     needs: ClassVar[type[EvaluationData] | type[ObjectData]] = EvaluationData
     at_least: ClassVar[Mapping[str, float]] = {"seed": 0, "resamples": 1}
+    at_most: ClassVar[Mapping[str, float]] = {"seed": 2**63 - 1, "resamples": MOST_RESAMPLES}
 
     seed: int = 0
     resamples: int = 1000

@@ -56,6 +56,11 @@ class FewShot(Probe):
         "queries": 1,
         "episodes": 0,
     }
+    at_most: ClassVar[Mapping[str, float]] = {
+        "repeats": 10_000,
+        "queries": 10_000,
+        "episodes": 1_000_000,
+    }
 
     shots: tuple[int, ...] = (5, 10)
     repeats: int = 10

@@ -53,6 +53,7 @@ class LinearSgd(Evaluator[EvaluationData]):
         "momentum": 0,
         "weight_decay": 0,
     }
+    at_most: ClassVar[Mapping[str, float]] = {"epochs": 100_000, "momentum": 1}
     above: ClassVar[Mapping[str, float]] = {"learning_rates": 0}
 
     learning_rates: tuple[float, ...] = (0.02,)

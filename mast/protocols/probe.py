@@ -55,8 +55,12 @@ class Probe(Evaluator[EvaluationData], ABC):
         Transfer Better?, CVPR 2019, section A.
     """
 
-    at_least: ClassVar[Mapping[str, float]] = {"patience": 1, "max_iterations": 1}
-    above: ClassVar[Mapping[str, float]] = {"penalties": 0}
+    at_least: ClassVar[Mapping[str, float]] = {
+        "penalties": 1e-12,
+        "patience": 1,
+        "max_iterations": 1,
+    }
+    at_most: ClassVar[Mapping[str, float]] = {"penalties": 1e12, "max_iterations": 100_000}
 
     penalties: tuple[float, ...] = PENALTIES
     patience: int = 8

@@ -57,6 +57,7 @@ class Semi(Evaluator[EvaluationData]):
         "encoder_lrs": 0,
         "weight_decay": 0,
     }
+    at_most: ClassVar[Mapping[str, float]] = {"epochs": 100_000, "shares": 1}
     above: ClassVar[Mapping[str, float]] = {"shares": 0, "head_lrs": 0}
     may_be_empty: ClassVar[tuple[str, ...]] = ("lists",)
 
@@ -81,8 +82,6 @@ class Semi(Evaluator[EvaluationData]):
                 raise UserError(
                     f"semi has {len(self.shares)} shares and {len(values)} {name}; give as many"
                 )
-        if max(self.shares) > 1:
-            raise UserError(f"shares must be in (0, 1], got {max(self.shares)}")
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`; a target a share, such as "class 1%"."""

@@ -74,6 +74,7 @@ class Svm(Evaluator[EvaluationData]):
     """
 
     at_least: ClassVar[Mapping[str, float]] = {"folds": 2, "max_iterations": 1}
+    at_most: ClassVar[Mapping[str, float]] = {"max_iterations": 1_000_000}
     above: ClassVar[Mapping[str, float]] = {"costs": 0, "positive_weight": 0, "default_cost": 0}
 
     costs: tuple[float, ...] = (0.01, 0.1, 1, 2, 5, 10, 15, 20, 50, 100, 1000)

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pickle
 import resource
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ import torch
 import yaml
 
 from mast.core import checkpoint as checkpoint_module
+from mast.core import run as run_module
 from mast.core.checkpoint import (
     check_writable,
     load_checkpoint,
@@ -27,7 +29,7 @@ from mast.core.checkpoint import (
 )
 from mast.core.errors import UserError, unknown
 from mast.core.locks import locked
-from mast.core.run import RunFolder, flatten, plain
+from mast.core.run import RunFolder, flatten, plain, provenance
 from mast.core.tensorboard import TensorBoardLogger
 
 
@@ -435,3 +437,28 @@ def test_a_run_folder_needs_a_name_that_is_unicode(tmp_path: Path) -> None:
     """Libraries that write into it take no other; that is said before hours of training."""
     with pytest.raises(UserError, match="is no name for a run folder"):
         RunFolder(tmp_path / "\udcff").open(CONFIG, (), as_written)
+
+
+def test_the_revision_is_that_of_this_program_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not of a project in which it is installed, nor of one that Git's environment names."""
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True, capture_output=True)
+
+    git("init")
+    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--allow-empty", "-m", "theirs")
+    installed = tmp_path / "venv" / "site-packages" / "mast" / "core" / "run.py"
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "__file__", str(installed))
+        assert provenance()["git_revision"] is None
+        patch.setattr(run_module, "__file__", str(tmp_path / "mast" / "core" / "run.py"))
+        assert provenance()["git_revision"] is None
+        (tmp_path / "pyproject.toml").write_text('[project]\nname = "theirs"\n')
+        assert provenance()["git_revision"] is None
+        (tmp_path / "pyproject.toml").write_text('[project]\nname = "mast-ssl"\n')
+        assert provenance()["git_revision"] is not None
+    before = provenance()["git_revision"]
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
+    assert provenance()["git_revision"] == before

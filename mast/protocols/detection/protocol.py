@@ -50,6 +50,7 @@ TERMS = {  # what torchvision calls its losses, and we
 }
 PROPOSALS = ("proposals", "proposal boxes")
 WARMUP_FROM = 1 / 1000  # of the rate, as in detectron2
+LARGEST = 16_384  # pixels
 MASK_THRESHOLD = 0.5  # probability from which a pixel belongs to a mask
 
 
@@ -95,7 +96,17 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
         "regions": 1,
         "pyramid": 1,
     }
-    above: ClassVar[Mapping[str, float]] = {"lr": 0}
+    at_most: ClassVar[Mapping[str, float]] = {
+        "iterations": 100_000_000,
+        "momentum": 1,
+        "min_sizes": LARGEST,
+        "test_min_size": LARGEST,
+        "max_size": LARGEST,
+        "anchors": LARGEST,
+        "regions": 100_000,
+        "pyramid": 100_000,
+    }
+    above: ClassVar[Mapping[str, float]] = {"lr": 0, "clip": 0}
     may_be_empty: ClassVar[tuple[str, ...]] = ("milestones",)
     masks: ClassVar[bool]
     name: ClassVar[str]
