@@ -8,7 +8,7 @@ import yaml
 from torch import nn
 
 from mast.config import configuration_of
-from mast.core.errors import visible
+from mast.core.errors import UserError, visible
 from mast.core.run import RunFolder
 from mast.exports.format import Format, Place, resized
 from mast.exports.original import Original
@@ -57,7 +57,13 @@ def card(
         f"## Preprocessing\n\n{_preprocessing(form, original)}",
     ]
     if classifier is not None:
-        parts += _learned(classifier)
+        try:
+            parts += _learned(classifier)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise UserError(
+                "the header of the classifier does not say what it learned from as this version "
+                f"does ({type(error).__name__}: {error}): run `mast fit` again"
+            ) from error
     if run is not None:
         heading = "Training" if classifier is None else "Pretraining of the encoder"
         parts.append(f"## {heading}\n\n{_table(('', ''), _training(run))}")

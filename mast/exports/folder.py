@@ -13,7 +13,7 @@ import torch
 
 from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError, one_line
-from mast.core.files import read_json
+from mast.core.files import as_unicode, read_json
 from mast.exports.format import Format, Place, alike
 from mast.exports.original import OUTPUTS, Kind, Original
 
@@ -86,6 +86,11 @@ def export_folder(
     """
     out = Path(os.path.realpath(out))
     refuse_something_else(out, name)
+    if as_unicode(str(out)) != str(out):
+        raise UserError(
+            f"{out} is no name for an export, as it is not UTF-8 in this locale: name another out, "
+            "or set LC_ALL=C.UTF-8"
+        )
     with _made_beside(out) as folder:
         form.write(folder)
         difference = _difference(form, name, original, folder)

@@ -81,8 +81,9 @@ class Original:
         if not run.encoder.is_file():
             return False
         encoder = load_encoder(run.encoder)
-        start = self.classifier.about.get("encoder", {})
-        return bool(fingerprint(encoder, encoder.describe()) == start.get("fingerprint"))
+        start = self.classifier.about.get("encoder")
+        known = start.get("fingerprint") if isinstance(start, dict) else None
+        return bool(fingerprint(encoder, encoder.describe()) == known)
 
     def compared(self, outputs_BC: Tensor) -> Tensor:
         """What outputs are compared in: features as they are, of probabilities the logarithms.

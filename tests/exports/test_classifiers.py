@@ -171,3 +171,10 @@ def test_a_classifier_that_differs_is_not_kept(
     with pytest.raises(UserError, match="as timm differ from the classifier's"):
         mast.export(file, "timm", tmp_path / "wrong")
     assert not (tmp_path / "wrong").exists()
+
+
+def test_a_classifier_that_says_nothing_of_itself_is_one_line(tmp_path: Path) -> None:
+    classifier = classifier_of(Encoder(NARROW, 96))
+    classifier.about = {"kind": "linear", "encoder": ["x"]}
+    with pytest.raises(UserError, match="does not say what it learned from"):
+        mast.export(saved(tmp_path, classifier), "pt2")

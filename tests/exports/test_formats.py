@@ -1,5 +1,6 @@
 """Exports of encoders in every format, loaded by processes that have no `mast`."""
 
+import ast
 import json
 import re
 import sys
@@ -25,7 +26,7 @@ from PIL import Image
 import mast
 from mast.core.errors import UserError
 from mast.core.tensors import write_tensors
-from mast.exports import FORMATS
+from mast.exports import FORMATS, Original, Place
 from mast.measure.features import extract
 from mast.models import Encoder, EncoderConfig, load_foreign, save_encoder
 
@@ -162,3 +163,23 @@ def test_onnx_asks_for_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     file = saved(tmp_path, Encoder(NARROW, 96))
     with pytest.raises(UserError, match=r"pip install 'mast-ssl\[onnx\]'"):
         mast.export(file, "onnx")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_place_is_a_literal_whatever_it_is_called(name: str) -> None:
+    if name not in INSTALLED:
+        pytest.skip(f"{NEEDS[name]} is not installed")
+    config = EncoderConfig("resnet18") if name == "torchvision" else NARROW
+    form = FORMATS[name].kind(Original(Encoder(config, 96).eval()))
+    place = "a'); open('b', 'w'); (\"\n{x} \\"
+    line = form.line(Place(place))
+    texts = [node.value for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Constant)]
+    assert any(isinstance(text, str) and place in text for text in texts)
+    assert "\n" not in line
+
+
+def test_a_place_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
+    file = saved(tmp_path, Encoder(NARROW, 96))
+    with pytest.raises(UserError, match="is not UTF-8"):
+        mast.export(file, "pt2", tmp_path / "a\udcff")
+    assert [path.name for path in tmp_path.iterdir()] == ["encoder.safetensors"]
