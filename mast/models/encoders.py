@@ -580,8 +580,8 @@ def _in_one_line(config: EncoderConfig, size: int) -> Iterator[None]:
     except Exception as error:
         options = f" with encoder.options {config.options}"[:300] if config.options else ""
         raise UserError(
-            f"encoder {config.name!r} cannot be built{options} for images of {size} pixels: "
-            f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            f"encoder {config.name!r:.200} cannot be built{options} for images of {size} pixels: "
+            f"{type(error).__name__}: {' '.join(str(error).split())!r:.300}"
         ) from error
 
 

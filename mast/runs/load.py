@@ -1,6 +1,7 @@
 """From what the user names to an encoder: a run, a checkpoint, a model by name, or a module."""
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -52,7 +53,7 @@ def load_method(run: str | Path) -> Method:
     try:
         state = _weights(folder, method) if complete else load_checkpoint(file)["module"]
         method.load_state_dict(state)
-    except (KeyError, RuntimeError) as error:
+    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise UserError(
             f"{file} does not fit {folder.config}; was it written by another version of "
             f"mast? {' '.join(str(error).split())}"
@@ -152,7 +153,7 @@ def load(
             raise UserError("a module has its weights: leave weights out")
         return _module(run, representation, size)
     path = Path(run)
-    is_name = not path.exists() and "/" not in str(run) and path.suffix not in CHECKPOINTS
+    is_name = not os.path.exists(path) and "/" not in str(run) and path.suffix not in CHECKPOINTS
     if is_name and weights is None and (named := named_weights(str(run))) is not None:
         weights = weights_file(named, download)
     if weights is not None or is_foreign(path):
@@ -233,6 +234,6 @@ def _random(name: str, representation: Representation, size: int, seed: int) -> 
             torch.manual_seed(seed)
             encoder = Encoder(EncoderConfig(name), size).eval()
     except UserError as error:
-        raise UserError(f"no run folder {name} here, and {error}") from error
+        raise UserError(f"no run folder {name!r:.200} here, and {error}") from error
     folder = Path("runs") / f"{name.replace(':', '-')}-random-{seed}"
     return Loaded(encoder, size, encoder.describe(), folder)

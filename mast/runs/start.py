@@ -1,5 +1,6 @@
 """The weights from which a run starts, where they are not random."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -138,12 +139,12 @@ def _load(config: PretrainConfig) -> tuple[Encoder, dict[str, Any]]:
     """The encoder that has the weights, at the size of the run if they leave that open; its
     description."""
     weights, download = str(config.encoder.weights), config.data.download
-    if not Path(weights).exists() and named_weights(weights) is None and "/" not in weights:
+    if not os.path.exists(weights) and named_weights(weights) is None and "/" not in weights:
         raise UserError(
-            f"encoder.weights {weights} is neither a file nor a run folder, nor a name of timm "
-            f"with a tag, such as {' or '.join(near_weights(weights))}"
+            f"encoder.weights {weights!r:.200} is neither a file nor a run folder, nor a name of "
+            f"timm with a tag, such as {' or '.join(near_weights(weights))}"
         )
-    size = None if Path(weights).is_dir() else config.size
+    size = None if os.path.isdir(weights) else config.size
     try:
         loaded = load(weights, size=size, download=download)
     except UnknownArchitectureError:

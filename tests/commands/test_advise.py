@@ -163,7 +163,7 @@ def test_what_is_refused(ours: RunFolder, here: Path, capsys: pytest.CaptureFixt
         shutil.copy(next((here / "flowers17" / part).rglob("*.*")), here / "unlabelled" / part)
     encoder = str(ours.path)
     for words, message in (
-        (["resnet81", "--data", "flowers17"], r"no run folder resnet81 here, and unknown encoder"),
+        (["resnet81", "--data", "flowers17"], "no run folder 'resnet81' here, and unknown"),
         (["timm:resnet18.a1_in1k", "--data", "flowers17"], "not in the cache of the Hugging Face"),
         (["nothing/at/all", "--data", "flowers17"], "no encoder at nothing/at/all"),
         ([encoder, "--data", "flowers17", "--operators", "inverts"],

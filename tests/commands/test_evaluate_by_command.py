@@ -79,7 +79,7 @@ def test_evaluate_an_encoder_by_name(
     for seed in (0, 1):
         folder = tmp_path / "runs" / f"timm-resnet18-random-{seed}" / "evaluations"
         assert len(list(folder.glob("knn-*.json"))) == 1
-    with pytest.raises(UserError, match="no run folder resnet81 here, and unknown encoder"):
+    with pytest.raises(UserError, match="no run folder 'resnet81' here, and unknown encoder"):
         mast.evaluate("resnet81", str(photos))
     with pytest.raises(UserError, match="has no ensemble: it was not trained"):
         load("resnet18", "ensemble")
