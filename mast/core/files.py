@@ -2,15 +2,19 @@
 
 import hashlib
 import json
+import math
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from mast.core.errors import UserError
+
+_DIGITS = 20  # of a number of 64 bits
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -119,14 +123,52 @@ def read_json(path: Path) -> Any:
     """What a JSON file holds.
 
     Raises:
-        UserError: It is no file, cannot be read, or is no JSON.
+        UserError: It is no file, cannot be read, or is no JSON as `parse_json` takes it.
+    """
+    text = read_text(path)
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: it {error}") from error
+
+
+def parse_json(text: str | bytes) -> Any:
+    """JSON whose numbers are finite and whose fields have one value each.
+
+    Raises:
+        ValueError: It is none; the message goes on after "it".
     """
     try:
-        return json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path} is damaged: it is not JSON") from error
+        return json.loads(
+            text,
+            object_pairs_hook=_fields,
+            parse_float=_finite,
+            parse_int=_whole,
+            parse_constant=_finite,
+        )
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"is not JSON: {error}") from error
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"has the field {name!r} twice")
+    return fields
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"has the number {text:.20}, which is not finite")
+    return value
+
+
+def _whole(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise ValueError(f"has the number {text:.20}…, of {len(text)} digits")
+    return int(text)
 
 
 SIGNATURE = re.compile(r"<!-- sha256 ([0-9a-f]{64}) -->\s*\Z")

@@ -256,6 +256,18 @@ def inside_folder(annotations: Path, entry: str) -> str:
     return entry
 
 
+def pixels(annotated: Any) -> int:
+    """A height or a width as a file of annotations has it.
+
+    Raises:
+        ValueError: No image has so many pixels.
+    """
+    side = int(annotated)
+    if not 1 <= side < 2**31:
+        raise ValueError(f"an image has a side of {annotated!r:.40} pixels")
+    return side
+
+
 def _files(name: str, folder: Path, files: Sequence[str]) -> list[tuple[int, int]]:
     """Size in bytes and time of modification of every image."""
     states, missing = [], []

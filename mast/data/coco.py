@@ -7,7 +7,8 @@ with its images in FOLDER.
 
 import hashlib
 import itertools
-import json
+import logging
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,12 +17,22 @@ from typing import Any
 import numpy as np
 
 from mast.core.errors import UserError, unknown
-from mast.core.files import named, read_bytes
-from mast.data.annotated import Annotated, AnnotatedImage, Objects, inside_folder, object_parts
+from mast.core.files import named, parse_json, read_bytes
+from mast.data.annotated import (
+    Annotated,
+    AnnotatedImage,
+    Objects,
+    Segmentation,
+    inside_folder,
+    object_parts,
+    pixels,
+)
 from mast.data.labels import told_apart
 from mast.data.source import SetDescription
 
 _LISTS = ("images", "annotations", "categories")
+_NUMBERS = frozenset((int, float))
+_log = logging.getLogger("mast")
 _BEFORE, _AFTER = "instances_", ".json"
 
 
@@ -94,18 +105,18 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
         names = told_apart(list(numbered.values()), list(numbered))
         categories = dict(zip(numbered, names, strict=True))
         rows = _by_id(document["images"])
-        objects: dict[Any, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
-        for kind, numbers in (("image", objects), ("category", categories)):
+        of_image: dict[Any, list[dict[str, Any]]] = {row["id"]: [] for row in rows}
+        for kind, numbers in (("image", of_image), ("category", categories)):
             _refuse_unknown(annotations, kind, numbers, document["annotations"])
         for row in document["annotations"]:
-            objects[row["image_id"]].append(row)
+            of_image[row["image_id"]].append(row)
         label = {number: position for position, number in enumerate(categories)}
         annotated = [
             AnnotatedImage(
-                inside_folder(annotations, str(row["file_name"])),
-                int(row["height"]),
-                int(row["width"]),
-                _objects(objects[row["id"]], label),
+                inside_folder(annotations, _file_name(row)),
+                height := pixels(row["height"]),
+                width := pixels(row["width"]),
+                _objects(of_image[row["id"]], label, (height, width)),
             )
             for row in rows
         ]
@@ -116,6 +127,17 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
             f"{annotations} is not written as COCO writes it: "
             f"{f'an entry lacks {error}' if isinstance(error, KeyError) else error}."
         ) from error
+    undrawn = [
+        of_object.get("id")
+        for row, image in zip(rows, annotated, strict=True)
+        for of_object, mask in zip(of_image[row["id"]], image.objects.masks, strict=True)
+        if mask is None and of_object.get("segmentation")
+    ]
+    if undrawn:
+        _log.warning(
+            "%d of %d annotations of %s have a segmentation that cannot be drawn and is left out, "
+            "the first is %r.", len(undrawn), len(document["annotations"]), annotations, undrawn[0],
+        )  # fmt: skip
     return Annotated(name, images, annotated, categories, state)
 
 
@@ -132,9 +154,9 @@ def _read(path: Path) -> tuple[dict[str, Any], str]:
     """The document, and a hash of it."""
     content = read_bytes(path)
     try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not JSON: {error}.") from error
+        document = parse_json(content)
+    except ValueError as error:
+        raise UserError(f"{path} {error}.") from error
     lists = document if isinstance(document, dict) else {}
     missing = [name for name in _LISTS if not isinstance(lists.get(name), list)]
     if missing:
@@ -142,6 +164,10 @@ def _read(path: Path) -> tuple[dict[str, Any], str]:
             f"{path} has no list of {' and of '.join(missing)}: expected COCO's instances, with "
             f"{', '.join(_LISTS)}; it has {', '.join(map(str, lists)) or 'none'}."
         )
+    for name in _LISTS:
+        for entry in lists[name]:
+            if not isinstance(entry, dict):
+                raise UserError(f"{path} has {entry!r:.80} among its {name}: expected an object.")
     return lists, hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
@@ -163,14 +189,62 @@ def _refuse_unknown(path: Path, kind: str, numbers: Any, rows: list[dict[str, An
         )
 
 
-def _objects(rows: list[dict[str, Any]], label: dict[Any, int]) -> Objects:
+def _file_name(row: dict[str, Any]) -> str:
+    if not isinstance(row["file_name"], str):
+        raise ValueError(f"the image {row['id']!r} has the file_name {row['file_name']!r:.80}")
+    return row["file_name"]
+
+
+def _objects(rows: list[dict[str, Any]], label: dict[Any, int], size: tuple[int, int]) -> Objects:
+    """The objects of one image of that height and width."""
+    for row in rows:
+        _check(row)
     boxes_N4 = np.array([row["bbox"] for row in rows], np.float64).reshape(len(rows), 4)
     boxes_N4[:, 2:] += boxes_N4[:, :2]  # COCO has the corner and the two sides
     return Objects(
         boxes_N4=boxes_N4,
         labels_N=np.array([label[row["category_id"]] for row in rows], np.int64),
-        masks=tuple(row.get("segmentation") or None for row in rows),
+        masks=tuple(_mask(row, size) for row in rows),
         crowd_N=np.array([row.get("iscrowd", 0) for row in rows], bool),
         difficult_N=np.zeros(len(rows), bool),
         area_N=np.array([row.get("area", np.nan) for row in rows], np.float64),
     )
+
+
+def _check(row: dict[str, Any]) -> None:
+    """Refuses an annotation of which a field is not of COCO's type."""
+    bbox = row["bbox"]
+    fitting = {
+        "bbox": isinstance(bbox, list) and len(bbox) == 4 and _NUMBERS.issuperset(map(type, bbox)),
+        "iscrowd": row.get("iscrowd", 0) in (0, 1),
+        "area": row.get("area") is None or type(row["area"]) in _NUMBERS,
+    }
+    for field, fits in fitting.items():
+        if not fits:
+            raise ValueError(
+                f"the annotation {row.get('id')!r:.40} of the image {row['image_id']!r:.40} has "
+                f"the {field} {row[field]!r:.80}"
+            )
+
+
+def _mask(row: dict[str, Any], size: tuple[int, int]) -> Segmentation | None:
+    """An annotation's segmentation, None where it cannot be drawn."""
+    mask = row.get("segmentation") or None
+    if isinstance(mask, list):
+        side = max(size)
+        fits = all(
+            isinstance(polygon, list)
+            and polygon
+            and len(polygon) % 2 == 0
+            and _NUMBERS.issuperset(map(type, polygon))
+            and -side <= min(polygon) <= max(polygon) <= 2 * side  # else it may take all memory
+            for polygon in mask
+        )
+        return mask if fits else None
+    if not isinstance(mask, dict) or mask.get("size") != [*size]:
+        return None
+    counts = mask.get("counts")
+    if isinstance(counts, list):
+        whole = all(type(count) is int and count >= 0 for count in counts)
+        return mask if whole and sum(counts) == math.prod(size) else None
+    return mask if isinstance(counts, str) else None

@@ -10,6 +10,8 @@ Legend: M images.
 """
 
 import hashlib
+import math
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -24,6 +26,7 @@ from mast.data.annotated import (
     Objects,
     inside_folder,
     object_parts,
+    pixels,
 )
 from mast.data.source import SetDescription
 
@@ -103,7 +106,7 @@ def read_voc(name: str, folder: Path, split: str) -> Annotated:
     images = []
     for number in numbers:
         path = folder / "Annotations" / f"{number}.xml"
-        if not path.exists():
+        if not os.path.exists(path):  # Path.exists raises of a name that is too long
             raise UserError(f"no {path}, though {split}.txt lists {number}.")
         content = read_bytes(path)
         state.update(content)
@@ -128,11 +131,11 @@ def _image(path: Path, content: bytes) -> AnnotatedImage:
         root = ElementTree.fromstring(content)
         elements = root.findall("object")
         boxes = [
-            [float(_text(item, f"bndbox/{side}")) for side in ("xmin", "ymin", "xmax", "ymax")]
+            [_number(item, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")]
             for item in elements
         ]
         names = [_text(item, "name").strip() for item in elements]
-        height, width = (int(_text(root, f"size/{side}")) for side in ("height", "width"))
+        height, width = (pixels(_text(root, f"size/{side}")) for side in ("height", "width"))
         difficult_N = np.array([int(item.findtext("difficult") or 0) for item in elements], bool)
     except (ElementTree.ParseError, ValueError) as error:
         raise UserError(f"{path} is not written as VOC writes it: {error}.") from error
@@ -157,6 +160,13 @@ def _text(element: ElementTree.Element, path: str) -> str:
     if text is None:
         raise ValueError(f"<{element.tag}> lacks <{path}>")
     return text
+
+
+def _number(element: ElementTree.Element, path: str) -> float:
+    number = float(_text(element, path))
+    if not math.isfinite(number):
+        raise ValueError(f"<{path}> is {number}")
+    return number
 
 
 def _truth(folder: Path, split: str, numbers: list[str]) -> dict[int, np.ndarray]:

@@ -11,7 +11,6 @@ anything else that has no weights: the stride of a 3x3 stem is taken to be 1 and
 it to be absent, as on CIFAR; activations and strides are those of the architecture of that name.
 """
 
-import json
 import os
 import re
 from argparse import Namespace
@@ -26,6 +25,7 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
+from mast.core.files import parse_json
 from mast.core.tensors import read_header, read_tensors, said_of
 from mast.models.encoders import (
     Encoder,
@@ -231,13 +231,13 @@ def _exported(path: Path, header: dict[str, str]) -> dict[str, Any]:
     if not {"architecture", "options", "stem", *MOMENTS} <= header.keys():
         return {}
     try:
-        stem, options = json.loads(header["stem"]), json.loads(header["options"])
+        stem, options = parse_json(header["stem"]), parse_json(header["options"])
         return {
             "architecture": header["architecture"],
             "options": dict(options),
             "size": int(stem["size"]),
             "stride": {1: 1, 2: 2, None: 1 if stem["size"] <= 32 else 2}[stem["stride"]],
-            "normalization": read_normalization(*(json.loads(header[key]) for key in MOMENTS)),
+            "normalization": read_normalization(*(parse_json(header[key]) for key in MOMENTS)),
         }
     except (ValueError, RecursionError, KeyError, TypeError, OverflowError) as error:
         raise UserError(f"{path}: its header is not one of `mast export`: {error}") from error

@@ -9,7 +9,7 @@ import yaml
 from mast.config import load_yaml, record
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
-from mast.core.files import as_unicode, read_text
+from mast.core.files import as_unicode, read_json, read_text
 from mast.recipes import RECIPES
 
 
@@ -92,3 +92,25 @@ def test_what_a_run_writes_has_no_aliases() -> None:
     """YAML has them where one list stands in two places; then a run could not be read."""
     for make in RECIPES.values():
         assert "&" not in yaml.safe_dump(record(make()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[" * 100_000,
+        '{"a": 1e400}',
+        '{"a": NaN}',
+        '{"a": [-Infinity]}',
+        '{"a": ' + "1" * 5000 + "}",
+        '{"a": ' + "1" * 400 + "}",
+        '{"a": 1, "b": 2, "a": 1}',
+    ],
+)
+def test_json_that_says_two_things_or_nothing_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "it.json"
+    file.write_text(text)
+    with pytest.raises(UserError, match=r"it\.json is damaged: it (is not JSON|has the)"):
+        read_json(file)
+    file.write_text(f'{{"a": [1.5, -3, {2**63}, "NaN", null], "b": {{"a": 1}}}}')
+    assert read_json(file) == {"a": [1.5, -3, 2**63, "NaN", None], "b": {"a": 1}}

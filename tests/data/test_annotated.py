@@ -93,7 +93,7 @@ def test_boxes_outside_or_of_no_area_are_dropped_and_counted(tmp_path, caplog):
         box(10, 3, [1, 1, 2, 2]),
         box(20, 3, [9, 1, 2, 2]),  # right of the image
         box(20, 7, [1, 1, 0, 2]),
-        box(30, 7, [float("nan"), 1, 2, 2]),
+        box(30, 7, [4, 4, -2, 1]),
     ]
     source = opened(write_coco(tmp_path / "coco", annotations=annotations))
     assert [len(source.objects(index)) for index in range(3)] == [1, 0, 0]
@@ -128,7 +128,7 @@ def test_coco_file_anywhere(tmp_path):
         ({"annotations": [box(10, 4, [0, 0, 1, 1])]}, "category_id that is none of its 3 .* is 4"),
         ({"annotations": [box(11, 3, [0, 0, 1, 1])]}, "image_id that is none of its 3 .* is 11"),
         ({"annotations": [{"image_id": 10, "category_id": 3}]}, "an entry lacks 'bbox'"),
-        ({"annotations": [box(10, 3, [0, 0, 1])]}, "not written as COCO writes it: cannot reshape"),
+        ({"categories": [3]}, "has 3 among its categories"),
         ({"categories": [{"id": 3, "name": "a"}] * 2}, "two entries have the id 3"),
         (
             {"images": [{"id": 1, "file_name": "gone.png", "width": 8, "height": 6}],
@@ -165,7 +165,12 @@ def test_links_in_the_folder_of_images_are_followed(coco, tmp_path):
     [
         ({"file_name": "a\0.png"}, "1 of the 3 images"),
         ({"file_name": "\ud800.png"}, "1 of the 3 images"),
-        ({"height": float("inf")}, "not written as COCO writes it"),
+        ({"height": float("inf")}, r"instances_train2017\.json has the number Infinity"),
+        ({"height": None}, "not written as COCO writes it"),
+        ({"width": -8}, "not written as COCO writes it.*-8 pixels"),
+        ({"width": 10**15}, "not written as COCO writes it.*1000000000000000 pixels"),
+        ({"file_name": 5}, "not written as COCO writes it.*file_name 5"),
+        ({"id": "thirty"}, "not written as COCO writes it"),
     ],
 )
 def test_coco_values_that_no_image_has(tmp_path, changes, message):
@@ -173,6 +178,88 @@ def test_coco_values_that_no_image_has(tmp_path, changes, message):
     document["images"][0] |= changes
     with pytest.raises(UserError, match=message):
         opened(write_coco(tmp_path / "coco", images=document["images"]))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"bbox": [0, 0, 1]},
+        {"bbox": [0, 0, 1, 1, 1]},
+        {"bbox": ["0", "0", "1", "1"]},
+        {"bbox": [[0, 0], [1, 1]]},
+        {"bbox": None},
+        {"bbox": [0, 0, True, 1]},
+        {"area": "12"},
+        {"area": [12]},
+        {"iscrowd": "0"},
+        {"iscrowd": []},
+    ],
+)
+def test_an_annotation_that_is_not_cocos_is_named(tmp_path, changes):
+    ((field, value),) = changes.items()
+    annotations = [box(10, 7, [2, 1, 4, 3]), {**box(30, 3, [0, 0, 1, 1]), "id": 77, **changes}]
+    with pytest.raises(UserError) as raised:
+        opened(write_coco(tmp_path, annotations=annotations))
+    for fact in ("instances_train2017.json", "77", field, str(value)):
+        assert fact in str(raised.value)
+
+
+@pytest.mark.parametrize("field", ["image_id", "category_id"])
+@pytest.mark.parametrize("value", [[3], {}, None, "3"])
+def test_numbers_of_another_type_are_refused(tmp_path, field, value):
+    annotation = {**box(10, 3, [0, 0, 1, 1]), field: value}
+    with pytest.raises(UserError, match=r"instances_train2017\.json"):
+        opened(write_coco(tmp_path, annotations=[annotation]))
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        [2, 1, 6, 1, 6, 4],
+        [[2, 1, 6, 1, 6, 4, 2]],
+        [["2", "1", "6", "1", "6", "4"]],
+        [[[2, 1], [6, 1], [6, 4]]],
+        [[]],
+        [None],
+        [[0, 0, 1e15, 0, 1e15, 1e15]],
+        {"counts": [0, 47], "size": [6, 8]},
+        {"counts": [-1, 49], "size": [6, 8]},
+        {"counts": [0.5, 47.5], "size": [6, 8]},
+        {"counts": [0, 48], "size": [8, 6]},
+        {"counts": [0, 48], "size": [48]},
+        {"counts": [0, 48]},
+        {"size": [6, 8]},
+        {"counts": 48, "size": [6, 8]},
+        "polygon",
+        7,
+    ],
+)
+def test_a_mask_that_cannot_be_drawn_is_left_out_and_counted(tmp_path, mask, caplog):
+    annotations = [
+        {**box(10, 7, [2, 1, 4, 3], segmentation=mask), "id": 77},
+        box(20, 3, [2, 1, 4, 3], segmentation=SQUARE),
+    ]
+    source = opened(write_coco(tmp_path, annotations=annotations))
+    assert source.objects(0).boxes_N4.tolist() == [[2, 1, 6, 4]]
+    assert source.objects(0).masks == (None,)
+    assert source.objects(1).masks == (SQUARE,)
+    assert "1 of 2 annotations" in caplog.text
+    assert "77" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["1e400", "-1e400", "NaN", "Infinity", "1" * 5000, "1" * 400])
+def test_numbers_that_are_none_are_refused(coco, text):
+    file = coco / "annotations" / "instances_train2017.json"
+    file.write_text(file.read_text().replace('"area": 12', f'"area": {text}'))
+    with pytest.raises(UserError, match=r"instances_train2017\.json has the number"):
+        opened(coco)
+
+
+def test_a_field_that_is_there_twice_is_refused(coco):
+    file = coco / "annotations" / "instances_train2017.json"
+    file.write_text(file.read_text().replace('"area": 12', '"area": 12, "area": 13'))
+    with pytest.raises(UserError, match=r"instances_train2017\.json has the field 'area' twice"):
+        opened(coco)
 
 
 def test_annotations_that_are_pipes_are_refused(coco, voc, in_time):
@@ -283,6 +370,10 @@ def test_voc_truth_comes_from_the_files_of_classes(voc):
         (voc_object("giraffe", (1, 1, 2, 2)), r"unknown class \(in .*a1\.xml\) 'giraffe'"),
         ("<object><name>dog</name></object>", r"a1\.xml .*<object> lacks <bndbox/xmin>"),
         ("<object>", r"a1\.xml is not written as VOC writes it: mismatched tag"),
+        (voc_object("dog", ("nan", 1, 2, 2)), r"a1\.xml is not written as VOC writes it"),
+        (voc_object("dog", (1, 1, "1e400", 2)), r"a1\.xml is not written as VOC writes it"),
+        (voc_object("dog", (1, 1, "9" * 5000, "?")), r"a1\.xml is not written as VOC writes it"),
+        ("<a>" * 100_000 + "</a>" * 100_000, "none of the 1 images"),
         ("", "none of the 1 images"),
     ],
 )
@@ -290,6 +381,32 @@ def test_voc_files_that_do_not_fit(tmp_path, inside, message):
     root = write_voc(tmp_path / "VOC2007", a1=inside)
     with pytest.raises(UserError, match=message):
         open_source(f"voc:{root}@trainval")
+
+
+LAUGHS = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 12))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f'<!DOCTYPE x [<!ENTITY a0 "ha">{LAUGHS}]><annotation>&a11;</annotation>',
+        '<!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]><annotation>&f;</annotation>',
+        "<annotation/>",
+        "<annotation><size><width>0</width><height>6</height></size></annotation>",
+        "<annotation><size><width>8</width><height>1" + "0" * 400 + "</height></size></annotation>",
+        "",
+    ],
+)
+def test_a_voc_file_that_is_none_is_named(voc, content, in_time):
+    (voc / "Annotations" / "a1.xml").write_text(content)
+    with pytest.raises(UserError, match=r"a1\.xml is not written as VOC writes it"):
+        open_source(f"voc:{voc}@trainval")
+
+
+def test_a_voc_image_of_a_name_that_no_file_has_is_named(voc):
+    (voc / "ImageSets" / "Main" / "trainval.txt").write_text("a" * 300)
+    with pytest.raises(UserError, match=r"aaa\.xml, though trainval\.txt lists aaa"):
+        open_source(f"voc:{voc}@trainval")
 
 
 @pytest.mark.parametrize("entry", ["../../secret", "/etc/passwd"])

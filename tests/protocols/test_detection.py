@@ -87,6 +87,34 @@ def test_the_truth_scores_all_points_on_coco(tmp_path: Path) -> None:
                           for measure in ("ap", "ap50", "ap75", "ap_small")}  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("polygons", "drawn"),
+    [
+        ([[1, 1, 3, 1, 3, 3, 1, 3]], 4),
+        ([[1, 1, 3, 2]], 0),
+        ([[1, 1, 3, 2], [1, 1, 3, 1, 3, 3, 1, 3]], 4),
+        ([[1, 1, 3, 1, 3, 3, 1, 3], [1, 1, 3, 2]], 4),
+        ([[1, 1]], 0),
+    ],
+)
+def test_what_has_fewer_than_three_corners_covers_no_pixel(
+    polygons: list[list[float]], drawn: int
+) -> None:
+    assert int(rasterise(polygons, 6, 8).sum()) == drawn
+
+
+@pytest.mark.parametrize("counts", ["abc", "", "0o", "0P1" * 100, "\x7f" * 50, "\u20ac"])
+def test_run_lengths_that_fill_no_image_are_named(tmp_path: Path, counts: str) -> None:
+    masks = [SQUARE, {"counts": counts, "size": [6, 8]}]
+    objects = [box(10, 3, [2, 1, 4, 3], segmentation=mask) for mask in masks]
+    source = open_source(f"coco:{write_coco(tmp_path, annotations=objects)}@train2017")
+    with pytest.raises(UserError, match=r"object 2 of 2 in .*10\.png"):
+        annotated_target(source, 0, True)
+    batches = TrainingObjects(source, batch_size=1, seed=0, masks=True)
+    with pytest.raises(UserError, match=r"object 2 of 2 in .*10\.png"):
+        batches.batch(ONE, 0)
+
+
 def test_difficult_objects_do_not_count(tmp_path: Path) -> None:
     inside = voc_object("dog", (1, 1, 4, 4)) + voc_object("cat", (4, 2, 8, 6), difficult=1)
     source = open_source(

@@ -109,7 +109,7 @@ class AveragePrecision:
 def annotated_target(source: Annotated, index: int, masks: bool) -> Target:
     """What is annotated in one image, as the metric takes it."""
     objects = source.objects(index)
-    target = as_target(objects, source.size(index), masks)
+    target = as_target(source, index, objects, masks)
     ignored_N = objects.crowd_N | objects.difficult_N
     target["iscrowd"] = torch.from_numpy(ignored_N).long()
     target["area"] = torch.from_numpy(objects.area_N)

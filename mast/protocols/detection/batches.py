@@ -134,7 +134,7 @@ class TrainingObjects:
 
     def _sample(self, index: int) -> tuple[Tensor, Target]:
         objects = self.source.objects(index)
-        target = as_target(objects.select(~objects.crowd_N), self.source.size(index), self.masks)
+        target = as_target(self.source, index, objects.select(~objects.crowd_N), self.masks)
         return read_image(self.source, index), target
 
 
@@ -163,38 +163,60 @@ def read_image(source: Annotated, index: int) -> Tensor:
     return torch.from_numpy(pixels_HWC.copy()).permute(2, 0, 1).contiguous()
 
 
-def as_target(objects: Objects, size: tuple[int, int], masks: bool) -> Target:
+def as_target(source: Annotated, index: int, objects: Objects, masks: bool) -> Target:
     """What is to be found in an image.
 
     Args:
-        objects: As annotated.
-        size: Height and width of the image in pixels.
+        source: Annotated images.
+        index: Which of them.
+        objects: All that is annotated in it, or some.
         masks: Whether to rasterise masks, which all objects then have.
+
+    Raises:
+        UserError: A mask cannot be drawn.
     """
     target = {
         "boxes": torch.from_numpy(objects.boxes_N4),
         "labels": torch.from_numpy(objects.labels_N) + 1,
     }
     if masks:
-        rasters = [rasterise(mask, *size) for mask in objects.masks if mask is not None]
-        target["masks"] = torch.from_numpy(np.array(rasters, np.uint8).reshape(len(objects), *size))
+        size = source.size(index)
+        masks_NHW = np.empty((len(objects), *size), np.uint8)
+        for number, mask in enumerate(objects.masks):
+            assert mask is not None, "require_masks was not called"
+            try:
+                masks_NHW[number] = rasterise(mask, *size)
+            except (ValueError, RuntimeError) as error:  # COCO's tools raise both
+                raise UserError(
+                    f"the mask of object {number + 1} of {len(objects)} in {source.path(index)} "
+                    f"cannot be drawn ({error}): mend it in {source.name}"
+                ) from error
+        target["masks"] = torch.from_numpy(masks_NHW)
     return target
 
 
 def rasterise(mask: Segmentation, height: int, width: int) -> np.ndarray:
-    """The pixels of a segmentation as COCO writes it, (H, W) uint8 of 0 and 1."""
+    """The pixels of a segmentation as COCO writes it, (H, W) uint8 of 0 and 1.
+
+    Raises:
+        ValueError: Its run lengths do not fit the image.
+        RuntimeError: They are no run lengths.
+    """
     from faster_coco_eval.core import mask as tools
 
     if isinstance(mask, list):
-        runs = tools.merge(tools.frPyObjects(mask, height, width))
+        polygons = [polygon for polygon in mask if len(polygon) >= 6]  # others cover no pixel
+        if not polygons:
+            return np.zeros((height, width), np.uint8)
+        runs = tools.merge(tools.frPyObjects(polygons, height, width))
     elif isinstance(mask["counts"], list):
         runs = tools.frPyObjects(mask, height, width)
     else:
         runs = mask
     pixels_HW: np.ndarray = tools.decode(runs)
     if pixels_HW.shape != (height, width):
-        raise UserError(
-            f"a mask is of {pixels_HW.shape[0]} × {pixels_HW.shape[1]} pixels (height × width) in "
+        raise ValueError(
+            f"it is of {pixels_HW.shape[0]} × {pixels_HW.shape[1]} pixels (height × width) in "
             f"an image of {height} × {width}"
         )
     return pixels_HW
