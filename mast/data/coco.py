@@ -31,7 +31,7 @@ from mast.data.labels import told_apart
 from mast.data.source import SetDescription
 
 _LISTS = ("images", "annotations", "categories")
-_NUMBERS = frozenset((int, float))
+_NUMBERS, _FAR = frozenset((int, float)), 1e12
 _log = logging.getLogger("mast")
 _BEFORE, _AFTER = "instances_", ".json"
 
@@ -154,7 +154,7 @@ def _read(path: Path) -> tuple[dict[str, Any], str]:
     """The document, and a hash of it."""
     content = read_bytes(path)
     try:
-        document = parse_json(content)
+        document = parse_json(content, finite=False)  # what is used of it is looked at
     except ValueError as error:
         raise UserError(f"{path} {error}.") from error
     lists = document if isinstance(document, dict) else {}
@@ -211,13 +211,17 @@ def _objects(rows: list[dict[str, Any]], label: dict[Any, int], size: tuple[int,
     )
 
 
+def _is_number(value: Any) -> bool:
+    return type(value) in _NUMBERS and -_FAR < value < _FAR
+
+
 def _check(row: dict[str, Any]) -> None:
     """Refuses an annotation of which a field is not of COCO's type."""
     bbox = row["bbox"]
     fitting = {
-        "bbox": isinstance(bbox, list) and len(bbox) == 4 and _NUMBERS.issuperset(map(type, bbox)),
+        "bbox": isinstance(bbox, list) and len(bbox) == 4 and all(map(_is_number, bbox)),
         "iscrowd": row.get("iscrowd", 0) in (0, 1),
-        "area": row.get("area") is None or type(row["area"]) in _NUMBERS,
+        "area": row.get("area") is None or _is_number(row["area"]),
     }
     for field, fits in fitting.items():
         if not fits:
