@@ -199,6 +199,9 @@ def _read(
     expected_key = (VERSION, request.fingerprint, request.size)
     if (manifest.version, manifest.source, manifest.size) != expected_key:
         return None
+    if manifest.kept_N[-1] >= len(request.source):
+        tell("%s is of more images than %s has; it is built anew.", path, request.source.name)
+        return None
     if not request.store:
         return manifest, None
     shape = (len(manifest.kept_N), request.size, request.size, 3)

@@ -15,6 +15,11 @@ from mast.core.errors import UserError
 from mast.core.tensors import read_header, read_tensors, said_of, write_tensors
 from mast.data.names import Names
 
+_OF = {
+    "kept": torch.int64, "aspect": torch.float32, "checksum": torch.int32,
+    "names": torch.uint8, "ends": torch.int64,
+}  # fmt: skip
+
 
 @final
 @dataclass(frozen=True)
@@ -83,12 +88,34 @@ class Manifest:
         tensors, header = read_tensors(path, "it is built anew")
         said = said_of(header)
         try:
+            if any(
+                tensors[name].shape[1:] or tensors[name].dtype != of for name, of in _OF.items()
+            ):
+                raise ValueError("other arrays than are written")
             names = Names(tensors["names"].numpy(), tensors["ends"].numpy())
-            return cls(
+            manifest = cls(
                 int(said["version"]), str(said["source"]), int(said["size"]), str(said["content"]),
                 tensors["kept"].numpy(), tensors["aspect"].numpy(),
                 tensors["checksum"].numpy().view(np.uint32),
                 names, dict(said["skipped"]),
             )  # fmt: skip
-        except (KeyError, TypeError, ValueError) as error:
+            manifest._check()
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise UserError(f"{path} is damaged, it is no manifest: it is built anew") from error
+        return manifest
+
+    def _check(self) -> None:
+        """Refuses what was written whole, but cannot be what a canvas file holds."""
+        kept_N, aspect_N, end_N = self.kept_N, self.aspect_N, self.identifiers.end_N
+        if not (
+            self.size > 0
+            and len(kept_N) == len(aspect_N) == len(self.checksum_N) == len(end_N) > 0
+            and kept_N[0] >= 0
+            and (kept_N[1:] > kept_N[:-1]).all()
+            and (np.isfinite(aspect_N) & (aspect_N > 0)).all()
+            and end_N[0] >= 0
+            and (end_N[1:] >= end_N[:-1]).all()
+            and end_N[-1] == len(self.identifiers.text)
+            and all(isinstance(reason, str) for reason in self.skipped.values())
+        ):
+            raise ValueError("arrays that do not fit each other")

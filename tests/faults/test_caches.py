@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mast.cli import main
 from mast.core.errors import UserError
-from mast.core.tensors import write_tensors
+from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.data import DataConfig, open_canvas
 from mast.measure.accuracy import correct_within
 from mast.measure.store import FeatureStore
@@ -142,6 +142,48 @@ def test_what_is_no_manifest_is_built_anew(cached: DataConfig, written: bytes | 
     else:
         manifest.write_bytes(written)
     assert open_canvas(cached, 32).fingerprint == expected
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"aspect": torch.ones(3)},
+        {"aspect": torch.full((24,), float("nan"))},
+        {"aspect": torch.zeros(24)},
+        {"aspect": torch.ones(24, dtype=torch.float64)},
+        {"kept": torch.arange(24) - 1},
+        {"kept": torch.arange(24) + 1},
+        {"kept": torch.arange(24).flip(0)},
+        {"kept": torch.zeros(24, dtype=torch.int64)},
+        {"kept": torch.arange(24).reshape(2, 12)},
+        {"kept": torch.arange(0)},
+        {"checksum": torch.zeros(48, dtype=torch.int16)},
+        {"ends": -torch.arange(24)},
+        {"ends": torch.arange(24) * 10**15},
+        {"names": torch.zeros(0, dtype=torch.uint8)},
+        {"size": 0},
+        {"size": float("inf")},
+        {"skipped": [1, 2]},
+        {"skipped": {"a": None}},
+    ],
+)
+@pytest.mark.parametrize("limit_gb", [32.0, 0.0])
+def test_a_manifest_that_cannot_be_is_built_anew(
+    cached: DataConfig, changes: dict[str, Any], limit_gb: float, caplog: Any
+) -> None:
+    """It is as it was written, with the right digest, and yet of no canvases."""
+    cached.cache_limit_gb = limit_gb
+    expected, aspect_B = open_canvas(cached, 32).batch(range(24))
+    (path,) = Path(str(cached.cache)).glob("*px.*.safetensors")
+    tensors, header = read_tensors(path)
+    said = said_of(header)
+    for name, value in changes.items():
+        (tensors if name in tensors else said)[name] = value
+    write_tensors(path, tensors, said)
+    canvases = open_canvas(cached, 32)
+    assert torch.equal(canvases.batch(range(24))[0], expected)
+    assert torch.equal(canvases.batch(range(24))[1], aspect_B)
+    assert "built anew" in caplog.text
 
 
 def test_a_cache_is_verified_whole(cached: DataConfig, capsys: pytest.CaptureFixture[str]) -> None:
