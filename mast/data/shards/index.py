@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import os
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from mast.core.files import named
 from mast.core.locks import locked
 from mast.core.waiting import threads
 from mast.data.cache import named_after
+from mast.data.labels import told_apart
 from mast.data.shards.shard import (
     READERS,
     Shard,
@@ -298,16 +298,14 @@ def _beside(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, .
         classes = index.get("classes", [])
         if not isinstance(classes, list):
             raise ValueError("classes is no list of names")
-        classes = [_text(name, "a class") for name in classes]
-        if twice := [name for name, count in Counter(classes).items() if count > 1]:
-            raise ValueError(f"the class {twice[0]!r} is in it twice")
-        version = _text(index.get("version", ""), "version")
+        classes = told_apart([_text(name, "a class") for name in classes])
+        version = _text(str(index.get("version", "")), "version")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(
             f"{url} is no index of shards ({type(error).__name__}: {reason_of(error)}): mend or "
             "remove it"
         ) from error
-    return counts, tuple(classes), version
+    return counts, classes, version
 
 
 def _whole_number(value: Any, name: str) -> int:
