@@ -294,9 +294,10 @@ DATELESS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}}
 def _with_tips(svg: str, name: str) -> str:
     """Tips as titles, which browsers show and read aloud; other ids unique among figures."""
     svg = re.sub(
-        r'<g id="tip (.*?)">',
-        r'<g class="tip" role="img" tabindex="0"><title>\1</title>',
+        r"""<g id=(["'])tip (.*?)\1>""",
+        r'<g class="tip" role="img" tabindex="0"><title>\2</title>',
         svg,
+        flags=re.DOTALL,
     )
     # An image has a hash of its pixels, so that one that is drawn twice would have one id twice.
     svg = re.sub(r'(<image\b[^>]*?)\sid="[^"]*"', r"\1", svg)

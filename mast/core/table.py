@@ -35,14 +35,6 @@ class FittedTable(Table):
         super().__init__(**options)
         self.keys = keys
 
-    def add_column(self, header: RenderableType = "", *args: Any, **options: Any) -> None:
-        """As of a `rich.table.Table`."""
-        super().add_column(_shown(header), *args, **options)
-
-    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
-        """As of a `rich.table.Table`."""
-        super().add_row(*map(_shown, cells), **options)
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         """One table or several, each with the width of every column."""
         _, right, _, left = self.padding
@@ -90,10 +82,11 @@ class FittedTable(Table):
             box=self.box, padding=self.padding, show_lines=self.show_lines,
         )  # fmt: skip
         for column, width in zip(columns, widths, strict=True):
-            table.add_column(column.header, justify=column.justify, width=width, overflow="fold")
+            header = _shown(column.header)
+            table.add_column(header, justify=column.justify, width=width, overflow="fold")
         rows = zip(*(column.cells for column in columns), strict=True)
         for row, cells in zip(self.rows, rows, strict=True):
-            table.add_row(*cells, end_section=row.end_section)
+            table.add_row(*map(_shown, cells), end_section=row.end_section)
         return table
 
 
@@ -102,8 +95,7 @@ def _shown(cell: Any, style: str = "") -> Any:
 
 
 def _cells(column: Column) -> Iterator[RenderableType]:
-    yield column.header
-    yield from column.cells
+    yield from map(_shown, (column.header, *column.cells))
 
 
 def _shared(room: int, bounds: Sequence[tuple[int, int]]) -> list[int]:

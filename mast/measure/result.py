@@ -423,11 +423,10 @@ def _chance_cell(measured: TargetResult, name: str) -> str:
     return "" if chance is None else f"{chance:.1f}"
 
 
-def _cell(values: dict[str, float], name: str, bold: bool = False) -> Text:
+def _cell(values: dict[str, float], name: str, bold: bool = False) -> str | Text:
     if name not in values:
-        return Text("–")
-    value = Text(f"{values[name]:.1f}", "bold" if bold else "")
-    if f"{name}_low" not in values:
-        return value
-    ends = f" [{values[f'{name}_low']:.1f}, {values[f'{name}_high']:.1f}]"
-    return Text.assemble(value, ends)
+        return "–"
+    value = f"{values[name]:.1f}"
+    low, high = (values.get(f"{name}{end}") for end in ENDS)
+    ends = "" if low is None or high is None else f" [{low:.1f}, {high:.1f}]"
+    return Text.assemble((value, "bold"), ends) if bold else value + ends

@@ -223,6 +223,6 @@ class LivePage:
         figure, lacking = None, curves.lacking(subject)
         if lacking is None:
             drawn = curves.draw(curves.compute(subject))
-            figure = element(as_svg(drawn, "curves"), "What was logged, over the epochs")
+            figure = element(as_svg(drawn, "curves"), "curves", "What was logged, over the epochs")
         module = template("live_parts.html.jinja").module
         return Markup(module.curves(figure, lacking))  # type: ignore[attr-defined]

@@ -239,7 +239,7 @@ def _part(name: str, entry: Entry[Analysis], folder: RunFolder, side: int) -> Pa
         title=entry.title,
         headline=_capital(analysis.headline(arrays)),
         caption=caption,
-        figure=_inline(file.with_suffix(".svg"), f"{entry.title}. {caption}"),
+        figure=_inline(file.with_suffix(".svg"), name, f"{entry.title}. {caption}"),
         table=of_grid(f"Numbers: {entry.title}", details.grid) if details.grid else None,
         shelves=tuple(shelf(gallery, side) for gallery in details.galleries),
         plane=plane(details.map, side) if details.map else None,
@@ -250,15 +250,15 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _inline(file: Path, label: str) -> Markup:
+def _inline(file: Path, name: str, label: str) -> Markup:
     """A figure's file as an element.
 
     Raises:
-        UserError: The file is damaged.
+        UserError: The file is damaged, or holds what no figure does.
     """
-    figure = element(read_markup(file), label)
+    figure = element(read_markup(file), name, label)
     if figure is None:
-        raise UserError(f"{file} is damaged.")
+        raise UserError(f"{file} is not what `mast analyze` draws: make it again.")
     return figure
 
 

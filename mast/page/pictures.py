@@ -16,6 +16,7 @@ from PIL import Image
 
 from mast.analyses import Gallery, Map
 from mast.analyses.figure import class_colors
+from mast.core.errors import visible
 
 QUALITY = 88  # of the JPEGs
 INK = {"#000000": "currentColor"}  # black cannot be seen on a dark page
@@ -131,9 +132,11 @@ def _sheet(pictures: Sequence[Image.Image]) -> tuple[str, int, int]:
 
 
 def _finite(value: Any) -> Any:
-    """Numbers to four decimals, and None where they are not finite."""
+    """Numbers to four decimals, None where they are not finite, and text as it can be shown."""
     if isinstance(value, float):
         return round(value, 4) if math.isfinite(value) else None
+    if isinstance(value, str):
+        return visible(value)
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

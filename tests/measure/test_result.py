@@ -70,7 +70,9 @@ def test_table(encoder: nn.Module, data: EvaluationData) -> None:
     assert len(shown.columns) == 8
     assert list(shown.columns[6].cells) == ["33.3", "50.0"]  # of three classes, and of two
     cells = list(shown.columns[3].cells)
-    assert f"[b]{results[0].targets['class'].values['top1']:.1f}[/b] [" in cells[0]
+    value = f"{results[0].targets['class'].values['top1']:.1f}"
+    assert cells[0].plain.startswith(f"{value} [")
+    assert [cells[0].plain[span.start : span.end] for span in cells[0].spans] == [value]  # bold
     assert list(shown.columns[4].cells) == ["–", "–"]  # fewer than ten classes
 
 
