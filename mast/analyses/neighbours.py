@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.analyses import figure
@@ -18,6 +17,7 @@ from mast.analyses.analysis import Analysis, Arrays, Details, Gallery, Grid, Sub
 from mast.analyses.interval import mean_and_margin
 from mast.analyses.spaces import spaces_of
 from mast.measure.agreement import chance, retrieve
+from mast.measure.neighbours import directions
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
@@ -200,7 +200,7 @@ def _shared(arrays: Arrays, space: int) -> str:
 
 def _nearest(space_ND: Tensor, query_Q: np.ndarray) -> np.ndarray:
     """Positions of the nearest other images of some, (Q, J)."""
-    unit_ND = F.normalize(space_ND, dim=1)
+    unit_ND = directions(space_ND)
     cosine_QN = unit_ND[query_Q] @ unit_ND.T
     cosine_QN[torch.arange(len(query_Q)), torch.from_numpy(query_Q)] = -torch.inf
     return cosine_QN.topk(min(SHOWN, len(space_ND) - 1), dim=1).indices.numpy()

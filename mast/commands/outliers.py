@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.analyses.uncertainty import rescaled
@@ -21,6 +20,7 @@ from mast.measure.compute import Compute
 from mast.measure.confident import NO_CLASS, confident_classes, self_confidence
 from mast.measure.features import extract
 from mast.measure.frozen import FrozenEncoder
+from mast.measure.neighbours import directions
 from mast.measure.out_of_fold import out_of_fold
 from mast.measure.unlike import distances
 from mast.methods import EncoderAndEmbedding, PredictedUncertainty
@@ -194,7 +194,7 @@ def _unit(features_ND: Tensor, dim: int | None) -> Tensor:
     if dim is None:
         return features_ND
     parts = (features_ND[:, :dim], features_ND[:, dim:])
-    return torch.cat([F.normalize(part, dim=1) for part in parts], dim=1)
+    return torch.cat([directions(part) for part in parts], dim=1)
 
 
 def _known_images(known: str | Path, size: int) -> CanvasSet:

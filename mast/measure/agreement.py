@@ -15,6 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.core.errors import UserError
+from mast.measure.neighbours import directions
 
 CHUNK_ELEMENTS = 2**21  # similarities ranked at once: 8 MiB a float
 
@@ -49,12 +50,12 @@ def retrieve(queries_ND: Tensor, gallery_ND: Tensor, labels_TN: Tensor, k: int) 
     """
     if not (queries_ND.isfinite().all() and gallery_ND.isfinite().all()):
         raise UserError("some features are not finite, so they cannot be ranked: did it diverge?")
-    gallery_DN = F.normalize(gallery_ND, dim=1).T
+    gallery_DN = directions(gallery_ND).T
     positions_N = torch.arange(len(gallery_ND), device=gallery_ND.device)
     k = min(k, len(gallery_ND) - 1)
     parts = []
     for own_R in positions_N.split(max(1, CHUNK_ELEMENTS // len(gallery_ND))):
-        similarity_RN = F.normalize(queries_ND[own_R], dim=1) @ gallery_DN
+        similarity_RN = directions(queries_ND[own_R]) @ gallery_DN
         similarity_RN.scatter_(1, own_R[:, None], -torch.inf)  # last in its own ranking
         similarity_RN, ranking_RN = similarity_RN.sort(dim=1, descending=True)
         end_RM = _ends(similarity_RN)

@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.core.display import doing, track
 from mast.core.errors import UserError
 from mast.core.tensors import DIGEST, read_tensors, said_of, write_tensors
-from mast.measure.neighbours import nearest
+from mast.measure.neighbours import directions, nearest
 
 _log = logging.getLogger("mast")
 
@@ -220,7 +219,7 @@ def _units(bank_ND: Tensor) -> Iterator[Tensor]:
     """Unit vectors of a bank, some at a time."""
     parts = math.ceil(len(bank_ND) / _AT_ONCE)
     for features_BD in track(bank_ND.split(_AT_ONCE), "sorting images", parts):
-        yield F.normalize(features_BD, dim=1)
+        yield directions(features_BD)
 
 
 def _centres(learned_ED: Tensor, count: int) -> Tensor:
@@ -229,7 +228,7 @@ def _centres(learned_ED: Tensor, count: int) -> Tensor:
         learned_ED.shape[1], count, niter=ITERATIONS, spherical=True, seed=0,
         min_points_per_centroid=1, max_points_per_centroid=LEARNED,
     )  # fmt: skip
-    means.train(F.normalize(learned_ED, dim=1).numpy())
+    means.train(directions(learned_ED).numpy())
     return torch.from_numpy(means.centroids)
 
 
@@ -249,7 +248,7 @@ def _filled(bank_ND: Tensor, centre_LD: Tensor, list_N: Tensor) -> Any:
 def _search(inverted: Any, queries_MD: Tensor, k: int, probes: int) -> tuple[Tensor, Tensor]:
     """Cosines, nearest first, and positions; -1 where the lists hold too few."""
     parameters = _faiss().SearchParametersIVF(nprobe=min(probes, inverted.nlist))
-    unit_MD = F.normalize(queries_MD, dim=1).numpy()
+    unit_MD = directions(queries_MD).numpy()
     similarity_MK, position_MK = inverted.search(unit_MD, k, params=parameters)
     return torch.from_numpy(similarity_MK).clamp_(-1, 1), torch.from_numpy(position_MK)
 

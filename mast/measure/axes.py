@@ -14,12 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from mast.core.errors import UserError
 from mast.measure.threads import threads_for
 
-SPREAD = 1e-10  # variance, relative to the first axis, below which an axis is rounding
+SPREAD = 1e-10  # variance below which an axis is rounding, of that of the dimensions it is made of
+LEAST = 1e-8  # deviation; below, what features add to scores is rounding of the biases
 CHUNK = 16384  # rows in float64 at once
 
 
@@ -39,13 +40,42 @@ class Axes:
 
     @classmethod
     def fitted(cls, features_ND: Tensor) -> Axes:
-        """The axes along which the features vary; weights along the others are 0 anyway."""
+        """The axes along which the features vary; weights along the others are 0 anyway.
+
+        An axis counts where its variance is above what rounding leaves of the dimensions that it
+        is made of, so that a dimension of large scale hides none of small scale.
+
+        Raises:
+            UserError: They vary, but by too little.
+        """
         mean_D = features_ND.mean(dim=0, dtype=torch.float64)
+        variance_D = torch.zeros_like(mean_D)
+        for chunk_RD in features_ND.split(CHUNK):
+            variance_D += (chunk_RD - mean_D).square().sum(dim=0) / len(features_ND)
+        least_D = SPREAD * variance_D + (torch.finfo(features_ND.dtype).eps * mean_D).square()
+        # Axes are orthogonal up to rounding, which leaves some of the strongest in the weakest.
+        rounding = len(mean_D) * torch.finfo(torch.float64).eps ** 2 * float(variance_D.sum())
+        rest_DR = None
         if features_ND.shape[0] < features_ND.shape[1]:
-            variance_R, axes_DR = _of_few(features_ND.double() - mean_D)
-        else:
-            variance_R, axes_DR = _of_many(features_ND, mean_D)
-        return cls(mean_D, axes_DR, F.pad(variance_R, (0, 1), value=1.0))
+            rest_DR, _ = torch.linalg.qr((features_ND - mean_D).T)
+        variances, axes = [mean_D.new_empty(0)], [mean_D.new_empty(len(mean_D), 0)]
+        while rest_DR is None or rest_DR.shape[1]:
+            variance_R, rest_DR = _principal(features_ND, mean_D, rest_DR)
+            # Variances far below the largest are rounding of that: they are found again without it.
+            found_R = variance_R > SPREAD * variance_R[-1]
+            found_R &= variance_R > rest_DR.square().T @ least_D + rounding
+            if not found_R.any():
+                break
+            variances.append(variance_R[found_R])
+            axes.append(rest_DR[:, found_R])
+            rest_DR = rest_DR[:, ~found_R]
+        variance_R = torch.cat(variances)
+        if len(variance_R) and (deviation := float(variance_R.amax().sqrt())) < LEAST:
+            raise UserError(
+                f"the features vary by {deviation:.1g} at most, too little for a regression: "
+                f"expected {LEAST:g} or more. Multiply them, or evaluate an earlier checkpoint."
+            )
+        return cls(mean_D, torch.cat(axes, dim=1), torch.cat([variance_R, mean_D.new_ones(1)]))
 
     def curvature(self, classes: int) -> float:
         """The cross-entropy's curvature along the strongest axis, at zero weights; 0 without one.
@@ -74,30 +104,17 @@ class Axes:
         return weight_CD, weight_CP[:, -1] - weight_CD @ self.mean_D
 
 
-def _of_many(features_ND: Tensor, mean_D: Tensor) -> tuple[Tensor, Tensor]:
-    """Variances and axes by the covariance of the dimensions."""
-    dim = len(mean_D)
-    covariance_DD = mean_D.new_zeros(dim, dim)
+def _principal(
+    features_ND: Tensor, mean_D: Tensor, basis_DR: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Variances and principal axes within the space of a basis, all of it without one."""
+    dim = len(mean_D) if basis_DR is None else basis_DR.shape[1]
+    covariance_RR = mean_D.new_zeros(dim, dim)
     with threads_for(len(features_ND) * dim**2, mean_D.device):
-        for chunk_RD in features_ND.split(CHUNK):
-            centred_RD = chunk_RD - mean_D
-            covariance_DD += centred_RD.T @ centred_RD / len(features_ND)
+        for chunk_BD in features_ND.split(CHUNK):
+            centred_BD = chunk_BD - mean_D
+            x_BR = centred_BD if basis_DR is None else centred_BD @ basis_DR
+            covariance_RR += x_BR.T @ x_BR / len(features_ND)
     with threads_for(dim**3 // 10, mean_D.device):  # mostly products with one vector at a time
-        variance_D, axes_DD = torch.linalg.eigh(covariance_DD)
-    varies_D = _varies(variance_D)
-    return variance_D[varies_D], axes_DD[:, varies_D]
-
-
-def _of_few(centred_ND: Tensor) -> tuple[Tensor, Tensor]:
-    """The same by the products of fewer images than dimensions."""
-    products_NN = centred_ND @ centred_ND.T / len(centred_ND)
-    with threads_for(len(products_NN) ** 3 // 10, centred_ND.device):
-        variance_N, images_NN = torch.linalg.eigh(products_NN)
-    varies_N = _varies(variance_N)
-    # Along weak axes rounding leaves these almost orthogonal, which QR mends.
-    axes_DR, _ = torch.linalg.qr(centred_ND.T @ images_NN[:, varies_N])
-    return variance_N[varies_N], axes_DR
-
-
-def _varies(variance_R: Tensor) -> Tensor:
-    return variance_R > SPREAD * variance_R[-1].clamp(min=torch.finfo(torch.float32).tiny)
+        variance_R, axes_RR = torch.linalg.eigh(covariance_RR)
+    return variance_R, axes_RR if basis_DR is None else basis_DR @ axes_RR

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mast.data.canvas import CanvasSet
 
 NEAR = 0.99  # cosine of standardised features; docs/log.md has what it finds and misses
-DEAD = 1e-4  # share of the largest deviation, below which a dimension says nothing
+DEAD = 1e-4  # share of the median deviation, below which a dimension says nothing
 NAMED = 5  # pairs
 _AT_ONCE = 256  # canvases
 _HELD = 2**22  # pairs, before they are joined into groups
@@ -99,7 +99,7 @@ def standardised(reference_ND: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
         All of them, those of the reference first.
     """
     std_D, mean_D = torch.std_mean(reference_ND, dim=0, correction=0)
-    alive_D = std_D > DEAD * std_D.max()
+    alive_D = std_D > DEAD * std_D[std_D > 0].median()
     return tuple(
         (x_MD[:, alive_D] - mean_D[alive_D]) / std_D[alive_D] for x_MD in (reference_ND, *others)
     )

@@ -100,7 +100,7 @@ def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Te
         representation_BD, float32, on the same device.
 
     Raises:
-        UserError: If the encoder does not return one vector an image.
+        UserError: If the encoder does not return one vector of floats an image.
     """
     with autocast(images_BCHW.device, dtype):
         representation_BD = encoder(images_BCHW)
@@ -110,6 +110,12 @@ def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Te
     if representation_BD.ndim != 2 or len(representation_BD) != len(images_BCHW):
         raise UserError(
             f"{expected}, got {tuple(representation_BD.shape)}. Pool its feature map first."
+        )
+    if representation_BD.shape[1] == 0 or not representation_BD.is_floating_point():
+        kind = str(representation_BD.dtype).removeprefix("torch.")
+        raise UserError(
+            f"{expected}, of floats and with D of 1 or more, got {kind} of shape "
+            f"{tuple(representation_BD.shape)}."
         )
     return representation_BD.float()
 
@@ -174,13 +180,14 @@ def extract(
     if compute.processes > 1:
         for chunk_RD in features_ND.split(GATHERED):
             chunk_RD.copy_(compute.sum(chunk_RD))
-    _check_finite(features_ND, canvas_set)
+    _check_range(features_ND, canvas_set)
     return features_ND
 
 
-def _check_finite(features_ND: Tensor, canvas_set: CanvasSet) -> None:
-    bad_N = ~(features_ND.abs() < LARGEST).all(dim=1)
-    if bad_N.any():
+def _check_range(features_ND: Tensor, canvas_set: CanvasSet) -> None:
+    low, high = torch.stack(features_ND.aminmax()).tolist()
+    if not (low > -LARGEST and high < LARGEST):  # NaN is neither
+        bad_N = ~(features_ND.abs() < LARGEST).all(dim=1)
         first = canvas_set.identifiers[int(bad_N.nonzero()[0])]
         raise UserError(
             f"the encoder gave features that are NaN, infinite or beyond {LARGEST:g} for "

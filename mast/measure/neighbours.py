@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.measure.accuracy import accuracy
 
 CHUNK_ELEMENTS = 2**24  # cosines, or numbers of the bank, held at once: 64 MiB
-LEAST = 1e-12  # length that a vector counts as at least, so that zeros have a cosine
+SHORT = 1e-15  # length of vectors whose squares float32 does not hold any more
+LEAST = torch.finfo(torch.float32).tiny  # a vector counts as at least so long: zeros have a cosine
 ROWS = 1024  # queries at a time, beside which reading the bank costs little
 
 
@@ -71,14 +71,28 @@ def cosines(
     """
     rows, columns = block_shape(bank_ND, queries_MD)
     # Unit vectors of the bank would be a copy of it, which takes longer than a few queries.
-    length_N = torch.linalg.vector_norm(bank_ND, dim=1).clamp_(min=LEAST)
+    length_N = lengths(bank_ND)
     for top in range(0, len(queries_MD), rows):
-        unit_RD = F.normalize(queries_MD[top : top + rows], dim=1, eps=LEAST)
+        unit_RD = directions(queries_MD[top : top + rows])
         for left in range(0, len(bank_ND), columns):
             if not above_diagonal or left + columns > top:
                 cosine_RC = unit_RD @ bank_ND[left : left + columns].T
                 cosine_RC /= length_N[left : left + columns]
                 yield top, left, cosine_RC.clamp_(-1, 1)  # rounding may lead beyond
+
+
+def lengths(x_ND: Tensor) -> Tensor:
+    """The length of each vector however short, above 0 where all is zero: (N,)."""
+    length_N = torch.linalg.vector_norm(x_ND, dim=1)
+    short_N = length_N < SHORT
+    if bool(short_N.any()):
+        length_N[short_N] = torch.linalg.vector_norm(x_ND[short_N].double(), dim=1).to(length_N)
+    return length_N.clamp_(min=LEAST)
+
+
+def directions(x_ND: Tensor) -> Tensor:
+    """Vectors of length 1, whatever their scale; zeros stay zeros."""
+    return x_ND / lengths(x_ND)[:, None]
 
 
 def block_shape(bank_ND: Tensor, queries_MD: Tensor) -> tuple[int, int]:

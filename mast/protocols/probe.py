@@ -5,6 +5,7 @@ N images in the pool, M test images, D dimensions, C classes.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from mast.measure.logistic import Classifier, Located, Target, fit
 from mast.measure.penalty import PENALTIES, Choice, choose
 from mast.measure.sets import EvaluationData, Task, tasks
 from mast.protocols.evaluator import Evaluator
+
+_log = logging.getLogger("mast")
 
 
 class Learned(NamedTuple):
@@ -151,10 +154,20 @@ class Probe(Evaluator[EvaluationData], ABC):
             )
             for task, pairs in zip(tasks, splits, strict=True)
         ]
-        return choose(
+        choices = choose(
             located, targets, self.penalties,
             patience=self.patience, max_iterations=self.max_iterations,
         )  # fmt: skip
+        weakest = min(self.penalties)
+        for task, choice in zip(tasks, choices, strict=True):
+            outweighed = 0 < located.axes.curvature(len(task.classes)) <= weakest
+            if len(self.penalties) > 1 and (outweighed or choice.penalty == weakest):
+                _log.warning(
+                    "%s: the weakest of the penalties, %g, may be too strong for features that "
+                    "vary so little: give smaller ones, or multiply the features",
+                    task.target, weakest,
+                )  # fmt: skip
+        return choices
 
     def _fit(
         self, located: Located, tasks: Sequence[Task], penalties: Sequence[float]

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from mast.core.display import track
@@ -22,6 +21,7 @@ from mast.core.errors import UserError
 from mast.core.launch import cores
 from mast.measure.bootstrap import Measured, draws, resampled
 from mast.measure.frozen import FrozenEncoder
+from mast.measure.neighbours import directions
 from mast.measure.ranking import average_precision
 from mast.measure.sets import EvaluationData, PresenceTask, presence_tasks
 from mast.protocols.evaluator import Evaluator
@@ -90,8 +90,8 @@ class Svm(Evaluator[EvaluationData]):
             `map_11_point` (the VOC2007 definition) and `map_area` with their intervals over images,
             and `map_11_point/<class>` and `map_area/<class>`.
         """
-        pool_ND = F.normalize(encoder.pool_features(data.pool, data.size), dim=1).numpy()
-        test_MD = F.normalize(encoder.features(data.test, data.size), dim=1).numpy()
+        pool_ND = directions(encoder.pool_features(data.pool, data.size)).numpy()
+        test_MD = directions(encoder.features(data.test, data.size)).numpy()
         for task in presence_tasks(data):
             yield from self._measure(task, pool_ND, test_MD)
 

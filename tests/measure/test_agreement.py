@@ -90,7 +90,7 @@ def test_average_precision_is_that_of_scikit_learn(seed: int, places: int, class
 
 
 @settings(deadline=None)
-@given(seed=st.integers(0, 2**16), exponent=st.integers(-30, 30))
+@given(seed=st.integers(0, 2**16), exponent=st.integers(-100, 40))
 def test_neither_scale_nor_order_nor_chunks_matter(seed: int, exponent: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     features_ND = torch.randn(15, 4, generator=generator)

@@ -187,6 +187,14 @@ def test_chains_of_near_copies_are_one_group(monkeypatch: pytest.MonkeyPatch) ->
         assert found[0].cosine == 1
 
 
+def test_a_dimension_of_large_scale_does_not_decide_alone() -> None:
+    canvases = tiny_set(6).subset(range(12))
+    x = torch.randn(12, 20, generator=torch.Generator().manual_seed(0))
+    x[7] = x[2] + 0.01
+    x[:, 0] *= 1e6
+    assert [copy[1:3] for copy in copies_within(canvases, x)] == [(2, "first"), (7, "near")]
+
+
 def test_exact_copies_need_no_features() -> None:
     canvases = tiny_set(6).subset([3, 4, 3, 5, 4, 3])
     found = copies_within(canvases, torch.zeros(6, 4))

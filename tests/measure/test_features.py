@@ -72,6 +72,25 @@ def test_maps_are_refused(make_set: Callable[..., CanvasSet]) -> None:
         extract(nn.Identity(), make_set(3), 16)
 
 
+@pytest.mark.parametrize(
+    ("output", "kind"),
+    [
+        (torch.ones(9, 4, dtype=torch.complex64), "complex64 of shape \\(9, 4\\)"),
+        (torch.ones(9, 4, dtype=torch.int64), "int64 of shape"),
+        (torch.ones(9, 0), "float32 of shape \\(9, 0\\)"),
+    ],
+)
+def test_what_are_no_numbers_to_compare_is_refused(
+    make_set: Callable[..., CanvasSet], output: Tensor, kind: str
+) -> None:
+    class Constant(nn.Module):
+        def forward(self, images_BCHW: Tensor) -> Tensor:
+            return output
+
+    with pytest.raises(UserError, match=rf"\(9, D\), of floats and .*, got {kind}"):
+        extract(Constant(), make_set(3), 16)
+
+
 def test_empty_set(encoder: nn.Module, make_set: Callable[..., CanvasSet]) -> None:
     with pytest.raises(UserError, match="has no images"):
         extract(encoder, make_set(0), 16)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
+from mast.core.errors import UserError
 from mast.measure import logistic, newton
 from mast.measure import penalty as walk
 from mast.measure.accuracy import accuracy
@@ -136,6 +137,35 @@ def test_coordinates_are_orthogonal_of_variance_one(images: int) -> None:
     # Of 30 images all penalised weights lie in the space of the images, as they must.
     squares = (weight_CP.square() / axes.variance_P)[:, :-1].sum(dim=1)
     torch.testing.assert_close(weight_CD.square().sum(dim=1), squares)
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e12])
+@pytest.mark.parametrize("images", [60, 300])
+def test_a_dimension_of_large_scale_hides_no_other(images: int, scale: float) -> None:
+    """More images than dimensions and fewer, chance where only the largest one was seen."""
+    labels = torch.arange(images + 200) % 5
+    x = torch.eye(5)[labels].repeat(1, 20) + 0.2 * torch.randn(images + 200, 100)
+    x = torch.cat([x, torch.randn(len(x), 1)], dim=1)
+    scaled = x * torch.cat([torch.ones(100), torch.tensor([scale])])
+    ours = Classifier.fitted(scaled[:images], labels[:images], 5, 1e-2).scores(scaled[images:])
+    assert accuracy(ours, labels[images:], "top1") == 100
+    # Nothing is left of the penalty of a weight that is so small: its dimension may have any scale.
+    expected = reference(
+        x * torch.cat([torch.ones(100), torch.tensor([1e4])]), labels, 1e-2, images
+    )
+    torch.testing.assert_close(ours.softmax(dim=1), expected, atol=1e-4, rtol=0)
+    target = Target(labels, 5, ((torch.arange(images), torch.arange(images, images + 200)),))
+    (choice,) = choose(Located.of(scaled, torch.arange(images)), [target], PENALTIES)
+    assert choice.validation == 100
+
+
+def test_features_that_hardly_vary_are_refused() -> None:
+    x, labels = relu_features(60, 8, 3)
+    fitted = Classifier.fitted(1e-7 * x, labels, 3, 1e-14).scores(1e-7 * x)
+    expected = Classifier.fitted(x, labels, 3, 1.0).scores(x)
+    torch.testing.assert_close(fitted, expected, atol=1e-5, rtol=0)
+    with pytest.raises(UserError, match=r"vary by \de-12 at most.* expected 1e-08 or more"):
+        Axes.fitted(1e-12 * x)
 
 
 def test_a_collapsed_encoder_scores_the_prior() -> None:

@@ -51,6 +51,18 @@ def test_agrees_with_sklearn(k: int) -> None:
     assert ours == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.parametrize("scale", [1e-12, 1e-22, 1e-30, 1e14])
+def test_the_scale_of_features_does_not_matter(scale: float) -> None:
+    bank, queries = torch.randn(40, 6), torch.randn(23, 6)
+    bank[3] = queries[5] = 0  # no direction: as near to one as to another
+    similarity, position = nearest(bank, queries, k=7)
+    mixed = torch.where(torch.arange(40)[:, None] % 2 == 0, scale, 1.0)
+    scaled, at = nearest(bank * mixed, queries * scale, k=7)
+    torch.testing.assert_close(scaled, similarity)
+    assert torch.equal(at[:5], position[:5])
+    assert scaled[5].tolist() == [0] * 7
+
+
 def test_chunks_do_not_change_the_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     bank, queries = torch.randn(40, 6), torch.randn(23, 6)
     whole = nearest(bank, queries, k=7)
