@@ -11,6 +11,7 @@ import yaml
 
 from mast.augment import PRESETS, SMALLEST, Preset, ScheduleConfig
 from mast.core import fields
+from mast.core.arguments import check_fields
 from mast.core.errors import UserError, unknown
 from mast.core.files import read_text
 from mast.core.launch import Device, Precision
@@ -123,6 +124,7 @@ class PretrainConfig:
         Raises:
             UserError: Naming the field, what it is and what it may be.
         """
+        check_fields(self)
         if self.views not in PRESETS:
             raise unknown("preset of views", self.views, PRESETS)
         _ = self.preset

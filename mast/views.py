@@ -16,7 +16,9 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from mast.augment import PRESETS, Pipeline, Preset, draw_views
+from mast.core.arguments import argument, check_fields
 from mast.core.collectives import processes, rank
+from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.data import canvas_size, read_canvas
 
@@ -47,6 +49,12 @@ class ToCanvas:
 
     side: int
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.side < 1:
+            raise UserError(f"side must be 1 pixel or more, got {self.side}")
+
+    @entry()
     def __call__(self, image: AnyImage) -> Canvas:
         """Stretch the whole of an image to a square.
 
@@ -59,7 +67,7 @@ class ToCanvas:
             UserError: It is no image of three channels.
         """
         if isinstance(image, np.ndarray | Tensor):
-            tensor = image if isinstance(image, Tensor) else torch.from_numpy(np.array(image))
+            tensor = image if isinstance(image, Tensor) else _of_array(image)
             if tensor.ndim != 3:
                 raise UserError(
                     f"expected an image (H, W, 3) or (3, H, W), got the shape {tuple(tensor.shape)}"
@@ -98,6 +106,7 @@ class ViewMaker:
         UserError: An unknown name, or numbers that cannot be.
     """
 
+    @entry()
     def __init__(
         self,
         views: str | Preset = "mast5",
@@ -121,6 +130,7 @@ class ViewMaker:
         self._reuse = reuse
         self._memory: Tensor | None = None
 
+    @entry()
     def __call__(
         self, images: Canvas | Tensor | Sequence[AnyImage], step: int | None = None
     ) -> tuple[Tensor, ...]:
@@ -172,6 +182,8 @@ class ViewMaker:
     def _canvases(self, images: Canvas | Tensor | Sequence[AnyImage]) -> Canvas:
         """A batch of canvases, where the pixels are."""
         if isinstance(images, Canvas):
+            for name, tensor in images._asdict().items():
+                argument(tensor, Tensor, name)
             if not bool(((images.aspect > 0) & images.aspect.isfinite()).all()):
                 raise UserError("expected aspects above 0 and finite, which some are not")
             return Canvas(_bytes_BHWC(images.pixels), images.aspect)
@@ -195,6 +207,12 @@ class ViewMaker:
         if self._memory is None or (self._memory.shape, self._memory.device) != (wanted, device):
             self._memory = self.pipeline.buffer(count, device)
         return self._memory
+
+
+def _of_array(image: np.ndarray) -> Tensor:
+    if image.dtype.kind not in "buif":
+        raise UserError(f"expected an array of numbers, got one of {image.dtype}")
+    return torch.from_numpy(np.array(image))
 
 
 def _bytes_BHWC(images: Tensor) -> Tensor:

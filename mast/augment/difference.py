@@ -8,9 +8,11 @@ from torch import Tensor
 
 from mast.augment.operators import OPERATORS
 from mast.augment.record import Record, Views
+from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 
 
+@entry()
 def difference(views: Views, name: str, device: torch.device | None = None) -> Tensor:
     """How an operator's effects on two views differ, from their record.
 
@@ -38,8 +40,11 @@ def difference(views: Views, name: str, device: torch.device | None = None) -> T
     return drawn_BT.to(images_BCHW.device if device is None else device, non_blocking=True)
 
 
+@entry()
 def numbers(name: str) -> int:
     """T, how many numbers `difference` gives for an operator."""
+    if name not in OPERATORS:
+        raise unknown("operator", name, OPERATORS)
     parameters = {name: OPERATORS[name](size=224).sample(1, torch.Generator())}
     record = Record((name,), torch.ones(1, 1, dtype=torch.bool), parameters)
     blank = torch.empty(1, 3, 0, 0)

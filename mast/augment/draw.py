@@ -10,9 +10,12 @@ from torch import Tensor
 
 from mast.augment.pipeline import Pipeline
 from mast.augment.record import Views
+from mast.core.entry import entry
+from mast.core.errors import UserError
 from mast.core.seeds import stream
 
 
+@entry()
 def draw_views(
     pipeline: Pipeline,
     canvases: Sequence[tuple[Tensor, Tensor]],
@@ -47,6 +50,11 @@ def draw_views(
     assert out is None or len(canvases) == 1
     stop = start + sum(len(aspect_B) for _, aspect_B in canvases)
     count = stop - start if total is None else total
+    if not canvases or not 0 <= start <= stop <= count:
+        raise UserError(
+            f"expected canvases, and 0 <= start <= total less their images, got {len(canvases)} "
+            f"with {stop - start} images, start {start} and total {total}"
+        )
     generator = stream(*place)
     chosen_GK = None if choose is None else choose(count, generator)
     records = tuple(record[start:stop] for record in pipeline.draw(count, generator, chosen_GK))

@@ -8,13 +8,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from functools import partial
+from functools import partial, wraps
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from mast.core.arguments import as_list, check_fields
+from mast.core.entry import entry
 from mast.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,15 +67,23 @@ class Operator(ABC):
         super().__init_subclass__()
         if "apply" in vars(cls) and "kernel" not in vars(cls):
             cls.kernel = None  # an inherited one would do what another class says
+        for name, guard in (("sample", _guarded_sample), ("apply", _guarded_apply)):
+            if name in vars(cls):
+                setattr(cls, name, guard(vars(cls)[name]))
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.size < SMALLEST:
             raise UserError(f"expected size to be {SMALLEST} pixels or more, got {self.size}")
         if not 0.0 <= self.probability <= 1.0:
-            raise ValueError(
+            raise UserError(
                 f"{self.name}: expected a probability in [0, 1], got {self.probability}; "
                 f"the nearest is {min(max(self.probability, 0.0), 1.0)}"
             )
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if any(isinstance(one, float) and not isfinite(one) for one in as_list(value)):
+                raise UserError(f"{self.name}: expected {field.name} to be finite, got {value}")
 
     def magnitudes(self) -> dict[str, Any]:
         """What is drawn for a view of this size, ranges and bounds by name; no switches."""
@@ -199,6 +210,46 @@ class Operator(ABC):
     def caption(cls, parameters: Parameters) -> str:
         """Name one sample's magnitudes in a few characters, for a figure."""
         return cls.label
+
+
+def _guarded_sample(sample: Callable[..., Parameters]) -> Callable[..., Parameters]:
+    """`Operator.sample` of a class, as users may call it."""
+
+    @entry()
+    @wraps(sample)
+    def guarded(self: Operator, n: int, generator: torch.Generator) -> Parameters:
+        if n < 0:
+            raise UserError(f"n must be 0 or more, got {n}")
+        return sample(self, n, generator)
+
+    return guarded
+
+
+def _guarded_apply(apply: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`Operator.apply` of a class, as users may call it."""
+
+    @entry()
+    @wraps(apply)
+    def guarded(self: Operator, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        if not images_BCHW.is_floating_point():
+            raise UserError(f"expected images as floats in [0, 1], got {images_BCHW.dtype}")
+        for name, values in parameters.items():
+            if values.ndim == 0 or len(values) != len(images_BCHW):
+                raise UserError(
+                    f"expected {name} of each of {len(images_BCHW)} images, got the shape "
+                    f"{tuple(values.shape)}"
+                )
+        if not images_BCHW.numel():
+            return images_BCHW.clone()
+        try:
+            return apply(self, images_BCHW, parameters)
+        except (KeyError, TypeError) as error:
+            drawn = self.sample(0, torch.Generator())
+            if lacking := ", ".join(drawn.keys() - parameters.keys()):
+                raise UserError(f"parameters lack {lacking}, which {self.name} draws") from error
+            raise
+
+    return guarded
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from mast.augment.operators.geometry import GeometricOperator, compose
 from mast.augment.presets import Overrides, Preset
 from mast.augment.record import Record, Views, join
 from mast.augment.warp import Warp, compiled_steps, render
+from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 
 if TYPE_CHECKING:
@@ -44,9 +45,10 @@ class Pipeline:
         operators: Of each view, by name.
 
     Raises:
-        ValueError: An operator, or a field of one, does not exist.
+        UserError: An operator, or a field of one, does not exist.
     """
 
+    @entry()
     def __init__(self, preset: Preset, size: int, compiled: bool = True) -> None:
         self.compiled = compiled
         self.names = preset.operators
@@ -60,6 +62,7 @@ class Pipeline:
         self._alike_runs = _alike_runs(self.operators)
         self._chains: dict[int, Chain] = {}
 
+    @entry()
     def draw(
         self, n: int, generator: torch.Generator, chosen_BK: Tensor | None = None
     ) -> tuple[Record, ...]:
@@ -76,6 +79,7 @@ class Pipeline:
         Returns:
             One record a view, on the CPU.
         """
+        _check_count(n)
         if chosen_BK is None:
             chosen_BK = torch.ones(n, len(self.names), dtype=torch.bool)
         if chosen_BK.shape != (n, len(self.names)):
@@ -97,6 +101,7 @@ class Pipeline:
             parameters[name] = operator.sample(n, generator)
         return Record(self.names, chosen_BK & torch.stack(coins, dim=1), parameters)
 
+    @entry()
     def views(
         self,
         canvas_BHWC: Tensor,
@@ -159,12 +164,14 @@ class Pipeline:
             images += [images_BCHW[at * count : (at + 1) * count] for at in range(len(run))]
         return Views(tuple(images), records, aspect_B=aspect_B)
 
+    @entry()
     def buffer(self, n: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
         """Memory for all views of `n` images, flat, one view after the other.
 
         Views are of its dtype, float32 or bfloat16. A loop that draws every batch into one buffer
         spares a CPU the first touch of fresh memory, which takes longer than the crops do.
         """
+        _check_count(n)
         return torch.empty(self._numbers(n), dtype=dtype, device=device)
 
     def _numbers(self, n: int, views: int | None = None) -> int:
@@ -237,6 +244,11 @@ class Pipeline:
                 list(pool.map(run, range(0, count, part)))
         if views is not images:
             images.copy_(views)
+
+
+def _check_count(n: int) -> None:
+    if n < 0:
+        raise UserError(f"n must be 0 or more images, got {n}")
 
 
 def has_triton(device: torch.device) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from mast.core.arguments import check_fields
 from mast.core.errors import UserError, unknown
 
 Overrides: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -23,6 +24,9 @@ class View:
     size: int | None = None
     shares: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -37,6 +41,7 @@ class Preset:
     views: tuple[View, ...] = (View(), View())
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not self.views:
             raise UserError("views is empty: a preset has at least one")
         for view in self.views:

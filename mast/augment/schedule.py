@@ -9,6 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from mast.core.entry import entry
+from mast.core.errors import UserError
+
 
 @dataclass
 class ScheduleConfig:
@@ -46,16 +49,16 @@ def compose_count(progress: float, count: int, stage1: float = 0.5, full: float 
         A whole number in [1, count].
 
     Raises:
-        ValueError: An argument is out of its range.
+        UserError: An argument is out of its range.
     """
     if not 0.0 <= progress <= 1.0:
-        raise ValueError(f"expected progress in [0, 1], got {progress}")
+        raise UserError(f"expected progress in [0, 1], got {progress}")
     if not 0.0 <= stage1 <= 1.0:
-        raise ValueError(f"expected stage1 in [0, 1], got {stage1}")
+        raise UserError(f"expected stage1 in [0, 1], got {stage1}")
     if not stage1 <= full <= 1.0:
-        raise ValueError(f"expected full in [stage1, 1] = [{stage1}, 1], got {full}")
+        raise UserError(f"expected full in [stage1, 1] = [{stage1}, 1], got {full}")
     if count < 1:
-        raise ValueError(f"expected at least 1 operator, got count={count}")
+        raise UserError(f"expected at least 1 operator, got count={count}")
     if progress < stage1 or stage1 == 1.0:
         return 1
     if progress >= full:
@@ -63,6 +66,7 @@ def compose_count(progress: float, count: int, stage1: float = 0.5, full: float 
     return round(1 + (count - 1) * (progress - stage1) / (full - stage1))
 
 
+@entry()
 def draw_subsets(n: int, count: int, compose: int, generator: torch.Generator) -> Tensor:
     """Draw which operators may act on each sample.
 
@@ -76,14 +80,15 @@ def draw_subsets(n: int, count: int, compose: int, generator: torch.Generator) -
         chosen_BK: bool, exactly `compose` true in every row.
 
     Raises:
-        ValueError: `compose` is out of its range.
+        UserError: `compose` is out of its range.
     """
     if not 0 <= compose <= count:
         nearest = min(max(compose, 0), count)
-        raise ValueError(f"expected compose in [0, {count}], got {compose}; nearest is {nearest}")
+        raise UserError(f"expected compose in [0, {count}], got {compose}; nearest is {nearest}")
     return _ranks(n, count, generator) < compose
 
 
+@entry()
 def draw_chosen(
     config: ScheduleConfig, count: int, progress: float, n: int, generator: torch.Generator
 ) -> Tensor | None:
@@ -114,4 +119,6 @@ def draw_chosen(
 
 def _ranks(n: int, count: int, generator: torch.Generator) -> Tensor:
     """A random permutation of 0 to count - 1 for every sample."""
+    if n < 0:
+        raise UserError(f"n must be 0 or more samples, got {n}")
     return torch.rand(n, count, generator=generator).argsort(1).argsort(1)

@@ -76,7 +76,7 @@ class _Options:
         return [name.upper() if needed[name] else f"[{name.upper()}]" for name in verb.words]
 
     def _add(self, name: str, hint: Any, default: Any, text: str, verb: Verb) -> None:
-        from mast.core.fields import choices, in_words, is_list
+        from mast.core.arguments import choices, in_words, is_list
 
         self.hints[name] = hint
         many = is_list(hint)

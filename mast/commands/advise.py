@@ -11,6 +11,7 @@ from mast.augment import OPERATORS, PRESETS
 from mast.commands.analyze import insights_of
 from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
+from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
@@ -55,6 +56,7 @@ class AdviceResult:
         return table
 
 
+@entry(draws=True)
 def advise(
     encoder: str | Path | nn.Module,
     data: str | Path | NamedSets | None = None,

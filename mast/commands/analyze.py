@@ -13,6 +13,7 @@ from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
 from mast.core.checkpoint import write_atomically, write_json
 from mast.core.display import doing, say, track
+from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, read_optional
@@ -42,6 +43,7 @@ class Insight(NamedTuple):
     file: Path | None
 
 
+@entry(draws=True)
 def analyze(
     run: str | Path,
     data: str | Path | None = None,
@@ -100,6 +102,7 @@ def analyze(
     return insights_of(replace(subject, beside=runs_beside), names, folder.analysis)
 
 
+@entry(draws=True)
 def draw(run: str | Path, analysis: str) -> "Figure":
     """The figure of a finished analysis, for a notebook.
 

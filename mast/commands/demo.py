@@ -13,6 +13,7 @@ from mast.commands.evaluate import evaluate
 from mast.commands.report import report
 from mast.commands.together import pretrain_together
 from mast.core.display import say
+from mast.core.entry import entry
 from mast.core.launch import Device
 from mast.core.run import RunFolder
 from mast.core.table import FittedTable
@@ -61,6 +62,7 @@ class DemoResult:
         ]
 
 
+@entry(draws=True)
 def demo(
     out: str | Path = "runs/demo",
     epochs: int = 5,

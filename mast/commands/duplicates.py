@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torch import nn
 
+from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
@@ -17,6 +18,7 @@ from mast.page import Item, Row, is_page, write_gallery
 from mast.runs.features import Invariances, compared
 
 
+@entry(draws=True)
 def duplicates(
     encoder: str | Path | nn.Module,
     data: str | Path,

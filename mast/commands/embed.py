@@ -10,6 +10,7 @@ import numpy as np
 from torch import nn
 
 from mast.core.checkpoint import write_atomically
+from mast.core.entry import entry
 from mast.core.files import as_unicode, out_file
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
@@ -21,6 +22,7 @@ from mast.runs.features import Invariances, compared
 from mast.runs.load import Representation
 
 
+@entry(draws=True)
 def embed(
     encoder: str | Path | nn.Module,
     data: str | Path,

@@ -10,6 +10,7 @@ from torch import nn
 
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
+from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, make_fabric, precision_of
 from mast.core.processes import together
@@ -35,6 +36,7 @@ EncoderPrecision = Literal["float32", "bfloat16"]
 PRECISIONS = get_args(EncoderPrecision)
 
 
+@entry(draws=True)
 def evaluate(
     encoder: str | Path | nn.Module,
     data: str | Path | NamedSets | None = None,

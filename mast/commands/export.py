@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.files import named
 from mast.core.run import RunFolder
@@ -20,6 +21,7 @@ from mast.exports import (
 from mast.protocols import EVALUATORS
 
 
+@entry(draws=True)
 def export(
     model: str | Path,
     format: str = "pt2",

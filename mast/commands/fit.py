@@ -10,6 +10,7 @@ from typing import Any, get_args
 from torch import nn
 
 from mast.core.checkpoint import check_writable
+from mast.core.entry import entry
 from mast.core.errors import one_line, unknown
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
@@ -59,6 +60,7 @@ class Fitted:
         return "\n".join(map(one_line, lines))
 
 
+@entry(draws=True)
 def fit(
     encoder: str | Path | nn.Module,
     data: str | Path,

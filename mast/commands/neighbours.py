@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from mast.core.arguments import as_list
+from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import named, out_file
 from mast.core.launch import Device, find_device
@@ -22,6 +23,7 @@ from mast.runs.features import Invariances, compared
 from mast.runs.load import Representation
 
 
+@entry(draws=True)
 def neighbours(
     encoder: str | Path | nn.Module,
     data: str | Path,

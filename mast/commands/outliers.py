@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.analyses.uncertainty import rescaled
+from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
@@ -70,6 +71,7 @@ class Checked(NamedTuple):
         return order
 
 
+@entry(draws=True)
 def outliers(
     encoder: str | Path | nn.Module,
     data: str | Path,

@@ -11,6 +11,7 @@ from rich.table import Table
 from mast.commands.pretrain import pretrain
 from mast.config import change
 from mast.core.display import say
+from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.table import literal
@@ -92,6 +93,7 @@ class Plan:
         return shlex.join(words)
 
 
+@entry(draws=True)
 def plan(
     data: str | Path,
     gpu: Where | None = None,

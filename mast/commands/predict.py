@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mast.core.entry import entry
 from mast.core.errors import one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
@@ -51,6 +52,7 @@ class Predicted:
         return "\n".join(map(one_line, lines))
 
 
+@entry(draws=True)
 def predict(
     classifier: str | Path | Classifier,
     data: str | Path,

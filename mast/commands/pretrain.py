@@ -21,6 +21,7 @@ from mast.config import (
 )
 from mast.core.checkpoint import saved
 from mast.core.display import doing, say
+from mast.core.entry import entry
 from mast.core.errors import UserError, visible
 from mast.core.launch import (
     all_processes,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
+@entry(draws=True)
 def pretrain(config: PretrainConfig) -> RunFolder:
     """Pretrain an encoder, or continue the run that the same configuration started.
 

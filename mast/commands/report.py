@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mast.core.arguments import as_list
+from mast.core.entry import entry
 from mast.core.files import out_file
 from mast.core.run import RunFolder
 from mast.page import is_page, write_page
 from mast.studies import QUESTIONS
 
 
+@entry(draws=True)
 def report(
     run: str | Path, beside: str | Path | Sequence[str | Path] = (), out: str | Path | None = None
 ) -> Path:

@@ -7,6 +7,7 @@ from pathlib import Path
 from mast.analyses import Grid
 from mast.commands.study import fitted, seeds_of, workplace_of
 from mast.core.arguments import as_list
+from mast.core.entry import entry
 from mast.core.errors import unknown
 from mast.core.launch import Device
 from mast.core.table import FittedTable
@@ -55,6 +56,7 @@ class Reproduced:
         return f"{text}, {waiting} wait for the trials of their row" if waiting else text
 
 
+@entry(draws=True)
 def reproduce(
     table: str,
     data: str | Path | None = None,

@@ -13,6 +13,7 @@ from mast.commands.outliers import outliers
 from mast.commands.pretrain import pretrain
 from mast.config import change, configuration_of
 from mast.core.arguments import as_list
+from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.files import out_folder
 from mast.core.launch import Device, check_threads, find_device
@@ -68,6 +69,7 @@ class StudyResult:
         return None if self.results is None else fitted(self.results)
 
 
+@entry(draws=True)
 def study(
     name: str,
     run: str | Path | None = None,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from mast.core.checkpoint import write_text
 from mast.core.display import say
+from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import out_file
 from mast.core.run import RunFolder
@@ -11,6 +12,7 @@ from mast.core.stopping import Interrupted
 from mast.page import LivePage, LocalServer, is_page
 
 
+@entry(draws=True)
 def watch(run: str | Path, port: int = 0, once: str | Path | None = None) -> Path | None:
     """Show a run while it trains, on a page of this machine that renews itself.
 

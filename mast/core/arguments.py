@@ -1,11 +1,236 @@
-"""Arguments of public functions."""
+"""Arguments of public functions: whether they fit their types, and what is said where they do not.
 
-from collections.abc import Iterable
+Names of tensors end in their axes, as `images_BCHW` does: one axis has one size in all of them.
+"""
+
+import functools
+import inspect
+import numbers
+import os
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import torch
+from torch import Tensor
+
+from mast.core.errors import UserError, unknown
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+NAMES = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    dict: "a mapping",
+    Mapping: "a mapping",
+}
+LARGEST = 2**63  # what whole numbers are below, here and in PyTorch
+SHOWN = 80  # characters of a value in a message
 
 
 def as_list(argument: Any) -> list[Any]:
     """A list as it is; a single value, such as `analyses="masks"`, as a list of one."""
     single = isinstance(argument, str | Path) or not isinstance(argument, Iterable)
     return [argument] if single else list(argument)
+
+
+# ----------------------------------------------------------------------------------- types
+
+
+def union(hint: Any) -> tuple[Any, ...]:
+    """The types of a union; none of any other type."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else ()
+
+
+def choices(hint: Any) -> tuple[Any, ...]:
+    """The values that a type lists; none for any other type."""
+    options = (hint, *union(hint))
+    literal = next((option for option in options if get_origin(option) is Literal), None)
+    return () if literal is None else get_args(literal)
+
+
+def is_list(hint: Any) -> bool:
+    """Whether a type holds several values of a kind."""
+    return any(get_origin(option) in (tuple, list, Sequence) for option in (hint, *union(hint)))
+
+
+def in_words(hint: Any) -> str:
+    """A type in words, such as "a whole number or none"."""
+    if members := union(hint):
+        return " or ".join(dict.fromkeys(map(in_words, members)))
+    if hint is type(None):
+        return "none"
+    if choices(hint):
+        return " or ".join(map(str, choices(hint)))
+    if is_list(hint):
+        return f"a list, each {in_words(get_args(hint)[0])}" if get_args(hint) else "a list"
+    kind = get_origin(hint) or hint
+    if kind in (dict, Mapping) and in_words(get_args(hint)[-1]).startswith("a mapping"):
+        return "a mapping of mappings"
+    return NAMES.get(kind, getattr(kind, "__name__", str(kind)))
+
+
+def in_short(value: Any) -> str:
+    """A value in one line of a message."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)} and {value.dtype}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]} ..."
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type; text may stand for a path, a whole number for a number."""
+    kind, inner = get_origin(hint), get_args(hint)
+    if members := union(hint):
+        return any(fits(value, member) for member in members)
+    if kind is Literal:
+        return any(type(value) is type(choice) and value == choice for choice in inner)
+    if kind is type:
+        return isinstance(value, type) and issubclass(value, inner[0])
+    if kind in (list, tuple, Sequence):
+        if not isinstance(value, list | tuple):
+            return False
+        if kind is tuple and inner[-1] is not ...:
+            return len(value) == len(inner) and all(map(fits, value, inner))
+        return all(fits(item, inner[0]) for item in value)
+    if kind in (dict, Mapping):
+        return isinstance(value, Mapping) and all(
+            fits(key, inner[0]) and fits(item, inner[1]) for key, item in value.items()
+        )
+    if hint in (int, float):
+        numeric = int | float if hint is float else int
+        return isinstance(value, numeric) and not isinstance(value, bool)
+    if hint is Path:
+        return isinstance(value, str | Path)
+    kind = kind or hint
+    return hint is Any or not isinstance(kind, type) or isinstance(value, kind)
+
+
+def argument(value: Any, hint: Any, name: str) -> Any:
+    """An argument as its type has it.
+
+    Args:
+        value: What was given. A number of NumPy, a path of another library and any iterable stand
+            for a number, a path and a list.
+        hint: The type; None: any.
+        name: What it is called in an error.
+
+    Raises:
+        UserError: It is not of this type; where names are expected, with the nearest one.
+    """
+    if isinstance(value, int) and not -LARGEST <= value < LARGEST:
+        raise UserError(f"{name} must be a number of 64 bits, got {in_short(value)}")
+    if hint is None or fits(value, hint):
+        return value
+    alike = _alike(value)
+    if fits(alike, hint):
+        return alike
+    names = [choice for choice in choices(hint) if isinstance(choice, str)]
+    if names and isinstance(value, str):
+        raise unknown(f"value of {name}", value, names)
+    raise UserError(f"expected {name} to be {in_words(hint)}, got {in_short(value)}")
+
+
+def _alike(value: Any) -> Any:
+    """A value as plain Python has it, if there is something like it."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if isinstance(value, os.PathLike):
+        return Path(os.fsdecode(value))
+    if isinstance(value, str | bytes | bytearray | Mapping | Tensor):
+        return value
+    try:
+        items = iter(value)
+    except TypeError:  # also of an array without dimensions
+        return bool(value) if type(value).__name__ == "bool" else value  # NumPy's
+    return [item if isinstance(item, Iterable) else _alike(item) for item in items]
+
+
+# ------------------------------------------------------------------------------ dataclasses
+
+
+@functools.cache
+def _hints_of(kind: type) -> dict[str, Any]:
+    """The types of the fields of a dataclass."""
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
+def check_fields(instance: Any, prefix: str = "") -> None:
+    """Refuse a dataclass with a field that is not of its type; nested ones have dotted names.
+
+    Raises:
+        UserError: Naming the field.
+    """
+    kind: Any = type(instance)
+    for name, hint in _hints_of(kind).items():
+        value = argument(getattr(instance, name), hint, prefix + name)
+        if is_dataclass(value):
+            check_fields(value, f"{prefix}{name}.")
+
+
+# ---------------------------------------------------------------------------------- functions
+
+
+def checked(function: Callable[P, T]) -> Callable[P, T]:
+    """Have a function check its arguments against their types, and the shapes of tensors.
+
+    Nothing is checked of what is compiled.
+    """
+    hints: dict[str, Any] = {}
+
+    @functools.wraps(function)
+    def checking(*args: P.args, **kwargs: P.kwargs) -> T:
+        if torch.compiler.is_compiling():
+            return function(*args, **kwargs)
+        if not hints:
+            hints.update(_hints(function))
+        values = dict(zip(hints, args, strict=False)) | kwargs
+        if len(values) < len(args) + len(kwargs):  # too many, or one twice: Python says which
+            return function(*args, **kwargs)
+        plain = {name: argument(value, hints.get(name), name) for name, value in values.items()}
+        check_shapes(plain)
+        return function(**plain)  # type: ignore[call-arg]
+
+    return checking
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of the parameters of a function, in their order; the result's may be unknown."""
+    plain = inspect.unwrap(function)
+    own = {name: hint for name, hint in plain.__annotations__.items() if name != "return"}
+    known = get_type_hints(types.SimpleNamespace(__annotations__=own), plain.__globals__)
+    return {name: known.get(name) for name in inspect.signature(plain).parameters}
+
+
+def check_shapes(values: Mapping[str, Any]) -> None:
+    """Refuse tensors whose axes are not those that their names end in, or differ in size.
+
+    Args:
+        values: By name; what is no tensor is left alone.
+
+    Raises:
+        UserError: Quoting the shape, and what it differs from.
+    """
+    known: dict[str, tuple[int, str]] = {}  # of an axis its size, and where it was seen first
+    for name, value in values.items():
+        axes = name.rpartition("_")[2]
+        if not (isinstance(value, Tensor) and axes.isupper()):
+            continue
+        shape, expected = tuple(value.shape), f"expected {name} of shape ({', '.join(axes)})"
+        if len(shape) != len(axes):
+            raise UserError(f"{expected}, got {shape}")
+        for axis, size in zip(axes, shape, strict=True):
+            here = (size, f", as {name} of {shape} has it")
+            wanted, where = (int(axis), "") if axis.isdigit() else known.setdefault(axis, here)
+            if size != wanted:
+                raise UserError(f"{expected} with {axis} = {wanted}{where}, got {shape}")

@@ -6,28 +6,20 @@ dotted names, such as "optimizer.lr".
 
 import functools
 import math
-import types
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_type_hints
 
 from jsonargparse import ArgumentError, ArgumentParser
 
+from mast.core.arguments import NAMES, choices, in_words, is_list, union
 from mast.core.errors import UserError, unknown
 
 Kind = TypeVar("Kind")
 LARGEST = 10**9  # number of a configuration: products of a few of them are finite in float32
 
-NAMES = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "text",
-    dict: "a mapping",
-    Mapping: "a mapping",
-}
 TEXTUAL = {*NAMES, Path, type(None)}
 
 
@@ -128,18 +120,6 @@ def check_numbers(values: Mapping[str, Any], endless: Container[str] = ()) -> No
                 raise UserError(f"{name} must be finite and at most {LARGEST:,}, got {each}")
 
 
-def choices(hint: Any) -> tuple[Any, ...]:
-    """The values that a type lists; none for any other type."""
-    options = (hint, *_union(hint))
-    literal = next((option for option in options if get_origin(option) is Literal), None)
-    return () if literal is None else get_args(literal)
-
-
-def is_list(hint: Any) -> bool:
-    """Whether a type holds several values of a kind."""
-    return any(get_origin(option) in (tuple, list, Sequence) for option in (hint, *_union(hint)))
-
-
 def convert(value: Any, hint: Any, name: str) -> Any:
     """A value as its type has it.
 
@@ -151,8 +131,8 @@ def convert(value: Any, hint: Any, name: str) -> Any:
     Raises:
         UserError: It is not of this type; where names are expected, with the nearest one.
     """
-    optional = hint is Any or type(None) in _union(hint)
-    takes_text = hint is Any or {str, Path} & {hint, *_union(hint)}
+    optional = hint is Any or type(None) in union(hint)
+    takes_text = hint is Any or {str, Path} & {hint, *union(hint)}
     words = ("null",) if takes_text or is_list(hint) else ("null", "none", "None")
     if optional and isinstance(value, str) and value in words and value not in choices(hint):
         return None
@@ -172,34 +152,14 @@ def convert(value: Any, hint: Any, name: str) -> Any:
         raise UserError(f"expected {name} to be {in_words(hint)}, got {value!r}") from error
 
 
-def in_words(hint: Any) -> str:
-    """A type in words, such as "a whole number or none"."""
-    if members := _union(hint):
-        return " or ".join(dict.fromkeys(map(in_words, members)))
-    if hint is type(None):
-        return "none"
-    if choices(hint):
-        return " or ".join(map(str, choices(hint)))
-    if is_list(hint):
-        return f"a list, each {in_words(get_args(hint)[0])}" if get_args(hint) else "a list"
-    kind = get_origin(hint) or hint
-    if kind in (dict, Mapping) and in_words(get_args(hint)[-1]).startswith("a mapping"):
-        return "a mapping of mappings"
-    return NAMES.get(kind, getattr(kind, "__name__", str(kind)))
-
-
 def in_text(hint: Any) -> Any:
     """A type without the classes of a union that no text stands for, such as a module."""
     members = [
         member
-        for member in _union(hint)
+        for member in union(hint)
         if not isinstance(member, type) or member in TEXTUAL or is_dataclass(member)
     ]
     return Union[tuple(members)] if members else hint  # noqa: UP007
-
-
-def _union(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else ()
 
 
 @functools.cache

@@ -9,9 +9,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from mast.core.arguments import checked
+from mast.core.errors import UserError
 from mast.losses.precision import full
 
 
+@checked
 @torch.no_grad()
 def sinkhorn(score_BP: Tensor, epsilon: float, iterations: int) -> Tensor:
     """Assignments that follow the scores and use all prototypes equally.
@@ -34,6 +37,7 @@ def sinkhorn(score_BP: Tensor, epsilon: float, iterations: int) -> Tensor:
     return log_BP.softmax(dim=1)
 
 
+@checked
 def soft_cross_entropy(score_BP: Tensor, target_BP: Tensor, temperature: float) -> Tensor:
     """Cross-entropy of predicted scores with soft assignments.
 
@@ -52,6 +56,7 @@ def soft_cross_entropy(score_BP: Tensor, target_BP: Tensor, temperature: float) 
     return -(target_BP * F.log_softmax(logits_BP, dim=1)).sum(dim=1).mean()
 
 
+@checked
 def told_by_others(
     scores: Sequence[Tensor], targets: Sequence[Tensor], temperature: float
 ) -> Tensor:
@@ -71,9 +76,12 @@ def told_by_others(
         for other, score_BP in enumerate(scores)
         if other != view
     ]
+    if not losses:
+        raise UserError("expected a target and the scores of another view, got none")
     return torch.stack(losses).mean()
 
 
+@checked
 def bag_of_words(distance_BLW: Tensor, sharpness: float | Tensor) -> Tensor:
     """Which words there are in an image: of each, how surely any of its locations is that word.
 

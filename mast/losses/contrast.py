@@ -7,10 +7,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from mast.core.arguments import checked
 from mast.losses.assignment import soft_cross_entropy
 from mast.losses.precision import full, product
 
 
+@checked
 def negative_cosine(first_BD: Tensor, second_BD: Tensor) -> Tensor:
     """How little two batches of embeddings point the same way.
 
@@ -27,6 +29,7 @@ def negative_cosine(first_BD: Tensor, second_BD: Tensor) -> Tensor:
     return -F.cosine_similarity(full(first_BD), full(second_BD), dim=1).mean()
 
 
+@checked
 def contrast(positive_B: Tensor, negative_BN: Tensor, temperature: float) -> Tensor:
     """How much more alike a pair is than the sample is to its negatives (InfoNCE).
 
@@ -46,6 +49,7 @@ def contrast(positive_B: Tensor, negative_BN: Tensor, temperature: float) -> Ten
     return F.cross_entropy(logits, truth_B)
 
 
+@checked
 def hardened_contrast(
     positive_B: Tensor, negative_BN: Tensor, temperature: float, epsilon: float, weight: float
 ) -> Tensor:
@@ -70,6 +74,7 @@ def hardened_contrast(
     return (plain + weight * hard) / (1 + weight)
 
 
+@checked
 def distributional_divergence(weak_BN: Tensor, strong_BN: Tensor, temperature: float) -> Tensor:
     """How little a strong view is among its keys where a weak view of the same image is.
 
@@ -90,6 +95,7 @@ def distributional_divergence(weak_BN: Tensor, strong_BN: Tensor, temperature: f
     return soft_cross_entropy(strong_BN, target_BN, temperature)
 
 
+@checked
 def nt_xent(first_BD: Tensor, second_BD: Tensor, temperature: float) -> Tensor:
     """Normalised temperature-scaled cross-entropy over both views of a batch.
 

@@ -10,9 +10,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from mast.core.arguments import checked
 from mast.losses.precision import full, product
 
 
+@checked
 def masked_distance(squared_BD: Tensor, mask_DK: Tensor) -> Tensor:
     """Distance of two embeddings in each of K masked subspaces, `mean_j d_j m_jk^2`.
 
@@ -29,7 +31,7 @@ def masked_distance(squared_BD: Tensor, mask_DK: Tensor) -> Tensor:
         Shape (B, K), non-negative.
 
     Raises:
-        ValueError: Shapes that do not fit.
+        UserError: Shapes that do not fit.
 
     Reference:
         MAST, Eq. 2.
@@ -37,6 +39,7 @@ def masked_distance(squared_BD: Tensor, mask_DK: Tensor) -> Tensor:
     return _masked_mean(squared_BD, full(mask_DK).square())
 
 
+@checked
 def masked_uncertainty(covariance_BD: Tensor, mask_DK: Tensor) -> Tensor:
     """Mean uncertainty of a pair in each of K masked subspaces, `mean_j c_j m_jk`.
 
@@ -48,7 +51,7 @@ def masked_uncertainty(covariance_BD: Tensor, mask_DK: Tensor) -> Tensor:
         Shape (B, K), non-negative; 0 for a mask that died.
 
     Raises:
-        ValueError: Shapes that do not fit.
+        UserError: Shapes that do not fit.
 
     Reference:
         MAST, Eq. 4: its denominator over 2 d.
@@ -57,15 +60,11 @@ def masked_uncertainty(covariance_BD: Tensor, mask_DK: Tensor) -> Tensor:
 
 
 def _masked_mean(value_BD: Tensor, weight_DK: Tensor) -> Tensor:
-    if value_BD.ndim != 2 or weight_DK.ndim != 2 or value_BD.shape[1] != weight_DK.shape[0]:
-        raise ValueError(
-            "expected values (B, D) and masks (D, K); "
-            f"got {tuple(value_BD.shape)} and {tuple(weight_DK.shape)}"
-        )
     value_BD = full(value_BD)
     return product(value_BD, weight_DK.to(value_BD.dtype)) / value_BD.shape[1]
 
 
+@checked
 def subspace_mean(
     distance_BK: Tensor, active_BK: Tensor, count: Literal["active", "all"] = "active"
 ) -> Tensor:
@@ -84,11 +83,6 @@ def subspace_mean(
     Reference:
         MAST, Eq. 4 and section 3.2 ("setting K=1" in the first stage).
     """
-    if distance_BK.shape != active_BK.shape:
-        raise ValueError(
-            f"expected distances and active operators of one shape (B, K); "
-            f"got {tuple(distance_BK.shape)} and {tuple(active_BK.shape)}"
-        )
     active_BK = active_BK.to(distance_BK.dtype)
     total_B = (distance_BK * active_BK).sum(dim=1)
     if count == "all":
@@ -96,6 +90,7 @@ def subspace_mean(
     return (total_B / active_BK.sum(dim=1).clamp(min=1.0)).mean()
 
 
+@checked
 def intersection(mask_DK: Tensor, active_BK: Tensor, eps: float = 1e-6) -> Tensor:
     """Weights of the dimensions in the intersection of all subspaces a sample was given.
 
@@ -113,17 +108,12 @@ def intersection(mask_DK: Tensor, active_BK: Tensor, eps: float = 1e-6) -> Tenso
         Shape (B, D), non-negative, rows sum to 1; equal weights without an active operator.
 
     Raises:
-        ValueError: Shapes that do not fit.
+        UserError: Shapes that do not fit.
 
     Reference:
         Ours; a weighted distance equals Eq. 2 and 4 (up to the scale of the mask) where one
         operator is active.
     """
-    if mask_DK.ndim != 2 or active_BK.ndim != 2 or mask_DK.shape[1] != active_BK.shape[1]:
-        raise ValueError(
-            "expected masks (D, K) and active operators (B, K); "
-            f"got {tuple(mask_DK.shape)} and {tuple(active_BK.shape)}"
-        )
     log_mask_DK = (full(mask_DK) + eps).log()
     # A constant for each mask changes nothing after normalisation; subtracting the largest
     # logarithm keeps the sums over operators small and exact.
@@ -131,6 +121,7 @@ def intersection(mask_DK: Tensor, active_BK: Tensor, eps: float = 1e-6) -> Tenso
     return product(2.0 * active_BK.to(log_mask_DK.dtype), log_mask_DK.T).softmax(dim=1)
 
 
+@checked
 def symmetric_kl(
     squared_BD: Tensor, first_covariance_BD: Tensor, second_covariance_BD: Tensor
 ) -> Tensor:

@@ -5,7 +5,10 @@ Shapes: B batch, H patches of an image, P numbers of a patch.
 
 from torch import Tensor
 
+from mast.core.arguments import checked
 
+
+@checked
 def unpredicted(predicted_BHP: Tensor, target_BHP: Tensor, standardize: bool = True) -> Tensor:
     """Mean squared error of the pixels of patches, in float32.
 

@@ -3,9 +3,13 @@
 import torch
 from torch import Tensor
 
+from mast.core.errors import UserError
+
 
 def full(x: Tensor) -> Tensor:
     """Half and bfloat16 as float32; float32 and float64 as they are."""
+    if not x.is_floating_point():
+        raise UserError(f"expected floats, got {x.dtype}")
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 

@@ -5,9 +5,11 @@ Shapes: B batch of this process, N global batch, T numbers to predict.
 
 from torch import Tensor
 
+from mast.core.arguments import checked
 from mast.losses.precision import full
 
 
+@checked
 def unexplained(
     predicted_BT: Tensor, target_BT: Tensor, targets_NT: Tensor, eps: float = 1e-6
 ) -> Tensor:
@@ -28,16 +30,11 @@ def unexplained(
         gradient, where no number varies.
 
     Raises:
-        ValueError: Predictions and targets of different shapes.
+        UserError: Predictions and targets of different shapes.
 
     Reference:
         AugSelf (Lee et al., NeurIPS 2021), Eq. 2, for a regression with standardised targets.
     """
-    if predicted_BT.shape != target_BT.shape:
-        raise ValueError(
-            f"expected predictions of the targets' shape {tuple(target_BT.shape)}, "
-            f"got {tuple(predicted_BT.shape)}"
-        )
     targets_NT = full(targets_NT)
     count_T = (~targets_NT.isnan()).sum(dim=0).clamp(min=1)
     mean_T = targets_NT.nansum(dim=0) / count_T

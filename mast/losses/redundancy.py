@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from mast.core.arguments import checked
 from mast.losses.precision import full, product
 
 
@@ -22,6 +23,7 @@ class Redundancy(NamedTuple):
     redundancy: Tensor
 
 
+@checked
 def redundancy(first_BD: Tensor, second_BD: Tensor, eps: float = 1e-5) -> Redundancy:
     """Distance of the cross-correlation between two views from the identity.
 

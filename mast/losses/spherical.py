@@ -8,9 +8,11 @@ import math
 import torch
 from torch import Tensor
 
+from mast.core.arguments import checked
 from mast.losses.precision import full
 
 
+@checked
 def power_spherical_log_density(
     direction_BD: Tensor, mean_BD: Tensor, concentration_B: Tensor
 ) -> Tensor:

@@ -6,9 +6,12 @@ embeddings that are float64.
 
 from torch import Tensor
 
+from mast.core.arguments import checked
+from mast.core.errors import UserError
 from mast.losses.precision import full, product
 
 
+@checked
 def invariance(first_BD: Tensor, second_BD: Tensor) -> Tensor:
     """Mean squared distance between the embeddings of two views.
 
@@ -20,15 +23,15 @@ def invariance(first_BD: Tensor, second_BD: Tensor) -> Tensor:
         Scalar, the mean over samples and dimensions.
 
     Raises:
-        ValueError: The two shapes differ.
+        UserError: The two shapes differ.
 
     Reference:
         VICReg, Eq. 5 (a mean over dimensions, as in its code); MAST, Eq. 1.
     """
-    _same_shape(first_BD, second_BD)
     return (full(first_BD) - full(second_BD)).square().mean()
 
 
+@checked
 def variance(embedding_BD: Tensor, eps: float = 1e-4) -> Tensor:
     """Hinge that keeps the standard deviation of every dimension above one.
 
@@ -40,7 +43,7 @@ def variance(embedding_BD: Tensor, eps: float = 1e-4) -> Tensor:
         Scalar, `mean_j max(0, 1 - sqrt(Var(z_j) + eps))`.
 
     Raises:
-        ValueError: Fewer than two samples.
+        UserError: Fewer than two samples.
 
     Reference:
         VICReg, Eq. 1 and 2.
@@ -50,6 +53,7 @@ def variance(embedding_BD: Tensor, eps: float = 1e-4) -> Tensor:
     return (1.0 - deviation_D).relu().mean()
 
 
+@checked
 def covariance(embedding_BD: Tensor, part: int = 0, parts: int = 1) -> Tensor:
     """Sum of the squared off-diagonal covariances, divided by D.
 
@@ -65,14 +69,14 @@ def covariance(embedding_BD: Tensor, part: int = 0, parts: int = 1) -> Tensor:
         Scalar; those of all parts add up to the term.
 
     Raises:
-        ValueError: Fewer than two samples, or no such part.
+        UserError: Fewer than two samples, or no such part.
 
     Reference:
         VICReg, Eq. 3 and 4.
     """
     _at_least_two(embedding_BD)
     if not 0 <= part < parts:
-        raise ValueError(f"expected 0 <= part < parts, got {part} and {parts}")
+        raise UserError(f"expected 0 <= part < parts, got {part} and {parts}")
     count, dim = embedding_BD.shape
     centred_BD = full(embedding_BD) - full(embedding_BD).mean(dim=0)
     rows = centred_BD if count < dim else centred_BD.T
@@ -83,13 +87,6 @@ def covariance(embedding_BD: Tensor, part: int = 0, parts: int = 1) -> Tensor:
     return (gram.square().sum() - diagonal_D.square().sum()) / ((count - 1) ** 2 * dim)
 
 
-def _same_shape(first: Tensor, second: Tensor) -> None:
-    if first.shape != second.shape:
-        raise ValueError(
-            f"both views need one shape (B, D); got {tuple(first.shape)} and {tuple(second.shape)}"
-        )
-
-
 def _at_least_two(embedding_BD: Tensor) -> None:
-    if embedding_BD.ndim != 2 or embedding_BD.shape[0] < 2:
-        raise ValueError(f"expected shape (B, D) with B >= 2, got {tuple(embedding_BD.shape)}")
+    if len(embedding_BD) < 2:
+        raise UserError(f"expected shape (B, D) with B >= 2, got {tuple(embedding_BD.shape)}")

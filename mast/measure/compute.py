@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
+from mast.core.precision import whole_convolutions, whole_products
+
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
@@ -61,18 +63,10 @@ class Compute:
 
 @contextmanager
 def autocast(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
-    """Mixed precision on a device; float32 is exact.
-
-    A GPU's convolutions round float32 to the 10 bits of TF32 by default. They do not inside, and
-    the setting is restored.
-    """
-    mixed = dtype is not torch.float32
-    convolutions, products = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = convolutions.allow_tf32, products.allow_tf32
-    try:
-        if not mixed:
-            convolutions.allow_tf32 = products.allow_tf32 = False
-        with torch.autocast(device.type, dtype if mixed else None, enabled=mixed):
+    """Mixed precision on a device; float32 is exact, whatever PyTorch is set to."""
+    if dtype is torch.float32:
+        with whole_products(), whole_convolutions(), torch.autocast(device.type, enabled=False):
             yield
-    finally:
-        convolutions.allow_tf32, products.allow_tf32 = before
+    else:
+        with torch.autocast(device.type, dtype):
+            yield

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from mast.augment import center_views
 from mast.core.arguments import as_list
 from mast.core.display import doing
+from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.memory import keep_freed_memory
 from mast.core.transfer import to_device
@@ -41,6 +42,7 @@ def crop_fraction(size: int) -> float:
     return CROP_FRACTION if size > SMALL else 1.0
 
 
+@entry()
 def open_images(
     images: str | Path | Image.Image | Sequence[str | Path | Image.Image], size: int
 ) -> Tensor:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mast.core.arguments import check_fields
+from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.data import (
     SPLIT_NAMES,
@@ -54,6 +56,9 @@ class NamedSets:
     root: str | Path | None = None
     download: bool = False
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     def description(self) -> SetDescription:
         """The parts of `data`, those that are named taking their place."""
         named = {"train": self.train, "val": self.val, "test": self.test}
@@ -66,6 +71,7 @@ class NamedSets:
             described = replace(described, parts={**parts, **overrides})
         return described
 
+    @entry()
     def open(
         self, kind: type[EvaluationData] | type[ObjectData], size: int, seed: int = 0
     ) -> EvaluationData | ObjectData:
@@ -91,6 +97,7 @@ class NamedSets:
             )
         return (self._labelled if kind is EvaluationData else self._objects)(described, size)
 
+    @entry()
     def learning(self, size: int) -> LearningData:
         """What may be learned from: train and val, or all of a folder without parts.
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from mast.augment import PROPERTIES
-from mast.core.arguments import as_list
+from mast.core.arguments import as_list, checked
+from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.tensors import write_tensors
 from mast.methods.base import ENCODER, Method
@@ -42,6 +43,7 @@ class Embedding(nn.Module):
         self.trained_with = method.operators
         self.size = method.encoder.size
 
+    @checked
     def forward(
         self,
         images_BCHW: Tensor,
@@ -68,6 +70,7 @@ class Embedding(nn.Module):
         with torch.autocast(features_BD.device.type, enabled=False):
             return space.seen(features_BD)
 
+    @entry()
     def space(
         self,
         ignore: str | Sequence[str] = (),
@@ -116,6 +119,7 @@ class Embedding(nn.Module):
             )
         return space_of_heads(self.readings(), matched) if matched else SearchSpace("embedding")
 
+    @entry()
     def named(self, chosen: str | Sequence[str]) -> list[str]:
         """The operators that are meant, each once.
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
+from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.tensors import read_header, read_tensors, said_of, write_tensors
 from mast.models.encoders import Encoder, check_size, described_encoder, unlike
@@ -50,6 +51,7 @@ class Classifier(nn.Module):
         about: What else is known, as JSON has it: what it learned from, how well it does.
     """
 
+    @entry()
     def __init__(
         self,
         encoder: nn.Module,
@@ -90,6 +92,7 @@ class Classifier(nn.Module):
         return scores_BC
 
     @torch.no_grad()
+    @entry()
     def predict(self, images_BCHW: Tensor) -> Prediction:
         """Classes, probabilities and margins of images; `mast.open_images` reads some.
 
@@ -99,7 +102,7 @@ class Classifier(nn.Module):
         Raises:
             UserError: They are no batch of such images.
         """
-        if images_BCHW.ndim != 4 or images_BCHW.shape[1] != 3:
+        if images_BCHW.shape[1] != 3:
             raise UserError(f"expected images (B, 3, H, W), got {tuple(images_BCHW.shape)}")
         return self.told(self(images_BCHW))
 
@@ -139,6 +142,7 @@ def save_classifier(classifier: Classifier, path: Path) -> None:
     write_tensors(path, state, described)
 
 
+@entry(draws=True)
 def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Classifier:
     """Load a classifier that `mast fit` wrote.
 

@@ -6,7 +6,6 @@ Images are RGB in [0, 1]; the encoder normalises them itself.
 
 import math
 import re
-import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -17,6 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from mast.core import fields
+from mast.core.arguments import in_short
+from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.memory import bounded_weights
 from mast.core.tensors import read_tensors, said_of, write_tensors
@@ -212,11 +213,12 @@ class Encoder(nn.Module):
         Raises:
             UserError: The images are no floats, or, outside of training, far from [0, 1].
         """
-        _check_type(images_BCHW)
         # Not in training, where images are ours; what is compiled, exported or traced cannot depend
         # on values, and on the meta device are none. Where reading them would wait for a GPU, the
         # first batch must do.
         traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
+        if not traced:
+            _check_kind(images_BCHW)
         if not (self.training or traced or self._looked or images_BCHW.is_meta):
             _check_range(images_BCHW)
             self._looked = images_BCHW.device.type != "cpu"
@@ -317,7 +319,9 @@ class Encoder(nn.Module):
         return described
 
 
-def _check_type(images_BCHW: Tensor) -> None:
+def _check_kind(images_BCHW: Tensor) -> None:
+    if not isinstance(images_BCHW, Tensor) or images_BCHW.ndim != 4 or images_BCHW.shape[1] != 3:
+        raise UserError(f"expected images (B, 3, H, W), got {in_short(images_BCHW)}")
     if not images_BCHW.is_floating_point():
         kind = str(images_BCHW.dtype).removeprefix("torch.")
         raise UserError(f"expected images as RGB float in [0, 1], got {kind}: {UNSCALED}")
@@ -341,6 +345,7 @@ def save_encoder(encoder: Encoder, path: Path) -> None:
     write_tensors(path, encoder.model.state_dict(), encoder.describe())
 
 
+@entry(draws=True)
 def load_encoder(path: str | Path) -> Encoder:
     """Load the encoder of a run.
 
@@ -445,7 +450,7 @@ def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normaliza
     moments = Normalization(*(cast(Moment, tuple(values)) for values in (mean, std)))
     if {len(mean), len(std)} != {3} or not moments.usable:
         raise ValueError(
-            f"expected mean and std of three channels, got {_in_short(mean)} and {_in_short(std)}"
+            f"expected mean and std of three channels, got {in_short(mean)} and {in_short(std)}"
         )
     return Normalization(*(cast(Moment, tuple(map(float, values))) for values in moments))
 
@@ -457,7 +462,7 @@ def check_size(size: int) -> None:
         UserError: It names the bounds.
     """
     if not isinstance(size, int) or not 1 <= size <= LARGEST:
-        raise UserError(f"size must be 1 to {LARGEST} pixels, got {_in_short(size)}")
+        raise UserError(f"size must be 1 to {LARGEST} pixels, got {in_short(size)}")
 
 
 def check_options(options: Mapping[str, Any], library: str | None = None) -> None:
@@ -480,7 +485,7 @@ def check_options(options: Mapping[str, Any], library: str | None = None) -> Non
         if not _is_literal(value):
             raise UserError(
                 f"encoder.options.{name} must be a number up to {MOST_VALUE:,}, true, false, null, "
-                f"a word or a list of at most {MOST_VALUES} of these, got {_in_short(value)}"
+                f"a word or a list of at most {MOST_VALUES} of these, got {in_short(value)}"
             )
 
 
@@ -492,13 +497,6 @@ def _is_literal(value: Any, lists: int = 2) -> bool:
         return WORD.fullmatch(value) is not None
     # A number of another library has no literal.
     return value is None or (type(value) in (bool, int, float) and abs(value) <= MOST_VALUE)
-
-
-def _in_short(value: Any) -> str:
-    try:
-        return reprlib.repr(value)
-    except ValueError:  # a whole number of more digits than Python writes
-        return f"{type(value).__name__} of thousands of digits"
 
 
 def resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mast.config import PretrainConfig, change, load_yaml
+from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.data import DataConfig
 from mast.recipes.barlow_twins import barlow_twins
@@ -122,6 +123,7 @@ RECIPES: dict[str, Recipe] = (
 )
 
 
+@entry()
 def configure(
     recipe_name: str = DEFAULT,
     data: str | Path | Mapping[str, Any] | DataConfig | None = None,

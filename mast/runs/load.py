@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from mast.config import build_method, configuration_of
 from mast.core.checkpoint import load_checkpoint
+from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.run import RunFolder, plain
 from mast.core.tensors import read_tensors
@@ -30,6 +31,7 @@ Representation = Literal["encoder", "ensemble", "embedding"]
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
 
 
+@entry(draws=True)
 def load_method(run: str | Path) -> Method:
     """The whole method of a run (projector and masks too), in evaluation mode.
 
@@ -61,6 +63,7 @@ def load_method(run: str | Path) -> Method:
     return method.eval()
 
 
+@entry(draws=True)
 def load_embedding(run: str | Path) -> Embedding:
     """Load the embedding of a run, whose invariances are chosen when it is used.
 

@@ -244,9 +244,9 @@ def test_no_tensor_has_all_three_axes(count, loss):
 
 def test_shapes_are_quoted():
     squared_BD, mask_DK, active_BK, *_ = case()
-    with pytest.raises(ValueError, match=r"\(4, 6\) and \(3, 6\)"):
+    with pytest.raises(ValueError, match=r"\(4, 6\).*\(3, 6\)"):
         masked_distance(squared_BD, mask_DK.T)
-    with pytest.raises(ValueError, match=r"\(6, 3\) and \(3, 4\)"):
+    with pytest.raises(ValueError, match=r"\(6, 3\).*\(3, 4\)"):
         intersection(mask_DK, active_BK.T)
-    with pytest.raises(ValueError, match=r"\(4, 3\) and \(3, 3\)"):
+    with pytest.raises(ValueError, match=r"\(4, 3\).*\(3, 3\)"):
         subspace_mean(torch.zeros(4, 3), active_BK[:3])

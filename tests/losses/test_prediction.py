@@ -27,7 +27,7 @@ def test_is_one_minus_r_squared() -> None:
 
 
 def test_shapes_must_fit() -> None:
-    with pytest.raises(ValueError, match=r"\(4, 2\), got \(4, 3\)"):
+    with pytest.raises(ValueError, match=r"\(4, 3\).*\(4, 2\)"):
         unexplained(torch.zeros(4, 3), torch.zeros(4, 2), torch.zeros(4, 2))
 
 

@@ -162,7 +162,7 @@ def test_autocast_does_not_round_the_statistics(batch, dim):
 
 
 def test_shapes_are_quoted():
-    with pytest.raises(ValueError, match=r"\(3, 4\) and \(3, 5\)"):
+    with pytest.raises(ValueError, match=r"\(3, 4\).*\(3, 5\)"):
         invariance(torch.zeros(3, 4), torch.zeros(3, 5))
     for term in (variance, covariance):
         with pytest.raises(ValueError, match=r"B >= 2, got \(1, 4\)"):

@@ -24,6 +24,7 @@ from mast.augment.operator import (
 )
 from mast.augment.operators.color import gray
 from mast.augment.warp import separable
+from mast.core.errors import UserError
 from mast.core.transfer import to_device
 
 REFERENCE_SIDE = 224  # pixels, where the magnitudes in pixels were published
@@ -194,9 +195,9 @@ class GaussianBlur(Operator):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not all(sigma > 0 for sigma in self.sigma):
-            raise ValueError(f"gaussian_blur: expected sigma above 0, got {self.sigma}")
+            raise UserError(f"gaussian_blur: expected sigma above 0, got {self.sigma}")
         if self.taps // 2 >= self.size:
-            raise ValueError(f"gaussian_blur: expected extent below 2, got {self.extent:g}")
+            raise UserError(f"gaussian_blur: expected extent below 2, got {self.extent:g}")
 
     @property
     def taps(self) -> int:
@@ -374,7 +375,7 @@ class MotionBlur(Operator):
         super().__post_init__()
         if self.window // 2 >= self.size:
             most = 1 + 2 * REFERENCE_SIDE * (self.size - 1) // self.size
-            raise ValueError(f"motion_blur: expected taps of at most {most}, got {self.taps}")
+            raise UserError(f"motion_blur: expected taps of at most {most}, got {self.taps}")
 
     @property
     def taps_range(self) -> tuple[float, float]:

@@ -38,6 +38,8 @@ from mast.augment.warp import (
     resize_boxes,
     warp_affine,
 )
+from mast.core.entry import entry
+from mast.core.errors import UserError
 from mast.core.transfer import to_device
 
 CROP_TRIES = 10  # torchvision's, before it falls back to a centre crop
@@ -400,6 +402,7 @@ def crop_boxes(parameters: Parameters, aspect_B: Tensor) -> Tensor:
     return torch.stack([left_B, top_B, width_B, height_B], dim=1)
 
 
+@entry()
 def center_views(
     canvas_BHWC: Tensor,
     aspect_B: Tensor,
@@ -420,10 +423,12 @@ def center_views(
         images_BCHW: RGB in [0, 1], antialiased.
 
     Raises:
-        ValueError: The fraction is not in (0, 1].
+        UserError: The fraction is not in (0, 1].
     """
+    if size < 1:
+        raise UserError(f"size must be 1 pixel or more, got {size}")
     if not 0.0 < crop_fraction <= 1.0:
-        raise ValueError(f"expected crop_fraction in (0, 1], got {crop_fraction}; 1 keeps all")
+        raise UserError(f"expected crop_fraction in (0, 1], got {crop_fraction}; 1 keeps all")
     aspect_B = aspect_B.to(canvas_BHWC.device, torch.float32, non_blocking=True)
     matrices_B33 = box_matrices(center_boxes(aspect_B, crop_fraction))
     bounded_B = torch.zeros(len(aspect_B), dtype=torch.bool, device=aspect_B.device)
