@@ -15,7 +15,6 @@ Legend: N images, S side of the canvas.
 import functools
 import hashlib
 import logging
-import math
 import os
 import re
 import shutil
@@ -141,14 +140,14 @@ def _damaged(manifest: Manifest, file: Path) -> int:
         return sum(crc32(canvases.read(length)) != checksum for checksum in described)
 
 
-def obtain(request: Request) -> tuple[Manifest, np.memmap | None]:
+def obtain(request: Request) -> tuple[Manifest, Path | None]:
     """Opens the cache of a source, building it first if it is missing, stale or damaged.
 
     Args:
         request: The set and how to keep it.
 
     Returns:
-        The manifest, and the mapped canvases (N, S, S, 3) uint8, None without `store`.
+        The manifest, and the file of the canvases (N, S, S, 3) uint8, None without `store`.
 
     Raises:
         UserError: If too many images are broken, or the folder cannot be written.
@@ -184,7 +183,7 @@ def obtain(request: Request) -> tuple[Manifest, np.memmap | None]:
 
 def _read(
     request: Request, tell: Callable[..., None] = _log.warning
-) -> tuple[Manifest, np.memmap | None] | None:
+) -> tuple[Manifest, Path | None] | None:
     """The finished cache, or None if there is none that fits; damage is told of."""
     path, stored = request.file(MANIFEST), request.file("u8")
     if not path.exists() or (request.store and not stored.exists()):
@@ -204,12 +203,11 @@ def _read(
         return None
     if not request.store:
         return manifest, None
-    shape = (len(manifest.kept_N), request.size, request.size, 3)
-    expected, actual = math.prod(shape), stored.stat().st_size
+    expected, actual = len(manifest.kept_N) * request.size**2 * 3, stored.stat().st_size
     if actual != expected:
         tell("%s has %d bytes where %d belong; it is built anew.", stored, actual, expected)
         return None
-    return manifest, np.memmap(stored, np.uint8, "r", shape=shape)
+    return manifest, stored
 
 
 def _build(request: Request) -> None:

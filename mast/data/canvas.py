@@ -1,4 +1,4 @@
-"""Every image resized once to a square uint8 canvas, kept in one memory-mapped file.
+"""Every image resized once to a square uint8 canvas, kept in one file.
 
 A canvas is the whole image stretched to a square; its original aspect ratio is kept beside it, and
 every view undoes the stretch. Values are uint8 in 0 to 255.
@@ -238,7 +238,7 @@ def open_canvas(config: DataConfig | str | Path, view_size: int, processes: int 
         processes: How many of this machine open it and share its cores.
 
     Returns:
-        The set, over a mapped file, or decoding on the fly where the file would exceed
+        The set, over a file, or decoding on the fly where the file would exceed
         `cache_limit_gb`. Both hold the same images in the same order with the same pixels.
 
     Raises:
@@ -258,12 +258,13 @@ def open_canvas(config: DataConfig | str | Path, view_size: int, processes: int 
     manifest, stored = cache.obtain(
         cache.Request(source, size, folder, store, config.max_broken, workers)
     )
-    kept_N = manifest.kept_N
-    decoded = Decoded(source, kept_N, size, workers, manifest.checksum_N)
+    # Copies of what every batch needs: if the mapped manifest is cut short, a look at it is fatal.
+    kept_N, checksum_N = manifest.kept_N.copy(), manifest.checksum_N.copy()
+    decoded = Decoded(source, kept_N, size, workers, checksum_N)
     return CanvasSet(
         name=source.name,
         images=decoded if stored is None else Stored(stored, decoded),
-        aspect_N=manifest.aspect_N,
+        aspect_N=manifest.aspect_N.copy(),
         targets={task: target_N[kept_N] for task, target_N in source.targets.items()},
         classes=source.classes,
         identifiers=manifest.identifiers,

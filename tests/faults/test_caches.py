@@ -1,5 +1,6 @@
 """Caches that changed on the disk are noticed, and what they held is made again."""
 
+import errno
 import os
 import re
 import shutil
@@ -93,6 +94,45 @@ def test_damaged_canvases_are_decoded_again(cached: DataConfig, caplog: Any) -> 
     (said,) = (record.message for record in caplog.records)
     assert "first at canvas 0; what is damaged is decoded again" in said
     assert file.read_bytes() == whole
+
+
+@pytest.mark.parametrize("left", [0, 32 * 32 * 3 * 10 + 5])
+def test_canvases_that_are_cut_short_while_they_are_open_are_decoded_again(
+    cached: DataConfig, left: int, caplog: Any
+) -> None:
+    canvases = open_canvas(cached, 32)
+    expected, _ = canvases.batch(range(24))
+    (file,) = Path(str(cached.cache)).glob("*.u8")
+    whole = file.read_bytes()
+    os.truncate(file, left)
+    assert torch.equal(canvases.batch([23, 0, 12])[0], expected[[23, 0, 12]])
+    assert torch.equal(canvases.batch(range(24))[0], expected)
+    assert len(caplog.records) == 1
+    assert file.read_bytes() == whole
+
+
+def test_a_manifest_that_is_cut_short_while_it_is_open_is_not_missed(cached: DataConfig) -> None:
+    """Its names alone are read from the file again."""
+    canvases = open_canvas(cached, 32)
+    expected = canvases.batch(range(24))
+    (file,) = Path(str(cached.cache)).glob("*px.*.safetensors")
+    os.truncate(file, 0)
+    for before, after in zip(expected, canvases.batch(range(24)), strict=True):
+        assert torch.equal(before, after)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="read in another way")
+def test_canvases_on_a_disk_that_fails_are_decoded_again(
+    cached: DataConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canvases = open_canvas(cached, 32)
+    expected, _ = canvases.batch(range(24))
+
+    def fail(*_: Any) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "preadv", fail)
+    assert torch.equal(canvases.batch(range(24))[0], expected)
 
 
 @pytest.mark.parametrize("kind", ["safetensors", "u8"])
