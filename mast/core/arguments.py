@@ -79,7 +79,10 @@ def in_short(value: Any) -> str:
     """A value in one line of a message."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)} and {value.dtype}"
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # a whole number of more digits than Python writes
+        text = f"a {type(value).__name__}"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]} ..."
 
 
