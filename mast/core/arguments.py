@@ -82,7 +82,7 @@ def in_short(value: Any) -> str:
     try:
         text = " ".join(repr(value).split())
     except ValueError:  # a whole number of more digits than Python writes
-        text = f"a {type(value).__name__}"
+        text = "a number too long to write"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]} ..."
 
 
