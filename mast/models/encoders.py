@@ -97,9 +97,9 @@ class EncoderConfig:
         name: A torchvision or timm model name, such as "resnet18" or
             "vit_small_patch16_224". A name that both have is torchvision's; the prefixes
             "torchvision:" and "timm:" choose. It names an architecture.
-        options: Keyword arguments of the model's constructor, for example
-            {"channels": [32, 64, 128, 256]} for a narrow timm ResNet, or {"drop_path_rate": 0.1}:
-            those that are in `OPTIONS`, with numbers, words and lists of these.
+        options: Keyword arguments of the model's constructor that say what it is made of, for
+            example {"channels": [32, 64, 128, 256]} for a narrow timm ResNet, or
+            {"drop_path_rate": 0.1}.
         stem: First layers of a ResNet. "standard": 7x7 stride 2 and max-pooling; "small":
             3x3 without max-pooling; "auto": small for ResNets and views up to 64 pixels.
         stem_stride: Stride of the small stem; 1 for views up to 32 pixels and 2 above if not
@@ -487,6 +487,9 @@ def check_options(options: Mapping[str, Any], library: str | None = None) -> Non
                 f"encoder.options.{name} must be a number up to {MOST_VALUE:,}, true, false, null, "
                 f"a word or a list of at most {MOST_VALUES} of these, got {in_short(value)}"
             )
+        if "drop" in name and not (value is None or (_is_number(value) and 0 <= value <= 1)):
+            # Some are read by a training step alone.
+            raise UserError(f"encoder.options.{name} must be from 0 to 1, got {_in_short(value)}")
 
 
 def _is_literal(value: Any, lists: int = 2) -> bool:
@@ -495,8 +498,12 @@ def _is_literal(value: Any, lists: int = 2) -> bool:
         return few and all(_is_literal(each, lists - 1) for each in value)
     if isinstance(value, str):
         return WORD.fullmatch(value) is not None
-    # A number of another library has no literal.
-    return value is None or (type(value) in (bool, int, float) and abs(value) <= MOST_VALUE)
+    return value is None or (_is_number(value) and abs(value) <= MOST_VALUE)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is one of Python's own, which its `repr` gives back."""
+    return type(value) in (bool, int, float)
 
 
 def resolve(name: str) -> tuple[Literal["timm", "torchvision"], str]:

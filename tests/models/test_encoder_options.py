@@ -109,6 +109,7 @@ def test_options_are_looked_at_wherever_they_come_from(
         ("num_classes", 5), ("in_chans", 1), ("layers", {"a": 1}), ("layers", float("nan")),
         ("stem_type", "../x"), ("layers", [1] * 65), ("layers", [[[[1]]]]), ("layers", 10**9),
         ("layers", 10**40), ("stem_width", float("inf")), ("stem_type", "x" * 65),
+        ("drop_rate", -0.5), ("attn_drop_rate", "x"), ("drop_path_rate", [1]),
     ],
 )  # fmt: skip
 def test_what_is_no_architecture_is_refused(name: str, value: Any) -> None:
