@@ -140,7 +140,7 @@ class Annotated(Source):
         return len(self.images)
 
     def open(self, index: int) -> Image.Image:
-        image = open_image(self.path(index))
+        image = open_image(self.path(index), self._files[index])
         width, height = upright_size(image)
         if (height, width) != self.size(index):
             image.close()

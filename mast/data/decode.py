@@ -33,6 +33,7 @@ UNREAD = (
 # What a file may hold, whatever its ending, as Pillow calls it. Of the forty others that it knows,
 # EPS is a program, which it runs.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "AVIF", "HEIF")
+_AT_ONCE = 1_000_000  # pixels that are scaled at a time, as float64 takes eight times the memory
 
 _ORIENTATION_TAG = 0x0112
 _UNDO_ORIENTATION = {
@@ -89,17 +90,24 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
-def open_image(file: Path | BytesIO) -> Image.Image:
+def open_image(file: Path | BytesIO, state: tuple[int, int] | None = None) -> Image.Image:
     """Opens an image file, or its content; its pixels are not decoded yet.
 
+    Args:
+        file: A path, or what is in a file.
+        state: Size in bytes and time of modification in ns that the file must have.
+
     Raises:
-        ValueError: It is a pipe, which would not answer, or something else that is no file, or is
-            made to take minutes.
+        ValueError: It is a pipe, which would not answer, or something else that is no file; it is
+            in another state, or made to take minutes.
         OSError: It is no image of a format that is read, or there is none.
     """
     if isinstance(file, Path):
         if kind := special(file):
             raise ValueError(f"{kind}, not a file")
+        status = file.stat()
+        if state not in (None, (status.st_size, status.st_mtime_ns)):
+            raise ValueError("not the file that was there when the set was opened")
         with file.open("rb") as content:
             refuse_bomb(content)
     else:
@@ -219,8 +227,7 @@ def _eight_bits(values_HW: np.ndarray) -> np.ndarray:
     Sixteen-bit files span 0 to 65535. For 32-bit integers and floats, which declare no range, it is
     the smallest of 0 to 1 (floats only), 255, 65535 that holds all values, else minimum to maximum.
     """
-    gray_HW = values_HW.astype(np.float64)
-    low, high = float(gray_HW.min()), float(gray_HW.max())
+    low, high = float(values_HW.min()), float(values_HW.max())
     if not np.isfinite([low, high]).all():
         raise ValueError("pixel values that are not finite")
     if values_HW.dtype.itemsize == 2:
@@ -230,4 +237,9 @@ def _eight_bits(values_HW: np.ndarray) -> np.ndarray:
         fitting = [limit for limit in ranges if low >= 0 and high <= limit]
         if fitting:
             low, high = 0.0, fitting[0]
-    return np.rint((gray_HW - low) * (255.0 / max(high - low, 1e-12))).astype(np.uint8)
+    gray_HW, scale = np.empty(values_HW.shape, np.uint8), 255.0 / max(high - low, 1e-12)
+    rows = -(-_AT_ONCE // values_HW.shape[1])
+    for at in range(0, len(values_HW), rows):
+        some_HW = values_HW[at : at + rows].astype(np.float64)
+        gray_HW[at : at + rows] = np.rint((some_HW - low) * scale)
+    return gray_HW

@@ -62,7 +62,8 @@ class Folder(Source):
         return len(self._files)
 
     def open(self, index: int) -> Image.Image:
-        return open_image(self.root / self._files[index][0])
+        path, size, modified = self._files[index]
+        return open_image(self.root / path, (size, modified))
 
     def identifier(self, index: int) -> str:
         return self._files[index][0]

@@ -3,6 +3,7 @@
 Shapes: B images a batch, D dimensions of the representation, C classes.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
@@ -68,8 +69,8 @@ class Classifier(nn.Module):
             )
         if not all(isinstance(name, str) and len(name) <= LONGEST for name in classes):
             raise UserError(f"expected names of classes, {LONGEST:,} characters at most")
-        if len(set(classes)) < len(classes):
-            raise UserError("expected classes of different names")
+        if len(set(classes)) < len(classes):  # tables and counts go by them
+            raise UserError(f"two classes are called {Counter(classes).most_common(1)[0][0]!r}")
         if not COLDEST <= temperature <= HOTTEST:
             raise UserError(
                 f"expected a temperature of {COLDEST:g} to {HOTTEST:g}, got {temperature}"

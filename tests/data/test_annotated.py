@@ -307,6 +307,16 @@ def test_an_image_of_another_size_than_annotated_is_broken(coco):
         opened(coco).load(1)
 
 
+def test_an_image_that_was_replaced_since_is_broken(coco):
+    source = opened(coco)
+    source.load(1)
+    picture(coco / "train2017" / "20.png", shade=99)
+    os.utime(coco / "train2017" / "20.png", ns=(1, 1))
+    with pytest.raises(UserError, match=r"20\.png: not the file that was there"):
+        source.load(1)
+    source.load(2)
+
+
 @pytest.mark.parametrize("orientation", [3, 6])
 def test_sizes_are_those_of_the_upright_image(tmp_path, orientation):
     root = write_coco(tmp_path / "coco")

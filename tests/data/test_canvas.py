@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import time
 
@@ -216,6 +217,26 @@ def test_on_the_fly_a_file_that_breaks_later_is_named(config, photos):
     (photos / "a/02.png").write_bytes(b"")
     with pytest.raises(UserError, match=r"a/02\.png.*was whole when the set was opened"):
         canvases.batch([0, 1])
+
+
+@pytest.mark.parametrize("kept", ["size", "time"])
+def test_on_the_fly_a_photo_that_was_replaced_is_refused(config, photos, kept):
+    config.cache_limit_gb = 0
+    path = photos / "a/02.png"
+    canvases = open_canvas(config, 32)
+    canvases.batch([0, 1])
+    before = path.stat()
+    Image.fromarray(255 - np.asarray(Image.open(path))).save(path)
+    if kept == "size":
+        path.write_bytes(path.read_bytes()[: before.st_size].ljust(before.st_size, b"\0"))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    else:
+        path.write_bytes(path.read_bytes() + b"\0")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    canvases.batch([0, 2])
+    with pytest.raises(UserError, match=r"a/02\.png.* was there when the set was opened"):
+        canvases.batch([0, 1])
+    assert open_canvas(config, 32).fingerprint != canvases.fingerprint
 
 
 @pytest.mark.parametrize("limit_gb", [32.0, 0.0])

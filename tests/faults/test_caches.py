@@ -150,13 +150,25 @@ def test_views_without_pixels_are_refused(cached: DataConfig) -> None:
         open_canvas(cached, -9)
 
 
-def test_a_damaged_canvas_whose_image_changed_is_refused(cached: DataConfig) -> None:
+@pytest.mark.parametrize(
+    ("later", "message"),
+    [
+        (1, "{name}: not the file that was there when the set was opened"),
+        (0, "canvas 5 is no longer what it was: delete the file"),  # nothing of the file shows it
+    ],
+)
+def test_a_damaged_canvas_whose_image_changed_is_refused(
+    cached: DataConfig, later: int, message: str
+) -> None:
     (file,) = Path(str(cached.cache)).glob("*.u8")
     canvases = open_canvas(cached, 32)
     file.write_bytes(bytes(file.stat().st_size))
     image = Path(cached.spec) / canvases.identifiers[5]
+    before = image.stat()
     Image.new("RGB", (32, 32), "white").save(image)
-    with pytest.raises(UserError, match=r"canvas 5 is no longer what it was: delete the file"):
+    image.write_bytes(image.read_bytes().ljust(before.st_size, b"\0"))
+    os.utime(image, ns=(before.st_atime_ns, before.st_mtime_ns + later))
+    with pytest.raises(UserError, match=message.format(name=re.escape(canvases.identifiers[5]))):
         canvases.batch([4, 5])
 
 

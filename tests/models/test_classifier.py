@@ -63,6 +63,11 @@ def test_no_class_is_named_by_probabilities_that_are_no_numbers() -> None:
         ours.predict(torch.where(IMAGES > 0.9, torch.nan, IMAGES))
 
 
+def test_two_classes_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="two classes are called 'crane'"):
+        Classifier(nn.Identity(), nn.Linear(2, 3), ("crane", "owl", "crane"), 32)
+
+
 def test_a_module_of_ones_own_gets_its_weights_back(tmp_path: Path) -> None:
     def module() -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
