@@ -15,6 +15,7 @@ from mast.analyses.analysis import (
     Subject,
     Trial,
     read_arrays,
+    understood,
 )
 from mast.analyses.curves import Curves
 from mast.analyses.invariance import Invariance
@@ -54,4 +55,5 @@ __all__ = [
     "Subject",
     "Trial",
     "read_arrays",
+    "understood",
 ]

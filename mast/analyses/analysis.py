@@ -6,10 +6,9 @@ N images, P side of a thumbnail in pixels, D dimensions of the embedding, K oper
 from __future__ import annotations
 
 import re
-import zipfile
-import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -18,6 +17,7 @@ import numpy as np
 from torch import Tensor
 
 from mast.core.errors import UserError
+from mast.core.memory import machine_memory
 
 if TYPE_CHECKING:
     from mast.analyses.figure import Figure
@@ -25,19 +25,40 @@ if TYPE_CHECKING:
 Arrays: TypeAlias = dict[str, np.ndarray]
 
 
+@contextmanager
+def understood(file: Path) -> Iterator[None]:
+    """Have whatever comes of what is in a file of arrays be one line that names it.
+
+    Raises:
+        UserError: Anything else was raised in the block.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # others write any arrays, under any name
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise UserError(
+            f"{file} is damaged, or of another version ({what}): make it again with `mast analyze`."
+        ) from error
+
+
 def read_arrays(file: Path) -> Arrays:
     """The arrays of a finished analysis, whose checksums are verified.
 
     Raises:
-        UserError: The file is damaged.
+        UserError: The file is damaged, or holds what no analysis writes.
     """
-    try:
-        # NumPy would leave a damaged file open.
-        with file.open("rb") as content, np.lib.npyio.NpzFile(content) as archive:
-            return dict(archive)
-    # A flag of the archive may say that a member is encrypted: a RuntimeError.
-    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(f"{file} is damaged: make it again with `mast analyze`.") from error
+    # NumPy would leave a damaged file open.
+    with understood(file), file.open("rb") as content, np.lib.npyio.NpzFile(content) as archive:
+        assert archive.zip is not None
+        size = sum(int(member.file_size) for member in archive.zip.infolist())
+        if size > (machine_memory() or 2**33) // 4:
+            raise ValueError(f"{size / 1e9:,.0f} GB when unpacked")
+        arrays: Arrays = dict(archive)
+        if any(array.dtype.itemsize == 0 for array in arrays.values()):
+            raise ValueError("an array of nothing")  # of which a file can declare any number
+        return arrays
 
 
 # What is done to images: an operator at a magnitude from 0 to 1 (None where it has none).

@@ -47,7 +47,8 @@ class Curves(Analysis):
     def compute(self, subject: Subject) -> Arrays:
         """See `Analysis.compute`."""
         lines = [line for line in subject.log if "epoch" in line]
-        names = sorted({name for line in lines for name in line} - {"step", "epoch"})
+        others = {"step", "epoch", "stages", "stage_epochs", "file", "allow_pickle"}  # NumPy's two
+        names = sorted({name for line in lines for name in line} - others)
         return {
             "epoch": np.array([line["epoch"] for line in lines], float),
             "stages": np.array([name for name, _ in subject.stages], str),

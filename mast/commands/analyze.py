@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mast.analyses import Arrays, Subject, read_arrays
+from mast.analyses import Arrays, Subject, read_arrays, understood
 from mast.analyses.figure import save
 from mast.commands.evaluate import measure_missing
 from mast.core.arguments import as_list
@@ -111,7 +111,7 @@ def draw(run: str | Path, analysis: str) -> "Figure":
         analysis: One of its analyses, such as "masks"; the arrays are `analysis/masks.npz`.
 
     Raises:
-        UserError: An unknown analysis, or one that was not run yet.
+        UserError: An unknown analysis, one that was not run yet, or arrays that are not its own.
     """
     if analysis not in QUESTIONS:
         raise unknown("analysis", analysis, QUESTIONS)
@@ -121,7 +121,8 @@ def draw(run: str | Path, analysis: str) -> "Figure":
             f"{file} does not exist; make it first: on the command line with "
             f"mast analyze {run} --data SET, in Python with analyze(run, data)"
         )
-    return QUESTIONS[analysis].kind().draw(read_arrays(file))
+    with understood(file):
+        return QUESTIONS[analysis].kind().draw(read_arrays(file))
 
 
 def insights_of(subject: Subject, analyses: Sequence[str], folder: Path) -> list[Insight]:

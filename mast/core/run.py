@@ -21,6 +21,7 @@ report.html           one page, by `mast report`
 
 import json
 import logging
+import math
 import os
 import platform
 import re
@@ -44,6 +45,7 @@ from mast.core.locks import locked
 
 _log = logging.getLogger("mast")
 
+MOST = 2**53  # steps, epochs and seconds of a training
 PACKAGES = (
     "mast-ssl",
     "torch",
@@ -263,15 +265,24 @@ def read_optional(path: Path, kinds: Mapping[str, type]) -> dict[str, Any]:
 
 
 def _logged(line: str) -> dict[str, Any] | None:
-    """A line of metrics.jsonl, None if it is damaged."""
+    """A line of metrics.jsonl, None if it is damaged, or no training can have written it."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+    if not isinstance(record, dict) or type(record.get("step")) is not int:
         return None
-    kinds = {name: str if name == "warning" else int | float for name in record}
-    return record if all(isinstance(record[name], kinds[name]) for name in record) else None
+    if not isinstance(record.get("warning", ""), str):
+        return None
+    numbers = {name: value for name, value in record.items() if name != "warning"}
+    if any(type(value) not in (int, float) for value in numbers.values()):
+        return None
+    # A loss may be infinite or NaN, and is float32 otherwise; what counts is neither.
+    counts = [numbers[name] for name in ("step", "epoch", "seconds") if name in numbers]
+    whole = all(0 <= value < MOST for value in counts)
+    whole &= all(abs(value) < 1e100 or not -math.inf < value < math.inf
+                 for value in numbers.values())  # fmt: skip
+    return record if whole else None
 
 
 def provenance() -> dict[str, Any]:

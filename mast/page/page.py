@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from mast.analyses import Analysis, read_arrays
+from mast.analyses import Analysis, read_arrays, understood
 from mast.config import configuration_of
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
@@ -232,18 +232,19 @@ def _exists(folder: RunFolder, name: str) -> bool:
 
 def _part(name: str, entry: Entry[Analysis], folder: RunFolder, side: int) -> Part:
     file, analysis = _arrays(folder, name), entry.kind()
-    arrays = read_arrays(file)
-    details, caption = analysis.details(arrays), _capital(analysis.caption(arrays))
-    return Part(
-        name=name,
-        title=entry.title,
-        headline=_capital(analysis.headline(arrays)),
-        caption=caption,
-        figure=_inline(file.with_suffix(".svg"), name, f"{entry.title}. {caption}"),
-        table=of_grid(f"Numbers: {entry.title}", details.grid) if details.grid else None,
-        shelves=tuple(shelf(gallery, side) for gallery in details.galleries),
-        plane=plane(details.map, side) if details.map else None,
-    )
+    with understood(file):
+        arrays = read_arrays(file)
+        details, caption = analysis.details(arrays), _capital(analysis.caption(arrays))
+        return Part(
+            name=name,
+            title=entry.title,
+            headline=_capital(analysis.headline(arrays)),
+            caption=caption,
+            figure=_inline(file.with_suffix(".svg"), name, f"{entry.title}. {caption}"),
+            table=of_grid(f"Numbers: {entry.title}", details.grid) if details.grid else None,
+            shelves=tuple(shelf(gallery, side) for gallery in details.galleries),
+            plane=plane(details.map, side) if details.map else None,
+        )
 
 
 def _capital(text: str) -> str:

@@ -1,16 +1,25 @@
 """Whatever the files of a run folder hold: a page without it, which loads and runs nothing."""
 
+import math
+import shutil
 import warnings
+import zipfile
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from pages import look_into, make_run
 
 import mast
+from mast.analyses import read_arrays
 from mast.analyses.figure import as_svg, empty, tip
+from mast.core.errors import UserError
 from mast.core.files import read_markup, signed
+from mast.core.run import RunFolder
+from mast.page import LivePage
 from mast.page.html import element
 
 HOSTILE = "</script><script>alert(1)</script>\"' onload=x {{ 7*7 }}\x1b\u202e"
@@ -135,3 +144,120 @@ def test_a_right_signature_makes_no_figure_trusted(tmp_path: Path) -> None:
     assert "x.example" not in page
     assert "How the run went" in page
     assert f"{file} is not what" in page
+
+
+@pytest.fixture(scope="module")
+def looked_into(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run with one analysis, which has images."""
+    run = make_run(tmp_path_factory.mktemp("run") / "run")
+    look_into(run, ("neighbours",))
+    return run
+
+
+def declared(descr: str, shape: str) -> bytes:
+    """An array of NumPy's format whose header declares what does not follow."""
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+
+
+ARRAYS: dict[str, Any] = {
+    "missing": None,
+    "of another kind": np.array(["x"] * 24),
+    "of another shape": np.zeros((2, 3, 4)),
+    "empty": np.zeros(0),
+    "of objects": np.array([print], object),
+    "NaN": np.full((24, 16, 16, 3), np.nan),
+    "larger than any memory": declared("<f8", "(1000000000000,)"),
+    "of nothing": declared("<U0", "(1000000000000,)"),
+    "no array": b"text",
+}
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_a_page_is_written_without_an_analysis_of_other_arrays(
+    looked_into: RunFolder, tmp_path: Path, kind: str
+) -> None:
+    run = RunFolder(shutil.copytree(looked_into.path, tmp_path / "run"))
+    file = run.analysis / "neighbours.npz"
+    with np.load(file) as archive:
+        whole = dict(archive)
+    assert "data:image/jpeg" in mast.report(run.path).read_text()
+    others, content = {name: whole[name] for name in whole if name != "pictures"}, ARRAYS[kind]
+    if isinstance(content, np.ndarray):
+        others["pictures"] = content
+    np.savez(file, **others)
+    if isinstance(content, bytes):
+        with zipfile.ZipFile(file, "a") as members:
+            members.writestr("pictures" if kind == "no array" else "pictures.npy", content)
+    page = unescape(mast.report(run.path).read_text())
+    assert f"{file} is damaged, or of another version (" in page
+    assert "data:image/jpeg" not in page
+
+
+def test_arrays_that_would_fill_the_memory_are_not_unpacked(
+    looked_into: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "bomb.npz"
+    np.savez_compressed(file, x=np.zeros(10_000_000, np.uint8))
+    assert file.stat().st_size < 20_000
+    assert len(read_arrays(file)["x"]) == 10_000_000
+    monkeypatch.setattr("mast.analyses.analysis.machine_memory", lambda: 30_000_000)
+    with pytest.raises(UserError, match=r"bomb\.npz .* when unpacked"):
+        read_arrays(file)
+
+
+def test_a_figure_of_other_arrays_is_one_line(looked_into: RunFolder, tmp_path: Path) -> None:
+    run = RunFolder(shutil.copytree(looked_into.path, tmp_path / "run"))
+    np.savez(run.analysis / "neighbours.npz", points=np.zeros(3))
+    with pytest.raises(UserError, match=r"neighbours\.npz is damaged, or of another version"):
+        mast.draw(run.path, "neighbours")
+
+
+WHOLE = {"step": 3, "epoch": 1.5, "loss": 2.0, "seconds": 80.0}
+LINES = (
+    *({**WHOLE, "step": step} for step in ("3", None, -1, 1.5, True, 10**400, 1e300)),
+    *({**WHOLE, "epoch": epoch} for epoch in ("1", math.nan, math.inf, -1.0, 1e300, 10**400)),
+    *({**WHOLE, "seconds": seconds} for seconds in (math.nan, math.inf, -1, [1])),
+    *({**WHOLE, "loss": loss} for loss in ("2", None, True, {}, 1e308, -1e308, 10**400)),
+    {**WHOLE, "warning": 3},
+    {"epoch": 1.0, "loss": 1.0},
+)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_lines_of_the_log_that_mean_nothing_are_left_out(
+    line: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = make_run(tmp_path / "run")
+    before = run.read_metrics()
+    run.append_metrics(line)
+    run.append_metrics(line)
+    assert run.read_metrics() == before
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{run.metrics}: 2 damaged lines are left out"
+    ]
+
+
+def test_losses_that_are_not_finite_stay_in_the_log(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    for loss in (math.nan, math.inf, 3.4e38):
+        run.append_metrics({**WHOLE, "loss": loss})
+    assert len(run.read_metrics()) == 6
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")  # no font has such characters
+def test_a_page_of_any_log_is_written(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    for line in LINES:
+        run.append_metrics(line)
+    strange = {"stages": 1.0, "stage_epochs": 2.0, "file": 3.0, "allow_pickle": 4.0, HOSTILE: 5.0,
+               f"term/{HOSTILE}": 6.0, "lr": 1e99, "warning": HOSTILE}  # fmt: skip
+    run.append_metrics({**WHOLE, **strange})
+    live = LivePage(run).html(live=False)
+    look_into(run, ("curves",))
+    finished = mast.report(run.path).read_text()
+    for page in (live, finished):
+        assert "alert(1)" in page
+        assert "\x1b" not in page
+        assert sum(tag == "script" for tag, _ in Elements(page).found) == (page is finished)
+        assert 'class="plot"' in page
