@@ -489,7 +489,7 @@ def check_options(options: Mapping[str, Any], library: str | None = None) -> Non
             )
         if "drop" in name and not (value is None or (_is_number(value) and 0 <= value <= 1)):
             # Some are read by a training step alone.
-            raise UserError(f"encoder.options.{name} must be from 0 to 1, got {_in_short(value)}")
+            raise UserError(f"encoder.options.{name} must be from 0 to 1, got {in_short(value)}")
 
 
 def _is_literal(value: Any, lists: int = 2) -> bool:
