@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from mast.core import fields
 from mast.core.arguments import in_short
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
@@ -34,7 +33,8 @@ class Normalization(NamedTuple):
     @property
     def usable(self) -> bool:
         """Whether images can be normalised so: finite numbers, those to divide by positive."""
-        small = all(abs(value) <= MOST_MOMENT for values in self for value in values)
+        three = all(len(values) == 3 for values in self)
+        small = three and all(abs(value) <= MOST_MOMENT for values in self for value in values)
         return small and min(self.std) >= 1 / MOST_MOMENT
 
 
@@ -134,10 +134,18 @@ class EncoderConfig:
         Raises:
             UserError: Naming the field, what it is and what it may be.
         """
+        if not isinstance(self.name, str):
+            raise UserError(f"encoder.name must be text, got {in_short(self.name)}")
+        for name, choices in (
+            ("stem", ("auto", "standard", "small")),
+            ("stem_stride", (None, 1, 2)),
+        ):
+            if (value := getattr(self, name)) not in choices:
+                raise UserError(f"encoder.{name} must be of {choices}, got {in_short(value)}")
         if not self.normalization.usable:
             raise UserError(
-                f"encoder.mean must be finite, and encoder.std positive and finite, up to "
-                f"{MOST_MOMENT:g}, got {list(self.mean)} and {list(self.std)}"
+                "encoder.mean must be finite, and encoder.std positive and finite, up to "
+                f"{MOST_MOMENT:g}, got {in_short(self.mean)} and {in_short(self.std)}"
             )
         check_options(self.options)
         if self.weights == "":
@@ -391,7 +399,7 @@ def described_encoder(
         UserError: They do not fit together, or this version has no such encoder.
     """
     try:
-        config = fields.build(EncoderConfig, described["encoder"], "field")
+        config = EncoderConfig(**described["encoder"])
         if "normalization" in described:
             normalization = read_normalization(**described["normalization"])
             config = replace(config, **normalization._asdict())
@@ -448,7 +456,7 @@ def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normaliza
             positive.
     """
     moments = Normalization(*(cast(Moment, tuple(values)) for values in (mean, std)))
-    if {len(mean), len(std)} != {3} or not moments.usable:
+    if not moments.usable:
         raise ValueError(
             f"expected mean and std of three channels, got {in_short(mean)} and {in_short(std)}"
         )

@@ -74,9 +74,11 @@ def test_a_size_is_that_of_an_image(tmp_path: Path, size: Any) -> None:
         {"normalization": {"mean": [0] * 10**5, "std": [1, 1, 1]}},
         {"normalization": [1]}, {"normalization": 3}, {"normalization": {"mean": 1, "std": 2}},
         {"stem": "large"}, {"stem": 3}, {"stem_stride": 10**9}, {"stem_stride": [2]},
-        {"mean": [float("nan")] * 3}, {"name": None}, {"name": ["timm:resnet18"]},
+        {"mean": [float("nan")] * 3}, {"mean": [0.0] * 4},
+        {"stem_stride": 3}, {"options": {"stem_type": "&a [*a, *a]"}}, {"stdd": 1},
+        {"name": None}, {"name": ["timm:resnet18"]},
         {"name": "timm:resnet18.no_such_tag"}, {"name": "timm:resnet18.\n\x1b[2J"},
-        {"name": "timm:hf-hub:a/b"}, {"name": "x" * 10**5}, {"weights": 3},
+        {"name": "timm:hf-hub:a/b"}, {"name": "x" * 10**5},
     ],
     ids=lambda changes: str(changes)[:40],
 )  # fmt: skip
