@@ -12,7 +12,7 @@ _FEW = 1000  # of what images have dozens of
 _MANY = 200_000  # of what holds pixels: chunks of 8 KiB of a PNG, strips and tiles of a TIFF
 _EXIF = 100  # segments of a JPEG; Pillow copies all that were before
 _SCANS = 100  # over all pixels of a progressive JPEG; thirty bytes may be one
-_HEADER = 65_536  # bytes of a PPM's
+_HEADER = 65_536  # bytes of a PPM's, and of what a JPEG may have between its segments
 
 _MARKER = re.compile(rb"\xff([^\x00\xd0-\xd7\xff])(?=(.{0,2}))", re.DOTALL)
 _STRIPS, _TILES = 0x0111, 0x0144  # tags of where they are
@@ -46,15 +46,16 @@ def _png(file: IO[bytes], begin: bytes) -> bool:
 
 
 def _jpeg(file: IO[bytes], begin: bytes) -> bool:
-    parts = exif = scans = at = 0
+    parts = between = exif = scans = at = 0
     progressive = False
     file.seek(2)
     while len(head := file.read(8)) == 8 and head[:2] != b"\xff\xda":
         is_segment = head[0] == 0xFF and 0xC0 <= head[1] < 0xFF and not 0xD0 <= head[1] <= 0xD9
-        parts += 1  # or a byte between two
+        parts += is_segment
+        between += not is_segment
         exif += is_segment and head[4:] == b"Exif"
         progressive |= is_segment and head[1] in (0xC2, 0xCA)
-        if parts > _FEW or exif > _EXIF:
+        if parts > _FEW or between > _HEADER or exif > _EXIF:
             return True
         length = 2 + max(2, int.from_bytes(head[2:4], "big")) if is_segment else 1
         file.seek(length - len(head), os.SEEK_CUR)

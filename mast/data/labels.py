@@ -16,10 +16,11 @@ def told_apart(names: Sequence[str], numbers: Sequence[object] | None = None) ->
     """Names of classes, with its number behind each that several share: ImageNet has two cranes.
 
     Args:
-        names: One a class.
+        names: One a class; what UTF-8 cannot hold is escaped.
         numbers: What the set calls each, all different; its position if not given.
     """
     numbers = range(len(names)) if numbers is None else numbers
+    names = [name.encode("utf-8", "backslashreplace").decode() for name in names]
     while len(counts := Counter(names)) < len(names):
         names = [
             f"{name} ({number})" if counts[name] > 1 else name

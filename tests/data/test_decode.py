@@ -328,6 +328,7 @@ def test_a_file_that_is_made_to_take_minutes_is_broken_at_once(tmp_path, name):
     [
         in_jpeg(*[segment(0xE1, b"http://ns.adobe.com/xmp/extension/\0" + bytes(60_000))] * 200),
         scans(20),
+        in_jpeg(b"\xff" * 4096, segment(0xFE, b"padded")),
         in_png(*[chunk(b"tEXt", b"key\0value")] * 200),
         in_png(chunk(b"iCCP", b"name\0\0" + MEGABYTE)),
         b"P6 # of a camera\n1 1\n255\n\xff\xff\xff",

@@ -56,6 +56,7 @@ def test_classes_of_one_name_are_told_apart(tiny, tmp_path, monkeypatch):
     assert source.classes == {"class": ("crane (0)", "crane (1)")}
     assert told_apart(["a", "a (1)", "a"]) == ("a (0)", "a (1)", "a (2)")
     assert len(set(told_apart(["a", "a", "a (0)"]))) == 3
+    assert told_apart(["\ud800", "\\ud800"]) == ("\\ud800 (0)", "\\ud800 (1)")
 
 
 @pytest.mark.parametrize("download", [False, True])
