@@ -79,13 +79,15 @@ def _tiff(file: IO[bytes], begin: bytes) -> bool:
     (tags,) = struct.unpack(order + number, file.read(struct.calcsize(number)))
     if tags > _FEW:
         return True
-    entries = file.read(tags * struct.calcsize(order + entry))
-    counts = {tag: count for tag, _, count, _ in struct.iter_unpack(order + entry, entries)}
+    size = struct.calcsize(order + entry)
+    entries = file.read(tags * size)
+    whole = entries[: len(entries) // size * size]  # Pillow takes what is there, too
+    counts = {tag: count for tag, _, count, _ in struct.iter_unpack(order + entry, whole)}
     return max(counts.get(_STRIPS, 0), counts.get(_TILES, 0)) > _MANY
 
 
 def _ppm(file: IO[bytes], begin: bytes) -> bool:
-    if not (magic := re.match(rb"P[\dfy]\w*(?=\s)", begin)):
+    if not (magic := re.match(rb"P(?:[1-6f]|0CMYK|y\w+)(?=\s)", begin)):
         return False
     numbers = 2 if magic[0] in (b"P1", b"P4") else 3
     each = rb"(?:\s|#[^\r\n]*[\r\n])+[\d.+-]+"
