@@ -1,31 +1,59 @@
 """How often the 95 % intervals cover the truth, by simulation: score intervals and the bootstrap.
 
-    python benchmarks/interval_coverage.py [--single 100000] [--paired 10000] [--resamples 1000]
+    python benchmarks/interval_coverage.py [--single 100000] [--paired 10000] [--classes 500]
+        [--draws 10000] [--resamples 1000]
 
 Single: test sets of n images, each right with probability p. Paired: two encoders on the same
 images, whose being right is correlated by phi; the first is right with probability p, the second
 is as good, or makes half the errors. The intervals are those of `mast.measure`. Counts say all of
 a test set: those with the same counts share their score interval and up to 20 bootstraps, and what
-a bootstrap draws has multinomial counts. Two minutes on one core.
+a bootstrap draws has multinomial counts.
+
+Classes: the mean over classes of so many images each, of one encoder and of two; the bootstrap
+that was used before draws from all images, and leaves out a class of which it draws none; it has a
+fifth of the resamples here. Draws:
+how often a difference over a few draws of what is learned from is called clear where there is none;
+the accuracies of a draw are normal. Five minutes on one core.
 """
 
 import argparse
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from measure import RESULTS
 from torch import Tensor
 
 from mast.core.checkpoint import write_json
 from mast.core.run import provenance
-from mast.measure.bootstrap import BOOTSTRAP, TANGO, WILSON, percentiles
+from mast.measure.accuracy import class_mean_interval, class_weights
+from mast.measure.bootstrap import (
+    BOOTSTRAP,
+    STUDENT,
+    TANGO,
+    WILSON,
+    WILSON_OF_CLASSES,
+    percentiles,
+    resampled_means,
+    student_interval,
+    weighted_difference_interval,
+)
 from mast.measure.proportions import tango, wilson
 
 ACCURACIES = (0.5, 0.9, 0.95, 0.99)  # p
 IMAGES = (50, 100, 340, 1000, 10_000)  # n
 CORRELATION = 0.5  # phi
 BOOTSTRAPS = 20  # of test sets with the same counts, at the most
+CLASSES = {  # images of each
+    "100 of 1": [1] * 100,
+    "50 of 1, 10 of 20": [1] * 50 + [20] * 10,
+    "10 of 3": [3] * 10,
+    "17 of 20": [20] * 17,
+    "40 of 1 to 40": [max(1, 40 // rank) for rank in range(1, 41)],
+}
+OF_CLASSES = (0.5, 0.9, 0.99)  # p
+DRAWS = (2, 5, 10, 30)
 SECOND_ENCODER: dict[
     str, Callable[[float], float]
 ] = {  # how often the second encoder is right, of p
@@ -102,12 +130,81 @@ def paired(
     return shares_that_cover(count_S3, second - p, intervals)
 
 
+def of_classes(p: float, images: list[int], simulations: int, resamples: int, seed: int) -> Covered:
+    """Intervals of the mean over classes: from all images as before, and from each class."""
+    draw, count_C = np.random.default_rng(seed), np.array(images)
+    labels_N = torch.arange(len(images)).repeat_interleave(torch.tensor(images))
+    covered: Covered = dict.fromkeys((BOOTSTRAP, WILSON_OF_CLASSES), 0.0)
+    for _ in range(simulations):
+        credit_N = torch.from_numpy(draw.random(len(labels_N)) < p).double()
+        right_C = torch.bincount(labels_N, credit_N).numpy()
+        drawn_RC = draw.multinomial(len(labels_N), count_C / len(labels_N), resamples)
+        with np.errstate(invalid="ignore"):  # a class that was not drawn says nothing
+            share_RC = torch.from_numpy(draw.binomial(drawn_RC, right_C / count_C) / drawn_RC)
+        found = {
+            BOOTSTRAP: percentiles(share_RC.nanmean(dim=1)),
+            WILSON_OF_CLASSES: class_mean_interval(credit_N, labels_N)[:2],
+        }
+        for name, (low, high) in found.items():
+            covered[name] += 100 * (low - 1e-9 <= p <= high + 1e-9) / simulations
+    return covered
+
+
+def of_classes_paired(
+    p: float, second: float, images: list[int], simulations: int, resamples: int, seed: int
+) -> Covered:
+    """Intervals of a difference in the mean over classes: as before, and Tango's."""
+    draw, count_C = np.random.default_rng(seed), np.array(images)
+    labels_N = torch.arange(len(images)).repeat_interleave(torch.tensor(images))
+    weight_N = class_weights(labels_N)
+    both = p * second + CORRELATION * math.sqrt(p * (1 - p) * second * (1 - second))
+    both = min(both, p, second)
+    covered: Covered = dict.fromkeys((BOOTSTRAP, TANGO), 0.0)
+    for _ in range(simulations):
+        drawn_N = torch.from_numpy(draw.random(len(labels_N)))
+        first_N = drawn_N < p
+        second_N = (drawn_N < both) | ((drawn_N >= p) & (drawn_N < p + second - both))
+        gain_N = second_N.double() - first_N.double()
+        gained_C, lost_C = (
+            torch.bincount(labels_N, (gain_N == sign).double()).numpy() for sign in (1, -1)
+        )
+        drawn_RC = draw.multinomial(len(labels_N), count_C / len(labels_N), resamples)
+        gained_RC = draw.binomial(drawn_RC, gained_C / count_C)
+        lost_RC = draw.binomial(drawn_RC - gained_RC, lost_C / np.maximum(count_C - gained_C, 1))
+        with np.errstate(invalid="ignore"):  # a class that was not drawn says nothing
+            share_RC = torch.from_numpy((gained_RC - lost_RC) / drawn_RC)
+        found = {
+            BOOTSTRAP: percentiles(share_RC.nanmean(dim=1)),
+            TANGO: weighted_difference_interval(gain_N * weight_N, weight_N)[:2],
+        }
+        for name, (low, high) in found.items():
+            covered[name] += 100 * (low - 1e-9 <= second - p <= high + 1e-9) / simulations
+    return covered
+
+
+def clear_by_chance(draws: int, simulations: int, resamples: int, seed: int) -> Covered:
+    """Percentage of differences over draws that are called clear where there is none."""
+    gain_SD = torch.randn(simulations, draws, generator=torch.Generator().manual_seed(seed)) / 100
+    clear: Covered = dict.fromkeys((BOOTSTRAP, STUDENT), 0.0)
+    for at, gain_D in enumerate(gain_SD):
+        found = {
+            BOOTSTRAP: percentiles(resampled_means(gain_D, at, resamples)),
+            STUDENT: student_interval(gain_D, least=-1),
+        }
+        for name, interval in found.items():
+            assert interval is not None
+            clear[name] += 100 * (interval[0] > 0 or interval[1] < 0) / simulations
+    return clear
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--single", type=int, default=100_000, help="test sets of one encoder")
     parser.add_argument("--paired", type=int, default=10_000, help="test sets of two encoders")
+    parser.add_argument("--classes", type=int, default=500, help="test sets of classes")
+    parser.add_argument("--draws", type=int, default=10_000, help="differences over draws")
     parser.add_argument("--resamples", type=int, default=1000, help="of the bootstrap")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -127,6 +224,25 @@ def main() -> None:
             ]
             for name, second in SECOND_ENCODER.items()
         },
+        "classes": [
+            {
+                "classes": name,
+                "p": p,
+                "covered": of_classes(p, images, options.classes, options.resamples // 5, 0),
+                "paired": {
+                    second: of_classes_paired(
+                        p, of(p), images, options.classes, options.resamples // 5, 0
+                    )
+                    for second, of in SECOND_ENCODER.items()
+                },
+            }
+            for name, images in CLASSES.items()
+            for p in OF_CLASSES
+        ],
+        "draws": [
+            {"draws": n, "clear": clear_by_chance(n, options.draws, options.resamples, 0)}
+            for n in DRAWS
+        ],
         "provenance": provenance(),
     }
     write_json(RESULTS / "interval_coverage.json", result)

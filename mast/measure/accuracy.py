@@ -1,6 +1,6 @@
 """Accuracies of class scores, in percent, with their intervals.
 
-N images, C classes (where said, copies of an image), R test sets of the bootstrap.
+N images, C classes.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
-from mast.measure.bootstrap import Measured, draws, measured, resampled
+from mast.measure.bootstrap import (
+    WILSON_OF_CLASSES,
+    Interval,
+    Measured,
+    ends,
+    measured,
+)
+from mast.measure.proportions import wilson
 
 GUESSES = {"top1": 1, "top5": 5}  # of the class of an image
 TOP5_FROM = 10  # classes; below, five guesses say little
@@ -88,6 +95,7 @@ def accuracies(
     seed: int,
     resamples: int,
     copies: int = 1,
+    guesses: int = max(GUESSES.values()),
 ) -> Iterator[Measured]:
     """What every classification protocol says of its test scores.
 
@@ -98,54 +106,58 @@ def accuracies(
         seed: Of the bootstrap.
         resamples: Of the bootstrap.
         copies: How many times the test images follow one another, in the same order; an image's
-            credit is the mean of its copies', which the bootstrap draws together.
+            credit is the mean of its copies', which the bootstrap draws together. Several copies
+            are each of another class, the same for all images.
+        guesses: Of how many classes the scores say more than that they are not others'; measures
+            of more guesses are left out.
 
     Yields:
         What `measured` yields, for "top1" and from 10 classes on "top5"; "mean_per_class" with
-        its interval and its draws; what each is by chance, as `<target>/by_chance/<measure>`.
+        its interval, and as `<target>/weights/mean_per_class` what the credit of each image for
+        "top1" weighs in it; what each is by chance, as `<target>/by_chance/<measure>`.
     """
     scores_NC, labels_N = scores_NC.cpu(), labels_N.cpu()
     for name, k in GUESSES.items():
-        if k > 1 and scores_NC.shape[1] < TOP5_FROM:
+        if k > 1 and (scores_NC.shape[1] < TOP5_FROM or k > guesses):
             continue
         credit_N = correct_within(scores_NC, labels_N, k).double().view(copies, -1).mean(dim=0)
         yield from measured(target, name, credit_N, seed, resamples)
         yield f"{target}/by_chance/{name}", chance_level(labels_N, name)
-    yield f"{target}/mean_per_class", accuracy(scores_NC, labels_N, "mean_per_class")
-    credit_CN = correct_within(scores_NC, labels_N, 1).double().view(copies, -1)
-    resampled_R = resampled_class_means(credit_CN, labels_N.view(copies, -1), seed, resamples)
-    yield from resampled(target, "mean_per_class", resampled_R)
+    credit_N = correct_within(scores_NC, labels_N, k=1).double()
+    if copies == 1:
+        yield f"{target}/mean_per_class", accuracy(scores_NC, labels_N, "mean_per_class")
+        yield from ends(target, "mean_per_class", class_mean_interval(credit_N, labels_N))
+        yield f"{target}/weights/mean_per_class", class_weights(labels_N).float()
+    else:  # each image is in every class once
+        credit_N = credit_N.view(copies, -1).mean(dim=0)
+        yield from measured(target, "mean_per_class", credit_N, seed, resamples)
     yield f"{target}/by_chance/mean_per_class", chance_level(labels_N, "mean_per_class")
 
 
-def resampled_class_means(
-    credit_CN: Tensor, labels_CN: Tensor, seed: int, resamples: int
-) -> Tensor:
-    """The mean over classes on test sets drawn with replacement.
+def class_mean_interval(credit_N: Tensor, labels_N: Tensor) -> Interval:
+    """The interval of the mean over the classes that occur, the classes being the same in all sets.
 
-    A class counts as often as it is drawn, and one that is not drawn says nothing.
+    It is Wilson's of as many images as would give the variance of that mean, which is added up from
+    the classes. So that the variance of a class of which all or no image is right is not 0, one
+    right and one wrong image are added to each; for an accuracy of a half the result is unbiased,
+    for others it is too large, as it is for a class with a single image.
 
     Args:
-        credit_CN: Credit of each image, for each of its C copies.
-        labels_CN: Their classes.
-        seed: Of the resampling.
-        resamples: R.
+        credit_N: Credit of each image.
+        labels_N: Their classes.
 
-    Returns:
-        mean_R, in [0, 1].
+    Reference:
+        Dean and Pagano, Evaluating Confidence Interval Methods for Binomial Proportions in
+        Clustered Surveys, Journal of Survey Statistics and Methodology 2015, for Wilson's interval
+        of an effective sample size.
     """
-    copies, images = credit_CN.shape
-    classes = 1 + int(labels_CN.max())
-    means = []
-    for index_RN in draws(images, seed, resamples):
-        rows = len(index_RN)
-        base_R1 = classes * torch.arange(rows)[:, None]
-        credit = torch.zeros(rows * classes, dtype=torch.float64)
-        count = torch.zeros_like(credit)
-        for copy in range(copies):
-            place = (base_R1 + labels_CN[copy][index_RN]).flatten()
-            credit += torch.bincount(place, credit_CN[copy][index_RN].flatten(), rows * classes)
-            count += torch.bincount(place, minlength=rows * classes)
-        share_RC = (credit / count).view(rows, classes)  # 0 / 0 for a class that was not drawn
-        means.append(share_RC.nanmean(dim=1))
-    return torch.cat(means)
+    count_C = labels_N.bincount().double()
+    right_C = torch.bincount(labels_N, credit_N.double())[count_C > 0]
+    count_C = count_C[count_C > 0]
+    smooth_C = (right_C + 1) / (count_C + 2)
+    variance_C = smooth_C * (1 - smooth_C) / (1 - count_C / (count_C + 2).square())
+    middle = float(smooth_C.mean())
+    images = middle * (1 - middle) * len(count_C) ** 2 / float((variance_C / count_C).sum())
+    mean = min(1.0, float((right_C / count_C).mean()))
+    images = max(1.0, images)
+    return Interval(*wilson(mean * images, images), WILSON_OF_CLASSES)

@@ -1,9 +1,11 @@
 """Intervals over test images: what other test sets of the same size would have said.
 
-A proportion of units has a score interval, everything else the percentiles of a bootstrap.
-N units (images, or episodes), R test sets drawn with replacement.
+A proportion of images has a score interval, and so has the mean of those of classes; the mean over
+draws of what is learned from has Student's t; everything else the percentiles of a bootstrap.
+N units (images, draws or episodes), R test sets drawn with replacement.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
@@ -14,12 +16,15 @@ from mast.measure.proportions import tango, wilson
 
 # `<target>/<measure>` and its value in percent; `<target>/each/<measure>` and what every unit
 # contributed; `<target>/draws/<measure>` and the measure on every test set that was drawn;
+# `<target>/weights/<measure>` and what every unit weighs in it;
 # `<target>/interval/<measure>` and the method of its interval.
 Measured: TypeAlias = tuple[str, float | Tensor | str]
 
 MOST_RESAMPLES = 100_000  # which take minutes for a large test set
 WILSON = "Wilson"
+WILSON_OF_CLASSES = "Wilson, mean of classes"
 TANGO = "Tango"
+STUDENT = "Student's t"
 BOOTSTRAP = "percentile bootstrap"
 
 
@@ -29,7 +34,7 @@ class Interval(NamedTuple):
     Attributes:
         low: Its lower end.
         high: Its upper end.
-        method: `WILSON`, `TANGO` or `BOOTSTRAP`.
+        method: `WILSON`, `WILSON_OF_CLASSES`, `TANGO`, `STUDENT` or `BOOTSTRAP`.
     """
 
     low: float
@@ -70,6 +75,52 @@ def difference_interval(gain_N: Tensor, seed: int, resamples: int = 1000) -> Int
     if bool((gained_N | lost_N | (gain_N == 0)).all()):
         return Interval(*tango(int(gained_N.sum()), int(lost_N.sum()), len(gain_N)), TANGO)
     return Interval(*percentiles(resampled_means(gain_N, seed, resamples)), BOOTSTRAP)
+
+
+def weighted_difference_interval(gain_N: Tensor, weight_N: Tensor) -> Interval:
+    """The interval of the mean by which a second weighted credit is above a first: Tango's.
+
+    It is that of as many images of equal weight as would give the variance of the mean. Of two
+    numbers of them the smaller one counts: where all images may change alike, and where those
+    change that did.
+
+    Args:
+        gain_N: The second credit of each unit minus the first, at most its weight.
+        weight_N: Of each unit, of mean 1.
+
+    Reference:
+        As `class_mean_interval`, for the effective number.
+    """
+    gain_N, weight_N = gain_N.double(), weight_N.double()
+    gained, lost = float(gain_N.clamp(min=0).mean()), float(-gain_N.clamp(max=0).mean())
+    images = len(gain_N) / float(weight_N.square().mean())
+    if gained + lost > 0:
+        images = min(images, len(gain_N) * (gained + lost) / float(gain_N.square().mean()))
+    images = max(1.0, images)
+    gained = min(1.0, gained)
+    lost = min(1 - gained, lost)  # but for rounding it is no more
+    return Interval(*tango(images * gained, images * lost, images), TANGO)
+
+
+def student_interval(value_D: Tensor, least: float) -> Interval | None:
+    """The interval of a mean over draws of what is learned from, of which there are few.
+
+    Args:
+        value_D: An accuracy of each draw, or the difference of two.
+        least: What it can be at the least, 0 or -1; 1 is the most.
+
+    Returns:
+        Student's, cut where no accuracy can be; None of one draw, or where all are alike.
+    """
+    from scipy.special import stdtrit
+
+    count = len(value_D)
+    spread = float(value_D.double().std(correction=1)) if count > 1 else 0.0
+    if spread == 0:
+        return None
+    mean = float(value_D.double().mean())
+    margin = float(stdtrit(count - 1, 0.975)) * spread / math.sqrt(count)
+    return Interval(max(least, mean - margin), min(1.0, mean + margin), STUDENT)
 
 
 def resampled_means(credit_N: Tensor, seed: int, resamples: int = 1000) -> Tensor:
@@ -143,14 +194,12 @@ def measured(
     Yields:
         `<target>/<measure>`, the same with `_low` and `_high` (95 % interval), the interval's
         method as `<target>/interval/<measure>`, and, if paired, the credit itself as
-        `<target>/each/<measure>`.
+        `<target>/each/<measure>`. A single unit that is neither right nor wrong has no interval.
     """
-    interval = difference_interval if difference else mean_interval
-    low, high, method = interval(credit_N, seed, resamples)
     yield f"{target}/{measure}", 100 * float(credit_N.double().mean())
-    yield f"{target}/{measure}_low", 100 * low
-    yield f"{target}/{measure}_high", 100 * high
-    yield f"{target}/interval/{measure}", method
+    interval = (difference_interval if difference else mean_interval)(credit_N, seed, resamples)
+    if len(credit_N) > 1 or interval.method != BOOTSTRAP:
+        yield from ends(target, measure, interval)
     if paired:
         yield f"{target}/each/{measure}", credit_N.float()
 
@@ -167,8 +216,12 @@ def resampled(target: str, measure: str, value_R: Tensor) -> Iterator[Measured]:
         `<target>/<measure>_low` and `_high` (95 % interval), the interval's method as
         `<target>/interval/<measure>`, and `<target>/draws/<measure>`.
     """
-    low, high = percentiles(value_R)
-    yield f"{target}/{measure}_low", 100 * low
-    yield f"{target}/{measure}_high", 100 * high
-    yield f"{target}/interval/{measure}", BOOTSTRAP
+    yield from ends(target, measure, Interval(*percentiles(value_R), BOOTSTRAP))
     yield f"{target}/draws/{measure}", value_R
+
+
+def ends(target: str, measure: str, interval: Interval) -> Iterator[Measured]:
+    """The ends of an interval in percent, and its method."""
+    yield f"{target}/{measure}_low", 100 * interval.low
+    yield f"{target}/{measure}_high", 100 * interval.high
+    yield f"{target}/interval/{measure}", interval.method

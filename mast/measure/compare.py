@@ -9,7 +9,7 @@ from pathlib import Path
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, flatten
 from mast.core.table import FittedTable
-from mast.measure.paired import Difference, difference
+from mast.measure.paired import Difference, difference, of_two_versions
 from mast.measure.result import ENDS, FOLDER, Result, readable
 from mast.measure.verdict import Verdict, verdict
 
@@ -243,6 +243,13 @@ def _comparable(
     ]
     if differing:
         notes.append(f"{subject}: other settings: {'; '.join(differing)}")
+    measures = {measure for target in first.targets.values() for measure in target.values}
+    otherwise = [name for name in sorted(measures) if of_two_versions(first, other, name)]
+    if otherwise:
+        notes.append(
+            f"{subject}: no interval of the difference in {', '.join(otherwise)}, as an earlier "
+            "version measured one of the two: evaluate both again"
+        )
     return True
 
 

@@ -1,8 +1,8 @@
 """How far two results are apart on the same test images.
 
 The interval of a difference is paired, so that what makes an image hard for every encoder cancels:
-Tango's where every image is right or wrong, else of a bootstrap, in which each test set that is
-drawn is scored for both.
+Tango's where every image is right or wrong and for the mean per class, Student's t over draws of
+what was learned from, else of a bootstrap, in which each test set that is drawn is scored for both.
 """
 
 from __future__ import annotations
@@ -14,8 +14,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mast.measure.bootstrap import difference_interval, percentiles
+from mast.measure.bootstrap import (
+    BOOTSTRAP,
+    Interval,
+    difference_interval,
+    percentiles,
+    student_interval,
+    weighted_difference_interval,
+)
 from mast.measure.result import Result
+
+OVER_DRAWS = "fewshot"  # the protocol whose units are draws; older files do not say so
 
 
 @dataclass(frozen=True)
@@ -52,23 +61,30 @@ def difference(
         The difference; None where one of the two lacks the measure.
     """
     pairs = [(first.targets.get(target), other.targets.get(target)) for target in targets]
-    values, each, draws = [], [], []
+    values, each, weights, draws = [], [], [], []
     for of_first, of_other in pairs:
         if of_first is None or of_other is None:
             return None
         if measure not in of_first.values or measure not in of_other.values:
             return None
         values.append(of_other.values[measure] - of_first.values[measure])
-        each.append((of_first.each.get(measure), of_other.each.get(measure)))
+        each.append((of_first.credit(measure), of_other.credit(measure)))
+        weights.append(of_other.weights.get(measure))
         draws.append((of_first.draws.get(measure), of_other.draws.get(measure)))
     value = statistics.fmean(values)
+    found: Interval | None = None
     if (gain_N := _gain(each)) is not None:
-        low, high, _ = difference_interval(gain_N, seed, resamples)
-        return Difference(value, 100 * low, 100 * high)
-    if (gain_R := _gain(draws)) is not None and _drawn_alike(first, other):
-        low, high = percentiles(gain_R)
-        return Difference(value, 100 * low, 100 * high)
-    return Difference(value)
+        if first.protocol == OVER_DRAWS:
+            found = student_interval(gain_N, least=-1)
+        elif len(weights) == 1 and weights[0] is not None:
+            found = weighted_difference_interval(gain_N, weights[0])
+        elif len(gain_N) > 1 or gain_N[0] in (-1, 0, 1):  # one share says nothing of others
+            found = difference_interval(gain_N, seed, resamples)
+    elif (gain_R := _gain(draws)) is not None and _drawn_alike(first, other):
+        found = Interval(*percentiles(gain_R), BOOTSTRAP)
+    if found is None:
+        return Difference(value)
+    return Difference(value, 100 * found.low, 100 * found.high)
 
 
 def _gain(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> Tensor | None:
@@ -88,4 +104,16 @@ def _drawn_alike(first: Result, other: Result) -> bool:
     return all(
         first.settings["protocol"][name] == other.settings["protocol"][name]
         for name in ("seed", "resamples")
+    )
+
+
+def of_two_versions(first: Result, other: Result, measure: str) -> bool:
+    """Whether only one of two results is so old that it has draws of a weighted mean."""
+    pairs = [
+        (of, other.targets[name]) for name, of in first.targets.items() if name in other.targets
+    ]
+    return any(
+        measure in old.draws and measure in new.weights
+        for pair in pairs
+        for old, new in (pair, pair[::-1])
     )

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from statistics import NormalDist
 
 
-def wilson(right: int, n: int, level: float = 0.95) -> tuple[float, float]:
+def wilson(right: float, n: float, level: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval of a proportion.
 
     Args:
-        right: Units that are right, of n.
+        right: Units that are right, of n; no whole number where units count as a share.
         n: Units, at least one.
         level: Coverage that is aimed at.
 
@@ -40,7 +40,7 @@ def wilson(right: int, n: int, level: float = 0.95) -> tuple[float, float]:
     return 0.0 if right == 0 else low, 1.0 if right == n else high
 
 
-def tango(gained: int, lost: int, n: int, level: float = 0.95) -> tuple[float, float]:
+def tango(gained: float, lost: float, n: float, level: float = 0.95) -> tuple[float, float]:
     """Tango's score interval of the difference of two proportions of the same units.
 
     It leaves out zero exactly where McNemar's test, without a continuity correction, rejects that

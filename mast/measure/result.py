@@ -27,7 +27,7 @@ from mast.measure.bootstrap import Measured
 
 FOLDER = "evaluations"  # inside a run folder
 EACH = "each"  # inside that: what every image contributed
-ARRAYS = ("each", "draws")  # of a target, beside its values
+ARRAYS = ("each", "draws", "weights")  # of a target, beside its values
 NUMBERS = ("chosen", "counts", "by_chance")  # likewise
 METHOD = "interval"  # of a target: by what method each of its intervals was found
 ACCURACIES = ("top1", "top5", "mean_per_class")
@@ -49,6 +49,8 @@ class TargetResult:
             in a file of its own.
         draws: A measure that is no mean, on each of the test sets that the bootstrap drew, (R,)
             with 1 for 100 %; kept there too.
+        weights: What each image's credit for "top1" weighs in a weighted mean, (N,) of mean 1; kept
+            there too. Older files have draws of it.
         counts: How many of something there were, such as labelled images; written where there are
             any.
         intervals: By what method each interval was found, such as "Wilson"; written where there
@@ -64,6 +66,17 @@ class TargetResult:
     counts: dict[str, float] = field(default_factory=dict)
     intervals: dict[str, str] = field(default_factory=dict)
     by_chance: dict[str, float] = field(default_factory=dict)
+    weights: dict[str, Tensor] = field(default_factory=dict, compare=False)
+
+    def credit(self, measure: str) -> Tensor | None:
+        """What every unit contributed to a measure, of which it is the mean, (N,); None if unknown.
+
+        That may be above 1 where units weigh differently.
+        """
+        weight_N = self.weights.get(measure)
+        if weight_N is None:
+            return self.each.get(measure)
+        return weight_N * self.each["top1"] if "top1" in self.each else None
 
     def chance(self, measure: str) -> float | None:
         """What a measure is without a look at the images; None where that is not known."""

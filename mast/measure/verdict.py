@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from mast.core.run import RunFolder
-from mast.measure.paired import difference
+from mast.measure.paired import difference, of_two_versions
 from mast.measure.result import ACCURACIES, Result, readable
 
 Results = Mapping[tuple[str, str], Result]  # of a run, by protocol and tested images
@@ -264,10 +264,16 @@ def _beside(other: str, of_run: Results, of_other: Results, seed: int, resamples
             return Beside(other, measure, tuple(sets))
     for (protocol, _), ours in of_run.items():
         for (other_protocol, _), theirs in of_other.items():
-            if protocol == other_protocol in QUOTED and _only_seeds_differ(ours, theirs):
+            if not protocol == other_protocol in QUOTED:
+                continue
+            if _only_seeds_differ(ours, theirs):
                 return Beside(other, why_not=(
                     f"as other images of {ours.drawn_from} were tested: {_drawn(theirs)}, those "
                     f"of the run {_drawn(ours)}"
+                ))  # fmt: skip
+            if of_two_versions(ours, theirs, ours.metric):
+                return Beside(other, why_not=(
+                    "as an earlier version measured one of the two: evaluate both again"
                 ))  # fmt: skip
     return Beside(other)
 

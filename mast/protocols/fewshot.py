@@ -5,7 +5,6 @@ N images in the pool, M test images, D dimensions, C classes, K labelled images 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -17,7 +16,7 @@ from torch import Tensor
 from mast.core.display import track
 from mast.core.errors import UserError
 from mast.measure.accuracy import accuracy, chance_level
-from mast.measure.bootstrap import Measured
+from mast.measure.bootstrap import Measured, ends, student_interval
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, Task, tasks
 from mast.protocols.probe import Probe
@@ -33,7 +32,7 @@ class FewShot(Probe):
     classes are drawn, of each `support` labelled images and `queries` others, all from the test
     set; a logistic regression (one class against the rest, as in AugSelf's code, C = 1) learns from
     the former and is scored on the latter. Intervals are Student's t, over draws and
-    over episodes. The other settings are those of `linear`.
+    over episodes; one draw has none. The other settings are those of `linear`.
 
     Args:
         shots: Values of K.
@@ -158,16 +157,9 @@ def draw_a_class(
 
 
 def interval(target: str, measure: str, accuracies: list[float]) -> Iterator[Measured]:
-    """The mean of several accuracies, its 95 % interval by Student's t, and each."""
-    from scipy.stats import t
-
-    count, mean = len(accuracies), float(np.mean(accuracies))
-    margin = 0.0
-    if count > 1:
-        error = float(np.std(accuracies, ddof=1)) / math.sqrt(count)
-        margin = float(t.ppf(0.975, count - 1)) * error
-    yield f"{target}/{measure}", mean
-    yield f"{target}/{measure}_low", mean - margin
-    yield f"{target}/{measure}_high", mean + margin
-    yield f"{target}/interval/{measure}", "Student's t"
-    yield f"{target}/each/{measure}", torch.tensor(accuracies) / 100
+    """The mean of several accuracies in percent, its interval if there is one, and each."""
+    each_D = torch.tensor(accuracies, dtype=torch.float64) / 100
+    yield f"{target}/{measure}", 100 * float(each_D.mean())
+    if (found := student_interval(each_D, least=0)) is not None:
+        yield from ends(target, measure, found)
+    yield f"{target}/each/{measure}", each_D.float()

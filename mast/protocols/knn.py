@@ -24,6 +24,8 @@ from mast.protocols.evaluator import Evaluator
 class Knn(Evaluator[EvaluationData]):
     """Weighted nearest neighbours; k and τ are chosen on validation.
 
+    Fewer than five neighbours cannot name five classes: there is no top-5 accuracy then.
+
     Args:
         neighbours: Values of k to choose from, clipped to the images there are.
         temperatures: Values of τ to choose from.
@@ -49,7 +51,7 @@ class Knn(Evaluator[EvaluationData]):
             similarity_MK, position_MK = nearest(pool_ND, test_MD, k)
             scores_MC = votes(similarity_MK, labels_N[position_MK], temperature, classes)
             yield from accuracies(
-                task.target, scores_MC, task.test_labels_M, self.seed, self.resamples
+                task.target, scores_MC, task.test_labels_M, self.seed, self.resamples, guesses=k
             )
             yield f"{task.target}/chosen/k", k
             yield f"{task.target}/chosen/temperature", temperature

@@ -3,19 +3,32 @@
 from collections.abc import Iterable
 
 import pytest
+import scipy.stats
 import torch
+from interval_coverage import CLASSES
 
-from mast.measure.accuracy import accuracies, accuracy, chance_level, correct_within
+from mast.measure.accuracy import (
+    accuracies,
+    accuracy,
+    chance_level,
+    class_mean_interval,
+    class_weights,
+    correct_within,
+)
 from mast.measure.bootstrap import (
     BOOTSTRAP,
+    STUDENT,
     TANGO,
     WILSON,
+    WILSON_OF_CLASSES,
     Measured,
     difference_interval,
     mean_interval,
     measured,
     percentiles,
     resampled_means,
+    student_interval,
+    weighted_difference_interval,
 )
 from mast.measure.proportions import tango, wilson
 
@@ -89,7 +102,7 @@ def test_the_method_of_each_interval_is_said() -> None:
     scores, labels = torch.rand(40, 12), torch.arange(40) % 12
     said = dict(accuracies("class", scores, labels, seed=0, resamples=20))
     assert [said[f"class/interval/{measure}"] for measure in ("top1", "top5")] == [WILSON] * 2
-    assert said["class/interval/mean_per_class"] == BOOTSTRAP
+    assert said["class/interval/mean_per_class"] == WILSON_OF_CLASSES
     scores[0] = 0
     said = dict(accuracies("class", scores, labels, seed=0, resamples=20))
     assert said["class/interval/top1"] == BOOTSTRAP
@@ -104,9 +117,13 @@ def test_copies_are_drawn_with_their_image() -> None:
     credit = torch.rand(50) < 0.6
     scores = torch.stack([~credit, credit], dim=1).float()
     labels = torch.ones(50, dtype=torch.long)
-    once = dict(accuracies("class", scores, labels, seed=0, resamples=200))
+    once = numbers(accuracies("class", scores, labels, seed=0, resamples=200))
     four = accuracies("class", scores.repeat(4, 1), labels.repeat(4), 0, 200, copies=4)
-    assert numbers(four) == pytest.approx(numbers(once.items()))
+    # An image is in every class once, as each way up of a rotation is.
+    of_all = {name: of for name, of in once.items() if "top1" in name}
+    of_all |= {name.replace("top1", "mean_per_class"): of for name, of in of_all.items()}
+    of_all["class/by_chance/mean_per_class"] = once["class/by_chance/mean_per_class"]
+    assert numbers(four) == pytest.approx(of_all)
 
 
 @pytest.mark.parametrize(("classes", "expected"), [(9, False), (10, True)])
@@ -117,16 +134,84 @@ def test_top5_from_ten_classes(classes: int, expected: bool) -> None:
     assert values["class/top1_low"] <= values["class/top1"] <= values["class/top1_high"]
 
 
-def test_the_interval_of_the_mean_per_class_counts_classes_as_they_are_drawn() -> None:
-    # Twenty of one class and two of another, all right: whatever is drawn, all of it is right.
-    labels = torch.tensor([0] * 20 + [1] * 2)
-    values = numbers(accuracies("class", torch.eye(2)[labels], labels, seed=0, resamples=200))
-    ends = [values[f"class/mean_per_class{end}"] for end in ("", "_low", "_high")]
-    assert ends == pytest.approx([100, 100, 100])
-    # One of the rare two is wrong: a drawn set says 50, 75 or 100, or lacks the class.
-    scores = torch.eye(2)[labels]
-    scores[-1] = scores[0]
-    values = numbers(accuracies("class", scores, labels, seed=0, resamples=200))
-    assert values["class/mean_per_class"] == pytest.approx(75)
-    assert values["class/mean_per_class_low"] == pytest.approx(50)
-    assert values["class/mean_per_class_high"] == pytest.approx(100)
+@pytest.mark.parametrize("p", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize("name", CLASSES)
+def test_coverage_of_a_mean_per_class(name: str, p: float) -> None:
+    """Also of classes with a single image; the bootstrap over all images has 22 to 95 %."""
+    labels_N = torch.arange(len(CLASSES[name])).repeat_interleave(torch.tensor(CLASSES[name]))
+    generator = torch.Generator().manual_seed(0)
+    covered = 0
+    for _ in range(400):
+        credit_N = (torch.rand(len(labels_N), generator=generator) < p).double()
+        low, high, _ = class_mean_interval(credit_N, labels_N)
+        mean = float((credit_N * class_weights(labels_N)).mean())
+        assert low - 1e-9 <= mean <= high + 1e-9
+        assert low < high
+        covered += low <= p <= high
+    assert covered / 400 > 0.91
+
+
+def test_a_mean_over_alike_classes_has_the_interval_of_a_proportion() -> None:
+    labels_N, credit_N = torch.arange(1000) % 2, (torch.arange(1000) % 20 < 12).double()
+    found = class_mean_interval(credit_N, labels_N)
+    assert found == (
+        *(pytest.approx(end, abs=2e-3) for end in wilson(600, 1000)),
+        WILSON_OF_CLASSES,
+    )
+    low, high, _ = class_mean_interval(torch.ones(1), torch.zeros(1, dtype=torch.long))
+    assert low < 0.25 < high == 1
+
+
+def test_a_difference_in_the_mean_per_class_weighs_images() -> None:
+    labels_N = torch.arange(300) % 3  # alike: what it is of images
+    weight_N = class_weights(labels_N)
+    gain_N = torch.zeros(300)
+    gain_N[:20], gain_N[20:26] = 1, -1
+    expected = (*tango(20, 6, 300), TANGO)
+    assert weighted_difference_interval(gain_N * weight_N, weight_N) == pytest.approx(expected)
+    # Of ten images of a rare class eight changed: 40 % of the mean, with the variance of 20 images.
+    weight_N, gain_N = class_weights((torch.arange(510) < 10).long()), torch.zeros(510)
+    none = weighted_difference_interval(gain_N, weight_N)
+    gain_N[:8] = 1
+    found = weighted_difference_interval(gain_N * weight_N, weight_N)
+    assert found[:2] == pytest.approx(tango(8, 0, 20))
+    assert none[:2] == pytest.approx(tango(0, 0, 4 / (1 / 10 + 1 / 500)))
+
+
+def test_no_interval_is_made_of_one_unit_that_is_partly_right() -> None:
+    said = dict(measured("class", "precision", torch.tensor([0.4]), 0, 20))
+    assert said.keys() == {"class/precision", "class/each/precision"}
+    said = dict(measured("class", "top1", torch.ones(1), 0, 20))
+    assert said["class/top1_low"] == 100 * wilson(1, 1)[0]
+
+
+@pytest.mark.parametrize("draws", [2, 5, 10])
+def test_draws_of_nothing_are_clear_in_one_case_of_twenty(draws: int) -> None:
+    """The bootstrap called 50, 17 and 10 % clear."""
+    gain_SD = 0.01 * torch.randn(4000, draws, generator=torch.Generator().manual_seed(0))
+    found = [student_interval(gain_D, least=-1) for gain_D in gain_SD]
+    clear = sum(interval.low > 0 or interval.high < 0 for interval in found if interval)
+    assert clear / 4000 == pytest.approx(0.05, abs=0.01)
+
+
+def test_an_interval_over_draws_is_that_of_scipy() -> None:
+    value_D = torch.tensor([0.71, 0.68, 0.75, 0.7, 0.69], dtype=torch.float64)
+    expected = scipy.stats.ttest_1samp(value_D.numpy(), 0).confidence_interval(0.95)
+    low, high, method = student_interval(value_D, least=0)
+    assert (low, high, method) == (
+        pytest.approx(expected.low),
+        pytest.approx(expected.high),
+        STUDENT,
+    )
+    near = torch.tensor([1.0, 1.0, 0.9])
+    assert student_interval(near, least=0).high == 1
+    assert student_interval(-near, least=-1).low == -1
+    for none in (value_D[:1], torch.ones(10)):
+        assert student_interval(none, least=0) is None
+
+
+def test_top5_needs_scores_of_five_classes() -> None:
+    labels = torch.arange(30) % 12
+    for guesses, expected in ((4, False), (5, True)):
+        stream = accuracies("class", torch.rand(30, 12), labels, 0, 20, guesses=guesses)
+        assert ("class/top5" in numbers(stream)) is expected

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from scipy.stats import ttest_rel
 from torch import Tensor
 
 from mast.cli import main
 from mast.core.errors import UserError
+from mast.measure.accuracy import class_weights
 from mast.measure.compare import compare
 from mast.measure.proportions import tango
 from mast.measure.result import Result, TargetResult
@@ -83,6 +85,67 @@ def test_a_measure_that_is_no_mean_is_paired_by_its_draws(tmp_path: Path, hits: 
     (difference,) = row.differences
     assert difference is not None
     assert (difference.low, difference.high) == pytest.approx((10, 10), abs=1e-4)
+
+
+def test_draws_of_images_to_learn_from_are_few(tmp_path: Path, hits: Tensor) -> None:
+    generator = torch.Generator().manual_seed(0)
+    each = [0.6 + 0.05 * torch.rand(10, generator=generator) for _ in range(2)]
+    for run, of_draws in zip(("a", "b"), each, strict=True):
+        value = 100 * float(of_draws.double().mean())  # older files name no method of intervals
+        targets = {"class": TargetResult({"5_a_class": value}, each={"5_a_class": of_draws})}
+        write(tmp_path / run, hits, protocol="fewshot", targets=targets)
+    (row,) = compare([tmp_path / "a", tmp_path / "b"]).rows
+    (difference,) = row.differences
+    assert difference is not None
+    expected = ttest_rel(each[1].double(), each[0].double()).confidence_interval(0.95)
+    assert (difference.low, difference.high) == pytest.approx(
+        (100 * expected.low, 100 * expected.high)
+    )
+
+
+def of_classes(run: Path, hits: Tensor, old: bool) -> None:
+    """A result with a mean over two classes, as an earlier version wrote it or as this one."""
+    labels_N = (torch.arange(len(hits)) < 100).long()
+    weight_N = class_weights(labels_N).float()
+    values = {
+        "top1": 100 * float(hits.double().mean()),
+        "mean_per_class": 100 * float((weight_N * hits).double().mean()),
+    }
+    named = {"mean_per_class": torch.linspace(0.5, 0.6, 50) if old else weight_N}
+    target = TargetResult(values, each={"top1": hits.float()})
+    getattr(target, "draws" if old else "weights").update(named)
+    write(run, hits, targets={"class": target}, metric="mean_per_class", protocol="linear")
+
+
+def test_a_mean_per_class_is_paired_by_the_weights_of_images(tmp_path: Path, hits: Tensor) -> None:
+    better = hits.clone()
+    better[(~hits).nonzero()[:10]] = True  # of the rare class
+    for run, of_run in (("a", hits), ("b", better)):
+        of_classes(tmp_path / run, of_run, old=False)
+    first = compare([tmp_path / "a", tmp_path / "b"]).rows[0]
+    assert first.heading[3] == "mean per class"
+    (difference,) = first.differences
+    assert difference is not None
+    assert difference.value == pytest.approx(5)  # a tenth of one of two classes
+    # Fewer than 200 images of equal weight would vary as much.
+    low, high = tango(10, 0, 200)
+    assert (difference.low, difference.high) == pytest.approx((100 * low, 100 * high), abs=0.5)
+    assert difference.is_clear
+
+
+def test_a_mean_per_class_of_an_earlier_version_is_not_mixed_with_this_one(
+    tmp_path: Path, hits: Tensor
+) -> None:
+    for run, old in (("a", True), ("b", False), ("c", True)):
+        of_classes(tmp_path / run, hits, old)
+    compared = compare([tmp_path / run for run in "abc"])
+    mixed, alike = compared.rows[0].differences
+    assert (mixed.value, mixed.low) == (0, None)
+    assert (alike.low, alike.high) == (0, 0)
+    (note,) = [note for note in compared.notes if "evaluate both again" in note]
+    assert "a and b: no interval of the difference in mean_per_class" in note
+    clauses = [beside.clause() for beside in compared.verdict.beside]
+    assert "an earlier version measured one of the two: evaluate both again" in clauses[0]
 
 
 def test_what_the_field_reports_comes_first(tmp_path: Path, hits: Tensor) -> None:

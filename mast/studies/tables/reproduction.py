@@ -190,8 +190,10 @@ class Reproduction(TableExperiment):
             ends = [target.values.get(f"{column.measure}_{end}") for end in ("low", "high")]
             if None not in ends:
                 intervals[column.title] = cast(tuple[float, float], tuple(ends))
-            if column.measure in target.each:
-                each[column.title] = pack(target.each[column.measure])
+            credit_N = target.each.get(column.measure)
+            # Of images; not of draws, which are too few for the interval of a table.
+            if credit_N is not None and len(credit_N) == result.sizes["test"]:
+                each[column.title] = pack(credit_N)
         metrics = last_metrics(run.folder) if run.trained else {"step": 0, "seconds": 0.0}
         images_seen = metrics["step"] * run.config.batch_size
         return {
