@@ -129,6 +129,8 @@ def outliers(
     """
     if by not in get_args(By):
         raise unknown("way to tell outliers", by, get_args(By))
+    if seed < 0:
+        raise UserError(f"seed must be 0 or more, got {seed}")
     if known is not None and by != "neighbours":
         raise UserError("known images are for neighbours: leave known out, or by")
     table = begins("path", "score")
