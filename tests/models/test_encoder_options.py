@@ -118,7 +118,7 @@ def test_what_is_no_architecture_is_refused(name: str, value: Any) -> None:
 
 
 def test_a_number_that_python_does_not_write_is_refused() -> None:
-    with pytest.raises(UserError, match=r"encoder\.options\.layers .*, got int of thousands"):
+    with pytest.raises(UserError, match=r"encoder\.options\.layers .*, got a number too long"):
         Encoder(EncoderConfig(ENCODER.name, {"layers": 10**5000}), SIZE)
 
 
