@@ -1,17 +1,21 @@
 """Configurations: recipe, file and options, and what a run was."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 
 import mast
 from mast.cli import arguments_of, main
-from mast.config import read, record
+from mast.config import ENDLESS, change, read, record
+from mast.core import fields
+from mast.core.errors import UserError
 from mast.core.run import RunFolder, plain
-from mast.methods import MastConfig
+from mast.methods import METHODS, MastConfig
 from mast.methods.mast_config import MODES
 from mast.recipes import FULL, RECIPES, configure
 
@@ -52,6 +56,25 @@ def test_a_wrong_file_is_refused_and_named(
     error = capsys.readouterr().err
     assert message in error
     assert error.startswith(f"error: {file}")
+
+
+BAD = (float("nan"), float("inf"), -float("inf"), 1e300, -1e300, 1e-320, 10**30, -(10**30))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_number_is_beyond_what_float32_computes_with(method: str) -> None:
+    config = change(configure("mast5_small"), {"method": method})
+    for name, hint in fields.kinds(config).items():
+        if not {int, float} & {hint, *get_args(hint)} or (
+            method != "mast" and not name.startswith("objective.")
+        ):
+            continue
+        for value in BAD:
+            if value == float("inf") and name in ENDLESS:
+                change(config, {name: value})
+                continue
+            with pytest.raises(UserError, match=re.escape(name)):
+                change(config, {name: value})
 
 
 def test_an_unknown_field_of_a_run_names_its_file(

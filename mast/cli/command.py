@@ -132,12 +132,32 @@ def _overview(program: str, command: str, summaries: Mapping[str, str]) -> str:
     return "\n".join([f"usage: {program} {command} [options]", "", *lines, "", hint])
 
 
+def _check_surroundings() -> None:
+    """Refuse what libraries end with while they are imported.
+
+    Raises:
+        UserError: The current folder is gone, or NumPy cannot read the date that is set.
+    """
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UserError("the current folder is gone: change to one that is there") from error
+    date = os.environ.get("SOURCE_DATE_EPOCH", "0")
+    try:
+        int(date)
+    except ValueError as error:
+        raise UserError(
+            f"SOURCE_DATE_EPOCH is {date!r}, expected a whole number of seconds: unset it"
+        ) from error
+
+
 def _call(name: str, words: list[str]) -> None:
     """Call a verb's function with the arguments that words give, and show its result."""
     if words in (["-h"], ["--help"]):
         with _printing():
             print(Form.kept(name).parser().format_help(), end="")
         return
+    _check_surroundings()
     from mast.core.display import doing, say, show_warnings
 
     show_warnings()
@@ -156,6 +176,6 @@ def _call(name: str, words: list[str]) -> None:
             verb.show(result)
         if is_first_here() and verb.following is not None:
             following = verb.following(arguments, result)
-            if following is not None:
+            if following is not None and all(map(str.isprintable, following)):
                 with suppress(OSError):  # the terminal is gone, and the work is done
                     say(f"next: {shlex.join(following)}")

@@ -1,11 +1,13 @@
 """The verbs of the command line, with what each prints."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mast.core.errors import UserError, one_line, visible
+from mast.core.files import as_word
 
 
 class Verb(NamedTuple):
@@ -152,31 +154,47 @@ def _refuse_failures(result: Any) -> None:
 
 
 def _measure(arguments: Mapping[str, Any], run: Any) -> Sequence[str]:
-    return "mast", "evaluate", str(run.path), "--data", "SET"
+    return "mast", "evaluate", as_word(run.path), "--data", "SET"
+
+
+def _run_of(place: Path) -> Path | None:
+    """The run folder that something is or lies in, if there is one."""
+    from mast.config import read
+
+    run = place if place.is_dir() else place.parent
+    if not place.exists() or not (run / "config.yaml").is_file():
+        return None
+    with suppress(UserError):  # it may be another program's
+        read(run / "config.yaml")
+        return run
+    return None
 
 
 def _write_page(arguments: Mapping[str, Any], result: Any) -> Sequence[str] | None:
     """The page of the run that was looked into; there is none of another encoder."""
-    place = Path(arguments["encoder"] if "encoder" in arguments else arguments["run"])
-    run = place if place.is_dir() else place.parent
-    return ("mast", "report", str(run)) if (run / "config.yaml").is_file() else None
+    run = _run_of(Path(arguments["encoder"] if "encoder" in arguments else arguments["run"]))
+    return None if run is None else ("mast", "report", as_word(run))
 
 
 def _classify(arguments: Mapping[str, Any], fitted: Any) -> Sequence[str]:
-    return "mast", "predict", str(fitted.path), "--data", "FOLDER"
+    return "mast", "predict", as_word(fitted.path), "--data", "FOLDER"
 
 
 def _rank(arguments: Mapping[str, Any], predicted: Any) -> Sequence[str] | None:
     """What finds the images that are like none of the others, of which a class says little."""
-    place = Path(arguments["classifier"])
-    run = place if place.is_dir() else place.parent
-    if not (run / "config.yaml").is_file():
+    from mast.page import is_page
+
+    run, page = _run_of(Path(arguments["classifier"])), Path("outliers.html")
+    if run is None or sum(predicted.counts.values()) == 1:  # which has no other to be like
         return None
-    return "mast", "outliers", str(run), "--data", str(arguments["data"]), "--out", "outliers.html"
+    words = ["mast", "outliers", as_word(run), "--data", as_word(arguments["data"])]
+    free = not page.exists() or (page.is_file() and is_page(page))
+    return [*words, "--out", str(page)] if free else words
 
 
-def _read_shards(arguments: Mapping[str, Any], sharded: Any) -> Sequence[str]:
-    return "mast", "pretrain", "--data", f"shards:{sharded.path}"
+def _plan_for_shards(arguments: Mapping[str, Any], sharded: Any) -> Sequence[str]:
+    """What finds a recipe that suits their number and this machine."""
+    return "mast", "plan", "--data", f"shards:{sharded.path}"
 
 
 def _read_features(arguments: Mapping[str, Any], file: Path) -> Sequence[str]:
@@ -263,7 +281,7 @@ VERBS: dict[str, Verb] = {
     ),
     "shard": Verb(
         "write a set as shards of resized images, for sets that do not fit one disk",
-        f"{_COMMANDS}.shard:shard", ("data",), _text, following=_read_shards,
+        f"{_COMMANDS}.shard:shard", ("data",), _text, following=_plan_for_shards,
         computes=False,
     ),
     "export": Verb(

@@ -15,6 +15,7 @@ from mast.core.checkpoint import write_atomically, write_json
 from mast.core.display import doing, say, track
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
+from mast.core.files import quoted
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, read_optional
 from mast.runs.scores import labelled, parts_of
@@ -119,7 +120,7 @@ def draw(run: str | Path, analysis: str) -> "Figure":
     if not file.is_file():
         raise UserError(
             f"{file} does not exist; make it first: on the command line with "
-            f"mast analyze {run} --data SET, in Python with analyze(run, data)"
+            f"mast analyze {quoted(run)} --data SET, in Python with analyze(run, data)"
         )
     with understood(file):
         return QUESTIONS[analysis].kind().draw(read_arrays(file))

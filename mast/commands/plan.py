@@ -13,6 +13,7 @@ from mast.config import change
 from mast.core.display import say
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
+from mast.core.files import as_word
 from mast.core.launch import Device, find_device
 from mast.core.table import literal
 from mast.data import default_cache, open_source
@@ -78,7 +79,7 @@ class Plan:
 
     def _command(self, each: Cost) -> str:
         config = each.config
-        words = ["mast", "pretrain", "--data", self.data, "--recipe", config.recipe,
+        words = ["mast", "pretrain", "--data", as_word(self.data), "--recipe", config.recipe,
                  "--epochs", str(config.epochs)]  # fmt: skip
         if config.accumulate != recipe(config.recipe).accumulate:
             words += ["--accumulate", str(config.accumulate)]
@@ -89,7 +90,7 @@ class Plan:
         if each.measured and config.device == "cpu":
             words += ["--device", "cpu"]
         if config.encoder.weights is not None:
-            words += ["--encoder.weights", config.encoder.weights]
+            words += ["--encoder.weights", as_word(config.encoder.weights)]
         return shlex.join(words)
 
 

@@ -18,7 +18,8 @@ from mast.core.arguments import NAMES, choices, in_words, is_list, union
 from mast.core.errors import UserError, unknown
 
 Kind = TypeVar("Kind")
-LARGEST = 10**9  # number of a configuration: products of a few of them are finite in float32
+# Numbers of a configuration: products of a few of them are finite in float32, and are not 0.
+SMALLEST, LARGEST = 1e-30, 10**9
 
 TEXTUAL = {*NAMES, Path, type(None)}
 
@@ -103,7 +104,7 @@ def leaves(instance: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def check_numbers(values: Mapping[str, Any], endless: Container[str] = ()) -> None:
-    """Refuse numbers with which nothing can be computed: NaN, infinite ones, and very large ones.
+    """Refuse numbers with which float32 cannot compute: NaN, infinite, very large and very small.
 
     Args:
         values: By name; of a tuple each is looked at.
@@ -116,8 +117,10 @@ def check_numbers(values: Mapping[str, Any], endless: Container[str] = ()) -> No
         for each in value if isinstance(value, tuple) else (value,):
             if not isinstance(each, int | float) or (each == math.inf and name in endless):
                 continue
-            if not abs(each) <= LARGEST:
-                raise UserError(f"{name} must be finite and at most {LARGEST:,}, got {each}")
+            if each != 0 and not SMALLEST <= abs(each) <= LARGEST:
+                raise UserError(
+                    f"{name} must be 0 or from {SMALLEST:g} to {LARGEST:,} in size, got {each}"
+                )
 
 
 def convert(value: Any, hint: Any, name: str) -> Any:

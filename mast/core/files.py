@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import shlex
 import stat
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -28,6 +29,20 @@ _KINDS = {
 def named(path: str | Path) -> Path:
     """The path that a user wrote, its `~` replaced; that of an unknown user stays as it is."""
     return Path(os.path.expanduser(path))  # Path.expanduser raises where there is no such user
+
+
+def as_word(path: str | Path) -> str:
+    """A path as a word that a command of this program reads as one; a shell wants it quoted.
+
+    One that begins unlike names could be an option, a list, a comment or a home folder.
+    """
+    text = str(path)
+    return text if re.match(r"[\w./]", text) and text != "null" else os.path.join(".", text)
+
+
+def quoted(path: str | Path) -> str:
+    """A path as a shell takes it, in a command of this program that is shown."""
+    return shlex.quote(as_word(path))
 
 
 def out_file(

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Literal, final
 
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
+from mast.core.files import quoted
 from mast.core.run import RunFolder
 from mast.measure.store import fingerprint
 from mast.models import (
@@ -111,7 +111,7 @@ def load_original(path: str | Path) -> Original:
         assert isinstance(classifier.encoder, Encoder)
         return Original(classifier.encoder, classifier)
     if path.is_dir() and not (path / "encoder.safetensors").exists():
-        commands = [f"`mast export {quote(str(file))}`" for file in sorted(path.glob(FILES))]
+        commands = [f"`mast export {quoted(file)}`" for file in sorted(path.glob(FILES))]
         if commands:
             raise UserError(
                 f"{path} holds no encoder; a classifier is exported by its file: "

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from mast.core.files import as_word
 from mast.core.run import RunFolder
 from mast.measure.paired import difference, of_two_versions
 from mast.measure.result import ACCURACIES, Result, readable
@@ -247,7 +248,7 @@ def _start_command(run: RunFolder, of_run: Results) -> str:
     """What measures the encoder that a run started as, on the images on which the run was."""
     results = [result for (protocol, _), result in of_run.items() if protocol in QUOTED]
     drawn = {(result.drawn_from, result.split.get("seed", 0)) for result in results}
-    words = ["mast", "evaluate", str(run.path), "--data", "SET", "--untrained"]
+    words = ["mast", "evaluate", as_word(run.path), "--data", "SET", "--untrained"]
     if len(drawn) == 1 and results[0].split:
         ((words[4], seed),) = drawn
         words += ["--seed", str(seed)] if seed else []

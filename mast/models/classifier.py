@@ -6,7 +6,6 @@ Shapes: B images a batch, D dimensions of the representation, C classes.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import Any, NamedTuple, final
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from mast.core.entry import entry
 from mast.core.errors import UserError
+from mast.core.files import quoted
 from mast.core.tensors import read_header, read_tensors, said_of, write_tensors
 from mast.models.encoders import Encoder, check_size, described_encoder, unlike
 
@@ -213,9 +213,9 @@ def classifier_file(path: str | Path) -> Path:
         return path
     files = sorted(path.glob(f"{NAME}-*.safetensors"))
     if not files:
-        raise UserError(f"no classifier in {path}: `mast fit {path} --data SET` writes one")
+        raise UserError(f"no classifier in {path}: `mast fit {quoted(path)} --data SET` writes one")
     if len(files) > 1:
-        commands = " or ".join(f"`mast predict {quote(str(file))} --data FOLDER`" for file in files)
+        commands = " or ".join(f"`mast predict {quoted(file)} --data FOLDER`" for file in files)
         raise UserError(f"{path} holds {len(files)} classifiers, name the one to use: {commands}")
     return files[0]
 

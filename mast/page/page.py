@@ -11,7 +11,7 @@ from mast.analyses import Analysis, read_arrays, understood
 from mast.config import configuration_of
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
-from mast.core.files import as_unicode, read_markup
+from mast.core.files import as_unicode, quoted, read_markup
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
 from mast.measure.compare import Comparison, compare
@@ -210,7 +210,7 @@ def _page(
         spaces=by_space(measured) if measured is not None else None,
         first=measured.runs[0] if measured is not None and len(measured.runs) > 1 else "",
         notes=measured.notes if measured is not None else (),
-        measure=f"mast evaluate {folder.path} --data SET",
+        measure=f"mast evaluate {quoted(folder.path)} --data SET",
         parts=below,
         missing=_missing(folder, analyses, unreadable),
         provenance=_provenance(folder, provenance),
@@ -280,7 +280,7 @@ def _missing(
             entry.title,
             reasons.get(name, "Not computed yet."),
             "To compute it again:" if name in reasons else "To compute it:",
-            entry.kind().command.format(name=name, run=folder.path),
+            entry.kind().command.format(name=name, run=quoted(folder.path)),
         )
         for name, entry in analyses.items()
         if name in unreadable or not _exists(folder, name)

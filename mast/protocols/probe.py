@@ -59,11 +59,11 @@ class Probe(Evaluator[EvaluationData], ABC):
     """
 
     at_least: ClassVar[Mapping[str, float]] = {
-        "penalties": 1e-12,
+        "penalties": 1e-9,
         "patience": 1,
         "max_iterations": 1,
     }
-    at_most: ClassVar[Mapping[str, float]] = {"penalties": 1e12, "max_iterations": 100_000}
+    at_most: ClassVar[Mapping[str, float]] = {"max_iterations": 100_000}
 
     penalties: tuple[float, ...] = PENALTIES
     patience: int = 8

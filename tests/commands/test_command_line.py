@@ -34,6 +34,30 @@ def test_pretrain_by_command_equals_the_function(
     assert (tmp_path / "b" / "encoder.safetensors").read_bytes() == ours
 
 
+@pytest.mark.parametrize("verb", [*VERBS, *(f"show {topic}" for topic in TOPICS)])
+def test_a_current_folder_that_is_gone_is_one_line(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(verb.split()) == 2
+    assert capsys.readouterr().err == (
+        "error: the current folder is gone: change to one that is there\n"
+    )
+
+
+def test_a_date_that_numpy_cannot_read_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for date, code in (("abc", 2), ("", 2), ("1e9", 2), ("1700000000", 0)):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", date)
+        assert main(["show", "recipes"]) == code
+        said = capsys.readouterr().err
+        assert said.count("\n") == (code == 2)
+        assert (f"SOURCE_DATE_EPOCH is {date!r}" in said) == (code == 2)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -47,7 +71,9 @@ def test_pretrain_by_command_equals_the_function(
         ("pretrain --epochs 1 photos", "unexpected 'photos'"),
         ("compare", "required: runs"),
         ("evaluate --protocols knn a", "required: encoder. The form is mast evaluate ENCODER ["),
-        ("compare a --resamples 0", "resamples 1 or more"),
+        ("compare a --resamples 0", "resamples 1 to 100,000"),
+        ("compare a --resamples 1000000000", "resamples 1 to 100,000"),
+        (f"compare a --seed {10**30}", "below 2^63"),
         ("embed a --data b --out c --threads 0", "threads must be 1 or more, got 0"),
         ("pretrain --threads 0", "threads must be 1 or more, got 0"),
         ("pretrain --nodes 2", "nodes is 2, and nothing says where the others are"),
@@ -149,7 +175,7 @@ def test_out_of_memory_is_one_line(
     monkeypatch.setattr("mast.runs.memory.memory_of", lambda device: None)
     words = ["pretrain", "--recipe", "mast5_small", "--data", str(photos / "train"), "--size", "32"]
     words += ["--batch_size", "16", "--epochs", "1", "--out", str(tmp_path / "run")]
-    assert main([*words, "--objective.prediction.hidden", str(10**12)]) == 2
+    assert main([*words, "--objective.prediction.hidden", str(10**9)]) == 2
     said = capsys.readouterr().err.splitlines()
     assert said[-1].startswith("error: out of memory (")
     assert not (tmp_path / "run" / "config.yaml").exists()

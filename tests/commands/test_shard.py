@@ -193,6 +193,6 @@ def test_by_command(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     said = capsys.readouterr()
     assert said.out == f"48 images in 1 shards: shards:{tmp_path / 'set'}\n"
     following = shlex.split(said.err.splitlines()[-1].removeprefix("next: "))
-    assert following == ["mast", "pretrain", "--data", f"shards:{tmp_path / 'set'}"]
+    assert following == ["mast", "plan", "--data", f"shards:{tmp_path / 'set'}"]
     index = json.loads((tmp_path / "set" / "index.json").read_text())
     assert index["shardlist"][0]["nsamples"] == 48

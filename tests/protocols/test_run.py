@@ -1,6 +1,8 @@
 """Evaluating by several protocols: what is shared, what is checked before anything runs."""
 
+from collections.abc import Iterator
 from dataclasses import fields, replace
+from typing import get_args, get_origin, get_type_hints
 
 import pytest
 import torch
@@ -11,6 +13,8 @@ from mast.core.errors import UserError
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, ObjectData
+from mast.measure.tuning import Recipe
+from mast.protocols import EVALUATORS
 from mast.protocols.run import EvaluationSettings, evaluate_encoder, make_evaluator
 
 
@@ -46,7 +50,7 @@ def test_unknown_protocol_in_settings(encoder: nn.Module, data: EvaluationData) 
         ),
         ("semi", {"seed": -1}, "setting of semi: seed must be 0 or more, got -1"),
         ("knn", {"temperatures": []}, "temperatures must have one value or more"),
-        ("linear", {"penalties": [-1.0]}, "penalties must be above 0"),
+        ("linear", {"penalties": [-1.0]}, "penalties must be 1e-09 or more"),
         ("linear", {"resamples": 0}, "resamples must be 1 or more"),
         ("linear_sgd", {"epochs": 0}, "epochs must be 1 or more"),
         ("fewshot", {"shots": [0]}, "shots must be 1 or more"),
@@ -64,6 +68,48 @@ def test_unknown_protocol_in_settings(encoder: nn.Module, data: EvaluationData) 
 def test_settings_of_the_wrong_kind(name: str, changes: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         make_evaluator(name, EvaluationSettings(protocols={name: changes}))
+
+
+def numbers(kind: type) -> Iterator[tuple[str, bool]]:
+    """Settings that are numbers, and whether each is a list of them."""
+    for name, hint in get_type_hints(kind).items():
+        known = name in kind.__dataclass_fields__  # type: ignore[attr-defined]
+        if known and {int, float} & {hint, *get_args(hint)}:
+            yield name, get_origin(hint) is tuple
+
+
+@pytest.mark.parametrize("name", EVALUATORS)
+def test_no_setting_is_without_bounds(name: str) -> None:
+    kinds = {"": EVALUATORS[name].kind} | ({"changes": Recipe} if name == "finetune" else {})
+    for inside, kind in kinds.items():
+        for setting, many in numbers(kind):
+            for value in (float("nan"), float("inf"), -1e300, 1e300, 1e-320, 10**30):
+                changes = {setting: [value] if many else value}
+                changes = {inside: changes} if inside else changes
+                with pytest.raises(UserError, match=setting):
+                    make_evaluator(name, EvaluationSettings(protocols={name: changes}))
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        ("linear", "penalties", [1e-30]),
+        ("linear", "resamples", 10**9),
+        ("linear", "max_iterations", 10**9),
+        ("linear_sgd", "epochs", 10**9),
+        ("linear_sgd", "momentum", 1.5),
+        ("semi", "epochs", 10**9),
+        ("finetune", "changes", {"epochs": 10**9}),
+        ("fewshot", "episodes", 10**9),
+        ("fewshot", "queries", 10**9),
+        ("svm", "max_iterations", 10**9),
+        ("detection", "iterations", 10**9),
+        ("detection", "clip", -1.0),
+    ],
+)
+def test_what_would_never_end_is_refused(name: str, setting: str, value: object) -> None:
+    with pytest.raises(UserError, match=setting if setting != "changes" else "epochs"):
+        make_evaluator(name, EvaluationSettings(protocols={name: {setting: value}}))
 
 
 def test_training_images_that_are_tested_are_named(
