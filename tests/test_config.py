@@ -77,6 +77,16 @@ def test_no_number_is_beyond_what_float32_computes_with(method: str) -> None:
                 change(config, {name: value})
 
 
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [("moco_v3", "projector_layers"), ("simsiam", "projector_layers"), ("swav", "iterations"),
+     ("mae", "depth")],
+)  # fmt: skip
+def test_no_number_of_layers_or_rounds_is_endless(method: str, name: str) -> None:
+    with pytest.raises(UserError, match=f"objective.{name} must be 1000 or less"):
+        change(configure("mast5_small"), {"method": method, f"objective.{name}": 10**9})
+
+
 def test_an_unknown_field_of_a_run_names_its_file(
     ours: RunFolder, photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,6 +115,17 @@ def check_at_least(config: MethodConfig, **least: int) -> None:
             raise UserError(f"objective.{name} must be {bound} or more, got {value}")
 
 
+def check_at_most(config: MethodConfig, **most: int) -> None:
+    """Refuse numbers of layers or rounds of an objective that would never be built or done.
+
+    Raises:
+        UserError: Naming the field, the most that it may be and what it is.
+    """
+    for name, bound in most.items():
+        if (value := getattr(config, name)) > bound:
+            raise UserError(f"objective.{name} must be {bound} or less, got {value}")
+
+
 class Subspaces(NamedTuple):
     """The masked subspaces of an embedding.
 

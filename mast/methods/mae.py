@@ -18,6 +18,7 @@ from mast.methods.base import (
     Images,
     MethodConfig,
     check_at_least,
+    check_at_most,
     output_of,
 )
 from mast.methods.drawing import DrawingMethod, check_hidden, count_shown
@@ -46,6 +47,7 @@ class MAEConfig(MethodConfig):
     def check(self) -> None:
         """See `MethodConfig.check`."""
         check_at_least(self, dim=4, depth=1, heads=1)
+        check_at_most(self, depth=1000)
         check_hidden(self.hidden)
         if self.dim % (4 * self.heads):
             raise UserError(

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mast.core.collectives import gather
 from mast.losses import negative_cosine
-from mast.methods.base import check_at_least, output_of, spread
+from mast.methods.base import check_at_least, check_at_most, output_of, spread
 from mast.methods.pair import PairConfig, PairMethod
 from mast.models import MLP, Encoder, MLPConfig
 
@@ -31,6 +31,7 @@ class SimSiamConfig(PairConfig):
         """See `MethodConfig.check`."""
         super().check()
         check_at_least(self, projector_layers=2, bottleneck=1)
+        check_at_most(self, projector_layers=1000)
 
 
 class SimSiam(PairMethod):

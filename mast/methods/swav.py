@@ -20,6 +20,7 @@ from mast.methods.base import (
     Images,
     check_above_zero,
     check_at_least,
+    check_at_most,
     check_shares,
     output_of,
     spread,
@@ -60,6 +61,7 @@ class SwAVConfig(ProjectedConfig):
         check_above_zero(self, "temperature", "epsilon")
         check_shares(self, "frozen", "queue_from")
         check_at_least(self, prototypes=2, iterations=1, queue=0)
+        check_at_most(self, iterations=1000)
 
 
 class SwAV(ProjectedMethod):
