@@ -19,7 +19,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.files import out_folder, read_json, special
 from mast.core.launch import cores
 from mast.core.locks import locked
-from mast.core.waiting import threads
+from mast.core.waiting import Threads
 from mast.data import BrokenImageError, Source, default_cache, open_source
 from mast.data.shards import CANVAS, ENDINGS, INDEX, KIND, tar_members
 
@@ -137,7 +137,7 @@ def shard(
         digits = max(6, len(str(len(parts) - 1)))
         files = [folder / f"{number:0{digits}d}.tar" for number in range(len(parts))]
         writer = _Writer(source, plan, max_broken)
-        with threads(workers or cores()) as pool:
+        with Threads(workers or cores()) as pool:
             done = pool.map(writer.write, files, parts)
             written = list(track(done, f"writing {folder}", len(files), "shards"))
         shards = [

@@ -1,18 +1,23 @@
 """Waits that end when their outcome is no longer wanted: a thread cannot be stopped, but can stop.
 
 A thread inherits what ends the waits of the thread that started it, so that closing the outermost
-ends all.
+ends all. No wait is without end: a signal that the system gives to another thread is seen by the
+main thread, which answers it, only when it wakes.
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
+from typing import Any, Self, TypeVar, final
 
 from mast.core.errors import UserError
 
 POLL_S = 0.1
+Result = TypeVar("Result")
 Ends = tuple[Callable[[], bool], ...]
 _thread = threading.local()  # .ends: what ends the waits of this thread
 
@@ -61,18 +66,31 @@ def wait(event: threading.Event, seconds: float) -> bool:
     return True
 
 
-@contextmanager
-def threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads for the block; where it ends by an error their waits end, and work is left undone."""
-    stopped = threading.Event()
+@final
+class Threads:
+    """Threads for a block; where it ends by an error their waits end, and work is left undone.
 
-    def begin(ends: Ends) -> None:
-        _thread.ends = ends
+    Args:
+        count: How many.
+    """
 
-    with ThreadPoolExecutor(count, "mast", begin, ((stopped.is_set, *ends_here()),)) as pool:
-        try:
-            yield pool
-        except BaseException:
-            stopped.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    def __init__(self, count: int) -> None:
+        self._stopped = threading.Event()
+        ends = (self._stopped.is_set, *ends_here())
+        self._pool = ThreadPoolExecutor(count, "mast", setattr, (_thread, "ends", ends))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._stopped.set()
+        self._pool.shutdown(cancel_futures=kind is not None)
+
+    def map(self, work: Callable[..., Result], *items: Iterable[Any]) -> Iterator[Result]:
+        """The results in the order of the items, which are all begun at the first one."""
+        futures = deque(self._pool.submit(work, *each) for each in zip(*items, strict=True))
+        while futures:
+            while not futures[0].done() and not wait_for([futures[0]], POLL_S).done:
+                check_wanted()
+            yield futures.popleft().result()

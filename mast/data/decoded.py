@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from mast.core.errors import UserError
-from mast.core.waiting import threads
+from mast.core.waiting import Threads
 from mast.data.decode import BrokenImageError
 from mast.data.source import Source
 
@@ -40,7 +40,7 @@ def decode_in_order(
             return error
 
     window = 32 * workers  # bounds what waits in memory
-    with threads(workers) as pool:
+    with Threads(workers) as pool:
         for start in range(0, len(indices), window):
             yield from pool.map(decode, indices[start : start + window])
 

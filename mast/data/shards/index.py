@@ -24,7 +24,7 @@ from mast.core.display import doing, track
 from mast.core.errors import UserError
 from mast.core.files import named
 from mast.core.locks import locked
-from mast.core.waiting import threads
+from mast.core.waiting import Threads
 from mast.data.cache import named_after
 from mast.data.labels import told_apart
 from mast.data.shards.shard import (
@@ -174,7 +174,7 @@ def _counted(spec: str, found: Mapping[str, tuple[int, str]], cache: Path) -> di
     file = cache / f"{named_after(spec)}.shards.json"
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
-    with locked(file.with_suffix(".lock")), threads(READERS) as pool:
+    with locked(file.with_suffix(".lock")), Threads(READERS) as pool:
         before = _read_counts(file)
         known = {
             url: before[url][1]
@@ -255,7 +255,7 @@ def _informed(pattern: str, system: Any, paths: list[str]) -> dict[str, dict[str
     def informed(path: str) -> dict[str, Any]:
         return answered(pattern, lambda: system.info(path))
 
-    with threads(READERS) as pool:
+    with Threads(READERS) as pool:
         return dict(zip(paths, pool.map(informed, paths), strict=True))
 
 

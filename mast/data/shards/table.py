@@ -24,7 +24,7 @@ from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.locks import locked
 from mast.core.tensors import read_tensors, said_of, write_tensors
-from mast.core.waiting import threads
+from mast.core.waiting import Threads
 from mast.data.cache import named_after
 from mast.data.names import Names
 from mast.data.shards.shard import (
@@ -114,7 +114,7 @@ def open_table(name: str, found: Mapping[str, tuple[int, str]], cache: Path) -> 
     with locked(file.with_suffix(".lock")):
         table = _read(file, state, found)
         if table is None:
-            with threads(READERS) as pool:
+            with Threads(READERS) as pool:
                 looked = pool.map(_look_through, found, _prefixes(list(found)))
                 title = f"looking through {name}"
                 parts = list(track(looked, title, len(found), "shards"))

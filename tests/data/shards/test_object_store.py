@@ -87,7 +87,7 @@ def test_nothing_is_lost(
     for file in root.iterdir():
         fsspec.filesystem("s3").put(str(file), f"shards/train/{file.name}")
     monkeypatch.setattr(module, "WAITS_S", (0.0,) * 9)
-    monkeypatch.setattr(module, "BLOCK", 20_000)
+    monkeypatch.setattr(module, "BLOCK", 40_000)
     store.failing = True
     assert seen("shards:s3://shards/train", tmp_path) == seen(f"shards:{root}", tmp_path)
     assert store.failed > 3

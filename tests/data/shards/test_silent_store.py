@@ -1,6 +1,5 @@
 """A store that takes a connection and says nothing is named soon; a signal ends the wait for it."""
 
-import os
 import signal
 import socket
 import threading
@@ -80,13 +79,20 @@ def soon() -> Iterator[None]:
 
 @contextmanager
 def asked_to_stop(after: float = 0.3) -> Iterator[None]:
-    """A signal comes, and is raised as a command has it."""
+    """A signal comes, and is raised as a command has it.
+
+    The system gives it to another thread, as it may: that does not wake the main thread.
+    """
 
     def ask(*_: Any) -> None:
         raise KeyboardInterrupt
 
+    def send() -> None:
+        time.sleep(after)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
     before = signal.signal(signal.SIGTERM, ask)
-    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGTERM))
+    timer = threading.Thread(target=send)
     timer.start()
     try:
         with pytest.raises(KeyboardInterrupt):
