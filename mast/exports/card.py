@@ -13,10 +13,9 @@ from mast.core.run import RunFolder
 from mast.exports.format import Format, Place, resized
 from mast.exports.original import Original
 from mast.measure.learned import how_far_off, how_often_right, learned_from, what_is_told
-from mast.measure.result import ENDS, Result, readable
+from mast.measure.result import ENDS, Result, readable, results_in
 from mast.models import Classifier, Encoder
 from mast.models.encoders import stem_of
-from mast.runs.scores import results_of
 
 # What Markdown reads as more than text, where a line has begun already.
 MARKUP = re.compile(r"[\\`*<>&~$#]|\](?=[(\[:])|(?<!\w)_|_(?!\w)|:(?=//)|(?<=\bwww)\.")
@@ -206,7 +205,7 @@ def _results(run: RunFolder, identity: str) -> list[Result]:
     """What was measured of exactly this encoder, and of it alone."""
     return [
         result
-        for result in results_of(run)
+        for result in results_in(run.path)
         if result.encoder.get("fingerprint") == identity and result.protocol not in BESIDE
     ]
 
@@ -246,7 +245,8 @@ def _scores(result: Result) -> Iterator[tuple[str, ...]]:
 def _limits(
     encoder: Encoder, run: RunFolder | None, results: Sequence[Result], protocols: Collection[str]
 ) -> list[str]:
-    sizes = sorted({result.settings["extraction"]["size"] for result in results})
+    extractions = [result.settings.get("extraction", {}) for result in results]
+    sizes = sorted({extraction["size"] for extraction in extractions if "size" in extraction})
     at = f"measured at {', '.join(map(str, sizes))}" if sizes else "measured at no size"
     said = [f"Trained for images of {encoder.size} × {encoder.size} pixels, and {at}."]
     if run is not None:

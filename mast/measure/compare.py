@@ -10,7 +10,7 @@ from mast.core.errors import UserError
 from mast.core.run import RunFolder, flatten
 from mast.core.table import FittedTable
 from mast.measure.paired import Difference, difference, of_two_versions
-from mast.measure.result import ENDS, FOLDER, Result, readable
+from mast.measure.result import ENDS, FOLDER, Result, readable, results_in
 from mast.measure.verdict import Verdict, verdict
 
 START = "before pretraining"  # what the first run started as
@@ -182,10 +182,9 @@ def _with_start(folders: list[Path]) -> int | None:
 
 def _results(run: Path) -> dict[tuple[str, str], Result]:
     """The results of a run by protocol and tested images."""
-    files = sorted((run / FOLDER).glob("*.json"))
-    if not files:
+    results = results_in(run)
+    if not results:
         raise UserError(f"{run} has no evaluations; measure it first, by `mast evaluate`")
-    results = [Result.read(file) for file in files]
     return {(result.protocol, result.images): result for result in results}
 
 

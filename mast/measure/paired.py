@@ -101,10 +101,8 @@ def _gain(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> Tensor | None
 
 def _drawn_alike(first: Result, other: Result) -> bool:
     """Whether the same test sets were drawn for both."""
-    return all(
-        first.settings["protocol"][name] == other.settings["protocol"][name]
-        for name in ("seed", "resamples")
-    )
+    ours, theirs = (result.settings.get("protocol", {}) for result in (first, other))
+    return all(name in ours and ours[name] == theirs.get(name) for name in ("seed", "resamples"))
 
 
 def of_two_versions(first: Result, other: Result, measure: str) -> bool:

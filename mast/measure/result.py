@@ -5,16 +5,18 @@ N units (images, episodes) that a measure is the mean over.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-import math
+import logging
 import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
+import torch
 from rich.text import Text
 from torch import Tensor
 
@@ -24,6 +26,9 @@ from mast.core.files import read_json
 from mast.core.table import FittedTable
 from mast.core.tensors import DIGEST, digest, read_tensors, write_tensors
 from mast.measure.bootstrap import Measured
+from mast.measure.store import weights_are_in
+
+_log = logging.getLogger("mast")
 
 FOLDER = "evaluations"  # inside a run folder
 EACH = "each"  # inside that: what every image contributed
@@ -34,6 +39,25 @@ ACCURACIES = ("top1", "top5", "mean_per_class")
 ENDS = ("_low", "_high")  # of an interval
 PRECISION = "precision_"  # of the nearest images; what follows names a space
 TOLD = "told_"  # of a space that heads read; what follows names the operators that they tell
+# What is read of the fields that may hold anything, each behind the field that it is in.
+READ: dict[str, Any] = {
+    "settings.extraction": dict[str, Any],
+    "settings.extraction.size": int,
+    "settings.protocol": dict[str, Any],
+    "settings.protocol.seed": int,
+    "settings.protocol.share": float,
+    "settings.protocol.operators": list[str],
+    "split.share": float,
+    "split.seed": int,
+    "split.of": str,
+    "near_duplicates.images": int,
+    "near_duplicates.above": float,
+    "encoder.fingerprint": str,
+}
+NEEDED = {"split": {"share", "seed"}, "near_duplicates": {"images", "above"}}  # where they are
+MOST = 1000  # targets, and characters of a name
+DEEP = 20  # fields in fields
+LARGEST = 1e100  # no number is as large
 
 
 @dataclass(frozen=True)
@@ -94,12 +118,15 @@ class TargetResult:
         for name, value in (pair for numbers in of_all for pair in numbers.items()):
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise ValueError(f"{name} is {value!r}, which is no number")
-            if not math.isfinite(value):
-                raise ValueError(f"{name} is {value}")
-        for name, value in self.values.items():
+            if not abs(value) < LARGEST:
+                raise ValueError(f"{name} is {str(value)[:40]}")
+        for name, value in (*self.values.items(), *self.by_chance.items()):
             share = name in ACCURACIES or name.startswith((PRECISION, "mAP_"))
             if share and not -1e-6 <= value <= 100 + 1e-6:
                 raise ValueError(f"{name} is {value:g} %")
+        names = [name for name in self.values if "/" not in name]  # others end in a class
+        if long := [name for name in names if len(name) > MOST]:
+            raise ValueError(f"{long[0][:40]}… has {len(long[0]):,} characters")
 
 
 @dataclass(frozen=True)
@@ -270,25 +297,88 @@ class Result:
             expected = raw.pop(DIGEST, None)  # none in files of earlier versions
             if expected not in (None, digest({}, raw)):
                 raise UserError(f"{path} is damaged, it is not what was written: evaluate again")
-            targets = {name: TargetResult(**target) for name, target in raw.pop("targets").items()}
+            measured = raw.pop("targets")
+            if len(measured) > MOST:
+                raise ValueError(f"{len(measured):,} targets")
+            targets = {name: _target(name, kinds) for name, kinds in measured.items()}
+            _check(raw)
             result = cls(targets=targets, **raw)
-            for measured_target in targets.values():
-                measured_target.check()
         except UserError:
             raise
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UserError(f"{path} is not the result of an evaluation ({error}).") from error
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            what = " ".join(str(error).split())[:200]
+            raise UserError(f"{path} is not the result of an evaluation ({what}).") from error
         if os.path.lexists(_each_file(path)):
             for name, values in read_tensors(_each_file(path), "evaluate again")[0].items():
-                if name.count("/") < 2:
-                    raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
-                target, kind, measure = name.split("/", maxsplit=2)
+                target, kind, measure = [*name.split("/", maxsplit=2), "", ""][:3]
                 value = targets[target].values.get(measure) if target in targets else None
-                differs = kind == "each" and value is not None and not _is_mean(values, value)
-                if value is None or kind not in ARRAYS or differs:
+                right = kind in ARRAYS and _can_be_of_units(values)
+                if value is None or not right or (kind == "each" and not _is_mean(values, value)):
                     raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
                 getattr(targets[target], kind)[measure] = values
         return result
+
+
+def results_in(run: str | Path) -> list[Result]:
+    """The results in a run folder, without those of another encoder than the one that is there.
+
+    Raises:
+        UserError: One of them cannot be read.
+    """
+    found = []
+    for file in sorted((Path(run) / FOLDER).glob("*.json")):
+        result = Result.read(file)
+        if weights_are_in(Path(run) / "encoder.safetensors", result.encoder) is False:
+            _log.warning(
+                "%s is of another encoder than its run and is left out: evaluate again", file
+            )
+        else:
+            found.append(result)
+    return found
+
+
+def _target(name: str, kinds: dict[str, Any]) -> TargetResult:
+    """A target of a file.
+
+    Raises:
+        ValueError: It is none, or what cannot have been measured.
+    """
+    target = TargetResult(**kinds)
+    target.check()
+    if len(name) > MOST or set(ARRAYS) & set(kinds) or not _fits(target.intervals, dict[str, str]):
+        raise ValueError(f"{name[:40]} is no target")
+    return target
+
+
+def _check(raw: dict[str, Any]) -> None:
+    """Refuse fields of a file that are not of their types.
+
+    Raises:
+        ValueError: One is not.
+    """
+    hints = get_type_hints(Result)
+    for name, value in raw.items():
+        if not _fits(value, hints.get(name, Any)):
+            raise ValueError(f"{name} is {str(value)[:80]!r}")
+        if name in NEEDED and value and not NEEDED[name] <= set(value):
+            raise ValueError(f"{name} lacks one of {', '.join(sorted(NEEDED[name]))}")
+    for path, hint in READ.items():
+        *within, name = path.split(".")
+        fields = functools.reduce(lambda fields, key: fields.get(key, {}), within, raw)
+        if name in fields and not _fits(fields[name], hint):
+            raise ValueError(f"{path} is {str(fields[name])[:80]!r}")
+
+
+def _fits(value: Any, hint: Any, deep: int = 0) -> bool:
+    """Whether a value of JSON is of a type, and neither endless nor nested without end."""
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        (inside,) = get_args(hint)[-1:] or (Any,)
+        of_kind = (get_origin(hint) or hint) in (Any, type(value)) and deep < DEEP
+        return of_kind and all(_fits(part, inside, deep + 1) for part in parts)
+    if isinstance(value, int | float) and not abs(value) < LARGEST:
+        return False
+    return hint is Any or type(value) is hint or (hint is float and type(value) is int)
 
 
 def _replaces(result: Result, path: Path) -> bool:
@@ -298,6 +388,12 @@ def _replaces(result: Result, path: Path) -> bool:
         return bool(old["set_name"] == result.set_name or old["images"] == result.images)
     except (OSError, ValueError, RecursionError, TypeError, KeyError):
         return True
+
+
+def _can_be_of_units(values: Tensor) -> bool:
+    """Whether these are numbers, one a unit or one a test set that was drawn."""
+    floats = values.dtype in (torch.float32, torch.float64)
+    return floats and values.ndim == 1 and len(values) > 0 and bool(values.isfinite().all())
 
 
 def _is_mean(credit_N: Tensor, percent: float) -> bool:

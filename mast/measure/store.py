@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,35 @@ def fingerprint(module: nn.Module, described: Any) -> str:
     state = module.state_dict()  # a module may keep something else than tensors in it
     tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
     return digest(tensors, described)
+
+
+def weights_are_in(file: Path, encoder: Mapping[str, Any]) -> bool | None:
+    """Whether a result is of the encoder in a file.
+
+    Args:
+        file: An `encoder.safetensors`.
+        encoder: What the result says of its encoder: its fingerprint, and what rebuilds it.
+
+    Returns:
+        None where the file or the result do not say.
+    """
+    described = {key: each for key, each in encoder.items() if key not in ("source", "fingerprint")}
+    if "fingerprint" not in encoder or not file.is_file():
+        return None
+    state = file.stat()
+    found = _fingerprint_in(file, json.dumps(described), state.st_mtime_ns, state.st_size)
+    return None if found is None else found == encoder["fingerprint"]
+
+
+@functools.lru_cache(maxsize=64)
+def _fingerprint_in(file: Path, described: str, *_: int) -> str | None:
+    """The `fingerprint` of the encoder in a file, as long as that stays as it is."""
+    try:
+        tensors, _header = read_tensors(file)
+    except UserError:
+        return None
+    state = {f"model.{name}": tensor for name, tensor in tensors.items()}
+    return digest(state, json.loads(described))
 
 
 @dataclass(frozen=True)

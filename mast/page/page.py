@@ -15,6 +15,7 @@ from mast.core.files import as_unicode, quoted, read_markup
 from mast.core.registry import Entry
 from mast.core.run import RunFolder
 from mast.measure.compare import Comparison, compare
+from mast.measure.result import results_in
 from mast.measure.verdict import Verdict
 from mast.page.answer import Health, duration, health, kind_of_run, training_summary
 from mast.page.html import element, inlined, policy, template
@@ -154,7 +155,7 @@ def write_fitting(out: Path, name: str, page: Callable[[int], Any], what: str, a
 
 
 def _measured(folder: RunFolder, beside: Sequence[Path]) -> bool:
-    if any(folder.evaluations.glob("*.json")):
+    if results_in(folder.path):
         return True
     if beside:
         raise UserError(

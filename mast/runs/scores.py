@@ -10,7 +10,7 @@ from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.data import describe, open_canvas
 from mast.measure.named_sets import NamedSets
-from mast.measure.result import ENDS, Result, readable
+from mast.measure.result import ENDS, Result, readable, results_in
 from mast.measure.sets import EvaluationData, image_identity, tasks
 from mast.protocols import Retained
 
@@ -91,7 +91,7 @@ def unmeasured(
     needed = set(operators_to_measure(folder, target_set, seed, operators))
     measured = set()
     for result in _measured(folder, target_set, seed):
-        settings = result.settings["protocol"]
+        settings = result.settings.get("protocol", {})
         # The analyses say of `retained` that it changes half of the images.
         usual_share = settings.get("share", Retained.share) == Retained.share
         if usual_share and needed <= set(settings.get("operators", needed)):
@@ -107,28 +107,22 @@ def operators_to_measure(
     measured_before = [
         name
         for result in _measured(folder, target_set, seed)
-        for name in result.settings["protocol"].get("operators", ())
+        for name in result.settings.get("protocol", {}).get("operators", ())
     ]
     return list(dict.fromkeys([*of_views, *operators, *measured_before]))
 
 
 def _measured(folder: RunFolder, target_set: LabelledSet, seed: int) -> Iterator[Result]:
     """What was measured on a set with a seed."""
-    for result in results_of(folder):
-        size = result.settings["extraction"]["size"]
-        drawn_by = result.settings["protocol"]["seed"]
+    for result in results_in(folder.path):
+        size = result.settings.get("extraction", {}).get("size")
+        drawn_by = result.settings.get("protocol", {}).get("seed")
         if (
             (result.images, drawn_by) == (target_set.identity, seed)
             and target_set.size in (None, size)
             and target_set.fingerprints.get(size, result.fingerprints) == result.fingerprints
         ):
             yield result
-
-
-def results_of(folder: RunFolder) -> Iterator[Result]:
-    """The results in a run folder."""
-    for file in sorted(folder.evaluations.glob("*.json")):
-        yield Result.read(file)
 
 
 def scores_of(
@@ -140,7 +134,7 @@ def scores_of(
         folder: Of the run.
         accept: Which results to take; all by default.
     """
-    results = list(results_of(folder))
+    results = results_in(folder.path)
     sets = {result.set_name for result in results}
     names = Counter(map(readable, sets))
     for result in filter(accept, results):

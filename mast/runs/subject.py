@@ -10,17 +10,18 @@ from torch import Tensor
 
 from mast.analyses import ChangeBy, Images, Pairs, Subject, Trial
 from mast.augment import Pipeline, center_views, difference
-from mast.config import PretrainConfig, configuration_of, load_yaml
+from mast.config import PretrainConfig, configuration_of, read
 from mast.core.run import RunFolder
 from mast.core.transfer import to_device
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.changes import changed_by
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
+from mast.measure.result import results_in
 from mast.measure.sets import image_identity
 from mast.methods import Embedding, Method, PredictedUncertainty, predicts_uncertainty
 from mast.runs.load import load_method
-from mast.runs.scores import results_of, scores_of
+from mast.runs.scores import scores_of
 
 THUMBNAIL = 64  # pixels
 DRAWS = 4  # pairs of views of an image
@@ -151,10 +152,10 @@ def _images(
     tested = image_identity(canvases)
     hits = {
         target: measured.each["top1"].numpy()[index_N]
-        for result in results_of(folder)
+        for result in results_in(folder.path)
         if result.protocol == "linear" and result.images == tested
         for target, measured in result.targets.items()
-        if "top1" in measured.each
+        if len(measured.each.get("top1", ())) == len(canvases)
     }
     labels, classes = dict(chosen.targets), dict(chosen.classes)
     return Images(tuple(chosen.identifiers), thumbnails_NPP3, labels, classes, hits)
@@ -168,5 +169,4 @@ def _trials(folder: RunFolder) -> Iterator[Trial]:
         if not seed.isdecimal():  # a copy that somebody made
             continue
         if trial.encoder.is_file() and any(trial.evaluations.glob("*.json")):
-            epochs = load_yaml(trial.config)["epochs"]
-            yield Trial(name, int(seed), tuple(scores_of(trial)), epochs)
+            yield Trial(name, int(seed), tuple(scores_of(trial)), read(trial.config).epochs)

@@ -1,14 +1,24 @@
 """Result files and tables."""
 
-from dataclasses import replace
+import json
+import math
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from tiny import ENCODER
 from torch import nn
 
 from mast.core.errors import UserError
-from mast.measure.result import Result, TargetResult, tables
+from mast.core.tensors import DIGEST, digest, write_tensors
+from mast.measure.compare import compare
+from mast.measure.result import Result, TargetResult, results_in, tables
 from mast.measure.sets import EvaluationData
+from mast.measure.store import fingerprint
+from mast.models import Encoder
+from mast.models.encoders import save_encoder
 from mast.protocols.run import evaluate_encoder
 
 
@@ -154,3 +164,115 @@ def test_a_table_says_what_validation_chose() -> None:
     (cell,) = table.columns[-1].cells
     assert table.columns[-1].header == "chosen on validation"
     assert cell == "k 50, encoder lr 0.01 (47.1 %)"
+
+
+def whole() -> dict[str, Any]:
+    """The fields of a file, each of its type."""
+    result = Result(
+        "knn", "a/test", {"class": TargetResult({"top1": 50.0}, intervals={"top1": "Wilson"})},
+        {"extraction": {"size": 32}, "protocol": {"seed": 0, "operators": ["rotate"]}},
+        {"test": "f"}, {"test": 4}, "i", "top1", SPLIT, {"source": "r", "fingerprint": "0"},
+        {"train": 1}, {"images": 1, "above": 0.9, "pairs": []},
+    )  # fmt: skip
+    return asdict(result)
+
+
+def signed_file(folder: Path, fields: dict[str, Any]) -> Path:
+    """A file with a right digest, whatever is in it."""
+    for target in fields["targets"].values() if isinstance(fields["targets"], dict) else ():
+        for kind in ("each", "draws") if isinstance(target, dict) else ():
+            if not target.get(kind):
+                target.pop(kind, None)
+    file = folder / "evaluations" / "knn-a-test.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps({**fields, DIGEST: digest({}, fields)}))
+    return file
+
+
+DEEP: dict[str, Any] = {}
+for _ in range(600):
+    DEEP = {"a": DEEP}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((name, value) for name in whole() for value in (None, 3, [1])),
+        *((name, {"a": {"b": 1}}) for name in ("metric", "sizes", "split", "targets")),
+        *((name, value) for name in ("settings", "provenance") for value in (DEEP, {"a": 1e999})),
+        *(("settings", {name: 3}) for name in ("extraction", "protocol")),
+        ("settings", {"extraction": {"size": "32"}}),
+        ("settings", {"protocol": {"seed": True}}),
+        ("settings", {"protocol": {"operators": [["rotate"]]}}),
+        ("split", {"seed": 0}),
+        ("split", {"seed": 0, "share": 10**400}),
+        ("split", {"seed": "0", "share": 0.2}),
+        ("near_duplicates", {"images": 1}),
+        ("encoder", {"fingerprint": 3}),
+        ("sizes", {"test": 4.5}),
+        ("targets", {"class": {"values": {"top1": 10**400}}}),
+        ("targets", {"class": {"values": {"ap": 1e300}}}),
+        ("targets", {"class": {"values": {"top1": 50.0}, "by_chance": {"top1": 101.0}}}),
+        ("targets", {"class": {"values": {"x" * 100_000: 50.0}}}),
+        ("targets", {"class": {"values": {"top1": 50.0}, "each": {"top1": [1, 0]}}}),
+        ("targets", {"class": {"values": {"top1": 50.0}, "intervals": {"top1": 3}}}),
+        ("targets", {"x" * 100_000: {"values": {"top1": 50.0}}}),
+        ("targets", {str(at): {"values": {"top1": 50.0}} for at in range(10_000)}),
+    ],
+)
+def test_a_right_digest_makes_no_field_right(field: str, value: object, tmp_path: Path) -> None:
+    fields = whole()
+    assert Result.read(signed_file(tmp_path, fields)).sizes == {"test": 4}
+    fields[field] = value
+    with pytest.raises(UserError, match=r"knn-a-test\.json is not the result of an evaluation"):
+        Result.read(signed_file(tmp_path, fields))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("class/each/top1", torch.empty(0)),
+        ("class/each/top1", torch.tensor(0.5)),
+        ("class/each/top1", torch.tensor([1.0, math.nan])),
+        ("class/each/top1", torch.full((2, 2), 0.5)),
+        ("class/each/top1", torch.full((2,), 0.5, dtype=torch.complex64)),
+        ("class/each/top1", torch.tensor([1.0, 1.0])),
+        ("class/draws/top1", torch.full((2, 2), 0.5)),
+        ("class/counts/top1", torch.tensor([0.5])),
+        ("pet/each/top1", torch.tensor([0.5])),
+        ("class/each", torch.tensor([0.5])),
+        ("x", torch.tensor([0.5])),
+    ],
+)
+def test_what_images_contributed_has_its_own_form(
+    name: str, values: torch.Tensor, tmp_path: Path
+) -> None:
+    file = signed_file(tmp_path, whole())
+    write_tensors(file.parent / "each" / "knn-a-test.safetensors",
+                  {"class/each/top1": torch.tensor([1.0, 0.0])})  # fmt: skip
+    assert len(Result.read(file).targets["class"].each["top1"]) == 2
+    write_tensors(file.parent / "each" / "knn-a-test.safetensors", {name: values})
+    with pytest.raises(UserError, match=r"knn-a-test\.safetensors does not belong to"):
+        Result.read(file)
+
+
+def test_a_result_is_of_the_encoder_beside_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = Encoder(ENCODER, 32)
+    described = ours.describe()
+    known = {"source": "r", "fingerprint": fingerprint(ours, described), **described}
+    file = signed_file(tmp_path, {**whole(), "encoder": known})
+    assert len(results_in(tmp_path)) == 1  # nothing says whose it is
+    save_encoder(ours, tmp_path / "encoder.safetensors")
+    assert len(results_in(tmp_path)) == 1
+    assert caplog.text == ""
+    with torch.no_grad():
+        next(ours.parameters()).add_(1)
+    save_encoder(ours, tmp_path / "encoder.safetensors")
+    assert results_in(tmp_path) == []
+    assert f"{file} is of another encoder" in caplog.text
+    with pytest.raises(UserError, match="has no evaluations"):
+        compare(tmp_path)
+    signed_file(tmp_path, {**whole(), "encoder": {}})  # of an earlier version
+    assert len(results_in(tmp_path)) == 1
