@@ -1,5 +1,6 @@
 """Whatever the files of a run folder hold: a page without it, which loads and runs nothing."""
 
+import json
 import math
 import shutil
 import warnings
@@ -16,11 +17,13 @@ from pages import look_into, make_run
 import mast
 from mast.analyses import read_arrays
 from mast.analyses.figure import as_svg, empty, tip
-from mast.core.errors import UserError
+from mast.core.errors import UserError, visible
 from mast.core.files import read_markup, signed
 from mast.core.run import RunFolder
+from mast.measure.result import Result, TargetResult
 from mast.page import LivePage
 from mast.page.html import element
+from mast.page.pictures import as_json
 
 HOSTILE = "</script><script>alert(1)</script>\"' onload=x {{ 7*7 }}\x1b\u202e"
 SVG = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
@@ -261,3 +264,38 @@ def test_a_page_of_any_log_is_written(tmp_path: Path) -> None:
         assert "\x1b" not in page
         assert sum(tag == "script" for tag, _ in Elements(page).found) == (page is finished)
         assert 'class="plot"' in page
+
+
+def test_what_other_files_say_is_text(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    look_into(run, ("neighbours",))
+    facts = {
+        "data": {"images": 48, "spec": HOSTILE, "fingerprint": HOSTILE},
+        "versions": {HOSTILE: HOSTILE},
+        "processes": 1,
+        **dict.fromkeys(("seed", "device", "precision", "processor", "git_revision"), HOSTILE),
+        "cores": {HOSTILE: [HOSTILE]},
+    }
+    run.provenance.write_text(json.dumps(facts))
+    (run.analysis / "missing.json").write_text(json.dumps({"masks": HOSTILE, HOSTILE: HOSTILE}))
+    values = TargetResult({"top1": 50.0, HOSTILE: 3.0, f"precision_{HOSTILE}": 4.0})
+    settings = {"protocol": {"seed": 0, "resamples": 20, HOSTILE: HOSTILE}}
+    for protocol in ("linear", "retrieval"):
+        Result(protocol, HOSTILE, {HOSTILE: values}, settings, {HOSTILE: HOSTILE}, {},
+               duplicates={HOSTILE: 3}).write(run.path)  # fmt: skip
+    page = mast.report(run.path).read_text()
+    found = Elements(page).found
+    assert page.count("&lt;/script&gt;") > 10
+    assert [tag for tag, _ in found].count("script") == 1
+    assert [name for _, of in found for name in of if name.startswith("on")] == []
+    assert "{{ 7*7 }}" in page  # nothing is a template
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+
+
+def test_a_script_reads_its_data_and_no_more() -> None:
+    text = as_json({"captions": [HOSTILE, "é日本🙂"], "numbers": [1.0, math.nan]})
+    assert set(text).isdisjoint("<>&\u2028")
+    read = json.loads(text)
+    assert read["captions"] == [visible(HOSTILE), "é日本🙂"]
+    assert read["numbers"] == [1.0, None]
