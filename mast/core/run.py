@@ -45,7 +45,7 @@ from mast.core.locks import locked
 
 _log = logging.getLogger("mast")
 
-MOST = 2**53  # steps, epochs and seconds of a training
+MOST = 2**53  # steps and epochs of a training
 PACKAGES = (
     "mast-ssl",
     "torch",
@@ -129,7 +129,7 @@ class RunFolder:
         """The process that holds the folder, or was killed while it did, and its machine."""
         if not self.holder.is_file():
             return None
-        said = re.fullmatch(r"process (\d+) on (.+)", self.holder.read_text(errors="replace"))
+        said = re.fullmatch(r"process (\d{1,9}) on (.+)", self.holder.read_text(errors="replace"))
         return None if said is None else (int(said[1]), said[2])
 
     def _refuse_something_else(self) -> None:
@@ -278,7 +278,7 @@ def _logged(line: str) -> dict[str, Any] | None:
     if any(type(value) not in (int, float) for value in numbers.values()):
         return None
     # A loss may be infinite or NaN, and is float32 otherwise; what counts is neither.
-    counts = [numbers[name] for name in ("step", "epoch", "seconds") if name in numbers]
+    counts = [numbers[name] for name in ("step", "epoch") if name in numbers]
     whole = all(0 <= value < MOST for value in counts)
     whole &= all(abs(value) < 1e100 or not -math.inf < value < math.inf
                  for value in numbers.values())  # fmt: skip

@@ -110,7 +110,7 @@ def kind_of_run(run: Path) -> str:
 def duration(log: Sequence[Mapping[str, Any]]) -> str | None:
     """How long training took, in words."""
     seconds = _last(log, "seconds")
-    return None if seconds is None else in_words(seconds)
+    return in_words(seconds) if seconds is not None and math.isfinite(seconds) else None
 
 
 def in_words(seconds: float) -> str:

@@ -220,7 +220,7 @@ WHOLE = {"step": 3, "epoch": 1.5, "loss": 2.0, "seconds": 80.0}
 LINES = (
     *({**WHOLE, "step": step} for step in ("3", None, -1, 1.5, True, 10**400, 1e300)),
     *({**WHOLE, "epoch": epoch} for epoch in ("1", math.nan, math.inf, -1.0, 1e300, 10**400)),
-    *({**WHOLE, "seconds": seconds} for seconds in (math.nan, math.inf, -1, [1])),
+    *({**WHOLE, "seconds": seconds} for seconds in ("80", 1e300, [1])),
     *({**WHOLE, "loss": loss} for loss in ("2", None, True, {}, 1e308, -1e308, 10**400)),
     {**WHOLE, "warning": 3},
     {"epoch": 1.0, "loss": 1.0},
@@ -244,7 +244,7 @@ def test_lines_of_the_log_that_mean_nothing_are_left_out(
 def test_losses_that_are_not_finite_stay_in_the_log(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     for loss in (math.nan, math.inf, 3.4e38):
-        run.append_metrics({**WHOLE, "loss": loss})
+        run.append_metrics({**WHOLE, "loss": loss, "seconds": loss})
     assert len(run.read_metrics()) == 6
 
 
@@ -291,6 +291,23 @@ def test_what_other_files_say_is_text(tmp_path: Path) -> None:
     assert "{{ 7*7 }}" in page  # nothing is a template
     assert "\x1b" not in page
     assert "\u202e" not in page
+
+
+def test_a_command_on_a_page_means_one_run_folder(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run; touch x")
+    page = unescape(mast.report(run.path).read_text())
+    for before, after in (
+        ("mast evaluate ", " --data SET"),
+        ("mast analyze ", " --data SET --analyses masks"),
+    ):
+        assert f"{before}'{run.path}'{after}" in page
+
+
+def test_a_holder_of_any_number_is_none(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    run.encoder.unlink()
+    run.holder.write_text(f"process {'1' * 5000} on <b>")
+    assert "Not running" in LivePage(run).html(live=False)
 
 
 def test_a_script_reads_its_data_and_no_more() -> None:

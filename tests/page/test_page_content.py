@@ -331,3 +331,4 @@ def test_by_command(run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixtur
 )
 def test_duration(seconds: float, words: str) -> None:
     assert duration([{"seconds": seconds}]) == words
+    assert duration([{"seconds": seconds}, {"seconds": math.inf}]) is None
