@@ -51,11 +51,11 @@ def mean_interval(credit_N: Tensor, seed: int, resamples: int = 1000) -> Interva
         resamples: R.
 
     Returns:
-        Wilson's where every unit is right or wrong, 1 or 0; that of the bootstrap elsewhere.
+        Wilson's where every unit is right or wrong, 1 or 0, or all are alike, of which a bootstrap
+        would say nothing; that of the bootstrap elsewhere.
     """
-    right_N = credit_N == 1
-    if bool((right_N | (credit_N == 0)).all()):
-        return Interval(*wilson(int(right_N.sum()), len(credit_N)), WILSON)
+    if bool(((credit_N == 1) | (credit_N == 0)).all()) or _alike(credit_N):
+        return Interval(*wilson(float(credit_N.double().sum()), len(credit_N)), WILSON)
     return Interval(*percentiles(resampled_means(credit_N, seed, resamples)), BOOTSTRAP)
 
 
@@ -68,13 +68,17 @@ def difference_interval(gain_N: Tensor, seed: int, resamples: int = 1000) -> Int
         resamples: R.
 
     Returns:
-        Tango's where every unit is right or wrong both times, so that its gain is -1, 0 or 1; that
-        of the bootstrap elsewhere.
+        Tango's where every unit is right or wrong both times, so that its gain is -1, 0 or 1, or
+        all are alike; that of the bootstrap elsewhere.
     """
-    gained_N, lost_N = gain_N == 1, gain_N == -1
-    if bool((gained_N | lost_N | (gain_N == 0)).all()):
-        return Interval(*tango(int(gained_N.sum()), int(lost_N.sum()), len(gain_N)), TANGO)
+    if bool(((gain_N.abs() == 1) | (gain_N == 0)).all()) or _alike(gain_N):
+        gained, lost = (float(of_N.double().clamp(min=0).sum()) for of_N in (gain_N, -gain_N))
+        return Interval(*tango(gained, lost, len(gain_N)), TANGO)
     return Interval(*percentiles(resampled_means(gain_N, seed, resamples)), BOOTSTRAP)
+
+
+def _alike(credit_N: Tensor) -> bool:
+    return bool((credit_N == credit_N[0]).all())
 
 
 def weighted_difference_interval(gain_N: Tensor, weight_N: Tensor) -> Interval:
@@ -194,18 +198,17 @@ def measured(
     Yields:
         `<target>/<measure>`, the same with `_low` and `_high` (95 % interval), the interval's
         method as `<target>/interval/<measure>`, and, if paired, the credit itself as
-        `<target>/each/<measure>`. A single unit that is neither right nor wrong has no interval.
+        `<target>/each/<measure>`.
     """
+    interval = difference_interval if difference else mean_interval
     yield f"{target}/{measure}", 100 * float(credit_N.double().mean())
-    interval = (difference_interval if difference else mean_interval)(credit_N, seed, resamples)
-    if len(credit_N) > 1 or interval.method != BOOTSTRAP:
-        yield from ends(target, measure, interval)
+    yield from ends(target, measure, interval(credit_N, seed, resamples))
     if paired:
         yield f"{target}/each/{measure}", credit_N.float()
 
 
 def resampled(target: str, measure: str, value_R: Tensor) -> Iterator[Measured]:
-    """The interval of a measure that is no mean over units, and its draws.
+    """The interval of a measure that is no mean over units, if its draws differ, and these.
 
     Args:
         target: First part of each name.
@@ -216,7 +219,9 @@ def resampled(target: str, measure: str, value_R: Tensor) -> Iterator[Measured]:
         `<target>/<measure>_low` and `_high` (95 % interval), the interval's method as
         `<target>/interval/<measure>`, and `<target>/draws/<measure>`.
     """
-    yield from ends(target, measure, Interval(*percentiles(value_R), BOOTSTRAP))
+    low, high = percentiles(value_R)
+    if low < high:
+        yield from ends(target, measure, Interval(low, high, BOOTSTRAP))
     yield f"{target}/draws/{measure}", value_R
 
 

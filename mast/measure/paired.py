@@ -78,11 +78,11 @@ def difference(
             found = student_interval(gain_N, least=-1)
         elif len(weights) == 1 and weights[0] is not None:
             found = weighted_difference_interval(gain_N, weights[0])
-        elif len(gain_N) > 1 or gain_N[0] in (-1, 0, 1):  # one share says nothing of others
+        else:
             found = difference_interval(gain_N, seed, resamples)
     elif (gain_R := _gain(draws)) is not None and _drawn_alike(first, other):
         found = Interval(*percentiles(gain_R), BOOTSTRAP)
-    if found is None:
+    if found is None or found.low == found.high:  # of alike draws: nothing is known of others
         return Difference(value)
     return Difference(value, 100 * found.low, 100 * found.high)
 

@@ -95,7 +95,7 @@ class EmbeddingProbe(Probe):
                     # Another run is right about other images.
                     yield from measured(
                         task.target, f"{kind}_{operator}", value_M, self.seed, self.resamples,
-                        paired=False,
+                        paired=False, difference=kind == "advantage",
                     )  # fmt: skip
 
 

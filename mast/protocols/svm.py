@@ -57,9 +57,9 @@ class Svm(Evaluator[EvaluationData]):
     The cost of each class is chosen by cross-validation on the pool, by the mean of scikit-learn's
     average precision over the folds; then the SVM is fitted to the whole pool. Images whose label
     of a class is unknown (all its objects are difficult) are left out, in the pool and in the test
-    set. A class that the pool or the test set does not show has no average precision and is left
-    out of the mean; one with a single image in the pool gets `default_cost`, as nothing can be held
-    out.
+    set. A class that no image or every image of the pool or of the test set shows is left out of
+    the mean, as its average precision says nothing; one with a single image in the pool gets
+    `default_cost`, as nothing can be held out.
 
     Args:
         costs: Values of C to choose from.
@@ -103,8 +103,8 @@ class Svm(Evaluator[EvaluationData]):
         labels = [label for label in range(len(task.classes)) if _can_be_scored(task, label)]
         if not labels:
             raise UserError(
-                f"no class of {task.target!r} is both shown and not shown by images of the "
-                "training set, and shown by a test image. Give more images."
+                f"no class of {task.target!r} is shown by some images and not shown by others, "
+                "both in the training and in the test set. Give more images."
             )
         with warnings.catch_warnings(), ThreadPoolExecutor(cores()) as threads:
             warnings.simplefilter("ignore", ConvergenceWarning)  # counted below
@@ -207,4 +207,4 @@ class Svm(Evaluator[EvaluationData]):
 def _can_be_scored(task: PresenceTask, label: int) -> bool:
     """Whether a class can be learned and scored."""
     label_N, label_M = task.pool_labels_NL[:, label], task.test_labels_ML[:, label]
-    return bool((label_N == 1).any() and (label_N == 0).any() and (label_M == 1).any())
+    return all(bool((of == label).any()) for of in (label_N, label_M) for label in (0, 1))

@@ -26,6 +26,7 @@ from mast.measure.bootstrap import (
     mean_interval,
     measured,
     percentiles,
+    resampled,
     resampled_means,
     student_interval,
     weighted_difference_interval,
@@ -178,11 +179,13 @@ def test_a_difference_in_the_mean_per_class_weighs_images() -> None:
     assert none[:2] == pytest.approx(tango(0, 0, 4 / (1 / 10 + 1 / 500)))
 
 
-def test_no_interval_is_made_of_one_unit_that_is_partly_right() -> None:
-    said = dict(measured("class", "precision", torch.tensor([0.4]), 0, 20))
-    assert said.keys() == {"class/precision", "class/each/precision"}
-    said = dict(measured("class", "top1", torch.ones(1), 0, 20))
-    assert said["class/top1_low"] == 100 * wilson(1, 1)[0]
+def test_units_that_are_alike_have_an_interval_with_a_width() -> None:
+    """One unit, or ties everywhere: a bootstrap draws nothing else."""
+    assert mean_interval(torch.tensor([0.25] * 24), 0) == (*wilson(6, 24), WILSON)
+    assert mean_interval(torch.tensor([0.4]), 0)[:2] == pytest.approx(wilson(0.4, 1))
+    assert difference_interval(torch.tensor([-0.5]), 0) == (*tango(0, 0.5, 1), TANGO)
+    no_spread = dict(resampled("class", "map_area", torch.ones(50)))
+    assert no_spread.keys() == {"class/draws/map_area"}
 
 
 @pytest.mark.parametrize("draws", [2, 5, 10])

@@ -68,6 +68,10 @@ def test_classes_that_nothing_can_be_said_of_are_left_out(
     assert values["shows/chosen/classes"] == 3
     assert "shows/map_area/colour0" not in values
     assert "shows/map_area/colour1" in values
+    everywhere = data.test.multilabels["shows"].copy()
+    everywhere[:, 2] = 1  # any ranking of it is perfect
+    test = replace(data.test, multilabels={"shows": everywhere})
+    assert "shows/map_area/colour2" not in measure(encoder, replace(data, test=test))
 
 
 def test_sets_without_several_labels_are_refused(encoder: nn.Module, data: EvaluationData) -> None:
@@ -75,7 +79,7 @@ def test_sets_without_several_labels_are_refused(encoder: nn.Module, data: Evalu
     with pytest.raises(UserError, match="no labels of several classes"):
         measure(encoder, plain)
     none = replace(data.train, multilabels={"shows": 0 * data.train.multilabels["shows"]})
-    with pytest.raises(UserError, match="no class of 'shows' is both shown and not shown"):
+    with pytest.raises(UserError, match="no class of 'shows' is shown by some images"):
         measure(encoder, replace(data, train=none, val=None))
 
 
