@@ -5,16 +5,16 @@ N images in the pool, M test images, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
 from mast.augment import OPERATORS
 from mast.core.display import track
-from mast.core.errors import UserError, unknown
+from mast.core.errors import unknown
 from mast.measure.accuracy import chance_level, correct_within
 from mast.measure.bootstrap import Measured, measured
 from mast.measure.changes import changed_by
@@ -40,6 +40,9 @@ class Retained(Probe):
         share: Of the images that are changed, in (0, 1].
     """
 
+    above: ClassVar[Mapping[str, float]] = {"share": 0}
+    at_most: ClassVar[Mapping[str, float]] = {"share": 1}
+
     operators: tuple[str, ...] = tuple(OPERATORS)
     share: float = 0.5
 
@@ -48,8 +51,6 @@ class Retained(Probe):
         for name in self.operators:
             if name not in OPERATORS:
                 raise unknown("operator", name, OPERATORS)
-        if not 0 < self.share <= 1:
-            raise UserError(f"expected share in (0, 1], got {self.share:g}")
 
     def run(self, encoder: FrozenEncoder, data: EvaluationData) -> Iterator[Measured]:
         """See `Evaluator.run`.

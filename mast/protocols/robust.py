@@ -5,9 +5,9 @@ M test images, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
@@ -37,6 +37,9 @@ class Robust(Probe):
         operators: Names; all by default.
         magnitudes: From 0 to 1.
     """
+
+    at_least: ClassVar[Mapping[str, float]] = {"magnitudes": 0}
+    at_most: ClassVar[Mapping[str, float]] = {"magnitudes": 1}
 
     operators: tuple[str, ...] = tuple(OPERATORS)
     magnitudes: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0)

@@ -1,14 +1,18 @@
 """The weighted vote: by hand, and where scikit-learn must agree."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
+from torch import nn
 
 from mast.core.errors import UserError
+from mast.data import CanvasSet
 from mast.measure.neighbours import block_shape, cosines, knn_accuracy, nearest, votes
+from mast.measure.online import online_scores
 
 
 def unit(degrees: list[float]) -> torch.Tensor:
@@ -102,3 +106,12 @@ def test_no_cosine_is_above_one() -> None:
     assert similarity.max() <= 1
     assert torch.equal(position[:, 0], torch.arange(500))
     assert nearest(bank, -bank, 500)[0].min() >= -1
+
+
+@pytest.mark.parametrize(("images", "expected"), [(1, False), (4, False), (5, True)])
+def test_a_run_of_very_few_images_is_watched_without_neighbours(
+    encoder: nn.Module, make_set: Callable[..., CanvasSet], images: int, expected: bool
+) -> None:
+    scores = online_scores(encoder, make_set(2).subset(range(images)), 16)
+    assert ("online/knn" in scores) is expected
+    assert scores["online/effective_rank"] >= 1 - 1e-6

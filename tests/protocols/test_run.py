@@ -1,5 +1,6 @@
 """Evaluating by several protocols: what is shared, what is checked before anything runs."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import get_args, get_origin, get_type_hints
@@ -52,6 +53,14 @@ def test_unknown_protocol_in_settings(encoder: nn.Module, data: EvaluationData) 
         ("knn", {"temperatures": []}, "temperatures must have one value or more"),
         ("linear", {"penalties": [-1.0]}, "penalties must be 1e-09 or more"),
         ("linear", {"resamples": 0}, "resamples must be 1 or more"),
+        ("linear", {"penalties": [math.inf]}, "penalties must be 0 or from"),
+        ("knn", {"temperatures": [math.nan]}, "temperatures must be 0 or from"),
+        ("robust", {"magnitudes": [math.nan]}, "magnitudes must be 0 or from"),
+        ("robust", {"magnitudes": [1.5]}, "magnitudes must be 1 or less"),
+        ("retained", {"share": 0.0}, "share must be above 0"),
+        ("finetune", {"changes": {"mixup": math.inf}}, "mixup must be 0 or from"),
+        ("detection", {"clip": math.nan}, "clip must be 0 or from"),
+        ("detection", {"milestones": [0.5, 2.0]}, "milestones must be 1 or less"),
         ("linear_sgd", {"epochs": 0}, "epochs must be 1 or more"),
         ("fewshot", {"shots": [0]}, "shots must be 1 or more"),
         ("svm", {"folds": 0}, "folds must be 2 or more"),

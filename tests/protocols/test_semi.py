@@ -60,7 +60,7 @@ def test_the_drawn_subset_is_written_down_and_can_be_given(
     [
         (lambda: Semi(shares=(0.1,)), "1 shares and 2 encoder_lrs"),
         (lambda: Semi(shares=(0.0, 0.1)), "shares must be above 0, got 0.0"),
-        (lambda: Semi(shares=(0.5, 1.1)), r"shares must be in \(0, 1\], got 1.1"),
+        (lambda: Semi(shares=(0.5, 1.1)), "shares must be 1 or less, got 1.1"),
     ],
 )
 def test_settings_that_do_not_fit(make: Callable[[], object], message: str) -> None:

@@ -88,6 +88,7 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
         "warmup": 0,
         "momentum": 0,
         "weight_decay": 0,
+        "milestones": 0,
         "rpn_weight": 0,
         "min_sizes": 1,
         "test_min_size": 1,
@@ -98,6 +99,7 @@ class ObjectProtocol(Evaluator[ObjectData], ABC):
     }
     at_most: ClassVar[Mapping[str, float]] = {
         "iterations": 100_000_000,
+        "milestones": 1,
         "momentum": 1,
         "min_sizes": LARGEST,
         "test_min_size": LARGEST,
