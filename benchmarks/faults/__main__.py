@@ -1,11 +1,12 @@
 """Attack every command for a stated time, and count what must not be.
 
     python -m faults --seconds 1800        # in benchmarks/
-    python -m faults --case 1234           # one of them again
+    python -m faults --kinds lies names    # some of them alone
+    python -m faults --case 1234           # one of them again, of the same kinds
 
-A case is a function of its number and the seed. Everything happens below a folder of its own:
-pipes, devices, links and full disks are made there. The last line is
-`cases N, tracebacks N, hangs N, wrong N, kills N byte-equal`.
+A case is a function of its number, the seed and the kinds. Everything happens below a folder of its
+own: pipes, devices, links and full disks are made there. The last line is
+`cases N, code run N, tracebacks N, hangs N, wrong N, kills N byte-equal`.
 """
 
 import argparse
@@ -19,8 +20,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,23 @@ import torch
 from PIL import Image
 
 import mast
-from faults import disks, files, kills, options
+from faults import ambient, disks, files, hostile, kills, lies, names, options, writers
 from faults.case import FAULTS, Case
 from faults.world import World
 
 Attack = Callable[[World, random.Random], Case]
-# One case in ten is a kill.
-TURNS: tuple[Attack, ...] = (
-    *[kills.attack] * 2, disks.attack, *[files.attack] * 6, *[options.attack] * 11,
-)  # fmt: skip
+# How many of 40 cases are of each kind.
+TURNS: dict[str, tuple[int, Attack]] = {
+    "kills": (4, kills.attack),
+    "disks": (2, disks.attack),
+    "files": (6, files.attack),
+    "options": (9, options.attack),
+    "lies": (8, lies.attack),
+    "names": (4, names.attack),
+    "ambient": (3, ambient.attack),
+    "writers": (2, writers.attack),
+    "hostile": (2, hostile.attack),
+}
 # What commands import when they need it, and slowly.
 HEAVY = (
     "docstring_parser", "fsspec.implementations.local", "jinja2",
@@ -53,12 +62,13 @@ def main() -> int:
         Path(tempfile.mkdtemp(prefix="faults-")) if arguments.folder is None else arguments.folder
     )
     if arguments.case is not None:
-        print(json.dumps(asdict(_attack(World(folder), arguments.seed, arguments.case)), indent=1))
+        case = attack(World(folder), arguments.seed, arguments.case, arguments.kinds)
+        print(json.dumps(asdict(case), indent=1))
         return 0
     until = time.time() + arguments.seconds
     jobs = [
         multiprocessing.get_context("fork").Process(
-            target=_work, args=(folder / f"job{job}", arguments.seed, job, arguments.jobs, until)
+            target=_work, args=(folder / f"job{job}", arguments, job, until)
         )
         for job in range(arguments.jobs)
     ]
@@ -84,6 +94,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1800)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kinds", nargs="+", choices=TURNS, default=[*TURNS])
     parser.add_argument("--case", type=int, help="one case by its number")
     parser.add_argument("--folder", type=Path, help="a new one if not given")
     parser.add_argument("--out", type=Path, help="where the figures are written")
@@ -101,13 +112,13 @@ def _import_everything() -> None:
             importlib.import_module(module.name)
 
 
-def _work(folder: Path, seed: int, job: int, jobs: int, until: float) -> None:
+def _work(folder: Path, arguments: argparse.Namespace, job: int, until: float) -> None:
     """Every so many-th case until it is time."""
     world = World(folder)
     number = job
     with folder.with_suffix(".jsonl").open("w") as log:
         while time.time() < until:
-            case = _attack(world, seed, number)
+            case = attack(world, arguments.seed, number, arguments.kinds)
             print(json.dumps({"number": number, **asdict(case)}), file=log, flush=True)
             if case.verdict in FAULTS:
                 print(
@@ -116,12 +127,15 @@ def _work(folder: Path, seed: int, job: int, jobs: int, until: float) -> None:
                     ).decode(),
                     flush=True,
                 )
-            number += jobs
+            number += arguments.jobs
 
 
-def _attack(world: World, seed: int, number: int) -> Case:
+def attack(world: World, seed: int, number: int, kinds: Sequence[str]) -> Case:
+    """One case; what ran code is a fault, whatever it answered."""
     draw = random.Random(f"{seed} {number}")
-    return draw.choice(TURNS)(world, draw)
+    shares = [TURNS[kind][0] for kind in kinds]
+    case = TURNS[draw.choices(kinds, shares)[0]][1](world, draw)
+    return replace(case, verdict="code") if world.ran_code else case
 
 
 def _report(cases: list[dict[str, Any]], arguments: argparse.Namespace) -> int:
@@ -139,8 +153,9 @@ def _report(cases: list[dict[str, Any]], arguments: argparse.Namespace) -> int:
         facts = {"seconds": arguments.seconds, "jobs": arguments.jobs, "seed": arguments.seed}
         write_json(arguments.out, {**facts, "counts": counts, "provenance": provenance()})
     print(
-        f"cases {len(cases)}, tracebacks {total['traceback']}, hangs {total['hang']}, "
-        f"wrong {total['wrong']}, kills {counts.get('kill', Counter())['equal']} byte-equal"
+        f"cases {len(cases)}, code run {total['code']}, tracebacks {total['traceback']}, "
+        f"hangs {total['hang']}, wrong {total['wrong']}, "
+        f"kills {counts.get('kill', Counter())['equal']} byte-equal"
     )
     return 1 if any(total[fault] for fault in FAULTS) else 0
 

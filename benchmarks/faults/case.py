@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from faults.process import Outcome
 
-FAULTS = ("traceback", "hang", "wrong")
+FAULTS = ("code", "traceback", "hang", "wrong")
 
 
 @dataclass(frozen=True)
@@ -14,11 +14,12 @@ class Case:
     """One attack on one command, and what came of it.
 
     Attributes:
-        kind: "options", "files", "disk" or "kill".
+        kind: "options", "files", "disk", "kill", "lies", "names", "ambient", "writers", "hostile".
         words: The command.
         attack: What was done, in words.
         verdict: "result" (the right one, where it is known), "refused" (in one line), "equal" (a
-            command that was stopped in the middle, and run again), or one of `FAULTS`.
+            command that was stopped in the middle, and run again), or one of `FAULTS`; "code" is
+            what a file, a name or an option ran.
         said: What it said at the end.
         seconds: How long it took.
         more: What helps to mend it.

@@ -15,6 +15,7 @@ TINY = (
     "--device cpu --seed 0"
 )
 BRIEF = '{"linear_sgd": {"epochs": 2}}'
+SVM = '{"svm": {"resamples": 50}}'
 QUICK = '{"linear": {"resamples": 50, "penalties": [0.01, 1.0]}}'
 # Times and versions, which may differ where nothing else does, and the digest of all.
 VOLATILE = {"seconds", "images_per_second", "provenance", "sha256"}
@@ -129,6 +130,21 @@ COMMANDS: dict[str, Command] = {
     ),
     # What it answers changes: it has to notice.
     "cache": Command(("show", "cache", "--verify"), prints=True, reads=("cache/mast/*.u8",)),
+    "resume": Command(
+        ("pretrain", "--config", "begun/config.yaml", "--out", "begun"),
+        tuple(f"begun/{name}" for name in TRAINED),
+    ),
+    "streamed": Command(
+        ("pretrain", *TINY.replace("photos/train", "shards:shards").split(), "--out", "new"),
+        tuple(f"new/{name}" for name in TRAINED),
+    ),
+    "shards": Command(
+        ("embed", "run", "--data", "shards:shards", "--out", "space.npz"), ("space.npz",)
+    ),
+    "objects": Command(
+        ("evaluate", "run", "--data", "coco:coco", "--protocols", "svm", "--settings", SVM),
+        ("run/evaluations/svm-*.json",),
+    ),
     "study": Command(
         ("study", "epochs", "run", *STUDIED), tuple(f"run/{name}" for name in STUDY),
         reads=("run/config.yaml", "run/studies/*/config.yaml", "run/studies/*/checkpoints/*",

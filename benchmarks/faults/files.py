@@ -33,14 +33,22 @@ def attack(world: World, draw: random.Random) -> Case:
     command.forget(folder)
     outcome = run(command.words, folder)
     damage = f"{file.relative_to(folder)}: {how}"
-    return Case.of("files", command.words, damage, _verdict(world, name, file, outcome), outcome)
+    return Case.of("files", command.words, damage, verdict(world, name, file, outcome), outcome)
 
 
-def _verdict(world: World, name: str, file: Path, outcome: Outcome) -> str:
+def verdict(
+    world: World, name: str, file: Path, outcome: Outcome, words: tuple[str, ...] = ()
+) -> str:
+    """On a command that read a file in which something is wrong.
+
+    It answers right, or it names the file, its run or set, or says one of some other words.
+    """
+    sets = tuple(word for word in COMMANDS[name].words if word.startswith(("coco:", "shards:")))
+    named = _says((file.name, f"{file.parent.name} ", *sets, *words), outcome.said)
     if outcome.fault:
         return outcome.fault
     if outcome.code != 0:
-        return "refused" if _is_named(file, outcome.said) else "wrong"
+        return "refused" if named else "wrong"
     answer, expected = COMMANDS[name].answer(world.place, outcome.printed), world.answers[name]
     if name == "cache":
         return "result" if answer != expected else "wrong"
@@ -50,14 +58,20 @@ def _verdict(world: World, name: str, file: Path, outcome: Outcome) -> str:
         return "result"
     if name == "report" and "evaluations" not in file.parts:
         return "refused"  # the page is written without what nothing depends on
-    named = _is_named(file, outcome.said)
-    return "refused" if named and answer.items() <= expected.items() else "wrong"
+    return "refused" if named and _is_part(answer, expected) else "wrong"
 
 
-def _is_named(file: Path, said: str) -> bool:
-    """Whether it is, or the run folder that it belongs to, in something else than progress."""
+def _says(words: tuple[str, ...], said: str) -> bool:
+    """Whether one of some words is in something else than progress."""
     lines = (line for line in said.splitlines() if not line.startswith(("done: ", "next: ")))
-    return any(file.name in line or f"{file.parent.name} " in line for line in lines)
+    return any(word in line for line in lines for word in words)
+
+
+def _is_part(answer: Any, expected: Any) -> bool:
+    """Whether all that was answered is right."""
+    if isinstance(answer, dict) and isinstance(expected, dict):
+        return all(key in expected and _is_part(answer[key], expected[key]) for key in answer)
+    return bool(answer == expected)
 
 
 def _without_log(answer: dict[str, Any]) -> dict[str, Any]:

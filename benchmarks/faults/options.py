@@ -55,7 +55,7 @@ ANYTHING = (
     "1e-30", "1e400", "0x10", "1_000", "99999999999999999999", "-99999999999999999999", "[]", "{}",
     "[1, 2]", '{"a": 1}', '{"a": ', '["a", 1]', "[" * 3000, "null", "true", "no", "~",
     "~nouser/x", "é漢字", "\udcff", "a" * 300, "a/" * 3000, "../..", ".", "%s%n{}",
-    "$(touch stray)", "; touch stray", "'", '"', "a\nb", "-", "--", "=", "@", "a@b:c",
+    "$(touch canary)", "; touch canary", "'", '"', "a\nb", "-", "--", "=", "@", "a@b:c",
     "hf:", "shards:", "shards:nowhere", "shards:x://y", "shards:{", "coco:", "voc:",
     "timm:", "torchvision:", "factors@nowhere", "factors:0", "factors@train:-1", "toys@train:1e9",
 )  # fmt: skip
@@ -64,7 +64,7 @@ PLACES = (
     "photos", "photos/train/dusk/0.png", "run", "run/config.yaml", "begun", "cache", "empty",
     "pipe", "device", "loop", "nowhere", "noise", "bomb.yaml", "deep.yaml", "list.yaml",
     "coco:photos", "coco:noise@photos", "coco:deep.yaml@photos", "voc:photos", "photos@train",
-    "locked",
+    "locked", "evil.pth",
 )  # fmt: skip
 FORM = re.compile(r"^  (?:--data, )?--([\w.]+)(?:, --\S+)?(?: (.+?))?(?:  .*)?$", re.MULTILINE)
 
@@ -82,10 +82,7 @@ def attack(world: World, draw: random.Random) -> Case:
         given += draw.sample(ANYTHING, 2)
     words = [*BASES[name], *given]
     outcome = run(words, folder)
-    stray = next(folder.rglob("stray"), None)  # a shell was asked
-    verdict = outcome.fault or ("refused" if outcome.code == 2 else "result")
-    if stray is not None or outcome.code not in (0, 2):
-        verdict = outcome.fault or "wrong"
+    verdict = outcome.fault or {0: "result", 2: "refused"}.get(outcome.code or 0, "wrong")
     return Case.of("options", words, shlex.join(given), verdict, outcome)
 
 

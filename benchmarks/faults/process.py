@@ -14,6 +14,8 @@ from pathlib import Path
 
 import torch
 
+from mast.core.errors import UserError
+
 HANGS_AFTER = 120  # seconds; the commands of a case take one to five
 HOLDS = 1 << 20  # bytes that a command may write to stdout, and to stderr
 ROOM = 6 << 30  # bytes of addresses that a command may take beyond what is imported
@@ -61,14 +63,19 @@ class Outcome:
 
 
 def start(
-    words: Sequence[str], folder: Path, prepare: Callable[[], object] | None = None
+    words: Sequence[str],
+    folder: Path,
+    prepare: Callable[[], object] | None = None,
+    call: Callable[[], object] | None = None,
 ) -> "Running":
     """Start a command.
 
     Args:
         words: What follows `mast`.
-        folder: Where it works; its caches lie in `cache` there.
+        folder: Where it works; its caches lie in `cache` there, and programs that it finds first in
+            `bin`.
         prepare: Called in its process before it.
+        call: In place of the command: what it returns is printed, and a `UserError` said.
     """
     from mast.cli import main
     from mast.core import display
@@ -87,6 +94,7 @@ def start(
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             sys.stdout, sys.stderr = (os.fdopen(number, "w") for number in (1, 2))
             os.environ |= {"XDG_CACHE_HOME": str(folder / "cache"), "HOME": str(folder)}
+            os.environ["PATH"] = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
             room = _addresses() + ROOM
             resource.setrlimit(resource.RLIMIT_AS, (room, room))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -96,7 +104,7 @@ def start(
             torch.set_num_threads(1)  # before there are threads: after a fork they race for a pool
             sys.argv = ["mast", *words]
             sys.orig_argv = [sys.executable, "-m", "mast.cli", *words]  # of a run's other processes
-            code = main()
+            code = main() if call is None else _called(call)
         except BaseException:  # what a user would see
             traceback.print_exc()
         finally:
@@ -154,9 +162,24 @@ class Running:
         os.kill(self.process, number)
 
 
-def run(words: Sequence[str], folder: Path, prepare: Callable[[], object] | None = None) -> Outcome:
+def run(
+    words: Sequence[str],
+    folder: Path,
+    prepare: Callable[[], object] | None = None,
+    call: Callable[[], object] | None = None,
+) -> Outcome:
     """Run a command to its end; see `start`."""
-    return start(words, folder, prepare).end()
+    return start(words, folder, prepare, call).end()
+
+
+def _called(call: Callable[[], object]) -> int:
+    """The exit code that a command would have."""
+    try:
+        print(call())
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 def _everything(pipe: int) -> str:

@@ -1,11 +1,14 @@
-"""What the commands work on: photos, two finished runs, one that was killed, and caches."""
+"""What the commands work on: photos, also as shards and annotated, two finished runs, one that was
+killed, and caches."""
 
+import json
 import os
+import pickle
 import shlex
 import shutil
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,17 @@ from faults.commands import COMMANDS
 from faults.process import Outcome, run, start
 
 COUNTS = {"train": 16, "test": 8}  # images of each of two classes
+CANARY = "canary"  # a file or folder that is there once a command ran what it was given
+
+
+class Runs:
+    """What makes a folder where it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.file),)
 
 
 class World:
@@ -35,6 +49,7 @@ class World:
         self._whole = folder / "whole"
         self.answers: dict[str, dict[str, Any]] = {}
         self.seconds: dict[str, float] = {}
+        self._calls: dict[str, str] = {}
         shutil.rmtree(folder, ignore_errors=True)
         self.place.mkdir(parents=True)
         self._make()
@@ -47,6 +62,17 @@ class World:
         shutil.rmtree(self.place)
         shutil.copytree(self._whole, self.place, symlinks=True)
         return self.place
+
+    @property
+    def ran_code(self) -> bool:
+        """Whether something in the copy was run that no command may run."""
+        return next(self.place.rglob(CANARY), None) is not None
+
+    def once(self, name: str, answer: Callable[[Path], str]) -> str:
+        """What a call answers in a fresh copy where nothing is wrong."""
+        if name not in self._calls:
+            self._calls[name] = answer(self.fresh())
+        return self._calls[name]
 
     def ends(self, name: str, last: Outcome) -> str:
         """The verdict on a command that was stopped, or had no room, and was run again."""
@@ -67,6 +93,13 @@ class World:
             for name in ("evaluate", "probe"):
                 _must(["evaluate", out, *COMMANDS[name].words[2:]], here)
         self._begin_a_run()
+        _must(["shard", "photos/test", "--out", "shards", "--size", "20", "--images", "6"], here)
+        _annotate(here / "photos", here / "coco")
+        ghostscript = here / "bin" / "gs"
+        ghostscript.parent.mkdir()
+        ghostscript.write_text(f"#!/bin/sh\n: > {shlex.quote(str(here / CANARY))}\n")
+        ghostscript.chmod(0o755)
+        (here / "evil.pth").write_bytes(pickle.dumps(Runs(here / CANARY)))
         for name in ("analyze", "study", "report", "fit"):
             _must(COMMANDS[name].words, here)
         shutil.copytree(here, self._whole, symlinks=True)
@@ -101,6 +134,28 @@ def _write_photos(folder: Path) -> None:
             for index in range(count):
                 pixels = generator.normal(colour, 40, (24, 24, 3)).clip(0, 255).astype(np.uint8)
                 Image.fromarray(pixels).save(folder / part / name / f"{index}.png")
+
+
+def _annotate(photos: Path, folder: Path) -> None:
+    """The same photos as COCO annotates them, an object in each."""
+    (folder / "annotations").mkdir(parents=True)
+    for part in COUNTS:
+        shutil.copytree(photos / part, folder / part)
+        names = sorted(str(path.relative_to(photos / part)) for path in photos.glob(f"{part}/*/*"))
+        document = {
+            "images": [
+                {"id": number, "file_name": name, "width": 24, "height": 24}
+                for number, name in enumerate(names)
+            ],
+            "categories": [{"id": 1, "name": "dusk"}, {"id": 2, "name": "moss"}],
+            "annotations": [
+                {"id": number, "image_id": number, "category_id": 1 + name.startswith("moss"),
+                 "bbox": [2, 3, 10, 12], "area": 120, "iscrowd": 0,
+                 "segmentation": [[2, 3, 12, 3, 12, 15, 2, 15]]}
+                for number, name in enumerate(names)
+            ],
+        }  # fmt: skip
+        (folder / "annotations" / f"instances_{part}.json").write_text(json.dumps(document))
 
 
 def _must(words: Sequence[str], folder: Path) -> Outcome:

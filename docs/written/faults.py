@@ -1,6 +1,8 @@
 """What came of attacks on every command, as `make faults` counted it."""
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from mast.analyses import Grid
@@ -13,11 +15,17 @@ KINDS = {
     "files": "damage in a file that is read",
     "disk": "no room, or a read-only folder",
     "kill": "stopped in the middle, once or twice",
+    "lies": "a well-formed file that means something else",
+    "names": "a name that a terminal, a page or a table could obey",
+    "ambient": "a state or variables around a command or a call",
+    "writers": "two writers at once, or something of somebody else at the target",
+    "hostile": "options of an encoder, and values in place of tensors",
 }
 VERDICTS = {
     "result": "a result",
     "refused": "one line",
     "equal": "equal after it ran again",
+    "code": "ran code",
     "traceback": "traceback",
     "hang": "hang",
     "wrong": "wrong",
@@ -29,9 +37,11 @@ def faults() -> str:
     now, before = (
         json.loads((FOLDER / f"{name}.json").read_text()) for name in ("faults", "faults-before")
     )
-    rows = [_row(text, now, kind) for kind, text in KINDS.items()]
-    rows += [_total("all", now), _total("all, before", before)]
-    grid = Grid(("what was done", "cases", *VERDICTS.values()), tuple(rows))
+    verdicts = [name for name in VERDICTS if name != "code" or _has_canary(now)]
+    rows = [_row(KINDS[kind], now, [kind], verdicts) for kind in KINDS if kind in now["counts"]]
+    rows += [_row("all", now, [*KINDS], verdicts), _row("all, before", before, [*KINDS], verdicts)]
+    columns = ("what was done", "cases", *(VERDICTS[name] for name in verdicts))
+    grid = Grid(columns, tuple(rows))
     return (
         f"{as_markdown(grid)}\n\n"
         f"`make faults SECONDS={now['seconds']:.0f}`, {now['jobs']} at a time, on "
@@ -41,11 +51,18 @@ def faults() -> str:
     )
 
 
-def _row(text: str, result: dict[str, Any], kind: str) -> tuple[str, ...]:
-    counts = result["counts"].get(kind, {})
-    return (text, str(sum(counts.values())), *(str(counts.get(name, 0)) for name in VERDICTS))
+def _has_canary(result: dict[str, Any]) -> bool:
+    """Whether the program looked for code that was run; earlier ones did not."""
+    return "lies" in result["counts"]
 
 
-def _total(text: str, result: dict[str, Any]) -> tuple[str, ...]:
-    columns = zip(*(_row(text, result, kind)[1:] for kind in KINDS), strict=True)
-    return (text, *(f"{sum(map(int, column)):,}" for column in columns))
+def _row(
+    text: str, result: dict[str, Any], kinds: Sequence[str], verdicts: Sequence[str]
+) -> tuple[str, ...]:
+    counts = Counter[str]()
+    for kind in kinds:
+        counts.update(result["counts"].get(kind, {}))
+    of_all = "," if len(kinds) > 1 else ""  # thousands
+    cells = (f"{counts[name]:{of_all}}" if name != "code" or _has_canary(result) else ""
+             for name in verdicts)  # fmt: skip
+    return (text, f"{counts.total():{of_all}}", *cells)

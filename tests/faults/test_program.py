@@ -1,17 +1,34 @@
 """The program behind `make faults` sees what must not be."""
 
+import io
+import json
 import os
+import pickle
+import random
 import signal
 import sys
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+import yaml
+from faults import __main__ as program
+from faults import ambient, hostile, lies, names, strangers
 from faults.case import Case
 from faults.commands import COMMANDS
 from faults.files import DAMAGES
-from faults.process import run, start
+from faults.process import Outcome, run, start
+from faults.world import CANARY, Runs
+
+from mast.core.errors import UserError
+from mast.core.files import read_markup, signed
+from mast.core.tensors import DIGEST, digest, read_tensors, write_tensors
 
 
 def refuses() -> int:
@@ -108,10 +125,192 @@ def test_an_answer_has_all_that_counts_and_no_times(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_damage_changes_a_file(how: str, tmp_path: Path) -> None:
-    import random
-
     file = tmp_path / "config.yaml"
     content = bytes(range(256)) * 4
     file.write_bytes(content)
     DAMAGES[how](file, random.Random(0))
     assert not file.is_file() or file.read_bytes() != content
+
+
+# ---------------------------------------------------------------------------------------- strangers
+def test_what_ran_code_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was answered; the last line counts it."""
+    case = Case.of("lies", ["report"], "", "refused", Outcome(2, "", "error: x", 0.1))
+    for ran in (False, True):
+        world: Any = SimpleNamespace(ran_code=ran)
+        monkeypatch.setitem(program.TURNS, "lies", (1, lambda world, draw: case))
+        found = program.attack(world, 0, 0, ["lies"])
+        assert found.verdict == ("code" if ran else "refused")
+    pickle.loads(pickle.dumps(Runs(tmp_path / CANARY)))
+    assert (tmp_path / CANARY).exists()
+
+
+def test_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
+    verdicts = (("kill", "equal"), ("lies", "code"), ("names", "wrong"), ("names", "result"))
+    cases = [{"kind": kind, "verdict": verdict} for kind, verdict in verdicts]
+    arguments: Any = SimpleNamespace(out=None)
+    assert program._report(cases, arguments) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "cases 4, code run 1, tracebacks 0, hangs 0, wrong 1, kills 1 byte-equal"
+
+
+def test_a_call_ends_as_a_command(tmp_path: Path) -> None:
+    def refused() -> str:
+        raise UserError("no such run")
+
+    answered = run((), tmp_path, call=lambda: 84.3)
+    assert (answered.fault, answered.printed) == (None, "84.3\n")
+    outcome = run((), tmp_path, call=refused)
+    assert (outcome.fault, outcome.code, outcome.summary) == (None, 2, "error: no such run")
+    assert run((), tmp_path, call=lambda: 1 / 0).fault == "traceback"
+
+
+def test_programs_are_found_in_the_world_first(tmp_path: Path) -> None:
+    program_file = tmp_path / "bin" / "gs"
+    program_file.parent.mkdir()
+    program_file.write_text(f"#!/bin/sh\n: > {tmp_path / CANARY}\n")
+    program_file.chmod(0o755)
+    assert run((), tmp_path, call=lambda: os.system("gs")).printed == "0\n"
+    assert (tmp_path / CANARY).is_file()
+
+
+# --------------------------------------------------------------------------------------------- lies
+def numbers() -> dict[str, torch.Tensor]:
+    return {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(2)}
+
+
+def before(name: str, folder: Path) -> Path:
+    """A file of the kind that a lie rewrites, as small as can be."""
+    (folder / "bin").mkdir()
+    (folder / "bin" / "gs").touch()
+    file = folder / Path(lies.LIES[name].files).name.replace("*", "x")
+    if file.suffix == ".safetensors":
+        write_tensors(file, numbers(), {"encoder": {}, "classifier": {}, "normalization": {}})
+    elif file.suffix == ".npz":
+        np.savez(file, first=np.ones(3), second=np.zeros((2, 2)))
+    elif file.suffix == ".pt":
+        group = {"lr": 1.0, "betas": (0.9, 0.99), "peak_lr": 1.0}
+        torch.save({"module": numbers(), "step": 3, "kept": {},
+                    "optimizer": {"param_groups": [group]}}, file)  # fmt: skip
+    elif file.suffix == ".yaml":
+        fields = ("optimizer", "objective", "encoder", "data")
+        file.write_text(yaml.safe_dump({field: {} for field in fields}))
+    elif file.suffix == ".svg":
+        file.write_text(signed('<svg width="9"><g/></svg>'))
+    elif file.suffix == ".png":
+        file.write_bytes(b"pixels")
+    elif file.suffix == ".jsonl":
+        file.write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.0}\n')
+    elif file.suffix == ".json":
+        document: dict[str, Any] = {name: [{}] for name in ("images", "annotations", "categories")}
+        document |= {"shardlist": [{"url": "x.tar"}], "targets": {"class": 1}}
+        file.write_text(json.dumps(document | {DIGEST: digest({}, document)}))
+    return file
+
+
+@pytest.mark.parametrize("name", [name for name in lies.LIES if name != "shard"])
+def test_a_lie_changes_what_is_said_and_keeps_the_digest(name: str, tmp_path: Path) -> None:
+    for seed in range(5):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        file = before(name, folder)
+        content = file.read_bytes()
+        assert lies.LIES[name].tell(file, random.Random(seed))
+        assert file.read_bytes() != content
+        if file.suffix == ".safetensors":
+            read_tensors(file)  # which verifies it
+        elif file.suffix == ".svg":
+            assert "canary" in read_markup(file)
+        elif file.suffix == ".json":
+            document = json.loads(file.read_text())
+            assert document.pop(DIGEST) == digest({}, document)
+        assert not (folder / CANARY).exists()
+
+
+def test_a_shard_lies(tmp_path: Path) -> None:
+    """It ends between two members, or another one follows; the index may agree."""
+    said, agrees = set(), set()
+    for seed in range(12):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        for name in ("0.tar", "1.tar"):
+            with tarfile.open(folder / name, "w") as archive:
+                for member in ("a.png", "a.cls"):
+                    archive.addfile(tarfile.TarInfo(member), io.BytesIO())
+        sizes = [{"url": name, "filesize": 10240} for name in ("0.tar", "1.tar")]
+        (folder / "index.json").write_text(json.dumps({"shardlist": sizes}))
+        said.add(lies.tar(folder / "0.tar", random.Random(seed)))
+        written = json.loads((folder / "index.json").read_text())["shardlist"][0]["filesize"]
+        agrees.add(written == (folder / "0.tar").stat().st_size)
+    assert said == {"it ends before a.cls", "another one follows its end"}
+    assert agrees == {True, False}
+
+
+@pytest.mark.parametrize("what", lies.FOREIGN)
+def test_a_strangers_checkpoint_can_be_written(what: str, tmp_path: Path) -> None:
+    file = tmp_path / "foreign.pth"
+    torch.save(lies.FOREIGN[what](tmp_path), file)
+    assert file.stat().st_size < 1 << 20
+    assert not (tmp_path / CANARY).exists()
+
+
+# -------------------------------------------------------------------------------------------- names
+@pytest.mark.parametrize("markup", strangers.MARKUP)
+def test_a_page_in_which_markup_acts(markup: str) -> None:
+    assert strangers.page_acts(f"<html><body><svg>{markup}</svg></body></html>")
+    escaped = markup.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    assert not strangers.page_acts(f'<p title="{escaped}">{escaped}</p>')
+
+
+def test_a_table_and_a_card_in_which_text_acts(tmp_path: Path) -> None:
+    assert strangers.table_acts("name\n=1+canary()\n")
+    assert strangers.table_acts('name\n"\uff1d1"\n')
+    assert not strangers.table_acts("name,score\n'=1+1,-0.5\n")
+    assert strangers.card_acts("A run of [x](javascript:canary()).")
+    assert strangers.card_acts("<img src=x onerror=canary()>")
+    assert not strangers.card_acts("A run of `[x](javascript:canary())`, \\[x\\](canary)")
+    (tmp_path / "told.csv").write_text("@SUM(1)\n")
+    assert strangers.acts(tmp_path) == "told.csv"
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [("dusk", 0), ("\x1b[31mred", 1), ("\u202egnp", 1), ("a\nerror: forged", 1), ("rich", 1),
+     ("[red]rich[/red]", 0), ("\x9b31m", 1), ("a\\x1b", 0)],
+)  # fmt: skip
+def test_what_a_terminal_would_obey(said: str, wrong: int) -> None:
+    assert len(list(strangers.printed(Outcome(0, said, "", 0.1)))) == wrong
+
+
+@pytest.mark.parametrize("text", names.HOSTILE)
+def test_what_is_renamed_is_found(text: str, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    text = text.replace("/", "\u2215")
+    words = names.rename(tmp_path, "run", text, ("embed", "run", "--out", "run/x.csv", "rune"))
+    assert words[0] == "embed"
+    assert words[4] == "rune"
+    assert (tmp_path / words[1]).is_dir()
+    assert (tmp_path / words[3]).parent == tmp_path / words[1]
+
+
+# --------------------------------------------------------------------------------- ambient, hostile
+@pytest.mark.parametrize("state", ambient.STATES)
+def test_a_state_is_one(state: str, tmp_path: Path) -> None:
+    """It holds in the process of a command, and in no other."""
+
+    def found() -> tuple[object, ...]:
+        return (
+            torch.get_default_dtype(), torch.empty(0).device, torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"),
+            torch.is_anomaly_enabled(), torch.initial_seed(),
+        )  # fmt: skip
+
+    outcome = run((), tmp_path, ambient.STATES[state], found)
+    assert outcome.fault is None
+    assert outcome.printed != f"{found()}\n"
+
+
+def test_values_in_place_of_tensors_are_made() -> None:
+    assert all(made() is not None or name == "None" for name, made in hostile.VALUES.items())
+    assert hostile.numbers(hostile.VALUES["not a number"]()) == "not finite"
+    assert hostile.numbers(hostile.VALUES["an array"]()) == "ndarray"
