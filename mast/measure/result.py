@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
@@ -46,7 +47,7 @@ READ: dict[str, Any] = {
     "settings.protocol": dict[str, Any],
     "settings.protocol.seed": int,
     "settings.protocol.share": float,
-    "settings.protocol.operators": list[str],
+    "settings.protocol.operators": list[str] | None,
     "split.share": float,
     "split.seed": int,
     "split.of": str,
@@ -329,12 +330,15 @@ def results_in(run: str | Path) -> list[Result]:
     for file in sorted((Path(run) / FOLDER).glob("*.json")):
         result = Result.read(file)
         if weights_are_in(Path(run) / "encoder.safetensors", result.encoder) is False:
-            _log.warning(
-                "%s is of another encoder than its run and is left out: evaluate again", file
-            )
+            _tell(file)
         else:
             found.append(result)
     return found
+
+
+@functools.cache
+def _tell(file: Path) -> None:  # once, however often it is looked at
+    _log.warning("%s is of another encoder than its run and is left out: evaluate again", file)
 
 
 def _target(name: str, kinds: dict[str, Any]) -> TargetResult:
@@ -371,6 +375,8 @@ def _check(raw: dict[str, Any]) -> None:
 
 def _fits(value: Any, hint: Any, deep: int = 0) -> bool:
     """Whether a value of JSON is of a type, and neither endless nor nested without end."""
+    if isinstance(hint, UnionType):
+        return any(_fits(value, each, deep) for each in get_args(hint))
     if isinstance(value, dict | list):
         parts = value.values() if isinstance(value, dict) else value
         (inside,) = get_args(hint)[-1:] or (Any,)

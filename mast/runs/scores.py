@@ -94,7 +94,8 @@ def unmeasured(
         settings = result.settings.get("protocol", {})
         # The analyses say of `retained` that it changes half of the images.
         usual_share = settings.get("share", Retained.share) == Retained.share
-        if usual_share and needed <= set(settings.get("operators", needed)):
+        asked = settings.get("operators")
+        if usual_share and (asked is None or needed <= set(asked)):
             measured.add(result.protocol)
     return [name for name in protocols if name not in measured]
 
@@ -107,7 +108,7 @@ def operators_to_measure(
     measured_before = [
         name
         for result in _measured(folder, target_set, seed)
-        for name in result.settings.get("protocol", {}).get("operators", ())
+        for name in result.settings.get("protocol", {}).get("operators") or ()
     ]
     return list(dict.fromkeys([*of_views, *operators, *measured_before]))
 

@@ -170,7 +170,7 @@ def whole() -> dict[str, Any]:
     """The fields of a file, each of its type."""
     result = Result(
         "knn", "a/test", {"class": TargetResult({"top1": 50.0}, intervals={"top1": "Wilson"})},
-        {"extraction": {"size": 32}, "protocol": {"seed": 0, "operators": ["rotate"]}},
+        {"extraction": {"size": 32}, "protocol": {"seed": 0, "operators": None}},
         {"test": "f"}, {"test": 4}, "i", "top1", SPLIT, {"source": "r", "fingerprint": "0"},
         {"train": 1}, {"images": 1, "above": 0.9, "pairs": []},
     )  # fmt: skip
