@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mast.analyses import Grid
-from mast.measure.bootstrap import BOOTSTRAP, TANGO, WILSON
+from mast.measure.bootstrap import BOOTSTRAP, STUDENT, TANGO, WILSON, WILSON_OF_CLASSES
 from mast.studies.tables.printed import as_markdown
 from written.result_files import ROOT
 
@@ -13,7 +13,7 @@ FILE = ROOT / "benchmarks" / "results" / "interval_coverage.json"
 
 
 def coverage() -> str:
-    """Of one accuracy, then of a paired difference: the bootstrap and the score interval."""
+    """Of accuracies, of means over classes, of a few draws: the bootstrap and what is used."""
     result = json.loads(FILE.read_text())
     setting, of_pairs = result["setting"], result["paired"]
     single = result["single"]
@@ -31,8 +31,51 @@ def coverage() -> str:
         f"{lowest[TANGO]:.0f}). {setting['single']:,} test sets a cell ({setting['paired']:,} of "
         f"two encoders), {setting['resamples']:,} resamples; of a difference, *right* is the first "
         "encoder, and the two are right on the same images with a correlation of "
-        f"{setting['correlation']:g}."
+        f"{setting['correlation']:g}.\n\n{_of_classes(result)}\n\n{_of_draws(result)}"
     )
+
+
+def _of_classes(result: dict[str, Any]) -> str:
+    """Of the mean over classes, with few images of some: of one encoder, and of a difference."""
+    seconds = list(result["paired"])
+    headings = (
+        "95 % interval of the mean over classes, images of each",
+        "right",
+        "one encoder",
+        *(f"difference, the second {second}" for second in seconds),
+    )
+    rows = [
+        (
+            cell["classes"],
+            f"{100 * cell['p']:.0f} %",
+            _change(cell["covered"], WILSON_OF_CLASSES),
+            *(_change(cell["paired"][second], TANGO) for second in seconds),
+        )
+        for cell in result["classes"]
+    ]
+    setting = result["setting"]
+    return (
+        f"{as_markdown(Grid(headings, tuple(rows)))}\n\n"
+        f"Percent of {setting['classes']:,} simulated test sets whose interval holds the truth: of "
+        "a bootstrap that draws from all images and leaves out the classes of which it draws none, "
+        "as was done before, → of the score interval of as many images as would give the variance."
+    )
+
+
+def _of_draws(result: dict[str, Any]) -> str:
+    """How often a difference over draws is called clear where there is none."""
+
+    def listed(values: Iterable[float]) -> str:
+        *others, last = (f"{value:.0f}" for value in values)
+        return f"{', '.join(others)} and {last}"
+
+    cells = result["draws"]
+    false = (listed(cell["clear"][method] for cell in cells) for method in (BOOTSTRAP, STUDENT))
+    return (
+        f"Of {result['setting']['draws']:,} differences over {listed(c['draws'] for c in cells)} "
+        "draws of images to learn from, where there is none, the bootstrap calls {} % clear, "
+        "Student's t {} %."
+    ).format(*false)
 
 
 def _rows(what: str, cells: list[dict[str, Any]], method: str) -> Iterator[tuple[str, ...]]:
@@ -42,8 +85,12 @@ def _rows(what: str, cells: list[dict[str, Any]], method: str) -> Iterator[tuple
         yield (
             what,
             f"{100 * p:.0f} %",
-            *(f"{each[BOOTSTRAP]:.0f} → {each[method]:.0f}" for each in covered),
+            *(_change(each, method) for each in covered),
         )
+
+
+def _change(covered: dict[str, float], method: str) -> str:
+    return f"{covered[BOOTSTRAP]:.0f} → {covered[method]:.0f}"
 
 
 def _lowest(cells: Iterable[dict[str, Any]], method: str) -> float:
