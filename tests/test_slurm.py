@@ -30,7 +30,7 @@ def task(rank: int, config: str, folder: str, ports: list[int]) -> None:
         "SLURM_JOB_ID": "1", "SLURM_JOB_NAME": "mast", "SLURM_NTASKS": "2",
         "SLURM_NTASKS_PER_NODE": "1", "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "127.0.0.1",
         "SLURM_NODELIST": "127.0.0.1", "SLURM_PROCID": str(rank), "SLURM_NODEID": str(rank),
-        "SLURM_LOCALID": "0", "OMP_NUM_THREADS": "1",
+        "SLURM_LOCALID": "0", "SLURM_STEP_NUM_TASKS": "2", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     updates = 0
 

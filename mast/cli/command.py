@@ -158,6 +158,8 @@ def _call(name: str, words: list[str]) -> None:
             print(Form.kept(name).parser().format_help(), end="")
         return
     _check_surroundings()
+    if sys.flags.optimize > 1 and (name == "show recipes" or {"-h", "--help"} & {*words}):
+        raise UserError("PYTHONOPTIMIZE=2 takes away the texts that are to be shown: unset it")
     from mast.core.display import doing, say, show_warnings
 
     show_warnings()

@@ -45,11 +45,9 @@ Following = Callable[[Mapping[str, Any], Any], Sequence[str] | None]
 
 
 def _print_rich(text: Any) -> None:
-    from rich.console import Console
+    from mast.core.display import terminal
 
-    from mast.core.display import LITERAL
-
-    Console(**LITERAL).print(visible(text) if isinstance(text, str) else text)
+    terminal().print(visible(text) if isinstance(text, str) else text)
 
 
 def _heading(title: str) -> Any:

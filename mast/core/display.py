@@ -5,6 +5,7 @@ so that a single step of minutes gives a sign too. Work of a few seconds shows n
 """
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -26,7 +27,17 @@ from mast.core.processes import is_first_here
 Item = TypeVar("Item")
 
 LITERAL: Any = {"markup": False, "emoji": False, "highlight": False}  # names mean only themselves
-console = Console(stderr=True, **LITERAL)
+LEAST_COLUMNS = 20  # of a terminal: fewer are said by shells that do not know its size
+
+
+def terminal(stderr: bool = False) -> Console:
+    """What prints to a terminal, or to what is there in its place."""
+    columns = os.environ.get("COLUMNS", "")
+    unknown = columns.isdecimal() and int(columns) < LEAST_COLUMNS
+    return Console(stderr=stderr, width=80 if unknown else None, **LITERAL)
+
+
+console = terminal(stderr=True)
 
 BAR_S = 1.0  # shorter work shows no bar on a terminal
 LINE_S = 3.0  # and no line elsewhere

@@ -12,6 +12,12 @@ from mast.core.processes import has_started, is_started
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+# What launchers say by a number, with the least that it may be.
+SIZES = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+RANKS = ("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "SLURM_PROCID", "SLURM_LOCALID")
+TORCHRUN = "TORCHELASTIC_RUN_ID"  # which torchrun sets, and takes the place of all that SLURM says
+BY_SRUN = ("SLURM_NTASKS", "SLURM_NODEID", "SLURM_NTASKS_PER_NODE", "SLURM_NNODES")
+LAST_PORT = 65535
 MOST_THREADS = 256  # more than this, and than there are cores, may fail to start
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -78,6 +84,38 @@ def all_processes(fabric: "Fabric") -> int:
     return local_processes(fabric) * getattr(fabric.strategy, "num_nodes", 1)
 
 
+def _tasks_of_srun() -> int:
+    """How many processes srun started, this one among them; 1 where it started none.
+
+    In a batch script SLURM says how many tasks there may be, and has started none of them.
+
+    Raises:
+        UserError: What a launcher says is no number, or one that cannot be.
+    """
+    least = dict.fromkeys(SIZES, 1) | dict.fromkeys(RANKS, 0)
+    said = {name: _number(name, bound) for name, bound in least.items() if name in os.environ}
+    tasks = 1 if TORCHRUN in os.environ else said.get("SLURM_STEP_NUM_TASKS", 1)
+    if tasks > 1:
+        said |= {name: _number(name, 0) for name in BY_SRUN if name in os.environ}
+    if said.get("RANK", 0) >= said.get("WORLD_SIZE", LAST_PORT):
+        raise UserError(
+            f"RANK is {said['RANK']}, which must be below WORLD_SIZE, {said['WORLD_SIZE']}: unset "
+            "both, or start this program by torchrun"
+        )
+    return tasks
+
+
+def _number(name: str, least: int, most: int = LAST_PORT) -> int:
+    """A number in the environment."""
+    text = os.environ[name]
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise UserError(
+            f"the environment has {name}={text}: expected a whole number from {least} to {most}. "
+            "Unset it where no launcher, such as torchrun or srun, set it"
+        )
+    return int(text)
+
+
 def make_fabric(
     device: Device = "auto",
     devices: int = 1,
@@ -99,14 +137,15 @@ def make_fabric(
             whole; of parts, PyTorch would add up the gradients wrongly (its issue 143580).
 
     Raises:
-        UserError: A GPU is asked for, and there is none; more processes than a CPU has cores; or
-            several nodes, which nothing has started.
+        UserError: A GPU is asked for, and there is none; more processes than a CPU has cores;
+            several nodes, which nothing has started; or the environment does not say how.
     """
+    kind = find_device(device)
+    tasks = _tasks_of_srun()  # before Lightning, which reads the same when it is imported
     from lightning_fabric import Fabric
     from lightning_fabric.plugins.environments.lightning import LightningEnvironment
     from lightning_fabric.strategies.ddp import DDPStrategy
 
-    kind = find_device(device)
     if devices < 1 or nodes < 1:
         raise UserError(f"devices and nodes must be at least 1, got {devices} and {nodes}")
     if kind.type == "cpu" and devices > max(2, cores()):
@@ -117,21 +156,50 @@ def make_fabric(
     if started is not None and devices * nodes != started:
         raise UserError(f"this program already runs in {started} processes: give devices {started}")
     devices = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
-    nodes = int(os.environ.get("WORLD_SIZE", devices * nodes)) // devices
+    world = int(os.environ.get("WORLD_SIZE", devices * nodes))
+    nodes, remainder = divmod(world, devices)
+    if remainder or not nodes:
+        raise UserError(
+            f"WORLD_SIZE is {world}, which is no multiple of the {devices} processes of a node: "
+            "unset it, or start this program by torchrun or srun"
+        )
+    if "LOCAL_RANK" in os.environ and "WORLD_SIZE" not in os.environ and world > 1:
+        raise UserError(
+            f"LOCAL_RANK is {os.environ['LOCAL_RANK']}, and WORLD_SIZE does not say how many "
+            "processes there are: unset it, or start this program by torchrun or srun"
+        )
+    for name in ("MASTER_PORT", "STANDALONE_PORT"):
+        if nodes > 1 and name in os.environ:
+            _number(name, 0)
     # gradients lie in the buffers that are summed: a copy less of each
     several = DDPStrategy(gradient_as_bucket_view=True, static_graph=same_graph)
-    fabric = Fabric(
-        accelerator=kind.type,
-        devices=devices,
-        num_nodes=nodes,
-        strategy=several if devices * nodes > 1 else "auto",
-        precision=resolve(precision, kind),
-        loggers=list(loggers),
-    )
+    if tasks not in (1, world):
+        raise UserError(
+            f"srun started {tasks} processes, and devices {devices} x nodes {nodes} are {world}: "
+            "give as many devices as --ntasks-per-node, and as many nodes"
+        )
+    alone = tasks == 1 and TORCHRUN not in os.environ
+    try:
+        fabric = Fabric(
+            accelerator=kind.type,
+            devices=devices,
+            num_nodes=nodes,
+            strategy=several if world > 1 else "auto",
+            precision=resolve(precision, kind),
+            loggers=list(loggers),
+            plugins=[LightningEnvironment()] if alone and "SLURM_NTASKS" in os.environ else [],
+        )
+    except (RuntimeError, ValueError) as error:
+        if tasks == 1:
+            raise
+        raise UserError(
+            f"srun started other processes than devices {devices} and nodes {nodes} say: {error}"
+        ) from error
     environment = getattr(fabric.strategy, "cluster_environment", None)
     if nodes > 1 and type(environment) is LightningEnvironment and "MASTER_ADDR" not in os.environ:
+        said = ", as WORLD_SIZE has it" if "WORLD_SIZE" in os.environ else ""
         raise UserError(
-            f"nodes is {nodes}, and nothing says where the others are: start them by torchrun or "
-            "srun, or set MASTER_ADDR, MASTER_PORT and NODE_RANK"
+            f"nodes is {nodes}{said}, and nothing says where the others are: start them by "
+            "torchrun or srun, or set MASTER_ADDR, MASTER_PORT and NODE_RANK"
         )
     return fabric

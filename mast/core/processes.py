@@ -295,6 +295,9 @@ def _watch(fabric: "Fabric", kept: Callable[[], str]) -> _Watch:
     if environment.creates_processes_externally:
         return _Watch(kept)
     processes: int = fabric.strategy.num_processes  # type: ignore[attr-defined]
+    if fabric.strategy.num_nodes == 1:  # type: ignore[attr-defined]
+        for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "GROUP_RANK"):  # of other programs
+            os.environ.pop(name, None)
     before = environment.node_rank() * processes
     os.environ |= {  # Lightning then takes all processes for started
         "MASTER_ADDR": environment.main_address,

@@ -1,0 +1,85 @@
+"""What launchers say in the environment: taken where it can be, else refused by its name."""
+
+import os
+from typing import Any
+
+import pytest
+
+from mast.core.errors import UserError
+from mast.core.launch import make_fabric
+
+TORCHRUN = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "x"}
+SRUN = {
+    "SLURM_NTASKS": "2", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0",
+    "SLURM_STEP_NUM_TASKS": "2",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith(("SLURM_", "MASTER_")) or name.endswith(("RANK", "WORLD_SIZE")):
+            monkeypatch.delenv(name)
+
+
+def fabric_in(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], **asked: int) -> Any:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return make_fabric("cpu", **asked)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"SLURM_NTASKS": "2", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"},
+        {"SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "4", "SLURM_NNODES": "1"},
+        {"SLURM_NTASKS": "nonsense"},
+        SRUN | {"SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS_PER_NODE": "1"},
+        {"MASTER_PORT": "nonsense", "MASTER_ADDR": "nowhere.invalid"},
+    ],
+)
+def test_a_program_that_nothing_started_has_the_processes_that_are_asked_for(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fabric_in(monkeypatch, environment).world_size == 1
+    two = make_fabric("cpu", 2).strategy
+    assert (two.num_processes, two.num_nodes) == (2, 1)
+    assert not two.cluster_environment.creates_processes_externally
+
+
+def test_what_srun_started_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = SRUN | {"SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "1"}
+    fabric = fabric_in(monkeypatch, environment, devices=2)
+    assert fabric.strategy.cluster_environment.creates_processes_externally
+    assert fabric.strategy.cluster_environment.world_size() == 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE"),
+        ({"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "2"}, "WORLD_SIZE"),
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE"),
+        ({"LOCAL_WORLD_SIZE": "0"}, "LOCAL_WORLD_SIZE"),
+        ({"RANK": "-1"}, "RANK"),
+        (TORCHRUN | {"RANK": "2"}, "RANK"),
+        ({"LOCAL_RANK": "1.0"}, "LOCAL_RANK"),
+        ({"LOCAL_RANK": ""}, "LOCAL_RANK"),
+        ({"SLURM_PROCID": "first"}, "SLURM_PROCID"),
+        (SRUN | {"SLURM_NTASKS": "nonsense"}, "SLURM_NTASKS"),
+        (SRUN, "devices"),
+        (SRUN | {"SLURM_NTASKS_PER_NODE": "2"}, "devices"),
+        ({"WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "65536"}, "MASTER_PORT"),
+    ],
+)
+def test_what_cannot_be_is_named(
+    environment: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match=name):
+        fabric_in(monkeypatch, environment)
+
+
+def test_a_rank_without_a_world_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="LOCAL_RANK"):
+        fabric_in(monkeypatch, {"LOCAL_RANK": "0"}, devices=2)

@@ -1,0 +1,204 @@
+"""What is set around a call of the library, or for a process, changes nothing of its result."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import mast
+from mast.augment import OPERATORS, Pipeline, Preset, center_views, draw_views
+from mast.core.entry import settled
+from mast.core.run import RunFolder
+
+
+@contextmanager
+def setting(change: Callable[[Any], object], value: Any, before: Any) -> Iterator[None]:
+    change(value)
+    try:
+        yield
+    finally:
+        change(before)
+
+
+def products(precision: str) -> None:
+    """As a user may set them in the newer way."""
+    torch.backends.fp32_precision = precision
+
+
+SURROUNDINGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "float64": lambda: setting(torch.set_default_dtype, torch.float64, torch.float32),
+    "float16": lambda: setting(torch.set_default_dtype, torch.float16, torch.float32),
+    "device": lambda: torch.device("meta"),
+    "default device": lambda: setting(torch.set_default_device, "meta", None),
+    "no_grad": torch.no_grad,
+    "inference": torch.inference_mode,
+    "products": lambda: setting(torch.set_float32_matmul_precision, "medium", "highest"),
+    "newer products": lambda: setting(products, "bf16", "none"),
+    "numpy": lambda: np.errstate(all="raise"),
+}
+FLOAT64 = "float64"
+
+
+@contextmanager
+def all_at_once() -> Iterator[None]:
+    """Everything that can be set together, and seeds."""
+    torch.manual_seed(7)
+    random.seed(7)
+    np.random.seed(7)  # noqa: NPY002  # as users do
+    with ExitStack() as stack:
+        for name in ("autocast", "float64", "device", "inference", "products", "numpy"):
+            stack.enter_context(SURROUNDINGS[name]())
+        yield
+
+
+def draws() -> list[Any]:
+    """The states of all generators that are the user's."""
+    _, words, *place = np.random.get_state()  # noqa: NPY002
+    return [torch.get_rng_state().tolist(), random.getstate(), words.tolist(), place]
+
+
+def settings() -> list[Any]:
+    """What a call has to leave as it was."""
+    return [
+        torch.get_default_dtype(),
+        torch.is_autocast_enabled("cpu"),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.backends.mkldnn.matmul.fp32_precision,
+        torch.get_num_threads(),
+        np.geterr(),
+    ]
+
+
+EVERYTHING = Preset(tuple(OPERATORS))
+CANVASES = torch.randint(
+    256, (4, 40, 40, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+)
+ASPECT = torch.tensor([0.5, 1.0, 1.2, 2.0])
+
+
+def by_pytorch() -> tuple[Tensor, ...]:
+    return draw_views(Pipeline(EVERYTHING, 16, compiled=False), [(CANVASES, ASPECT)], (0, 1)).images
+
+
+@pytest.mark.parametrize("name", SURROUNDINGS)
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: mast.ViewMaker(EVERYTHING, 16, mean=[0.5] * 3, std=[0.2] * 3)(CANVASES),
+        lambda: mast.ViewMaker("dino", 16)([CANVASES[0].numpy(), CANVASES[1].float() / 255]),
+        by_pytorch,
+        lambda: (center_views(CANVASES, ASPECT, 16),),
+        lambda: tuple(
+            operator(16).apply(
+                torch.full((2, 3, 16, 16), 0.3, dtype=torch.float32, device="cpu"),
+                operator(16).sample(2, torch.Generator().manual_seed(0)),
+            )
+            for operator in OPERATORS.values()
+        ),
+    ],
+    ids=["of a tensor", "of images", "by PyTorch", "central", "operators"],
+)
+def test_views_are_the_same(draw: Callable[[], tuple[Tensor, ...]], name: str) -> None:
+    expected = draw()
+    with SURROUNDINGS[name]():
+        before, drawn_before = settings(), torch.get_rng_state()
+        seen = draw()
+        assert settings() == before
+        assert torch.get_rng_state().equal(drawn_before)
+    for view, expected_view in zip(seen, expected, strict=True):
+        assert view.dtype is torch.float32
+        assert not view.is_inference()  # or nothing could learn from it
+        torch.testing.assert_close(view, expected_view, rtol=0, atol=0)
+
+
+def test_a_run_is_the_same(
+    tiny: Callable[..., mast.PretrainConfig], trained: Callable[..., RunFolder], tmp_path: Path
+) -> None:
+    plain = trained("plain", tmp_path / "plain")
+    config = tiny(epochs=1, threads=1)
+    torch.set_num_threads(2)
+    try:
+        with all_at_once():
+            before = settings(), draws()
+            run = mast.pretrain(config)
+            assert (settings(), draws()) == before
+    finally:
+        torch.set_num_threads(1)
+    assert run.encoder.read_bytes() == plain.encoder.read_bytes()
+
+
+def features(run: RunFolder, photos: Path, folder: Path) -> Any:
+    return np.load(mast.embed(run.path, photos / "test", folder / "e.npz"))["features"].tolist()
+
+
+def scores(run: RunFolder, photos: Path, folder: Path) -> Any:
+    results = mast.evaluate(run.path, photos, ["knn", "linear"], device="cpu", cache=False)
+    return [result.targets["class"].values for result in results]
+
+
+def learned(run: RunFolder, photos: Path, folder: Path) -> Any:
+    fitted = mast.fit(run.path, photos, out=folder / "c.safetensors", device="cpu")
+    classifier = mast.load_classifier(fitted.path)
+    images = mast.open_images(sorted((photos / "test" / "class0").iterdir())[:3], 32)
+    return [
+        classifier.predict(images).probability_BC.tolist(),
+        mast.predict(classifier, photos / "test", folder / "p.csv", device="cpu").counts,
+        (folder / "p.csv").read_text(),
+    ]
+
+
+def found(run: RunFolder, photos: Path, folder: Path) -> Any:
+    near = mast.neighbours(run.path, photos / "test", "0", k=3, match="color", device="cpu")
+    alike = mast.duplicates(run.path, photos / "test", above=0.5, device="cpu")
+    far = mast.outliers(run.path, photos / "test", device="cpu")
+    return [listing.columns for listing in (near, alike, far)]
+
+
+def drawn(run: RunFolder, photos: Path, folder: Path) -> Any:
+    insights = mast.analyze(run.path, analyses=["masks", "subspaces"], measure=False, device="cpu")
+    return [insight.text for insight in insights]
+
+
+@pytest.mark.parametrize("what", [features, scores, learned, found, drawn])
+def test_what_is_measured_and_decided_is_the_same(
+    what: Callable[[RunFolder, Path, Path], Any], ours: RunFolder, photos: Path, tmp_path: Path
+) -> None:
+    expected = what(ours, photos, tmp_path)
+    with all_at_once():
+        before = settings(), draws()
+        assert what(ours, photos, tmp_path) == expected
+        assert (settings(), draws()) == before
+
+
+def test_modules_obey_the_mixed_precision_of_a_training(ours: RunFolder) -> None:
+    images = torch.rand(2, 3, 32, 32)
+    encoder, embedding = mast.load_encoder(ours.path), mast.load_embedding(ours.path)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert encoder(images).dtype is torch.bfloat16
+        inside = embedding(images, ignore="color")
+    assert not inside.equal(embedding(images, ignore="color"))
+
+
+def test_what_a_caller_set_for_products_comes_back() -> None:
+    for change, value, before in (
+        (torch.set_float32_matmul_precision, "medium", "highest"),
+        (torch.set_float32_matmul_precision, "high", "highest"),
+        (products, "tf32", "none"),
+    ):
+        with setting(change, value, before):
+            places = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+            was = [place.fp32_precision for place in places]
+            with settled():
+                assert torch.get_float32_matmul_precision() == "highest"
+                assert {place.fp32_precision for place in places} == {"ieee"}
+            assert [place.fp32_precision for place in places] == was
+            if change is not products:
+                assert torch.get_float32_matmul_precision() == value
