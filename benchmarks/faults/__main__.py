@@ -121,12 +121,8 @@ def _work(folder: Path, arguments: argparse.Namespace, job: int, until: float) -
             case = attack(world, arguments.seed, number, arguments.kinds)
             print(json.dumps({"number": number, **asdict(case)}), file=log, flush=True)
             if case.verdict in FAULTS:
-                print(
-                    f"{number} {case.verdict}: {case.words} | {case.attack} | {case.said}".encode(
-                        "utf-8", "backslashreplace"
-                    ).decode(),
-                    flush=True,
-                )
+                line = f"{number} {case.verdict}: {case.words} | {case.attack} | {case.said}"
+                print(line.encode("unicode_escape").decode(), flush=True)
             number += arguments.jobs
 
 
