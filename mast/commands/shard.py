@@ -121,6 +121,8 @@ def shard(
             raise UserError(f"{name} must be 1 or more, got {value}")
     if not 1 <= quality <= 100:
         raise UserError(f"quality must be 1 to 100, got {quality}")
+    if not 0 <= max_broken <= 1:
+        raise UserError(f"max_broken is {max_broken}: expected a share of 0 to 1")
     folder = out_folder(out)
     _check_ours(folder)
     source = open_source(data, root or default_cache() / "downloads", download)

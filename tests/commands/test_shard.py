@@ -149,6 +149,7 @@ def test_broken_images_are_left_out_up_to_a_share(
     [
         ({"format": "gif"}, "format"),
         ({"quality": 0}, "quality must be 1 to 100"),
+        ({"max_broken": float("nan")}, "max_broken is nan"),
         ({"images": 0}, "images must be 1 or more"),
         ({"size": 0}, "size must be 1 or more"),
     ],
