@@ -5,7 +5,7 @@ Shapes: B images, D dimensions of the embedding, K operators.
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -47,8 +47,8 @@ class Embedding(nn.Module):
     def forward(
         self,
         images_BCHW: Tensor,
-        ignore: str | Sequence[str] = (),
-        match: str | Sequence[str] = (),
+        ignore: str | Sequence[str] | None = (),
+        match: str | Sequence[str] | None = (),
         match_by: MatchBy | None = None,
     ) -> Tensor:
         """Features in float32 in the `space` that is chosen; the whole embedding by default.
@@ -73,8 +73,8 @@ class Embedding(nn.Module):
     @entry()
     def space(
         self,
-        ignore: str | Sequence[str] = (),
-        match: str | Sequence[str] = (),
+        ignore: str | Sequence[str] | None = (),
+        match: str | Sequence[str] | None = (),
         match_by: MatchBy | None = None,
     ) -> SearchSpace:
         """The space in which to compare images, for what is to be ignored and matched.
@@ -95,8 +95,6 @@ class Embedding(nn.Module):
                 matched by heads, has none; a choice of both to ignore and to match by heads; a
                 block where nothing is exempt.
         """
-        if match_by not in (None, *get_args(MatchBy)):
-            raise unknown("match_by", str(match_by), get_args(MatchBy))
         ignored, matched = self.named(ignore), self.named(match)
         if match_by is not None and not matched:
             raise UserError(f"match_by {match_by} says how to match: name the operators to match")
@@ -120,7 +118,7 @@ class Embedding(nn.Module):
         return space_of_heads(self.readings(), matched) if matched else SearchSpace("embedding")
 
     @entry()
-    def named(self, chosen: str | Sequence[str]) -> list[str]:
+    def named(self, chosen: str | Sequence[str] | None) -> list[str]:
         """The operators that are meant, each once.
 
         Args:
