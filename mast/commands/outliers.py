@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -127,8 +127,6 @@ def outliers(
         UserError: No such encoder or images, the run predicts no uncertainty, or the same is said
             of every image.
     """
-    if by not in get_args(By):
-        raise unknown("way to tell outliers", by, get_args(By))
     if seed < 0:
         raise UserError(f"seed must be 0 or more, got {seed}")
     if known is not None and by != "neighbours":

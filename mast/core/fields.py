@@ -117,6 +117,8 @@ def check_numbers(values: Mapping[str, Any], endless: Container[str] = ()) -> No
         for each in value if isinstance(value, tuple) else (value,):
             if not isinstance(each, int | float) or (each == math.inf and name in endless):
                 continue
+            if not math.isfinite(each):
+                raise UserError(f"{name} must be finite, got {each}")
             if each != 0 and not SMALLEST <= abs(each) <= LARGEST:
                 raise UserError(
                     f"{name} must be 0 or from {SMALLEST:g} to {LARGEST:,} in size, got {each}"

@@ -92,8 +92,8 @@ class Classifier(nn.Module):
         scores_BC: Tensor = self.head(self.encoder(images_BCHW))
         return scores_BC
 
-    @torch.no_grad()
     @entry()
+    @torch.no_grad()
     def predict(self, images_BCHW: Tensor) -> Prediction:
         """Classes, probabilities and margins of images; `mast.open_images` reads some.
 

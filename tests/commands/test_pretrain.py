@@ -380,9 +380,9 @@ def test_a_damaged_checkpoint_is_named(tiny: Configure) -> None:
         ({"optimizer": {"clip": -1.0}}, "optimizer.clip must be positive, got -1"),
         ({"optimizer": {"weight_decay": -0.1}}, "weight_decay must be 0 or more and finite"),
         ({"optimizer": {"momentum": 1.5}}, r"momentum must be in \[0, 1\], got 1.5"),
-        ({"optimizer": {"warmup": float("inf")}}, "warmup must be 0 or more and finite, got inf"),
+        ({"optimizer": {"warmup": float("inf")}}, "warmup must be finite, got inf"),
         ({"optimizer": {"final": -0.5}}, r"final must be in \[0, 1\], got -0.5"),
-        ({"optimizer": {"lr": float("nan")}}, "lr must be positive and finite, got nan"),
+        ({"optimizer": {"lr": float("nan")}}, "lr must be finite, got nan"),
         ({"encoder": {"name": "resnet81"}}, "Did you mean 'resnet18'"),
         ({"operators": []}, "operators is empty"),
         ({"operators": ["gaussian_blr"]}, "Did you mean 'gaussian_blur'"),
@@ -409,10 +409,9 @@ TOO_LARGE: dict[str, tuple[list[str], str]] = {
         ["--objective.projector.hidden", str(10**9)],
         r"GB are weights, gradients and optimizer state, .*helps: a smaller encoder\.name, a narr",
     ),
-    "views": (["--size", str(10**7)], r"helps: a smaller batch_size, a smaller size"),
-    "views of uncountable bytes": (
-        ["--size", str(10**9)],
-        r"GB are views, .*helps: a smaller batch_size, a smaller size",
+    "views": (
+        ["--size", "2048", "--batch_size", "16384"],
+        r"a smaller batch_size, a smaller size",
     ),
     "a batch": (
         ["--batch_size", str(2**22)],

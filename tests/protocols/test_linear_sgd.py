@@ -21,8 +21,8 @@ def test_one_learning_rate_is_not_tuned(encoder: nn.Module, data: EvaluationData
 
 
 def test_sgd_stops_on_a_loss_that_is_not_finite(encoder: nn.Module, data: EvaluationData) -> None:
-    settings = EvaluationSettings(protocols={"linear_sgd": {"learning_rates": (1e30,)}})
-    with pytest.raises(UserError, match="stopped at step 3: loss is not finite"):
+    settings = EvaluationSettings(protocols={"linear_sgd": {"learning_rates": (1e9,)}})
+    with pytest.raises(UserError, match=r"stopped at step \d+: loss is not finite"):
         evaluate_encoder(encoder, data, ["linear_sgd"], settings)
 
 
