@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from mast.core.checkpoint import write_atomically
-from mast.core.errors import visible
+from mast.core.errors import UserError, visible
 from mast.core.files import signed
 
 if TYPE_CHECKING:
@@ -57,8 +58,11 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(draw)
     def with_style(*args: P.args, **kwargs: P.kwargs) -> R:
-        from matplotlib import rc_context
-
+        try:
+            from matplotlib import rc_context
+        except ValueError as error:  # which is said when it is imported
+            backend = os.environ.get("MPLBACKEND")
+            raise UserError(f"matplotlib knows no MPLBACKEND={backend}: unset it") from error
         with rc_context(STYLE):
             return draw(*args, **kwargs)
 

@@ -58,8 +58,9 @@ def run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if os.environ.get("MAST_DEBUG"):
             raise
-        if isinstance(error, OSError) and error.filename is not None:
-            return _fail(f"{error.filename}: {error.strerror}")
+        if isinstance(error, OSError) and error.strerror is not None:
+            named = "" if error.filename is None else f"{error.filename}: "
+            return _fail(f"{named}{error.strerror}")
         what = " ".join(str(error).split())[:300]
         if isinstance(error, MemoryError) or any(said in what for said in OUT_OF_MEMORY):
             return _fail(

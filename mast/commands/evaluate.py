@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import torch
 from torch import nn
@@ -11,7 +11,7 @@ from torch import nn
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.entry import entry
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError
 from mast.core.launch import Device, make_fabric, precision_of
 from mast.core.processes import together
 from mast.core.run import RunFolder
@@ -33,7 +33,6 @@ from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
 from mast.runs.start import load_untrained
 
 EncoderPrecision = Literal["float32", "bfloat16"]
-PRECISIONS = get_args(EncoderPrecision)
 
 
 @entry(draws=True)
@@ -96,8 +95,6 @@ def evaluate(
     names = [protocols] if isinstance(protocols, str) else list(protocols)
     if not names:
         raise UserError("no protocol is named; give protocols, such as knn and linear")
-    if precision not in PRECISIONS:
-        raise unknown("precision", precision, PRECISIONS)
     if untrained and weights is not None:
         raise UserError("untrained is for a run's first weights: leave weights out")
     if untrained and isinstance(encoder, nn.Module):

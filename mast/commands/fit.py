@@ -5,13 +5,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from torch import nn
 
 from mast.core.checkpoint import check_writable
 from mast.core.entry import entry
-from mast.core.errors import one_line, unknown
+from mast.core.errors import one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.run import provenance
@@ -110,8 +110,6 @@ def fit(
         UserError: No such encoder or images, no labels, several targets and none named, or a
             setting that the protocol does not have.
     """
-    if kind not in get_args(Kind):
-        raise unknown("kind of classifier", kind, get_args(Kind))
     kinds = {".safetensors": lambda path: said_of_classifier(path) is not None}
     if out is not None:
         out = out_file(out, kinds)

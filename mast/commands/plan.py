@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from rich.table import Table
 
@@ -12,7 +12,7 @@ from mast.commands.pretrain import pretrain
 from mast.config import change
 from mast.core.display import say
 from mast.core.entry import entry
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError
 from mast.core.files import as_word
 from mast.core.launch import Device, find_device
 from mast.core.table import literal
@@ -129,8 +129,6 @@ def plan(
     """
     if hours is not None and not hours > 0:
         raise UserError(f"hours must be positive, got {hours}")
-    if gpu is not None and gpu != "cpu" and gpu not in GPUS:
-        raise unknown("gpu", gpu, get_args(Where))
     here = find_device("cpu" if gpu == "cpu" else device)
     there = None if gpu is None or gpu == "cpu" else GPUS[gpu]
     default = ON_A_GPU if there is not None or here.type == "cuda" else ON_A_CPU

@@ -127,7 +127,7 @@ def argument(value: Any, hint: Any, name: str) -> Any:
         UserError: It is not of this type; where names are expected, with the nearest one.
     """
     if isinstance(value, int) and not -LARGEST <= value < LARGEST:
-        raise UserError(f"{name} must be a number of 64 bits, got {in_short(value)}")
+        raise UserError(f"{name} must be from -2^63 to below 2^63, got {in_short(value)}")
     if hint is None or fits(value, hint):
         return value
     alike = _alike(value)

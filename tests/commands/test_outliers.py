@@ -59,7 +59,7 @@ def test_outliers(
         mast.outliers(theirs.path, data, by="prediction")
     with pytest.raises(UserError, match="resnet18 is not a run folder"):
         mast.outliers("resnet18", data, by="prediction", size=32)
-    with pytest.raises(UserError, match=r"'neighbors'\. Did you mean"):
+    with pytest.raises(UserError, match=r"by 'neighbors'\. Did you mean"):
         mast.outliers(theirs.path, data, by="neighbors")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="known images are for neighbours"):
         mast.outliers(ours.path, data, by="prediction", known=str(photos))

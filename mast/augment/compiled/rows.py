@@ -7,15 +7,22 @@ Numba keeps a compiled kernel until the file changes that defines it. After a ch
 the `__pycache__` of this folder, or the kernels of the other files keep what they were built from.
 """
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
-from numba import njit
-from numba.core.event import Event, Listener, register
 
 from mast.core.display import doing
+from mast.core.errors import UserError
+
+try:
+    from numba import njit
+    from numba.core.event import Event, Listener, register
+except ValueError as error:  # it reads its environment when it is imported
+    said = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
+    raise UserError(f"Numba refuses {said}: {error} Unset what is wrong") from error
 
 # Sums may be reordered and fused, which vectorising needs; NaN and infinity keep their meaning.
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
