@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+os.environ["PYTHONUNBUFFERED"] = "1"  # what a killed process had printed is read
 if not torch.cuda.is_available():
     # read when Triton is imported: its kernels run on the CPU
     os.environ["TRITON_INTERPRET"] = "1"
