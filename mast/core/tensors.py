@@ -112,6 +112,24 @@ def read_header(path: Path) -> dict[str, str] | None:
         return None
 
 
+def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse weights of which some are NaN or infinite, as a run that diverged leaves them.
+
+    Args:
+        path: The file that holds them.
+        tensors: Its weights, of any type, by name.
+
+    Raises:
+        UserError: Some are.
+    """
+    wrong = [name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())]
+    if wrong:
+        raise UserError(
+            f"{path} holds NaN or infinite weights in {len(wrong)} of {len(tensors)} tensors, "
+            f"first in {wrong[0]!r:.200}: restore it, or train again"
+        )
+
+
 def said_of(header: Mapping[str, str]) -> dict[str, Any]:
     """What `write_tensors` was told of a file, from its header; empty of other programs' files.
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import quoted
-from mast.core.tensors import read_header, read_tensors, said_of, write_tensors
+from mast.core.tensors import check_finite, read_header, read_tensors, said_of, write_tensors
 from mast.models.encoders import Encoder, check_size, described_encoder, unlike
 
 NAME = "classifier"  # in a file's name and in its header
@@ -184,6 +184,7 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
         fits = not isinstance(module, Encoder) or module.dim == dim
         if not fits or any(unlike(parts["head"], head.state_dict()).values()):
             raise ValueError("its head does not fit")
+        check_finite(file, parts["head"])
         head.load_state_dict(parts["head"])
         said = described[NAME]
         classifier = Classifier(

@@ -19,7 +19,7 @@ from mast.core.arguments import in_short
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.memory import bounded_weights
-from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.core.tensors import check_finite, read_tensors, said_of, write_tensors
 
 Moment = tuple[float, float, float]  # of the colour channels
 
@@ -410,6 +410,7 @@ def described_encoder(
             encoder = Encoder(config, described["size"])
             if "stem_padding" in described:
                 encoder.pad_stem(described["stem_padding"])
+            check_finite(file, tensors)
             encoder.model.load_state_dict(tensors)
             return encoder.eval()
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.core.files import parse_json
-from mast.core.tensors import read_header, read_tensors, said_of
+from mast.core.tensors import check_finite, read_header, read_tensors, said_of
 from mast.models.encoders import (
     Encoder,
     EncoderConfig,
@@ -129,6 +129,7 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
     if config.stem == "small":
         encoder.pad_stem(layout.padding)
     weights = {key: tensors[key] for key in expected.keys() & tensors}
+    check_finite(path, weights)
     encoder.model.load_state_dict(encoder.model.state_dict() | weights)
     return Foreign(encoder, layout.name, (*(layout.prefix + key for key in left_out), *beside))
 

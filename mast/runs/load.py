@@ -13,7 +13,7 @@ from mast.core.checkpoint import load_checkpoint
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.run import RunFolder, plain
-from mast.core.tensors import read_tensors
+from mast.core.tensors import check_finite, read_tensors
 from mast.measure.store import fingerprint
 from mast.methods import ENCODER, Embedding, Ensemble, Method
 from mast.models import (
@@ -54,6 +54,7 @@ def load_method(run: str | Path) -> Method:
         )
     try:
         state = _weights(folder, method) if complete else load_checkpoint(file)["module"]
+        check_finite(file, state)
         method.load_state_dict(state)
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise UserError(

@@ -1,5 +1,6 @@
 """Checkpoints of other projects: each layout gives back the model that was wrapped, or an error."""
 
+import math
 import os
 import re
 import shutil
@@ -455,6 +456,17 @@ def test_weights_that_do_not_fit(resnet: nn.Module, tmp_path: Path) -> None:
     wide = state | {"conv1.weight": torch.zeros(128, 3, 7, 7)}
     torch.save(wide, file)
     assert "another shape: conv1.weight (128, 3, 7, 7) for (64, 3, 7, 7)" in refused(file)
+
+
+def test_weights_that_are_no_numbers(resnet: nn.Module, tmp_path: Path) -> None:
+    state = deepcopy(resnet).state_dict()
+    state["layer1.0.bn1.running_var"][0] = math.inf
+    torch.save(state, tmp_path / "net.pth")
+    assert "net.pth holds NaN or infinite weights in 1 of" in refused(tmp_path / "net.pth")
+    state["fc.weight"][0] = math.nan  # left out
+    state["layer1.0.bn1.running_var"][0] = 1
+    torch.save(state, tmp_path / "net.pth")
+    load_foreign(tmp_path / "net.pth")
 
 
 def test_unknown_layouts(resnet: nn.Module, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A run is opened from what it left: two files of weights, or a checkpoint."""
 
+import math
 import shutil
 from pathlib import Path
 
@@ -9,12 +10,14 @@ import yaml
 from safetensors.torch import load as loaded
 from safetensors.torch import load_file, save_file
 from tiny import configure
+from torch import nn
 
 import mast
 from mast.core.checkpoint import load_checkpoint
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.models import Encoder, EncoderConfig, save_encoder
+from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.models import Classifier, Encoder, EncoderConfig, save_classifier, save_encoder
 from mast.runs.load import load
 
 IMAGES = torch.linspace(0, 1, 2 * 3 * 32 * 32).reshape(2, 3, 32, 32)
@@ -101,6 +104,37 @@ def test_a_file_that_does_not_fit_is_named(ours: RunFolder, theirs: RunFolder) -
 
 
 @torch.no_grad()
+def test_weights_that_are_no_numbers_are_refused_by_the_name_of_their_file(
+    ours: RunFolder,
+) -> None:
+    """In files whose digests are right, as of a run that diverged."""
+
+    def spoiled(file: Path, name: str, value: float) -> None:
+        tensors, header = read_tensors(file)
+        tensors[name] = tensors[name].float().flatten().fill_(value).view(tensors[name].shape)
+        write_tensors(file, tensors, said_of(header))
+
+    encoder, whole = mast.load_encoder(ours.path), ours.embedding.read_bytes()
+    head = nn.Linear(encoder.dim, 2)
+    save_classifier(Classifier(encoder, head, ("a", "b"), 32, 1.0, {}), ours.path / "classifier-a")
+    for file, name, opened in (
+        (ours.embedding, "projector.trunk.1.running_var", mast.load_method),
+        (ours.path / "classifier-a", "head.weight", mast.load_classifier),
+        (ours.path / "classifier-a", "encoder.model.conv1.weight", mast.load_classifier),
+        (ours.encoder, "conv1.weight", mast.load_encoder),
+    ):
+        for value in (math.nan, -math.inf):
+            spoiled(file, name, value)
+            inner = name.removeprefix("head.").removeprefix("encoder.model.")
+            with pytest.raises(
+                UserError,
+                match=rf"{file.name} holds NaN or infinite weights in 1 of \d+ .*{inner}",
+            ):
+                opened(file.parent if file == ours.embedding else file)
+        if file == ours.embedding:
+            file.write_bytes(whole)
+
+
 def test_the_invariance_is_chosen_at_the_call(ours: RunFolder, theirs: RunFolder) -> None:
     embedding = mast.load_embedding(ours.path)
     whole = embedding(IMAGES)
