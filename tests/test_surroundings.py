@@ -1,6 +1,9 @@
 """What is set around a call of the library, or for a process, changes nothing of its result."""
 
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -202,3 +205,21 @@ def test_what_a_caller_set_for_products_comes_back() -> None:
             assert [place.fp32_precision for place in places] == was
             if change is not products:
                 assert torch.get_float32_matmul_precision() == value
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "imports"),
+    [
+        ("NUMBA_NUM_THREADS", "0", "import mast.augment.compiled.rows"),
+        ("MPLBACKEND", "none", "from mast.analyses.figure import styled; styled(dict)()"),
+    ],
+)
+def test_what_other_libraries_refuse_of_the_environment_is_named(
+    variable: str, value: str, imports: str
+) -> None:
+    call = [sys.executable, "-c", imports]
+    ended = subprocess.run(call, env=os.environ | {variable: value}, capture_output=True, text=True)
+    last = ended.stderr.splitlines()[-1]
+    assert "UserError: " in last
+    assert variable in last
+    assert value in last

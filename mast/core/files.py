@@ -16,6 +16,7 @@ from typing import Any
 from mast.core.errors import UserError
 
 _DIGITS = 20  # of a number of 64 bits
+_HALVES = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")  # of characters, but for undecoded bytes
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -223,6 +224,8 @@ def as_unicode(text: str) -> str:
     """Text with names of files that Python could not decode, as text that UTF-8 can hold.
 
     Python keeps such bytes as lone surrogates. They are decoded as UTF-8, which is right where only
-    the locale was not, and written as \\xff where they are none.
+    the locale was not, and written as \\xff where they are none. Other halves of characters, which
+    JSON may hold, are written as \\ud800.
     """
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    whole = _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+    return whole.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -84,6 +84,7 @@ def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path) -> None:
 def test_names_that_are_not_unicode_can_be_written(tmp_path: Path) -> None:
     name = b"\xff \xc3\xa9".decode("ascii", "surrogateescape")  # as under an ASCII locale
     assert as_unicode(name) == "\\xff é"
+    assert as_unicode("\ud800") == "\\ud800"  # half a character, which JSON may hold
     write_text(tmp_path / "page.html", f"<p>{name} ×")
     assert (tmp_path / "page.html").read_bytes() == "<p>\\xff é ×".encode()
 
