@@ -1,7 +1,7 @@
 """The three terms of VICReg (Bardes et al., ICLR 2022), with the normalisation of its code.
 
-Shapes: B batch, D embedding dimensions. All statistics are taken in float32, or in float64 for
-embeddings that are float64.
+Shapes: B batch, D embedding dimensions. Statistics are taken in float32, or in float64 for
+embeddings that are float64; `covariance` says where that is not enough.
 """
 
 from torch import Tensor
@@ -57,8 +57,10 @@ def variance(embedding_BD: Tensor, eps: float = 1e-4) -> Tensor:
 def covariance(embedding_BD: Tensor, part: int = 0, parts: int = 1) -> Tensor:
     """Sum of the squared off-diagonal covariances, divided by D.
 
-    The D x D matrix is never formed when B < D: `|Z'Z|_F = |ZZ'|_F`, so the smaller of the
-    two products is taken and the squared variances are subtracted.
+    The D x D matrix is never formed when B < D: `|Z'Z|_F = |ZZ'|_F`, so the smaller of the two
+    products is taken and the squared variances are subtracted. That is done in float64: where the
+    deviation of one dimension is 1,000 times that of the others, nothing is left of the difference
+    in float32.
 
     Args:
         embedding_BD: Embeddings of one view over the global batch, shape (B, D), B >= 2.
@@ -79,12 +81,16 @@ def covariance(embedding_BD: Tensor, part: int = 0, parts: int = 1) -> Tensor:
         raise UserError(f"expected 0 <= part < parts, got {part} and {parts}")
     count, dim = embedding_BD.shape
     centred_BD = full(embedding_BD) - full(embedding_BD).mean(dim=0)
-    rows = centred_BD if count < dim else centred_BD.T
-    own = rows.tensor_split(parts)[part]
-    gram = product(own, rows.T)
-    # every part leaves out the variances of as many dimensions
-    diagonal_D = centred_BD.tensor_split(parts, dim=1)[part].square().sum(dim=0)
-    return (gram.square().sum() - diagonal_D.square().sum()) / ((count - 1) ** 2 * dim)
+    rows = centred_BD.double() if count < dim else centred_BD.T
+    split = rows.tensor_split(parts)
+    gram = product(split[part], rows.T)
+    if count < dim:
+        squared_D = rows.square().sum(dim=0)
+        total = gram.square().sum() - (split[part].square() * squared_D).sum()
+    else:
+        before = sum(len(own) for own in split[:part])
+        total = gram.diagonal_scatter(gram.new_zeros(len(gram)), before).square().sum()
+    return total.to(centred_BD.dtype) / ((count - 1) ** 2 * dim)
 
 
 def _at_least_two(embedding_BD: Tensor) -> None:

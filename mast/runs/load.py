@@ -25,7 +25,8 @@ from mast.models import (
     named_weights,
     weights_file,
 )
-from mast.models.encoders import RETRAIN, check_size
+from mast.models.encoders import RETRAIN, check_size, unlike
+from mast.models.layouts import first_keys
 
 Representation = Literal["encoder", "ensemble", "embedding"]
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
@@ -54,6 +55,8 @@ def load_method(run: str | Path) -> Method:
         )
     try:
         state = _weights(folder, method) if complete else load_checkpoint(file)["module"]
+        if kinds := unlike(state, method.state_dict())["keys of another type"]:
+            raise TypeError(first_keys(kinds))
         check_finite(file, state)
         method.load_state_dict(state)
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:

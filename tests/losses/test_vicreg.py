@@ -71,6 +71,22 @@ def test_parts_of_the_covariance_add_up(batch, dim, parts):
     torch.testing.assert_close(total, covariance(z_BD), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(("batch", "dim"), [(16, 64), (64, 16)])
+@pytest.mark.parametrize("scale", [1e3, 1e5])
+def test_one_dimension_of_another_scale_hides_no_covariance(batch, dim, scale):
+    z_BD = embeddings(batch, dim)
+    z_BD[:, 3] *= scale
+    expected = published_covariance(z_BD)
+    z_BD = z_BD.float().requires_grad_()
+    parts = [covariance(z_BD, part, 3) for part in range(3)]
+    assert covariance(z_BD).item() == pytest.approx(expected, rel=1e-5)
+    assert sum(parts).item() == pytest.approx(expected, rel=1e-5)
+    twin_BD = z_BD.detach().double().requires_grad_()
+    covariance(twin_BD).backward()
+    covariance(z_BD).backward()
+    torch.testing.assert_close(z_BD.grad.double(), twin_BD.grad, rtol=1e-3, atol=1e-3 * scale)
+
+
 def test_values_by_hand():
     # Columns (0, 2) and (0, 4): variances 2 and 8, covariance 4, both above the hinge.
     z_BD = torch.tensor([[0.0, 0.0], [2.0, 4.0]])
