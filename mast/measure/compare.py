@@ -9,7 +9,7 @@ from pathlib import Path
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, flatten
 from mast.core.table import FittedTable
-from mast.measure.paired import Difference, difference, of_two_versions
+from mast.measure.paired import Difference, difference, of_changed_images, of_two_versions
 from mast.measure.result import ENDS, FOLDER, Result, readable, results_in
 from mast.measure.verdict import Verdict, verdict
 
@@ -232,7 +232,12 @@ def _comparable(
     subject = f"{first.protocol} on {readable(first.set_name)}, {names[0]} and {names[index]}"
     differ = [part for part in first.fingerprints | other.fingerprints
               if first.fingerprints.get(part) != other.fingerprints.get(part)]  # fmt: skip
-    if differ:
+    if of_changed_images(first, other):
+        notes.append(
+            f"{subject}: no interval of the difference, as the test images were changed: evaluate "
+            "both again"
+        )
+    elif differ:
         notes.append(f"{subject}: other pixels of {', '.join(differ)} (another size, or changed)")
     settings, other_settings = flatten(first.settings), flatten(other.settings)
     differing = [

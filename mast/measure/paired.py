@@ -31,7 +31,8 @@ OVER_DRAWS = "fewshot"  # the protocol whose units are draws; older files do not
 class Difference:
     """A value minus another, in percentage points; the interval is of 95 %.
 
-    `low` and `high` are None where nothing is known of each image or test set that was drawn.
+    `low` and `high` are None where nothing is known of each image or test set that was drawn, and
+    where the test images were changed between the two results.
     """
 
     value: float
@@ -82,7 +83,9 @@ def difference(
             found = difference_interval(gain_N, seed, resamples)
     elif (gain_R := _gain(draws)) is not None and _drawn_alike(first, other):
         found = Interval(*percentiles(gain_R), BOOTSTRAP)
-    if found is None or found.low == found.high:  # of alike draws: nothing is known of others
+    if found is None or of_changed_images(first, other):
+        return Difference(value)
+    if found.low == found.high:  # of alike draws: nothing is known of others
         return Difference(value)
     return Difference(value, 100 * found.low, 100 * found.high)
 
@@ -103,6 +106,13 @@ def _drawn_alike(first: Result, other: Result) -> bool:
     """Whether the same test sets were drawn for both."""
     ours, theirs = (result.settings.get("protocol", {}) for result in (first, other))
     return all(name in ours and ours[name] == theirs.get(name) for name in ("seed", "resamples"))
+
+
+def of_changed_images(first: Result, other: Result) -> bool:
+    """Whether images of the same names have other pixels, though their size is the same."""
+    sizes = [result.settings.get("extraction", {}).get("size") for result in (first, other)]
+    tested = [result.fingerprints.get("test") for result in (first, other)]
+    return None not in tested and sizes[0] == sizes[1] and tested[0] != tested[1]
 
 
 def of_two_versions(first: Result, other: Result, measure: str) -> bool:

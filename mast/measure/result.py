@@ -281,6 +281,8 @@ class Result:
         else:
             _each_file(path).unlink(missing_ok=True)  # of an older result, which this one replaces
         whole = json.loads(text)
+        if arrays:
+            whole[EACH] = digest(arrays)
         write_json(path, {**whole, DIGEST: digest({}, whole)})
         return path
 
@@ -298,6 +300,7 @@ class Result:
             expected = raw.pop(DIGEST, None)  # none in files of earlier versions
             if expected not in (None, digest({}, raw)):
                 raise UserError(f"{path} is damaged, it is not what was written: evaluate again")
+            told_each = raw.pop(EACH, None)  # likewise
             measured = raw.pop("targets")
             if len(measured) > MOST:
                 raise ValueError(f"{len(measured):,} targets")
@@ -310,7 +313,10 @@ class Result:
             what = " ".join(str(error).split())[:200]
             raise UserError(f"{path} is not the result of an evaluation ({what}).") from error
         if os.path.lexists(_each_file(path)):
-            for name, values in read_tensors(_each_file(path), "evaluate again")[0].items():
+            arrays, _ = read_tensors(_each_file(path), "evaluate again")
+            if told_each not in (None, digest(arrays)):
+                raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
+            for name, values in arrays.items():
                 target, kind, measure = [*name.split("/", maxsplit=2), "", ""][:3]
                 value = targets[target].values.get(measure) if target in targets else None
                 right = kind in ARRAYS and _can_be_of_units(values)

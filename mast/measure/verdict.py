@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from mast.core.files import as_word
 from mast.core.run import RunFolder
-from mast.measure.paired import difference, of_two_versions
+from mast.measure.paired import difference, of_changed_images, of_two_versions
 from mast.measure.result import ACCURACIES, Result, readable
 
 Results = Mapping[tuple[str, str], Result]  # of a run, by protocol and tested images
@@ -271,6 +271,10 @@ def _beside(other: str, of_run: Results, of_other: Results, seed: int, resamples
                 return Beside(other, why_not=(
                     f"as other images of {ours.drawn_from} were tested: {_drawn(theirs)}, those "
                     f"of the run {_drawn(ours)}"
+                ))  # fmt: skip
+            if ours.images == theirs.images and of_changed_images(ours, theirs):
+                return Beside(other, why_not=(
+                    "as the test images were changed between the two: evaluate both again"
                 ))  # fmt: skip
             if of_two_versions(ours, theirs, ours.metric):
                 return Beside(other, why_not=(

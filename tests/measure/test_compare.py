@@ -203,6 +203,21 @@ def test_what_differs_is_said(tmp_path: Path, hits: Tensor) -> None:
     )
 
 
+def test_test_images_that_were_changed_are_not_paired(tmp_path: Path, hits: Tensor) -> None:
+    """Their names, labels and size are the same; their pixels are not."""
+    write(tmp_path / "a", hits)
+    write(tmp_path / "b", ~hits, fingerprints={"test": "b"})
+    comparison = compare([tmp_path / "a", tmp_path / "b"])
+    (row,) = comparison.rows
+    assert row.differences[0] is not None
+    assert row.differences[0].low is None
+    assert comparison.notes == (
+        "knn on flowers-test, a and b: no interval of the difference, as the test images were "
+        "changed: evaluate both again",
+    )
+    assert "as the test images were changed between the two" in comparison.verdict.sentence
+
+
 def test_the_command(tmp_path: Path, hits: Tensor, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "x" / "run", hits)
     write(tmp_path / "y" / "run", ~hits)
@@ -224,13 +239,14 @@ def test_runs_that_cannot_be_compared(tmp_path: Path, hits: Tensor) -> None:
 
 
 def test_files_that_do_not_belong_together(tmp_path: Path, hits: Tensor) -> None:
-    for folder, which in (("a", hits), ("b", ~hits)):
-        write(tmp_path / folder, which)
     path = tmp_path / "a" / "evaluations" / "knn-flowers-test.json"
     each = Path("evaluations") / "each" / "knn-flowers-test.safetensors"
-    (tmp_path / "b" / each).replace(tmp_path / "a" / each)
-    with pytest.raises(UserError, match="does not belong to"):
-        Result.read(path)
+    for other in (~hits, hits.flip(0)):  # of another mean, and of the same
+        for folder, which in (("a", hits), ("b", other)):
+            write(tmp_path / folder, which)
+        (tmp_path / "b" / each).replace(tmp_path / "a" / each)
+        with pytest.raises(UserError, match="does not belong to"):
+            Result.read(path)
 
 
 def test_sets_whose_names_end_alike_have_files_of_their_own(tmp_path: Path, hits: Tensor) -> None:
