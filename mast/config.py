@@ -18,6 +18,7 @@ from mast.core.launch import Device, Precision
 from mast.core.memory import bounded_weights
 from mast.core.optim import OF_ALL_GRADIENTS, OptimizerConfig
 from mast.core.run import RunFolder, flatten, plain
+from mast.core.seeds import drawing
 from mast.core.tensors import read_header, said_of
 from mast.data import DataConfig
 from mast.methods import METHODS, Method, MethodConfig, method_of
@@ -220,7 +221,7 @@ def build_method(config: PretrainConfig) -> Method:
         UserError: The method cannot learn from these views, or the encoder cannot take them.
     """
     config.check_trainable()
-    with torch.random.fork_rng(devices=[]), bounded_weights():
+    with drawing(), bounded_weights():
         torch.manual_seed(config.seed)
         encoder = Encoder(config.encoder, config.size)
         kind = METHODS[config.method].method

@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from torch import Tensor
 
 import mast
 from mast.augment import OPERATORS, Pipeline, Preset, center_views, draw_views
-from mast.core.entry import settled
+from mast.core.entry import entry, settled
 from mast.core.run import RunFolder
 
 
@@ -179,6 +180,43 @@ def test_what_is_measured_and_decided_is_the_same(
         before = settings(), draws()
         assert what(ours, photos, tmp_path) == expected
         assert (settings(), draws()) == before
+
+
+def test_calls_in_several_threads_are_those_of_one_after_another(
+    ours: RunFolder, photos: Path, tmp_path: Path, tiny: Callable[..., mast.PretrainConfig]
+) -> None:
+    """A process has one generator from which networks draw their first weights."""
+
+    def drawn_by(seed: int) -> Any:
+        run = mast.pretrain(
+            tiny(epochs=1, threads=1, seed=seed, out=str(tmp_path / f"{seed} {name}"))
+        )
+        mast.load_encoder(ours.path)
+        file = tmp_path / f"{seed} {name}.npz"
+        mast.embed("timm:test_resnet", photos / "test", file, size=32, seed=seed, device="cpu")
+        return run.encoder.read_bytes(), np.load(file)["features"].tolist()
+
+    name = "alone"
+    expected = [drawn_by(seed) for seed in range(3)]
+    name = "together"
+    before = draws()
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(drawn_by, range(3))) == expected
+    assert draws() == before
+
+
+def test_what_libraries_draw_is_not_the_caller_s() -> None:
+    """scikit-learn draws from NumPy's own generator where it is given none."""
+
+    @entry(draws=True)
+    def drawing() -> None:
+        np.random.rand()  # noqa: NPY002
+        random.random()
+        torch.rand(1)
+
+    before = draws()
+    drawing()
+    assert draws() == before
 
 
 def test_modules_obey_the_mixed_precision_of_a_training(ours: RunFolder) -> None:

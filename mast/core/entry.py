@@ -15,6 +15,7 @@ import torch
 
 from mast.core.arguments import checked
 from mast.core.precision import products_are_whole, whole_products
+from mast.core.seeds import restored
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,16 +56,14 @@ def settled() -> Iterator[None]:
 
 @contextmanager
 def own_draws() -> Iterator[None]:
-    """PyTorch's global generators and its number of threads come back after a block."""
-    threads, there = torch.get_num_threads(), torch.cuda.is_initialized()
-    with torch.random.fork_rng(range(torch.cuda.device_count()) if there else []):
+    """All global generators and PyTorch's number of threads come back after a block."""
+    threads = torch.get_num_threads()
+    with restored():
         try:
             yield
         finally:
             if torch.get_num_threads() != threads:
                 torch.set_num_threads(threads)
-    if not there and torch.cuda.is_initialized():  # as if a GPU were first used from now on
-        torch.cuda.manual_seed_all(torch.initial_seed())
 
 
 def entry(*, draws: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:

@@ -21,6 +21,7 @@ from mast.core.checkpoint import load_checkpoint, previous, save_checkpoint
 from mast.core.collectives import rank, wait_for_all
 from mast.core.errors import DivergedError, UserError
 from mast.core.optim import is_sharded, load_state, set_learning_rate, settle, whole_state
+from mast.core.seeds import own_generator
 from mast.core.stopping import Interrupted, StopRequest
 from mast.core.transfer import numbers
 from mast.core.waiting import UnwantedError, waits_until
@@ -130,7 +131,8 @@ class Training:
             if file not in found and os.path.lexists(file):  # it could not be written at the end
                 raise UserError(f"{file} is not a file: remove it, or restore what it points to")
         if not found:
-            torch.manual_seed(seed)
+            with own_generator:
+                torch.manual_seed(seed)
             return
         for file in found:
             try:
@@ -163,7 +165,8 @@ class Training:
                 raise UserError(f"{file} cannot be used: {bad[0]} in it is not finite.")
             self.module.load_state_dict(state["module"])
             load_state(self.optimizer, state["optimizer"])
-            torch.set_rng_state(state["rng"])
+            with own_generator:
+                torch.set_rng_state(state["rng"])
             for device, state_of_device in enumerate(state.get("rng_cuda", ())):
                 if device < torch.cuda.device_count():
                     torch.cuda.set_rng_state(state_of_device, device)

@@ -5,7 +5,10 @@ bits of its argument: of 77,000 places two share a stream as likely as not. Here
 words, from all bits of the place.
 """
 
-from contextlib import AbstractContextManager
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import torch
@@ -22,6 +25,7 @@ _STATE = np.dtype(
     ]
 )
 _BYTES = 5056  # of the whole state
+own_generator = threading.RLock()  # held by the thread that seeds that of PyTorch
 
 
 def stream(*place: int) -> torch.Generator:
@@ -63,6 +67,34 @@ def seed_global(*place: int) -> None:
     """
     torch.manual_seed(int(_sequence(place).generate_state(1, np.uint64)[0]))  # devices use all 64
     torch.set_rng_state(stream(*place).get_state())
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """PyTorch's own generator of the CPU for a short block, in which no other thread has it.
+
+    A process has one, from which networks draw their first weights. It is restored afterwards.
+    """
+    with own_generator, torch.random.fork_rng(devices=[]):
+        yield
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Restore the generators of PyTorch, NumPy and Python after a block of any length."""
+    before, there = torch.get_rng_state(), torch.cuda.is_initialized()
+    of_gpus = torch.cuda.get_rng_state_all() if there else []
+    of_numpy, of_python = np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002
+        with own_generator:
+            torch.set_rng_state(before)
+        torch.cuda.set_rng_state_all(of_gpus)
+        if not there and torch.cuda.is_initialized():  # as if a GPU were first used from now on
+            torch.cuda.manual_seed_all(torch.initial_seed())
 
 
 def forked(device: torch.device) -> AbstractContextManager[None]:

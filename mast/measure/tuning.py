@@ -20,7 +20,7 @@ from mast.augment.presets import Preset
 from mast.core.errors import UserError, unknown
 from mast.core.loop import Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
-from mast.core.seeds import seed_global
+from mast.core.seeds import drawing, seed_global
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.frozen import FrozenEncoder
@@ -272,7 +272,7 @@ def mix(
     ]
     if not kinds:
         return images_BCHW, target_BC
-    with torch.random.fork_rng(devices=[]):  # torchvision draws from the global generator
+    with drawing():  # torchvision draws from the global generator
         seed_global(*place)
         augmentation = kinds[int(torch.randint(len(kinds), ()))]
         # Neighbours are mixed, and a batch comes in the order of the set, which is by class.

@@ -20,6 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from mast.augment import Pipeline, Record, Views
 from mast.core.collectives import processes
 from mast.core.memory import kept_for_backward, size_of
+from mast.core.seeds import drawing
 from mast.methods.base import Method
 
 # How PyTorch says that a tensor has more bytes than it can count, or a side of more.
@@ -102,7 +103,7 @@ def step_needs(
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     step = StepNeeds(sum(count * 3 * size**2 * dtype.itemsize for size in pipeline.sizes))
-    with _quietly(), torch.random.fork_rng(devices=[]):
+    with _quietly(), drawing():
         try:
             with torch.device("meta"):
                 method = build().train()
@@ -150,7 +151,7 @@ def step_flops(build: Callable[[], Method], pipeline: Pipeline, count: int) -> i
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     device = torch.device("cpu")  # it depends on none, and this one is always there
-    with _quietly(), torch.random.fork_rng(devices=[]):
+    with _quietly(), drawing():
         try:
             with torch.device("meta"):
                 method = build().train()

@@ -19,6 +19,7 @@ from mast.core.arguments import in_short
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.memory import bounded_weights
+from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_tensors, said_of, write_tensors
 
 Moment = tuple[float, float, float]  # of the colour channels
@@ -407,7 +408,8 @@ def described_encoder(
         with bounded_weights(2 * len(tensors) + 64):  # a head and a stem are built and replaced
             expected = weightless_model(config, described["size"]).state_dict()
         if not any(unlike(tensors, expected).values()):
-            encoder = Encoder(config, described["size"])
+            with drawing():  # the first weights are drawn, only to be replaced
+                encoder = Encoder(config, described["size"])
             if "stem_padding" in described:
                 encoder.pad_stem(described["stem_padding"])
             check_finite(file, tensors)

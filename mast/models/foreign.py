@@ -26,6 +26,7 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.core.files import parse_json
+from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_header, read_tensors, said_of
 from mast.models.encoders import (
     Encoder,
@@ -122,7 +123,7 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
     try:
         expected = weightless_model(config, size).state_dict()
         left_out = _left_out(layout, config.name, expected, tensors)
-        with torch.random.fork_rng(devices=[]):  # the first weights are drawn, only to be replaced
+        with drawing():  # the first weights are drawn, only to be replaced
             encoder = Encoder(config, size).eval()
     except UserError as error:
         raise UserError(f"{path}: {error}") from error

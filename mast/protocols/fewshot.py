@@ -127,7 +127,7 @@ class FewShot(Probe):
                     if len(rest) >= self.queries
                     else generator.choice(rest, self.queries)
                 )
-            classifier = OneVsRestClassifier(LogisticRegression(solver="liblinear"))
+            classifier = OneVsRestClassifier(LogisticRegression(solver="liblinear", random_state=0))
             truth = np.arange(ways)
             classifier.fit(features_MD[np.concatenate(support_set)], truth.repeat(support))
             predicted = classifier.predict(features_MD[np.concatenate(query_set)])

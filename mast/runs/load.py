@@ -13,6 +13,7 @@ from mast.core.checkpoint import load_checkpoint
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.run import RunFolder, plain
+from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_tensors
 from mast.measure.store import fingerprint
 from mast.methods import ENCODER, Embedding, Ensemble, Method
@@ -237,7 +238,7 @@ def _random(name: str, representation: Representation, size: int, seed: int) -> 
     if representation != "encoder":
         raise UserError(f"{name} has no {representation}: it was not trained; give a run folder")
     try:
-        with torch.random.fork_rng(devices=[]):
+        with drawing():
             torch.manual_seed(seed)
             encoder = Encoder(EncoderConfig(name), size).eval()
     except UserError as error:

@@ -15,6 +15,7 @@ from mast.core.errors import UserError
 from mast.core.launch import find_device, make_fabric
 from mast.core.loop import StepResult
 from mast.core.run import plain
+from mast.core.seeds import drawing
 from mast.data import Annotated, open_source
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
@@ -121,7 +122,7 @@ class Detectors(Experiment):
         self, protocol: ObjectProtocol, data: ObjectData, workplace: Workplace
     ) -> dict[str, Any]:
         """The losses at both ends of a training, its minutes, and the score on the test set."""
-        with torch.random.fork_rng(devices=[]):
+        with drawing():
             torch.manual_seed(0)
             module = Encoder(self.encoder, self.size).eval()
         encoder = FrozenEncoder(module, Compute(find_device(workplace.device)))

@@ -10,6 +10,7 @@ import torch
 
 from mast.analyses import Grid
 from mast.core.run import RunFolder
+from mast.core.seeds import drawing
 from mast.measure.compare import compare
 from mast.measure.features import extract
 from mast.measure.result import Result
@@ -125,7 +126,7 @@ class Protocols(Experiment):
 
 def _random_resnet18() -> Encoder:
     """torchvision's ResNet-18 as it starts, with its own stem."""
-    with torch.random.fork_rng(devices=[]):
+    with drawing():
         torch.manual_seed(0)
         return Encoder(EncoderConfig("torchvision:resnet18", stem="standard"), SIZE).eval()
 
