@@ -229,6 +229,8 @@ def check_shapes(values: Mapping[str, Any]) -> None:
         axes = name.rpartition("_")[2]
         if not (isinstance(value, Tensor) and axes.isupper()):
             continue
+        if value.layout is not torch.strided:
+            raise UserError(f"expected {name} to be dense, got {value.layout}")
         shape, expected = tuple(value.shape), f"expected {name} of shape ({', '.join(axes)})"
         if len(shape) != len(axes):
             raise UserError(f"{expected}, got {shape}")

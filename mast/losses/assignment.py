@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mast.core.arguments import checked
 from mast.core.errors import UserError
-from mast.losses.precision import full
+from mast.losses.precision import full, tempered
 
 
 @checked
@@ -30,7 +30,8 @@ def sinkhorn(score_BP: Tensor, epsilon: float, iterations: int) -> Tensor:
     Reference:
         SwAV, Eq. 3 to 5, in the order of steps of its code: prototypes first.
     """
-    log_BP = full(score_BP) / epsilon  # logarithms: exponentials would leave float32's range
+    # Logarithms: exponentials would leave float32's range.
+    log_BP = tempered(score_BP, epsilon, "epsilon")
     for _ in range(iterations):
         log_BP = log_BP - log_BP.logsumexp(dim=0, keepdim=True)
         log_BP = log_BP - log_BP.logsumexp(dim=1, keepdim=True)
@@ -52,7 +53,7 @@ def soft_cross_entropy(score_BP: Tensor, target_BP: Tensor, temperature: float) 
     Reference:
         SwAV, Eq. 2; DINO, Eq. 2.
     """
-    logits_BP = full(score_BP) / temperature
+    logits_BP = tempered(score_BP, temperature)
     return -(target_BP * F.log_softmax(logits_BP, dim=1)).sum(dim=1).mean()
 
 
@@ -96,5 +97,7 @@ def bag_of_words(distance_BLW: Tensor, sharpness: float | Tensor) -> Tensor:
     Reference:
         OBoW (Gidaris et al., CVPR 2021), section 3.2, with max-pooling.
     """
+    if isinstance(sharpness, Tensor) and sharpness.numel() != 1:
+        raise UserError(f"expected one sharpness, got {tuple(sharpness.shape)}")
     share_BLW = (-sharpness * full(distance_BLW)).softmax(dim=2)
     return F.normalize(share_BLW.amax(dim=1), p=1, dim=1)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mast.core.arguments import checked
 from mast.losses.assignment import soft_cross_entropy
-from mast.losses.precision import full, product
+from mast.losses.precision import full, product, tempered
 
 
 @checked
@@ -17,7 +17,7 @@ def negative_cosine(first_BD: Tensor, second_BD: Tensor) -> Tensor:
     """How little two batches of embeddings point the same way.
 
     Args:
-        first_BD: Shape (B, D), of any length.
+        first_BD: Shape (B, D), of lengths from 1e-8 to 1e19.
         second_BD: Likewise; detach it for a loss that stops the gradient.
 
     Returns:
@@ -44,7 +44,7 @@ def contrast(positive_B: Tensor, negative_BN: Tensor, temperature: float) -> Ten
     Reference:
         van den Oord et al., Contrastive Predictive Coding (2018), Eq. 4; MoCo, Eq. 1.
     """
-    logits = torch.cat([positive_B[:, None], negative_BN], dim=1) / temperature
+    logits = tempered(torch.cat([positive_B[:, None], negative_BN], dim=1), temperature)
     truth_B = torch.zeros(len(logits), dtype=torch.int64, device=logits.device)
     return F.cross_entropy(logits, truth_B)
 
@@ -70,7 +70,7 @@ def hardened_contrast(
         moves every similarity by epsilon.
     """
     plain = contrast(positive_B, negative_BN, temperature)
-    hard = contrast(positive_B - epsilon, negative_BN + epsilon, temperature)
+    hard = contrast(full(positive_B) - epsilon, full(negative_BN) + epsilon, temperature)
     return (plain + weight * hard) / (1 + weight)
 
 
@@ -91,7 +91,7 @@ def distributional_divergence(weak_BN: Tensor, strong_BN: Tensor, temperature: f
     Reference:
         CLSA (Wang, Qi, 2021), "distributional divergence minimization".
     """
-    target_BN = (full(weak_BN.detach()) / temperature).softmax(dim=1)
+    target_BN = tempered(weak_BN.detach(), temperature).softmax(dim=1)
     return soft_cross_entropy(strong_BN, target_BN, temperature)
 
 
@@ -100,7 +100,8 @@ def nt_xent(first_BD: Tensor, second_BD: Tensor, temperature: float) -> Tensor:
     """Normalised temperature-scaled cross-entropy over both views of a batch.
 
     Args:
-        first_BD: Embeddings of the first view, shape (B, D), of any length.
+        first_BD: Embeddings of the first view, shape (B, D), of lengths from 1e-12 to
+            1e19.
         second_BD: Those of the second view.
         temperature: By which cosines are divided.
 

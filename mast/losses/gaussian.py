@@ -83,6 +83,7 @@ def subspace_mean(
     Reference:
         MAST, Eq. 4 and section 3.2 ("setting K=1" in the first stage).
     """
+    distance_BK = full(distance_BK)
     active_BK = active_BK.to(distance_BK.dtype)
     total_B = (distance_BK * active_BK).sum(dim=1)
     if count == "all":

@@ -1,5 +1,7 @@
 """The precision in which losses are computed: float32 at least, whatever the network runs in."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,17 @@ def full(x: Tensor) -> Tensor:
     if not x.is_floating_point():
         raise UserError(f"expected floats, got {x.dtype}")
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def tempered(score: Tensor, temperature: float, name: str = "temperature") -> Tensor:
+    """Scores divided by a temperature, as the logits of a softmax.
+
+    Raises:
+        UserError: The temperature, which goes by `name`, is not above zero, or not finite.
+    """
+    if not 0 < temperature < math.inf:
+        raise UserError(f"{name} must be above zero, got {temperature}")
+    return full(score) / temperature
 
 
 def product(first: Tensor, second: Tensor) -> Tensor:

@@ -11,12 +11,17 @@ import torch.nn.functional as F  # noqa: N812
 from lightly.loss import NegativeCosineSimilarity, NTXentLoss
 from torch import Tensor
 
+from mast.core.errors import UserError
 from mast.losses import (
+    bag_of_words,
     contrast,
     distributional_divergence,
     hardened_contrast,
     negative_cosine,
     nt_xent,
+    sinkhorn,
+    soft_cross_entropy,
+    subspace_mean,
 )
 
 SIZES = [(2, 5), (7, 16), (16, 4)]
@@ -142,3 +147,41 @@ def test_losses_are_float32_in_mixed_precision() -> None:
     assert found.dtype == torch.float32
     expected = nt_xent(first_BD.double(), second_BD.double(), 0.1)
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_half_precision_is_computed_in_float32() -> None:
+    positive_B, negative_BN = torch.rand(8).half(), torch.rand(8, 64).half()
+    wide = positive_B.float(), negative_BN.float()
+    ours = (
+        contrast(positive_B, negative_BN, 0.05),
+        hardened_contrast(positive_B, negative_BN, 0.05, 0.1, 1.0),
+        subspace_mean(negative_BN, negative_BN > 0.5),
+    )
+    theirs = (
+        contrast(*wide, 0.05),
+        hardened_contrast(*wide, 0.05, 0.1, 1.0),
+        subspace_mean(wide[1], negative_BN > 0.5),
+    )
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("temperature", [0.0, -0.1, math.nan, math.inf])
+def test_what_is_no_temperature_is_refused(temperature: float) -> None:
+    x_BD = torch.eye(4)
+    for call in (
+        lambda: nt_xent(x_BD, x_BD, temperature),
+        lambda: distributional_divergence(x_BD, x_BD, temperature),
+        lambda: soft_cross_entropy(x_BD, x_BD, temperature),
+    ):
+        with pytest.raises(UserError, match="temperature must be above zero, got"):
+            call()
+    with pytest.raises(UserError, match="epsilon must be above zero, got"):
+        sinkhorn(x_BD, temperature, 3)
+
+
+def test_tensors_without_their_numbers_in_memory_are_refused() -> None:
+    with pytest.raises(UserError, match=r"expected second_BD to be dense, got torch\.sparse_coo"):
+        negative_cosine(torch.eye(4), torch.eye(4).to_sparse())
+    with pytest.raises(UserError, match="expected one sharpness"):
+        bag_of_words(torch.rand(2, 3, 4), torch.ones(5))
