@@ -197,8 +197,8 @@ def _labels(batch: Batch, feed: Feed) -> torch.Tensor | None:
     """
     if batch.label_B is not None and bool((batch.label_B < 0).any()):
         raise UserError(
-            f"an image of {feed.name} has no class, or none of those that have names: give every "
-            "image one, or take a method without labels"
+            f"an image of {feed.name} has no class: give every image "
+            "one, or take a method without labels"
         )
     return batch.label_B
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -306,6 +306,19 @@ def _beside(shard: str) -> tuple[dict[str, tuple[int, int | None]], tuple[str, .
             "remove it"
         ) from error
     return counts, classes, version
+
+
+def check_named(spec: str, label: int, classes: Sequence[str]) -> None:
+    """Refuse the number of a class that the index has no name for.
+
+    Raises:
+        UserError: It is one.
+    """
+    if label >= len(classes):
+        raise UserError(
+            f"{spec} has images of class {label}, counted from 0, and its index.json names "
+            f"{len(classes)} classes: name them all, or none"
+        )
 
 
 def _whole_number(value: Any, name: str) -> int:

@@ -15,7 +15,7 @@ from PIL import Image
 from mast.core.errors import UserError
 from mast.data.decode import open_image, to_pixels
 from mast.data.partition import WHOLE
-from mast.data.shards.index import TASK, ShardIndex, is_there, look_for
+from mast.data.shards.index import TASK, ShardIndex, check_named, is_there, look_for
 from mast.data.shards.shard import Sample, Shard, miscounted, read_range, read_rows, telling
 from mast.data.shards.table import Place, open_table
 from mast.data.source import PARTS, SetDescription, Source, hash_labels
@@ -56,10 +56,12 @@ class Shards(Source):
         if len(self) == 0:
             raise UserError(f"{spec} has {len(shards)} shards, and no image in them")
         label_N, classes = self._table.label_N, found.classes
-        unnamed = int(((label_N < 0) | (label_N >= len(classes))).sum()) if classes else 0
+        if classes:
+            check_named(spec, int(label_N.max()), classes)
+        unnamed = int((label_N < 0).sum()) if classes else 0
         if unnamed:
-            _log.warning("%s: %d of %d images have no class, or none of those that have names; "
-                         "labels are left out", spec, unnamed, len(self))  # fmt: skip
+            _log.warning("%s: %d of %d images have no class; labels are left out", spec, unnamed,
+                         len(self))  # fmt: skip
         if not classes and bool((label_N >= 0).any()):
             _log.warning('%s: labels are left out, as no "classes" in the index.json beside the '
                          "shards name them", spec)  # fmt: skip

@@ -22,7 +22,7 @@ from mast.data.decode import BrokenImageError
 from mast.data.decoded import Canvas
 from mast.data.feed import Batch, Feed
 from mast.data.shards.dealing import Deal, Dealing, Row
-from mast.data.shards.index import TASK, ShardIndex
+from mast.data.shards.index import TASK, ShardIndex, check_named
 from mast.data.shards.shard import Sample
 
 _WAITING = 64  # samples of a shard that are read ahead of their use
@@ -182,8 +182,11 @@ class ShardLoader(Feed):
         )
 
     def _label(self, sample: Sample) -> int:
-        """The number of its class; -1 where it has none of those that have names."""
-        return sample.label if 0 <= sample.label < len(self.index.classes) else -1
+        """The number of its class; -1 where it has none, or classes have no names."""
+        if not self.index.classes:
+            return -1
+        check_named(self.name, sample.label, self.index.classes)
+        return sample.label
 
     def _canvas(self, sample: Sample) -> Canvas | BrokenImageError:
         try:

@@ -77,13 +77,19 @@ def test_tars_of_others(tmp_path: Path) -> None:
     assert named.targets["class"].tolist() == [number % 3 for number in range(12)]
 
 
-def test_a_class_without_a_name_leaves_out_all_labels(
+def test_an_image_without_a_class_leaves_out_all_labels(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = write_shards(tmp_path / "set", 6)
-    (root / "index.json").write_text(json.dumps({"shardlist": [], "classes": ["a", "b"]}))
+    with TarWriter(str(root / "train-001.tar")) as tar:
+        tar.write({"__key__": "6", "png": encoded(6)})
+    index = {"shardlist": [], "classes": ["a", "b", "c"]}
+    (root / "index.json").write_text(json.dumps(index))
     assert open_source(f"shards:{root}", tmp_path).targets == {}
-    assert "2 of 6 images have no class" in caplog.text
+    assert "1 of 7 images have no class" in caplog.text
+    (root / "index.json").write_text(json.dumps(index | {"classes": ["a", "b"]}))
+    with pytest.raises(UserError, match=r"images of class 2, counted from 0, and its index\.json"):
+        open_source(f"shards:{root}", tmp_path)
 
 
 def test_a_table_is_made_once_and_again_where_shards_changed(

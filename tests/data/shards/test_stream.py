@@ -130,7 +130,7 @@ def test_a_share_of_zero_is_kept(tmp_path: Path) -> None:
 def test_what_is_no_class_is_none(tmp_path: Path) -> None:
     root = tmp_path / "set"
     root.mkdir()
-    written = ["0", "1", "2", "-1", "cat", ""]
+    written = ["0", "1", "", "-1", "cat", ""]
     with TarWriter(str(root / "a.tar")) as tar:
         for number, label in enumerate(written):
             tar.write({"__key__": f"{number}", "png": encoded(number), "cls": label.encode()})
@@ -143,6 +143,16 @@ def test_what_is_no_class_is_none(tmp_path: Path) -> None:
     assert labels == {0: 0, 1: 1, 2: -1, 3: -1, 4: -1, 5: -1, 6: -1, 7: -1}
     watched = loader_of(root).watched()
     assert watched.targets["class"].tolist() == [0, 1]
+
+
+def test_a_class_that_the_index_does_not_name_is_refused(tmp_path: Path) -> None:
+    root = write_shards(tmp_path / "set", 9)  # of three classes
+    (root / "index.json").write_text('{"shardlist": [], "classes": ["a", "b"]}')
+    message = r"set has images of class 2, counted from 0, and its index\.json names 2 classes"
+    with pytest.raises(UserError, match=message):
+        list(loader_of(root).epoch(0))
+    with pytest.raises(UserError, match=message):
+        loader_of(root).watched()
 
 
 @pytest.mark.parametrize("readers", [1, 4])
