@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ KIND = "wids-shard-index-v1"
 STATES = ("mtime", "ETag", "etag", "LastModified", "Last-Modified", "last_modified", "updated",
           "blob_id")  # fmt: skip
 _log = logging.getLogger("mast")
+_PACKED = re.compile(r"\.(tar\.(gz|bz2|xz|zst)|tgz|TAR|PARQUET)$")
 
 
 @final
@@ -231,6 +233,9 @@ def _find(pattern: str) -> dict[str, tuple[int, str]]:
         raise UserError(f"shards:{pattern} cannot be opened: {error}") from error
     except Exception as error:  # each kind of store raises its own
         raise UserError(f"shards:{pattern} cannot be found: {reason_of(error)}") from error
+    if packed := [path for path in details if _PACKED.search(path)]:
+        _log.warning("shards:%s: %d files are left out, as shards end in %s: %s", pattern,
+                     len(packed), " or ".join(ENDINGS), ", ".join(packed[:3]))  # fmt: skip
     if not found:
         raise UserError(
             f"shards:{pattern} names no shard: expected files that end in {' or '.join(ENDINGS)}, "
@@ -353,7 +358,7 @@ def _count(url: str) -> int:
     """
     with telling(url), opened(url) as file:
         if not url.endswith(".parquet"):
-            return sum(1 for _ in tar_samples(file))
+            return sum(1 for _ in tar_samples(file, url))
         return int(open_parquet(file, url)[0].metadata.num_rows)
 
 

@@ -301,7 +301,7 @@ def is_local(url: str) -> bool:
 
 def _tar(file: Any, url: str, first: int) -> Iterator[tuple[int, Sample]]:
     wanted = {*image_endings(), "cls", "json"}
-    for number, (key, ending, parts) in enumerate(tar_samples(file, wanted)):
+    for number, (key, ending, parts) in enumerate(tar_samples(file, url, wanted)):
         if number >= first:
             content = {of: part.content for of, part in parts.items()}
             aspect = aspect_of(content.get("json")) if ending.startswith(CANVAS) else None
@@ -413,15 +413,21 @@ def open_parquet(file: Any, url: str) -> tuple[Any, str, str | None]:
         if inner >= 0 and _holds_bytes(field.type.field(inner).type)
     ]
     plain = [field.name for field in schema if _holds_bytes(field.type)]
-    images = [*structs, *(name for name in plain if name.lower() in IMAGES), *plain]
-    if not images:
+    columns = [*structs, *plain]
+    images = [name for name in columns if name.removesuffix(".bytes").lower() in IMAGES]
+    if not columns:
         raise UserError(
             f"the shard {url} has no column of images, of bytes or of a struct with bytes, among "
             f"{', '.join(schema.names)}"
         )
-    kinds = {field.name: field.type for field in schema}
-    labels = [name for name in LABELS if name in kinds and not types.is_nested(kinds[name])]
-    return parquet, images[0], next(iter(labels), None)
+    if len(columns) > 1 and not images:
+        raise UserError(
+            f"the shard {url} has several columns of bytes, {', '.join(columns)}: call that of the "
+            "images image"
+        )
+    kinds = {field.name.lower(): field for field in schema if not types.is_nested(field.type)}
+    labels = [kinds[name].name for name in LABELS if name in kinds]
+    return parquet, [*images, *columns][0], next(iter(labels), None)
 
 
 def _holds_bytes(kind: Any) -> bool:

@@ -242,7 +242,7 @@ def _look_through(url: str, prefix: str) -> _Part:
 def _of_tar(file: IO[bytes], url: str, prefix: str) -> _Part:
     shard = PurePosixPath(url).stem
     rows, names = [], []
-    for key, image, parts in tar_samples(file, ("cls", "json")):
+    for key, image, parts in tar_samples(file, url, ("cls", "json")):
         content = {ending: part.content for ending, part in parts.items()}
         aspect, name = None, None
         if image.startswith(CANVAS):

@@ -4,8 +4,10 @@ Python's and WebDataset's readers end without a word where a header is damaged o
 """
 
 import functools
+import logging
 import re
 import tarfile
+from collections import Counter
 from collections.abc import Collection, Iterator
 from itertools import groupby
 from tarfile import BLOCKSIZE, ReadError
@@ -13,9 +15,12 @@ from typing import IO, NamedTuple
 
 from mast.data.decode import extensions
 
+_log = logging.getLogger("mast")
+
 META = re.compile(r"__[^/]*__($|/)")  # members that are no samples, as WebDataset has it
 CANVAS = "canvas."  # how the ending of a canvas begins, in shards that `mast shard` wrote
 LARGEST = 2**30  # bytes of an image
+_NAMED = 5  # kinds of files
 _TEXT = 2**20  # bytes of a name, and of other content
 _RECORD = re.compile(rb"(\d{1,9}) ([^=]+)=")  # of a PAX header: how long it is, and its name
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
@@ -61,29 +66,53 @@ def image_endings() -> tuple[str, ...]:
 
 
 def tar_samples(
-    file: IO[bytes], wanted: Collection[str] = ()
+    file: IO[bytes], url: str, wanted: Collection[str] = ()
 ) -> Iterator[tuple[str, str, dict[str, Part]]]:
-    """The samples with an image, as WebDataset groups files.
+    """The samples with an image, as WebDataset groups files; what has none is told at the end.
 
     Args:
         file: The tar.
+        url: What it is called.
         wanted: Endings of the files whose content is read.
 
     Yields:
         Key, ending of the image, and the files by their endings.
 
     Raises:
-        ReadError: It is damaged.
+        ReadError: It is damaged, or has files of a sample in several places.
     """
+    seen, without, several = set[str](), Counter[str](), Counter[str]()
     for key, named in groupby(_parts(file, wanted), lambda part: part[0]):
+        if key in seen:
+            raise ReadError(f"{key} is in it in two places: write its files one after the other")
+        seen.add(key)
         parts: dict[str, Part] = {}
         for _, ending, part in named:
             if ending in parts:  # as WebDataset has it
                 raise ReadError(f"{key}.{ending} is in it twice")
             parts[ending] = part
-        image = next((ending for ending in image_endings() if ending in parts), None)
-        if image is not None:
-            yield key, image, parts
+        images = [ending for ending in image_endings() if ending in parts]
+        if not images:
+            without[" and ".join(f".{ending}" for ending in parts)] += 1
+            continue
+        if len(images) > 1:
+            several[" and ".join(f".{ending}" for ending in images)] += 1
+        yield key, images[0], parts
+    _tell_once(url, _counted(without), _counted(several))
+
+
+def _counted(kinds: Counter[str]) -> str:
+    return ", ".join(f"{count} of {kind}" for kind, count in kinds.most_common(_NAMED))
+
+
+@functools.cache
+def _tell_once(url: str, without: str, several: str) -> None:
+    """What is left out of a shard, in a line each; a name ends at its first dot."""
+    if without:
+        _log.warning("%s: samples without an image of a kind that is read are left out: %s. What "
+                     "follows the first dot of a name is its ending", url, without)  # fmt: skip
+    if several:
+        _log.warning("%s: of samples with several images the first is read: %s", url, several)
 
 
 def _parts(file: IO[bytes], wanted: Collection[str]) -> Iterator[tuple[str, str, Part]]:

@@ -97,6 +97,19 @@ def test_labels_of_any_column(tmp_path: Path, kind: str) -> None:
     assert opened(root) == (4, 0)
 
 
+def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
+    """Masks and thumbnails are no images."""
+    masks = pyarrow.array([{"bytes": b"mask"}] * 4, STRUCT)
+    table = pyarrow.table({"mask": masks, "Image": [FILE] * 4, "Label": [0, 1, 0, 1]})
+    root = written(tmp_path / "set", table)
+    (root / "index.json").write_text('{"shardlist": [], "classes": ["a", "b"]}')
+    assert opened(root) == (4, 0)
+    assert open_source(f"shards:{root}", tmp_path).targets["class"].tolist() == [0, 1, 0, 1]
+    root = written(tmp_path / "other", pyarrow.table({"md5": [b"x"], "content": [FILE]}))
+    with pytest.raises(UserError, match=r"several columns of bytes, md5, content: call that of"):
+        opened(root)
+
+
 def test_row_groups_without_rows(tmp_path: Path) -> None:
     table = pyarrow.table({"image": [FILE] * 3})
     (tmp_path / "set").mkdir()

@@ -216,3 +216,38 @@ def test_a_store_that_says_half_of_a_size(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(UserError, match="it is cut short"):
             look()
     assert np.frombuffer(content, np.uint8).size % 1024 == 0
+
+
+def packed(root: Path, *names: str) -> str:
+    """A set of one tar, of files of these names."""
+    root.mkdir()
+    with tarfile.open(root / "a.tar", "w") as tar:
+        for number, name in enumerate(names):
+            member, content = TarInfo(name), encoded(number) if "cls" not in name else b"0"
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return f"shards:{root}"
+
+
+def test_what_of_a_tar_is_not_read_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = packed(tmp_path / "set", "1.png", "2.gif", "IMG.1.png", "3.jpg", "3.png", "4.cls")
+    (tmp_path / "set" / "b.tar.gz").touch()
+    (tmp_path / "set" / "c.TAR").touch()
+    for _ in range(2):
+        source = open_source(spec, tmp_path)
+        assert [source.identifier(index) for index in range(len(source))] == ["a/1", "a/3"]
+    (told,) = [each for each in caplog.messages if "without an image" in each]
+    assert all(f"1 of .{ending}" in told for ending in ("gif", "1.png", "cls"))
+    (told,) = [each for each in caplog.messages if "several images" in each]
+    assert told.endswith("1 of .jpg and .png") or told.endswith("1 of .png and .jpg")
+    assert "2 files are left out, as shards end in .tar or .parquet" in caplog.text
+
+
+def test_a_sample_in_two_places_is_refused(tmp_path: Path) -> None:
+    spec = packed(tmp_path / "set", "1.png", "2.png", "1.cls", "2.cls")
+    with pytest.raises(
+        UserError, match=r"a\.tar .*: 1 is in it in two places: write its files one"
+    ):
+        open_source(spec, tmp_path)
