@@ -3,7 +3,6 @@
 Legend: B images of this process, S side of a canvas, H height, W width, V side of a view.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -251,13 +250,11 @@ def _normalization(
     """
     if mean is None and std is None:
         return None
-    if (
-        mean is None or std is None or not len(mean) == len(std) == 3
-        or not all(map(math.isfinite, (*mean, *std))) or min(std) <= 0
-    ):  # fmt: skip
-        raise UserError(
-            "expected mean and std of three channels, all finite and std above 0, got "
-            f"{mean}, {std}"
-        )
-    mean_C11, std_C11 = (torch.tensor(values)[:, None, None] for values in (mean, std))
-    return mean_C11, std_C11
+    if mean is not None and std is not None and len(mean) == len(std) == 3:
+        mean_C11, std_C11 = (torch.tensor(values)[:, None, None] for values in (mean, std))
+        most_C11 = (1 + mean_C11.abs()) / std_C11  # in float32, in which a small number is zero
+        if bool(((std_C11 > 0) & std_C11.isfinite() & most_C11.isfinite()).all()):
+            return mean_C11, std_C11
+    raise UserError(
+        f"expected mean and std of three channels, all finite and std above 0, got {mean}, {std}"
+    )

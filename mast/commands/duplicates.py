@@ -64,7 +64,7 @@ def duplicates(
     """
     if not -1 <= above <= 1:
         raise UserError(f"above is a cosine, from -1 to 1, got {above:g}")
-    table = begins("group", "path")
+    table = begins("group", "path", "kind", "cosine")
     kinds = {".csv": table, ".parquet": table, ".html": is_page}
     file = None if out is None else out_file(out, kinds)
     compute = Compute(find_device(device))

@@ -14,12 +14,14 @@ from mast.core.entry import entry
 from mast.core.files import as_unicode, out_file
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
-from mast.core.tabular import begins
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
+from mast.measure.result import readable
 from mast.methods import MatchBy
 from mast.runs.features import Invariances, compared
 from mast.runs.load import Representation
+
+MADE = ("data", "encoder", "size")  # what a file says beside the features
 
 
 @entry(draws=True)
@@ -77,8 +79,8 @@ def embed(
             the run does not have or that leaves no dimension.
     """
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
-    name = out or f"{_plain(Path(data).name)}-{_name(encoder)}.npz"
-    file = out_file(name, {".npz": _is_npz, ".parquet": begins("identifier")})
+    name = out or f"{readable(str(data))}-{_name(encoder)}.npz"
+    file = out_file(name, {".npz": _is_npz, ".parquet": _is_parquet})
     invariances = Invariances(representation, ignore, match, match_by)
     compute = Compute(find_device(device))
     by = compared(encoder, invariances, compute, size, seed, weights, download)
@@ -101,20 +103,27 @@ def _name(encoder: str | Path | nn.Module) -> str:
     path = Path(encoder)
     in_a_run = path.is_file() and RunFolder(path.parent).config.is_file()
     place = (path.parent if in_a_run else path).absolute()
-    return _plain(place.stem if place.is_file() else place.name)
-
-
-def _plain(name: str) -> str:
-    return name.replace(":", "-").replace("@", "-")
+    return readable(place.stem if place.is_file() else place.name)
 
 
 def _is_npz(path: Path) -> bool:
     """Whether it holds features as this command writes them."""
     try:
         with ZipFile(path) as archive:
-            return {"features.npy", "identifiers.npy"} <= set(archive.namelist())
+            return {"features.npy", *(f"{name}.npy" for name in MADE)} <= {*archive.namelist()}
     except (OSError, BadZipFile):
         return False
+
+
+def _is_parquet(path: Path) -> bool:
+    """Likewise."""
+    import pyarrow.parquet
+
+    try:
+        known = pyarrow.parquet.read_schema(path).metadata or {}
+    except (OSError, ValueError):
+        return False
+    return {name.encode() for name in MADE} <= known.keys()
 
 
 def _write_npz(

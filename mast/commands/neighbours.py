@@ -84,7 +84,7 @@ def neighbours(
             of operators that the run does not have; a file that cannot be written; an approximate
             search without its library.
     """
-    table = begins("query", "rank")
+    table = begins("query", "rank", "path", "cosine")
     kinds = {".csv": table, ".parquet": table, ".html": is_page}
     file = None if out is None else out_file(out, kinds)
     if approximate:

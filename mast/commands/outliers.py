@@ -131,7 +131,7 @@ def outliers(
         raise UserError(f"seed must be 0 or more, got {seed}")
     if known is not None and by != "neighbours":
         raise UserError("known images are for neighbours: leave known out, or by")
-    table = begins("path", "score")
+    table = begins("path", "score", tuple(COLUMN.values()))
     kinds = {".csv": table, ".parquet": table, ".html": is_page}
     file = None if out is None else out_file(out, kinds)
     compute = Compute(find_device(device))

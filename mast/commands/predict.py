@@ -84,7 +84,7 @@ def predict(
             cannot be written.
     """
     name = f"predictions-{readable(str(data))}{_by(classifier)}.csv" if out is None else out
-    table = begins("path", "class")
+    table = begins("path", "class", "probability", "margin")
     file = out_file(name, {".csv": table, ".parquet": table})
     model = classifier if isinstance(classifier, Classifier) else load_classifier(classifier)
     canvases = open_canvas(DataConfig(str(data)), model.size)

@@ -302,7 +302,15 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             f"the images of {feed.name} changed since {run.path} was started; restore them, "
             "or start a new run with another out"
         )
-    feed.place = training.extra.get("order")
+    try:
+        feed.place = training.extra.get("order")
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"{run.last} is damaged, it is of no place in {feed.name}: restore it, or delete it to "
+            "start again"
+        ) from error
+    if not isinstance(training.extra["best"], int | float):
+        raise UserError(f"{run.last} is damaged, its best score is no number: restore it")
     if chief:
         run.rewind_metrics(training.step)
         run.write_provenance(

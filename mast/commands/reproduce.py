@@ -8,7 +8,7 @@ from mast.analyses import Grid
 from mast.commands.study import fitted, seeds_of, workplace_of
 from mast.core.arguments import as_list
 from mast.core.entry import entry
-from mast.core.errors import unknown
+from mast.core.errors import UserError, unknown
 from mast.core.launch import Device
 from mast.core.table import FittedTable
 from mast.runs.cost import GPUS, GpuName
@@ -108,7 +108,7 @@ def reproduce(
     if gpu is not None and gpu not in GPUS:
         raise unknown("gpu", gpu, GPUS)
     place = workplace_of(table, data, out, device, threads)
-    refuse_something_else(place.out / kind.results)
+    refuse_something_else(place.out / kind.results, kind.title)
     part = Shard.parse(shard)
     runs, _ = perform(kind, place, seeds_of(seeds), as_list(only), part, dry)
     if dry:
@@ -117,6 +117,12 @@ def reproduce(
         left = costs(kind, place, own, GPUS[name] if name is not None else None)
         return Reproduced(kind.title, runs, {"what is left to train": left}, (assumed(name),))
     measured = kind.everything(place)
-    grids = kind.grids(measured) if measured else {}
+    try:
+        grids = kind.grids(measured) if measured else {}
+    except (KeyError, TypeError) as error:
+        raise UserError(
+            f"a result below {place.out / kind.results} is not of this version, it lacks {error}: "
+            "delete what is old to have it measured again"
+        ) from error
     files = write(place.out / kind.results, kind.title, grids, kind.notes()) if measured else ()
     return Reproduced(kind.title, runs, grids, kind.notes(), files)

@@ -67,7 +67,8 @@ def _remove_abandoned(folder: Path) -> None:
     for place in folder.glob(UNFINISHED):
         with suppress(OSError):
             known = place.lstat()  # a folder that was just made is not locked yet
-            if stat.S_ISDIR(known.st_mode) and time.time() - known.st_mtime > _SETTLED:
+            ours = stat.S_ISDIR(known.st_mode) and (place / _LOCK).is_file()
+            if ours and time.time() - known.st_mtime > _SETTLED:
                 with locked(place / _LOCK, wait=False) as abandoned:
                     if abandoned:
                         shutil.rmtree(place)

@@ -115,7 +115,9 @@ class RunFolder:
                         "trains in it", self.path,
                     )  # fmt: skip
             except Timeout as error:
-                holder = self.holder.read_text() if self.holder.is_file() else "another process"
+                holder = "another process"
+                if self.holder.is_file():
+                    holder = self.holder.read_text(errors="replace")
                 raise UserError(
                     f"{self.path} is in use by {holder}. Wait until it ends, or give another out."
                 ) from error
@@ -136,6 +138,10 @@ class RunFolder:
         def ours(file: Path) -> bool:
             return file in (self.lock, self.holder) or file.match(UNFINISHED)
 
+        if self.lock.is_file() and self.lock.stat().st_size:
+            raise UserError(f"{self.lock} is not a run's, which is empty; choose another out")
+        if self.holder.is_file() and self.holder.stat().st_size and self.read_holder() is None:
+            raise UserError(f"{self.holder} is not a run's; choose another out")
         if self.config.is_file() or not self.path.exists():
             return
         if not self.path.is_dir() or not all(map(ours, self.path.iterdir())):

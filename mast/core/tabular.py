@@ -67,8 +67,12 @@ class Listing:
             yield literal(str(self.file))
 
 
-def begins(*columns: str) -> Callable[[Path], bool]:
-    """What says whether a file is a table, .csv or .parquet, whose first columns are these."""
+def begins(*columns: str | tuple[str, ...]) -> Callable[[Path], bool]:
+    """What says whether a file is a table, .csv or .parquet, whose first columns are these.
+
+    Args:
+        columns: The name of each, or those that it may have.
+    """
 
     def is_table(path: Path) -> bool:
         try:
@@ -81,7 +85,10 @@ def begins(*columns: str) -> Callable[[Path], bool]:
                     names = next(csv.reader([file.readline(_HEADER)]), [])
         except (OSError, ValueError, csv.Error):
             return False
-        return tuple(names[: len(columns)]) == columns
+        return len(names) >= len(columns) and all(
+            name in ((allowed,) if isinstance(allowed, str) else allowed)
+            for name, allowed in zip(names, columns, strict=False)
+        )
 
     return is_table
 
@@ -104,7 +111,7 @@ def write_table(path: Path, columns: Columns) -> None:
         return
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    table.writerow(columns)
+    table.writerow(map(safe_cell, columns))
     for row in zip(*columns.values(), strict=True):
         table.writerow(map(_cell, row))
     write_text(path, text.getvalue())

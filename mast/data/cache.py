@@ -79,7 +79,7 @@ class Request:
     @functools.cached_property
     def stem(self) -> str:
         """What the files of all states of one set have in common; readable, and unique."""
-        return f"{named_after(self.source.name)}-{self.size}px"
+        return f"{named_after(self.source.whereabouts)}-{self.size}px"
 
     def file(self, ending: str) -> Path:
         """The file of this state with a given ending."""
@@ -198,8 +198,10 @@ def _read(
     expected_key = (VERSION, request.fingerprint, request.size)
     if (manifest.version, manifest.source, manifest.size) != expected_key:
         return None
-    if manifest.kept_N[-1] >= len(request.source):
-        tell("%s is of more images than %s has; it is built anew.", path, request.source.name)
+    known = len(manifest.kept_N) + len(manifest.skipped)
+    if manifest.kept_N[-1] >= len(request.source) or known < len(request.source):
+        tell("%s is not of the %d images that %s has; it is built anew.", path,
+             len(request.source), request.source.name)  # fmt: skip
         return None
     if not request.store:
         return manifest, None

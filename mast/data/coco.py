@@ -9,7 +9,9 @@ import hashlib
 import itertools
 import logging
 import math
+import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,13 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
             _refuse_unknown(annotations, kind, numbers, document["annotations"])
         for row in document["annotations"]:
             of_image[row["image_id"]].append(row)
+        numbers = Counter(row.get("id") for row in document["annotations"])
+        numbers.pop(None, None)
+        if numbers and (most := numbers.most_common(1)[0])[1] > 1:
+            raise ValueError(f"two annotations have the id {most[0]}")
+        files = Counter(os.path.normpath(_file_name(row)) for row in rows)
+        if files and (most := files.most_common(1)[0])[1] > 1:
+            raise ValueError(f"two images are of the file {most[0]}")
         label = {number: position for position, number in enumerate(categories)}
         annotated = [
             AnnotatedImage(

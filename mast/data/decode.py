@@ -26,7 +26,8 @@ AVIF = ".avif"  # read where Pillow was built with it, as its wheels are
 UNREAD = (
     ".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".iiq", ".kdc", ".mef", ".mos",
     ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f",
-    ".exr", ".gif", ".hdr", ".jfif", ".jpe", ".jp2", ".jxl", ".pbm", ".pgm", ".ppm", ".psd", ".tga",
+    ".fff", ".gpr", ".apng", ".dib", ".exr", ".gif", ".hdr", ".heics", ".hif", ".ico", ".j2k",
+    ".jfif", ".jpe", ".jp2", ".jxl", ".pbm", ".pgm", ".pnm", ".ppm", ".psd", ".tga",
     *HEIF, AVIF,
 )  # fmt: skip
 

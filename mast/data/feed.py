@@ -103,7 +103,8 @@ class Feed(ABC):
 
     @place.setter
     def place(self, saved: Any) -> None:
-        assert saved is None, saved
+        if saved is not None:
+            raise ValueError(f"its order has no place, got {saved}")
 
     def onto(self, device: torch.device, limit_gb: float) -> None:  # noqa: B027  # most cannot
         """Keep the images in a device's memory, where they are known to fit.

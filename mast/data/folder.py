@@ -51,7 +51,14 @@ class Folder(Source):
             )
         _warn(root, found)
         self._files = sorted(found.images)
-        self.targets, self.classes = _label([path for path, _, _ in self._files])
+        paths = [path for path, _, _ in self._files]
+        self.targets, self.classes = _label(paths)
+        above = [path for path in paths if "/" not in path]
+        if above and 10 * len(above) < len(paths):
+            _log.warning(
+                "%s: labels are left out, as %d of %d images are in no folder of a class: %s.",
+                root, len(above), len(paths), _some(above),
+            )  # fmt: skip
         if set(self.classes.get("class", ())) & SPLIT_NAMES:
             _log.warning(
                 "%s has the classes %s, which look like splits; name one of them to train on it "
@@ -67,6 +74,11 @@ class Folder(Source):
 
     def identifier(self, index: int) -> str:
         return self._files[index][0]
+
+    @property
+    def whereabouts(self) -> str:
+        """Where it is, as other folders may be called so elsewhere."""
+        return os.path.abspath(self.root)
 
     def fingerprint(self) -> str:
         """A hash of every relative path, size in bytes and time of modification.

@@ -62,6 +62,11 @@ class Source(ABC):
     def fingerprint(self) -> str:
         """A hash that changes when the images may have changed; cheap, without decoding."""
 
+    @property
+    def whereabouts(self) -> str:
+        """Its name, or whatever else no other set has."""
+        return self.name
+
     def load(self, index: int) -> np.ndarray:
         """One image at full size.
 

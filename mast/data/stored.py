@@ -3,6 +3,7 @@
 Legend: N images, B batch, S side of the canvas, H = W = S, C channels.
 """
 
+import errno
 import logging
 import math
 import os
@@ -94,6 +95,8 @@ class Stored:
                 "is decoded again", file, number,
             )  # fmt: skip
         try:
+            if file.is_symlink() or file.stat().st_nlink > 1:  # who else reads it is not known
+                raise OSError(errno.EMLINK, "it is a link")
             with file.open("r+b") as canvases:
                 canvases.seek(number * canvas_HWC.nbytes)
                 canvases.write(canvas_HWC.tobytes())

@@ -12,6 +12,7 @@ Legend: M images.
 import hashlib
 import math
 import os
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -103,6 +104,8 @@ def read_voc(name: str, folder: Path, split: str) -> Annotated:
     listed = read_text(file)
     state.update(listed.encode())
     numbers = [inside_folder(file, line.split()[0]) for line in listed.splitlines() if line.strip()]
+    if len(set(numbers)) < len(numbers):
+        raise UserError(f"{file} lists {Counter(numbers).most_common(1)[0][0]} more than once")
     images = []
     for number in numbers:
         path = folder / "Annotations" / f"{number}.xml"
@@ -110,7 +113,7 @@ def read_voc(name: str, folder: Path, split: str) -> Annotated:
             raise UserError(f"no {path}, though {split}.txt lists {number}.")
         content = read_bytes(path)
         state.update(content)
-        images.append(_image(path, content))
+        images.append(_image(path, f"{number}.jpg", content))
     truth = _truth(folder, split, numbers)
     for label_M in truth.values():
         state.update(label_M.tobytes())
@@ -125,8 +128,8 @@ def _lists(folder: Path) -> Path:
     return folder / "ImageSets" / "Main"
 
 
-def _image(path: Path, content: bytes) -> AnnotatedImage:
-    """What one XML file says."""
+def _image(path: Path, file: str, content: bytes) -> AnnotatedImage:
+    """What one XML file says of an image file."""
     try:
         root = ElementTree.fromstring(content)
         elements = root.findall("object")
@@ -152,7 +155,7 @@ def _image(path: Path, content: bytes) -> AnnotatedImage:
         difficult_N=difficult_N,
         area_N=np.full(len(elements), np.nan),
     )
-    return AnnotatedImage(f"{path.stem}.jpg", height, width, objects)
+    return AnnotatedImage(file, height, width, objects)
 
 
 def _text(element: ElementTree.Element, path: str) -> str:

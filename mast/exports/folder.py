@@ -1,6 +1,7 @@
 """A folder that another library loads: written, loaded back and compared, and kept only then."""
 
 import os
+import stat
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -53,7 +54,8 @@ def refuse_something_else(out: Path, name: str) -> None:
     Raises:
         UserError: Something else is there.
     """
-    files = {file.name for file in out.iterdir()} if out.is_dir() else set()
+    places = list(out.iterdir()) if out.is_dir() else []
+    files = {place.name for place in places}
     if not files and (out.is_dir() or not os.path.lexists(out)):
         return
     known = read_json(out / OURS) if OURS in files else None
@@ -63,6 +65,7 @@ def refuse_something_else(out: Path, name: str) -> None:
         raise UserError(f"{out} is there and is {what}; choose another out")
     listed = written.get("files")
     own = {OURS, *map(str, listed if isinstance(listed, list) else ())}
+    own -= {place.name for place in places if not place.is_file()}  # whatever is listed
     if others := sorted(files - own):
         raise UserError(f"{out} holds {others[0]}, which no export wrote; choose another out")
 
@@ -109,6 +112,8 @@ def _made_beside(out: Path) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as place:
             folder = Path(place) / "new"
             folder.mkdir()
+            if out.exists():
+                folder.chmod(stat.S_IMODE(out.stat().st_mode))
             yield folder
             if out.exists():
                 out.rename(Path(place) / "old")  # which is removed with the place

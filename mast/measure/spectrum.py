@@ -31,6 +31,7 @@ def effective_rank(features_ND: Tensor) -> float:
     if not torch.isfinite(features_ND).all():
         raise ValueError("expected finite features, got NaN or infinity")
     x_ND = features_ND.detach().double()
+    x_ND = x_ND / x_ND.abs().amax().clamp(min=torch.finfo(torch.float64).tiny)
     n, d = x_ND.shape
     # The smaller Gram matrix in float64 keeps singular values down to 1e-8 of the largest, more
     # than the float32 features hold, at a fraction of the cost of a decomposition of (N, D).

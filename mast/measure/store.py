@@ -96,9 +96,14 @@ class FeatureStore:
         except UserError as error:
             _log.warning("%s", error)
             return None
-        # Files of earlier versions cannot be verified.
-        return tensors.get("features") if DIGEST in said_of(header) else None
+        said, features_ND = said_of(header), tensors.get("features")
+        if DIGEST not in said or features_ND is None:  # files of earlier versions
+            return None
+        if said.get("key", path.stem) != path.stem or not bool(features_ND.isfinite().all()):
+            _log.warning("%s is not what its name says: the features are extracted again", path)
+            return None
+        return features_ND
 
     def write(self, path: Path, features_ND: Tensor) -> None:
         """Keep features (N, D), with a digest of them."""
-        write_tensors(path, {"features": features_ND})
+        write_tensors(path, {"features": features_ND}, {"key": path.stem})

@@ -187,6 +187,10 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
         check_finite(file, parts["head"])
         head.load_state_dict(parts["head"])
         said = described[NAME]
+        if not isinstance(said["classes"], list):
+            raise ValueError("its classes are no list of names")
+        if not isinstance(said["about"], dict):
+            raise ValueError("what it says of itself is no mapping")
         classifier = Classifier(
             module, head, said["classes"], said["size"], said["temperature"], said["about"]
         )

@@ -231,6 +231,8 @@ class Encoder(nn.Module):
         if not (self.training or traced or self._looked or images_BCHW.is_meta):
             _check_range(images_BCHW)
             self._looked = images_BCHW.device.type != "cpu"
+        if images_BCHW.dtype is torch.float64:  # of which weights are seldom
+            images_BCHW = images_BCHW.to(self.mean.dtype)
         images_BCHW = (images_BCHW - self.mean) / self.std
         if self._family is not None:
             return self._family(self.model, images_BCHW)
@@ -331,6 +333,10 @@ class Encoder(nn.Module):
 def _check_kind(images_BCHW: Tensor) -> None:
     if not isinstance(images_BCHW, Tensor) or images_BCHW.ndim != 4 or images_BCHW.shape[1] != 3:
         raise UserError(f"expected images (B, 3, H, W), got {in_short(images_BCHW)}")
+    if images_BCHW.layout is not torch.strided or 0 in images_BCHW.shape[2:]:
+        raise UserError(
+            f"expected images with pixels, got {in_short(images_BCHW)}, {images_BCHW.layout}"
+        )
     if not images_BCHW.is_floating_point():
         kind = str(images_BCHW.dtype).removeprefix("torch.")
         raise UserError(f"expected images as RGB float in [0, 1], got {kind}: {UNSCALED}")

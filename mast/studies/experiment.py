@@ -19,10 +19,12 @@ from mast.analyses import Analysis, Grid
 from mast.config import PretrainConfig
 from mast.core.checkpoint import write_json
 from mast.core.errors import DivergedError, UserError
+from mast.core.files import read_text
 from mast.core.launch import Device, find_device
 from mast.core.registry import Entry
 from mast.core.run import RunFolder, provenance
 from mast.core.tabular import Listing
+from mast.core.tensors import DIGEST, digest
 from mast.data import CanvasSet, open_canvas
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
@@ -113,6 +115,26 @@ class Workplace:
         return encoder.to(find_device(self.device))
 
 
+def read_result(file: Path) -> Measured:
+    """The result of a run; those of earlier versions have no digest.
+
+    Raises:
+        UserError: It is none, or not what was written.
+    """
+    try:
+        found = json.loads(read_text(file))
+        told = found.pop(DIGEST, None)
+        if told not in (None, digest({}, found)):
+            raise ValueError("it is not what was written")
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(
+            f"{file} is no result of a run ({error}): delete it to have the run measured again"
+        ) from error
+    return cast(Measured, found)
+
+
 class Experiment(ABC):
     """A study that starts from recipes, or trains nothing; a frozen dataclass of its scale.
 
@@ -166,9 +188,7 @@ class Experiment(ABC):
     def measured(self, runs: Iterable[StudyRun], out: Path) -> dict[str, Measured]:
         """Results of those runs that have one, by name."""
         files = {run.name: self.file(run, out) for run in runs}
-        return {
-            name: json.loads(file.read_text()) for name, file in files.items() if file.is_file()
-        }
+        return {name: read_result(file) for name, file in files.items() if file.is_file()}
 
     def file(self, run: StudyRun, out: Path) -> Path:
         """The result of a run."""
@@ -234,7 +254,8 @@ def perform(
             if failed is None:
                 raise
             result = failed
-        write_json(experiment.file(run, workplace.out), {**result, "provenance": provenance()})
+        whole = {**result, "provenance": provenance()}
+        write_json(experiment.file(run, workplace.out), {**whole, DIGEST: digest({}, whole)})
 
     runs = tuple(replace(run, state=state(run)) for run in matching(plan, only))
     unfinished = any(run.state != FINISHED for run in runs)

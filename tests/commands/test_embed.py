@@ -137,7 +137,7 @@ def test_embed_says_what_made_the_features(
         (run / "encoder.safetensors", run.name),
         ("timm:test_resnet", "timm-test_resnet"),
     ):
-        assert mast.embed(encoder, data) == Path(f"test-{name}.npz")
+        assert mast.embed(encoder, data) == Path(f"photos0-test-{name}.npz")
 
 
 def test_embed_what_heads_read(

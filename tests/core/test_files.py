@@ -159,6 +159,10 @@ def test_what_a_killed_writer_left_is_removed_and_what_a_living_one_writes_is_no
     killed = tmp_path / ".mast-killed.partial"
     killed.mkdir()
     (killed / "last.pt").write_text("half")
+    (killed / "lock").touch()
+    theirs = tmp_path / ".mast-notes.partial"
+    theirs.mkdir()
+    (theirs / "thesis.txt").write_text("theirs")
     (tmp_path / ".mast-linked.partial").symlink_to(tmp_path)
     write_text(tmp_path / "other", "at once")
     assert killed.exists()  # who made it may be about to lock it
@@ -167,7 +171,8 @@ def test_what_a_killed_writer_left_is_removed_and_what_a_living_one_writes_is_no
         partial.write_text("slow")
         write_text(tmp_path / "other", "again")
     assert (tmp_path / "file").read_text() == "slow"
-    assert sorted(os.listdir(tmp_path)) == [".mast-linked.partial", "file", "other"]
+    left = [".mast-linked.partial", ".mast-notes.partial", "file", "other"]
+    assert sorted(os.listdir(tmp_path)) == left
 
 
 def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:

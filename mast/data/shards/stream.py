@@ -129,8 +129,13 @@ class ShardLoader(Feed):
 
     @place.setter
     def place(self, saved: Any) -> None:
-        epoch, deals = saved or (-1, ())
-        self._deals = int(epoch), tuple(Deal(*map(int, deal)) for deal in deals)
+        epoch, saved_deals = saved or (-1, ())
+        deals = tuple(Deal(*map(int, deal)) for deal in saved_deals)
+        if deals and not (deals[0].step == 0 and all(deal.ranks > 0 for deal in deals)):
+            raise ValueError(f"an epoch is dealt from its first step on, got {deals}")
+        if sorted({deal.step for deal in deals}) != [deal.step for deal in deals]:
+            raise ValueError(f"deals follow one another, got {deals}")
+        self._deals = int(epoch), deals
 
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
         deals = self._deals[1] if self._deals[0] == epoch else ()

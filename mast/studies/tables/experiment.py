@@ -13,7 +13,7 @@ from mast.core.errors import UserError
 from mast.data import canvas_size
 from mast.runs.cost import REACHED, Gpu, flops_a_second, flops_an_image, kept_bytes
 from mast.studies.engine import FINISHED, TO_DO, StudyRun
-from mast.studies.experiment import Experiment, Measured, Workplace
+from mast.studies.experiment import Experiment, Measured, Workplace, read_result
 
 RESULTS = "results"
 NAMES = ("recipe", "data.spec")  # of what was started from, and of the place of the images
@@ -82,7 +82,8 @@ class TableExperiment(Experiment):
     def everything(self, workplace: Workplace) -> dict[str, Measured]:
         """Results of all seeds that were measured, by the name of the run; without old ones."""
         files = (workplace.out / self.results).rglob("*.json")
-        seeds = sorted({json.loads(file.read_text())["seed"] for file in files})
+        found = [read_result(file).get("seed") for file in files]
+        seeds = sorted({seed for seed in found if isinstance(seed, int)})  # others are no runs
         finished = [
             run for run in self.plan(workplace, seeds) if self.state(run, workplace.out) == FINISHED
         ]

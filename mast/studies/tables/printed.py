@@ -8,6 +8,7 @@ from pathlib import Path
 from mast.analyses import Grid
 from mast.core.checkpoint import write_text
 from mast.core.errors import UserError
+from mast.core.files import read_text
 
 # What LaTeX reads as a command; its own backslash first.
 _ESCAPED = {"\\": r"\textbackslash ", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$",
@@ -17,14 +18,17 @@ ENDINGS = (".md", ".csv", ".tex")
 BAR = r"\|"  # within a cell of Markdown
 
 
-def refuse_something_else(stem: Path) -> None:
-    """Refuse to write over files that `write` did not write: beside its own are the results.
+def refuse_something_else(stem: Path, title: str) -> None:
+    """Refuse to write over files that `write` did not write: beside its own are the results, and
+    its page begins with the title.
 
     Raises:
         UserError: Naming one of them.
     """
+    page = stem.with_name(f"{stem.name}.md")
+    ours = stem.is_dir() and (not page.exists() or read_text(page).startswith(f"# {title}\n"))
     for file in (stem.with_name(stem.name + ending) for ending in ENDINGS):
-        if file.exists() and not stem.is_dir():
+        if file.exists() and not ours:
             raise UserError(
                 f"{file} is there and is not what this command writes: give another out"
             )
