@@ -201,6 +201,7 @@ def test_a_preset_of_ones_own(images_BHWC: Tensor) -> None:
         ({"mean": (0.5, 0.5, 0.5)}, "expected mean and std of three channels"),
         ({"mean": (0.5,) * 3, "std": (0.0,) * 3}, "std above 0"),
         ({"mean": (0.5,) * 3, "std": (1.0, torch.nan, 1.0)}, "std above 0"),
+        ({"mean": (0.5,) * 3, "std": (1e-300,) * 3}, "std above 0"),
         ({"mean": (0.5, 0.5, torch.nan), "std": (1.0,) * 3}, "all finite"),
     ],
 )

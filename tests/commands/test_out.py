@@ -1,6 +1,8 @@
 """What a command may write over: what it wrote itself, or nothing; said before any work."""
 
 import hashlib
+import json
+import stat
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -135,3 +137,40 @@ def test_shards_go_on_and_stay_alone(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(mast.UserError, match="this command did not write"):
         shard(photos, out, size=32)
     assert tarfile.is_tarfile(out / "000000.tar")
+
+
+def test_tables_of_others_that_begin_alike_stay(
+    ours: RunFolder, photos: Path, tmp_path: Path
+) -> None:
+    for file, header, call in (
+        ("labels.csv", "path,class,annotator", lambda out: mast.predict(ours.path, "x", out)),
+        ("s.csv", "path,score,mine", lambda out: mast.outliers(ours.path, photos / "test", out)),
+    ):
+        (tmp_path / file).write_text(f"{header}\nx.png,1,2\n")
+        with pytest.raises(mast.UserError, match="is not what this command writes"):
+            call(tmp_path / file)
+    np.savez(tmp_path / "f.npz", features=np.zeros(3), identifiers=np.zeros(3))
+    with pytest.raises(mast.UserError, match="is not what this command writes"):
+        mast.embed(ours.path, photos / "test", tmp_path / "f.npz")
+
+
+def test_an_export_replaces_plain_files_and_keeps_the_mode(ours: RunFolder, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir(mode=0o700)
+    mast.export(ours.path, "torchscript", out)
+    assert stat.S_IMODE(out.stat().st_mode) == 0o700
+    (out / "precious").mkdir()
+    known = json.loads((out / "mast.json").read_text())
+    known["files"].append("precious")
+    (out / "mast.json").write_text(json.dumps(known))
+    with pytest.raises(mast.UserError, match="holds precious, which no export wrote"):
+        mast.export(ours.path, "torchscript", out)
+
+
+@pytest.mark.parametrize("name", [".holder", ".lock"])
+def test_a_folder_with_a_lock_of_others_stays(name: str, photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("theirs: 1\n")
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(mast.UserError, match=rf"\{name} is not a run's"):
+        mast.pretrain(mast.configure("mast5_small", data=str(photos), out=str(tmp_path)))
+    assert (tmp_path / name).read_text() == "mine"

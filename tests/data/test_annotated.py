@@ -131,6 +131,16 @@ def test_coco_file_anywhere(tmp_path):
         ({"categories": [3]}, "has 3 among its categories"),
         ({"categories": [{"id": 3, "name": "a"}] * 2}, "two entries have the id 3"),
         (
+            {"annotations": [box(10, 3, [0, 0, 1, 1]) | {"id": 5}] * 2},
+            "two annotations have the id 5",
+        ),
+        (
+            {"images": [{"id": number, "file_name": name, "width": 8, "height": 6}
+                        for number, name in ((1, "10.png"), (2, "./10.png"))],
+             "annotations": [box(1, 3, [0, 0, 1, 1])]},
+            r"two images are of the file 10\.png",
+        ),
+        (
             {"images": [{"id": 1, "file_name": "gone.png", "width": 8, "height": 6}],
              "annotations": [box(1, 3, [0, 0, 1, 1])]},
             r"1 of the 1 images .* are not in .*train2017, the first is gone\.png",
@@ -423,6 +433,25 @@ def test_a_voc_image_of_a_name_that_no_file_has_is_named(voc):
 def test_voc_images_outside_of_their_folder_are_refused(voc, entry):
     (voc / "ImageSets" / "Main" / "trainval.txt").write_text(f"a1\n{entry}\n")
     with pytest.raises(UserError, match=rf"trainval\.txt names the image '{entry}', which leads"):
+        open_source(f"voc:{voc}@trainval")
+
+
+def test_voc_images_in_folders_of_their_own(voc):
+    xml = (voc / "Annotations" / "a1.xml").read_text()
+    for kind, ending in (("Annotations", "xml"), ("JPEGImages", "jpg")):
+        (voc / kind / "other").mkdir()
+        (voc / kind / "other" / f"a1.{ending}").write_bytes(
+            (voc / kind / f"a1.{ending}").read_bytes()
+        )
+    assert xml
+    listed = voc / "ImageSets" / "Main" / "trainval.txt"
+    for file in listed.parent.glob("*_trainval.txt"):
+        file.unlink()
+    listed.write_text("a1\nother/a1\n")
+    source = open_source(f"voc:{voc}@trainval")
+    assert [source.identifier(index) for index in range(2)] == ["a1.jpg", "other/a1.jpg"]
+    listed.write_text("a1\na1\n")
+    with pytest.raises(UserError, match=r"trainval\.txt lists a1 more than once"):
         open_source(f"voc:{voc}@trainval")
 
 

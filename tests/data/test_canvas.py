@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,6 +132,32 @@ def test_damaged_cache_is_rebuilt(config, builds, damage):
             manifest.write_bytes(manifest.read_bytes()[:100])
     np.testing.assert_array_equal(open_canvas(config, 32).images, expected)
     assert len(builds) == 2
+
+
+def test_a_manifest_of_fewer_images_is_built_anew(config, builds, caplog):
+    expected = np.array(open_canvas(config, 32).images)
+    [file] = files(config, "safetensors")
+    manifest = Manifest.read(file)
+    short = {name: getattr(manifest, name)[:-1] for name in ("kept_N", "aspect_N", "checksum_N")}
+    names = Names.of(list(manifest.identifiers)[:-1])
+    [data] = files(config, "u8")
+    data.write_bytes(data.read_bytes()[: -32 * 32 * 3])
+    replace(manifest, **short, identifiers=names).write(file)
+    np.testing.assert_array_equal(open_canvas(config, 32).images, expected)
+    assert f"is not of the {len(expected)} images" in caplog.text
+
+
+def test_a_canvas_is_not_mended_through_a_link(config, tmp_path, caplog):
+    canvases = open_canvas(config, 32)
+    expected = np.array(canvases.images)
+    [data] = files(config, "u8")
+    theirs = tmp_path / "theirs"
+    theirs.write_bytes(bytes(data.stat().st_size))
+    data.unlink()
+    data.symlink_to(theirs)
+    np.testing.assert_array_equal(open_canvas(config, 32).images, expected)
+    assert not any(theirs.read_bytes())
+    assert "cannot be mended: it is a link" in caplog.text
 
 
 def test_killed_build_leaves_nothing_that_looks_finished(config, monkeypatch):

@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -41,6 +42,21 @@ def test_one_image_in_the_root_means_no_labels(tmp_path):
     source = Folder(fill(tmp_path, "cat/2.png", "1.png"))
     assert len(source) == 2
     assert source.targets == {}
+
+
+def test_a_stray_image_beside_folders_of_classes_is_told(tmp_path, caplog):
+    source = Folder(fill(tmp_path, "logo.png", *(f"cat/{number}.png" for number in range(20))))
+    assert source.targets == {}
+    assert "as 1 of 21 images are in no folder of a class: logo.png" in caplog.text
+
+
+def test_folders_of_one_name_have_caches_of_their_own(tmp_path, monkeypatch):
+    places = set()
+    for parent in (tmp_path / "one", tmp_path / "two"):
+        fill(parent / "photos", "1.png")
+        monkeypatch.chdir(parent)
+        places.add(Folder(Path("photos")).whereabouts)
+    assert len(places) == 2
 
 
 def test_hidden_and_other_files_are_left_out(tmp_path):

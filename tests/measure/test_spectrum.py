@@ -28,7 +28,10 @@ def with_spectrum(singular: list[float], n: int, d: int) -> torch.Tensor:
 def test_known_spectra(singular: list[float], expected: float, n: int, d: int) -> None:
     features = with_spectrum(singular, n, d)
     assert effective_rank(features) == pytest.approx(expected, rel=1e-6)
-    assert effective_rank(100 * features) == pytest.approx(expected, rel=1e-6)
+    for scale in (100, 1e30):
+        assert effective_rank(scale * features) == pytest.approx(expected, rel=1e-6)
+    for scale in (1e200, 1e-200):
+        assert effective_rank(scale * features.double()) == pytest.approx(expected, rel=1e-6)
 
 
 def test_equals_the_definition_on_random_features() -> None:

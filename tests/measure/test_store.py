@@ -75,6 +75,21 @@ def test_features_of_another_number_of_images_are_taken_again(
     assert torch.equal(FrozenEncoder(encoder, store=store).features(data.test, 16), expected)
 
 
+def test_features_under_the_name_of_others_are_taken_again(
+    encoder: nn.Module, data: EvaluationData, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FeatureStore(tmp_path, "colours")
+    expected = FrozenEncoder(encoder, store=store).features(data.test, 16)
+    (file,) = tmp_path.iterdir()
+    other = tmp_path / "other.safetensors"
+    store.write(other, expected.flip(0))
+    other.replace(file)
+    assert torch.equal(FrozenEncoder(encoder, store=store).features(data.test, 16), expected)
+    store.write(file, expected * torch.nan)
+    assert torch.equal(FrozenEncoder(encoder, store=store).features(data.test, 16), expected)
+    assert caplog.text.count(f"{file} is not what its name says") == 2
+
+
 @pytest.mark.parametrize("damage", [b"", b"not features"])
 def test_a_damaged_file_is_taken_again(
     damage: bytes, encoder: nn.Module, data: EvaluationData, tmp_path: Path

@@ -181,6 +181,19 @@ def test_images_far_from_0_to_1_are_refused(scale, shift, message):
     encoder.train()(images)  # where images are ours, and a look at them would cost time
 
 
+def test_images_in_double_precision_are_those_in_single():
+    encoder, images = Encoder(TINY, 32).eval(), torch.rand(2, 3, 32, 32)
+    torch.testing.assert_close(encoder(images.double()), encoder(images), rtol=0, atol=0)
+    wide = encoder.double()
+    assert wide(images).dtype is wide(images.double()).dtype is torch.float64
+
+
+@pytest.mark.parametrize("images", [torch.rand(2, 3, 0, 32), torch.rand(2, 3, 8, 8).to_sparse()])
+def test_images_without_pixels_are_refused(images):
+    with pytest.raises(UserError, match="expected images with pixels, got a tensor of shape"):
+        Encoder(TINY, 32).eval()(images)
+
+
 @pytest.mark.parametrize("others", [0.5, 200.0])
 def test_one_pixel_that_is_no_number_does_not_switch_the_look_off(others):
     images = torch.full((2, 3, 32, 32), others)

@@ -329,6 +329,25 @@ def test_rates_are_chosen_on_validation_and_then_tested(
     assert (states["test/simsiam-1"], states["test/vicreg-1"]) == ("to do", FINISHED)
 
 
+@pytest.mark.parametrize("text", ["{", "[]", "null", '{"seed": 0, "sha256": "0"}', "[" * 9999])
+def test_a_result_that_is_none_is_named(
+    small: Small, sets: Path, tmp_path: Path, text: str
+) -> None:
+    (run, *_) = small.plan(place(sets, tmp_path), (0,))
+    file = small.file(run, tmp_path)
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    with pytest.raises(UserError, match=rf"{file.name} is (no result|.*JSON).*: delete it to have"):
+        mast.reproduce("small", sets, tmp_path, seeds=1, dry=True, gpu="H200")
+
+
+def test_a_page_of_others_is_not_written_over(small: Small, sets: Path, tmp_path: Path) -> None:
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small.md").write_text("# my notes\n")
+    with pytest.raises(UserError, match=r"small\.md is there and is not what this command writes"):
+        mast.reproduce("small", sets, tmp_path, seeds=1, dry=True, gpu="H200")
+
+
 def test_a_process_has_all_runs_of_a_row(small: Small, sets: Path, tmp_path: Path) -> None:
     runs = small.plan(place(sets, tmp_path), (0, 1))
     shards = [Shard(first, 2).selects(runs) for first in range(2)]
