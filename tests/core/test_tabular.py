@@ -103,10 +103,19 @@ def test_what_cannot_be_written_is_refused_in_one_line(
         out_file(tmp_path / "new" / "t.csv", CSV)
 
 
+def test_names_of_columns_are_no_formulas(tmp_path: Path) -> None:
+    """Classes name columns, too."""
+    write_table(tmp_path / "t.csv", {"=1+1": ["a"], "probability of \n=x": [0.5]})
+    with (tmp_path / "t.csv").open(newline="") as file:
+        assert next(csv.reader(file)) == ["'=1+1", "probability of \n'=x"]
+
+
 def test_a_table_is_known_by_its_first_columns(tmp_path: Path) -> None:
     for ending in (".csv", ".parquet"):
         write_table(tmp_path / f"t{ending}", COLUMNS)
         assert begins("path", "rank")(tmp_path / f"t{ending}")
+        assert begins("path", ("cosine", "rank"))(tmp_path / f"t{ending}")
+        assert not begins("path", ("cosine", "score"))(tmp_path / f"t{ending}")
         assert not begins("rank")(tmp_path / f"t{ending}")
         (tmp_path / f"none{ending}").write_bytes(b"\xff\0\n")
         assert not begins("path")(tmp_path / f"none{ending}")

@@ -146,6 +146,7 @@ def test_parts_fit_together(classes: tuple[str, ...], temperature: float) -> Non
     "changes",
     [
         {"classes": ["x" * 10**5, "b", "c"]}, {"classes": [1, 2, 3]}, {"classes": None},
+        {"classes": "abc"}, {"classes": {"a": 1, "b": 2, "c": 3}}, {"about": None},
         {"classes": ["a"] * 10**6}, {"size": 10**9}, {"size": 0}, {"size": "32"}, {"size": 1.5},
         {"temperature": 1e-300}, {"temperature": 1e300}, {"temperature": "1"},
         {"temperature": None}, {"about": 3}, {"about": "x"},

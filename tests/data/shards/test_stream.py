@@ -91,6 +91,14 @@ def test_a_place_in_an_earlier_epoch_does_not_count(shards: Path) -> None:
     assert seen([*loader.epoch(5)]) == seen([*loader_of(shards).epoch(5)])
 
 
+@pytest.mark.parametrize(
+    "place", [[9, 9], [0, [[3, 1]]], [0, [[0, 0]]], [0, [[0, 1], [0, 2]]], "x", [0, [[0]]]]
+)
+def test_a_place_that_cannot_be_is_refused(shards: Path, place: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        loader_of(shards).place = place
+
+
 def test_broken_images_are_counted_and_others_take_their_place(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
