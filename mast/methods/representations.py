@@ -129,7 +129,7 @@ class Embedding(nn.Module):
         """
         operators = self.operators or self.trained_with
         names: list[str] = []
-        for word in as_list(() if chosen is None else chosen):
+        for word in as_list(chosen or ()):
             if word in operators or word not in PROPERTIES:
                 names.append(word)
                 continue
