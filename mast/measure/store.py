@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
@@ -99,7 +100,9 @@ class FeatureStore:
         said, features_ND = said_of(header), tensors.get("features")
         if DIGEST not in said or features_ND is None:  # files of earlier versions
             return None
-        if said.get("key", path.stem) != path.stem or not bool(features_ND.isfinite().all()):
+        right = features_ND.dtype is torch.float32 and features_ND.ndim == 2
+        right = right and bool(features_ND.isfinite().all())
+        if not right or said.get("key", path.stem) != path.stem:
             _log.warning("%s is not what its name says: the features are extracted again", path)
             return None
         return features_ND

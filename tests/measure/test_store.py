@@ -85,9 +85,10 @@ def test_features_under_the_name_of_others_are_taken_again(
     store.write(other, expected.flip(0))
     other.replace(file)
     assert torch.equal(FrozenEncoder(encoder, store=store).features(data.test, 16), expected)
-    store.write(file, expected * torch.nan)
-    assert torch.equal(FrozenEncoder(encoder, store=store).features(data.test, 16), expected)
-    assert caplog.text.count(f"{file} is not what its name says") == 2
+    for wrong in (expected * torch.nan, expected.double(), expected[..., None]):
+        store.write(file, wrong)
+        assert torch.equal(FrozenEncoder(encoder, store=store).features(data.test, 16), expected)
+    assert caplog.text.count(f"{file} is not what its name says") == 4
 
 
 @pytest.mark.parametrize("damage", [b"", b"not features"])
