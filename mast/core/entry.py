@@ -14,7 +14,7 @@ from typing import ParamSpec, TypeVar
 import torch
 
 from mast.core.arguments import checked
-from mast.core.precision import products_are_whole, whole_products
+from mast.core.precision import default_float32, whole_products
 from mast.core.seeds import restored
 
 P = ParamSpec("P")
@@ -36,10 +36,9 @@ _here = _Here()
 def settled() -> Iterator[None]:
     """PyTorch as a process starts with it, for a block."""
     with ExitStack() as before:
+        before.enter_context(default_float32())
+        before.enter_context(whole_products())
         made = torch.empty(0)
-        if made.dtype is not torch.float32:
-            before.callback(torch.set_default_dtype, made.dtype)
-            torch.set_default_dtype(torch.float32)
         if made.device != _CPU:
             before.enter_context(_CPU)
         if made.is_inference():
@@ -49,8 +48,6 @@ def settled() -> Iterator[None]:
         for kind in ("cpu", "cuda"):
             if torch.is_autocast_enabled(kind):
                 before.enter_context(torch.autocast(kind, enabled=False))
-        if not products_are_whole():
-            before.enter_context(whole_products())
         yield
 
 

@@ -86,7 +86,7 @@ def covariance(embedding_BD: Tensor, part: int = 0, parts: int = 1) -> Tensor:
     gram = product(split[part], rows.T)
     if count < dim:
         squared_D = rows.square().sum(dim=0)
-        total = gram.square().sum() - (split[part].square() * squared_D).sum()
+        total = gram.square().sum() - (split[part].square() @ squared_D).sum()
     else:
         before = sum(len(own) for own in split[:part])
         total = gram.diagonal_scatter(gram.new_zeros(len(gram)), before).square().sum()
