@@ -76,11 +76,11 @@ COMMANDS: dict[str, Command] = {
     "evaluate": Command(
         ("evaluate", "run", "--data", "photos", "--protocols", "knn", "linear",
          "--settings", QUICK),
-        ("run/evaluations/*.json", "run/evaluations/each/*"), reads=(*RUN, *KEPT, *PHOTOS),
+        ("run/evaluations/*.json", "run/evaluations/each/*.safetensors"), reads=(*RUN, *KEPT, *PHOTOS),
     ),
     "probe": Command(
         ("evaluate", "run", "--data", "photos", "--protocols", "linear_sgd", "--settings", BRIEF),
-        ("run/evaluations/*.json", "run/evaluations/each/*"), reads=(*RUN, *KEPT),
+        ("run/evaluations/*.json", "run/evaluations/each/*.safetensors"), reads=(*RUN, *KEPT),
     ),
     "compare": Command(("compare", "run", "other"), prints=True, reads=SCORES),
     "analyze": Command(

@@ -58,6 +58,8 @@ def verdict(
         return "result"
     if name == "report" and (named or "evaluations" not in file.parts):
         return "refused"  # the page is written without it
+    if name == "compare" and "is left out: evaluate again" in outcome.said:
+        return "refused"  # so are the tables
     return "refused" if named and _is_part(answer, expected) else "wrong"
 
 
