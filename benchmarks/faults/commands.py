@@ -76,7 +76,8 @@ COMMANDS: dict[str, Command] = {
     "evaluate": Command(
         ("evaluate", "run", "--data", "photos", "--protocols", "knn", "linear",
          "--settings", QUICK),
-        ("run/evaluations/*.json", "run/evaluations/each/*.safetensors"), reads=(*RUN, *KEPT, *PHOTOS),
+        ("run/evaluations/*.json", "run/evaluations/each/*.safetensors"),
+        reads=(*RUN, *KEPT, *PHOTOS),
     ),
     "probe": Command(
         ("evaluate", "run", "--data", "photos", "--protocols", "linear_sgd", "--settings", BRIEF),
