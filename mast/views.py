@@ -220,6 +220,8 @@ def _bytes_BHWC(images: Tensor) -> Tensor:
     Raises:
         UserError: They have no three channels, or other values than an image.
     """
+    if images.layout is not torch.strided:
+        raise UserError(f"expected a dense tensor of images, got {images.layout}")
     shape = tuple(images.shape)
     last = images.ndim == 4 and shape[3] == 3
     if images.ndim != 4 or last == (shape[1] == 3):
