@@ -163,6 +163,9 @@ class Training:
                 raise ValueError(f"step {step} after {seconds} seconds")
             if bad := self._not_finite_of(state["module"], state["optimizer"]):
                 raise UserError(f"{file} cannot be used: {bad[0]} in it is not finite.")
+            for name, tensor in self.module.state_dict().items():
+                if state["module"][name].is_floating_point() != tensor.is_floating_point():
+                    raise TypeError(f"{name} is {state['module'][name].dtype}")
             self.module.load_state_dict(state["module"])
             load_state(self.optimizer, state["optimizer"])
             with own_generator:

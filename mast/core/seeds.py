@@ -7,11 +7,13 @@ words, from all bits of the place.
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import torch
+
+from mast.core.precision import Setting
 
 # How the state of a CPU generator begins (ATen's CPUGeneratorImplStateLegacy); after it comes what
 # a normal draw keeps for the next one.
@@ -79,15 +81,13 @@ def drawing() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def restored() -> Iterator[None]:
-    """Restore the generators of PyTorch, NumPy and Python after a block of any length."""
-    before, there = torch.get_rng_state(), torch.cuda.is_initialized()
+def _put_back_later() -> Callable[[], None]:
+    with own_generator:
+        before, there = torch.get_rng_state(), torch.cuda.is_initialized()
     of_gpus = torch.cuda.get_rng_state_all() if there else []
     of_numpy, of_python = np.random.get_state(), random.getstate()  # noqa: NPY002
-    try:
-        yield
-    finally:
+
+    def put_back() -> None:
         random.setstate(of_python)
         np.random.set_state(of_numpy)  # noqa: NPY002
         with own_generator:
@@ -95,6 +95,12 @@ def restored() -> Iterator[None]:
         torch.cuda.set_rng_state_all(of_gpus)
         if not there and torch.cuda.is_initialized():  # as if a GPU were first used from now on
             torch.cuda.manual_seed_all(torch.initial_seed())
+
+    return put_back
+
+
+# The generators of PyTorch, NumPy and Python are afterwards what they were before.
+restored = Setting(_put_back_later)
 
 
 def forked(device: torch.device) -> AbstractContextManager[None]:

@@ -112,7 +112,7 @@ def of_changed_images(first: Result, other: Result) -> bool:
     """Whether images of the same names have other pixels, though their size is the same."""
     sizes = [result.settings.get("extraction", {}).get("size") for result in (first, other)]
     tested = [result.fingerprints.get("test") for result in (first, other)]
-    return None not in tested and sizes[0] == sizes[1] and tested[0] != tested[1]
+    return None not in (*sizes, *tested) and sizes[0] == sizes[1] and tested[0] != tested[1]
 
 
 def of_two_versions(first: Result, other: Result, measure: str) -> bool:

@@ -125,10 +125,10 @@ class TargetResult:
             share = name in ACCURACIES or name.startswith((PRECISION, "mAP_"))
             if share and not -1e-6 <= value <= 100 + 1e-6:
                 raise ValueError(f"{name} is {value:g} %")
-        for name, value in self.values.items():
-            low, high = (self.values.get(f"{name}{end}", value) for end in ENDS)
-            if not low - 1e-6 <= value <= high + 1e-6:
-                raise ValueError(f"{name} is {value:g}, outside its interval {low:g} to {high:g}")
+        for name in self.values:
+            low, high = (self.values.get(f"{name}{end}") for end in ENDS)
+            if low is not None and high is not None and low > high:
+                raise ValueError(f"the interval of {name} is from {low:g} to {high:g}")
         names = [name for name in self.values if "/" not in name]  # others end in a class
         if long := [name for name in names if len(name) > MOST]:
             raise ValueError(f"{long[0][:40]}… has {len(long[0]):,} characters")

@@ -212,7 +212,7 @@ for _ in range(600):
         ("sizes", {"test": 4.5}),
         ("targets", {"class": {"values": {"top1": 10**400}}}),
         ("targets", {"class": {"values": {"ap": 1e300}}}),
-        ("targets", {"class": {"values": {"top1": 50.0, "top1_low": 10.0, "top1_high": 20.0}}}),
+        ("targets", {"class": {"values": {"top1": 50.0, "top1_low": 60.0, "top1_high": 40.0}}}),
         ("targets", {"class": {"values": {"top1": 50.0}, "by_chance": {"top1": 101.0}}}),
         ("targets", {"class": {"values": {"x" * 100_000: 50.0}}}),
         ("targets", {"class": {"values": {"top1": 50.0}, "each": {"top1": [1, 0]}}}),

@@ -107,7 +107,6 @@ def test_a_file_that_does_not_fit_is_named(ours: RunFolder, theirs: RunFolder) -
     refused(r"embedding\.safetensors does not fit .*config\.yaml")
 
 
-@torch.no_grad()
 def test_weights_that_are_no_numbers_are_refused_by_the_name_of_their_file(
     ours: RunFolder,
 ) -> None:
@@ -139,6 +138,7 @@ def test_weights_that_are_no_numbers_are_refused_by_the_name_of_their_file(
             file.write_bytes(whole)
 
 
+@torch.no_grad()
 def test_the_invariance_is_chosen_at_the_call(ours: RunFolder, theirs: RunFolder) -> None:
     embedding = mast.load_embedding(ours.path)
     whole = embedding(IMAGES)
