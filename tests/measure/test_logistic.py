@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
+from scipy.linalg import LinAlgWarning
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
@@ -107,7 +109,10 @@ def test_equals_sklearn_whatever_the_features(
     # What the features' scale leaves of a penalty is what the optimum depends on.
     penalty = 10 ** (logarithm + 2 * larger)
     ours = Classifier.fitted(x, labels, classes, penalty).scores(x).softmax(dim=1)
-    expected = reference(torch.cat([x, x]), torch.cat([labels, labels]), penalty, len(x))
+    try:
+        expected = reference(torch.cat([x, x]), torch.cat([labels, labels]), penalty, len(x))
+    except (ConvergenceWarning, LinAlgWarning):  # it says itself where it does not get there
+        reject()
     torch.testing.assert_close(ours, expected, atol=1e-4, rtol=0)
     assert accuracy(ours, labels, "top1") == pytest.approx(
         accuracy(expected, labels, "top1"), abs=0.1
