@@ -219,6 +219,7 @@ def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
         (torch.zeros(2, 40, 40, 3, dtype=torch.int64), "got torch.int64"),
         (torch.full((2, 40, 40, 3), 255.0), "got 255 to 255: divide values of 0 to 255 by 255"),
         (torch.full((2, 40, 40, 3), torch.nan), "expected floats in [0, 1]"),
+        (torch.zeros(2, 40, 40, 3).to_sparse(), "expected a dense tensor of images"),
         (torch.zeros(0, 40, 40, 3), "at least one image"),
         ([], "at least one image"),
         ([torch.zeros(40, 40)], "got the shape (40, 40)"),

@@ -63,6 +63,6 @@ def _row(
     for kind in kinds:
         counts.update(result["counts"].get(kind, {}))
     of_all = "," if len(kinds) > 1 else ""  # thousands
-    cells = (f"{counts[name]:{of_all}}" if name != "code" or _has_canary(result) else ""
+    cells = (f"{counts[name]:{of_all}}" if name != "code" or _has_canary(result) else "–"
              for name in verdicts)  # fmt: skip
     return (text, f"{counts.total():{of_all}}", *cells)

@@ -197,8 +197,8 @@ def _labels(batch: Batch, feed: Feed) -> torch.Tensor | None:
     """
     if batch.label_B is not None and bool((batch.label_B < 0).any()):
         raise UserError(
-            f"an image of {feed.name} has no class: give every image "
-            "one, or take a method without labels"
+            f"an image of {feed.name} has no class: give every image one, or take a method "
+            "without labels"
         )
     return batch.label_B
 
@@ -306,11 +306,11 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
         feed.place = training.extra.get("order")
     except (TypeError, ValueError) as error:
         raise UserError(
-            f"{run.last} is damaged, it is of no place in {feed.name}: restore it, or delete it to "
-            "start again"
+            f"{run.last} is damaged: its position in {feed.name} is invalid. Restore it, or delete "
+            "it to start again"
         ) from error
     if not isinstance(training.extra["best"], int | float):
-        raise UserError(f"{run.last} is damaged, its best score is no number: restore it")
+        raise UserError(f"{run.last} is damaged: its best score is not a number. Restore it")
     if chief:
         run.rewind_metrics(training.step)
         run.write_provenance(

@@ -121,8 +121,8 @@ def reproduce(
         grids = kind.grids(measured) if measured else {}
     except (KeyError, TypeError) as error:
         raise UserError(
-            f"a result below {place.out / kind.results} is not of this version, it lacks {error}: "
-            "delete what is old to have it measured again"
+            f"a result in {place.out / kind.results} was written by another version "
+            f"({type(error).__name__}: {error}): delete it to have it measured again"
         ) from error
     files = write(place.out / kind.results, kind.title, grids, kind.notes()) if measured else ()
     return Reproduced(kind.title, runs, grids, kind.notes(), files)

@@ -139,9 +139,11 @@ class RunFolder:
             return file in (self.lock, self.holder) or file.match(UNFINISHED)
 
         if self.lock.is_file() and self.lock.stat().st_size:
-            raise UserError(f"{self.lock} is not a run's, which is empty; choose another out")
+            raise UserError(
+                f"{self.lock} is not a run's lock, which is an empty file: choose another out"
+            )
         if self.holder.is_file() and self.holder.stat().st_size and self.read_holder() is None:
-            raise UserError(f"{self.holder} is not a run's; choose another out")
+            raise UserError(f"{self.holder} is not a run's: remove it, or choose another out")
         if self.config.is_file() or not self.path.exists():
             return
         if not self.path.is_dir() or not all(map(ours, self.path.iterdir())):

@@ -81,7 +81,7 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def _put_back_later() -> Callable[[], None]:
+def _keep_generators() -> Callable[[], None]:
     with own_generator:
         before, there = torch.get_rng_state(), torch.cuda.is_initialized()
     of_gpus = torch.cuda.get_rng_state_all() if there else []
@@ -100,7 +100,7 @@ def _put_back_later() -> Callable[[], None]:
 
 
 # The generators of PyTorch, NumPy and Python are afterwards what they were before.
-restored = Setting(_put_back_later)
+restored = Setting(_keep_generators)
 
 
 def forked(device: torch.device) -> AbstractContextManager[None]:

@@ -200,7 +200,7 @@ def _read(
         return None
     known = len(manifest.kept_N) + len(manifest.skipped)
     if manifest.kept_N[-1] >= len(request.source) or known < len(request.source):
-        tell("%s is not of the %d images that %s has; it is built anew.", path,
+        tell("%s does not match the %d images of %s; it is built anew.", path,
              len(request.source), request.source.name)  # fmt: skip
         return None
     if not request.store:

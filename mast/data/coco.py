@@ -118,7 +118,7 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
             raise ValueError(f"two annotations have the id {most[0]}")
         files = Counter(os.path.normpath(_file_name(row)) for row in rows)
         if files and (most := files.most_common(1)[0])[1] > 1:
-            raise ValueError(f"two images are of the file {most[0]}")
+            raise ValueError(f"two images name the file {most[0]}")
         label = {number: position for position, number in enumerate(categories)}
         annotated = [
             AnnotatedImage(

@@ -104,7 +104,7 @@ class Feed(ABC):
     @place.setter
     def place(self, saved: Any) -> None:
         if saved is not None:
-            raise ValueError(f"its order has no place, got {saved}")
+            raise ValueError(f"this feed saves no position, got {saved}")
 
     def onto(self, device: torch.device, limit_gb: float) -> None:  # noqa: B027  # most cannot
         """Keep the images in a device's memory, where they are known to fit.

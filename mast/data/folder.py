@@ -77,7 +77,7 @@ class Folder(Source):
 
     @property
     def whereabouts(self) -> str:
-        """Where it is, as other folders may be called so elsewhere."""
+        """The absolute path: a relative one means another folder elsewhere."""
         return os.path.abspath(self.root)
 
     def fingerprint(self) -> str:

@@ -64,7 +64,7 @@ class Source(ABC):
 
     @property
     def whereabouts(self) -> str:
-        """Its name, or whatever else no other set has."""
+        """What tells this set from every other; its name by default."""
         return self.name
 
     def load(self, index: int) -> np.ndarray:

@@ -19,10 +19,10 @@ def tempered(score: Tensor, temperature: float, name: str = "temperature") -> Te
     """Scores divided by a temperature, as the logits of a softmax.
 
     Raises:
-        UserError: The temperature, which goes by `name`, is not above zero, or not finite.
+        UserError: The temperature, called `name` in the message, is not finite and above zero.
     """
     if not 0 < temperature < math.inf:
-        raise UserError(f"{name} must be above zero, got {temperature}")
+        raise UserError(f"{name} must be finite and above zero, got {temperature}")
     return full(score) / temperature
 
 

@@ -126,11 +126,11 @@ def read_result(file: Path) -> Measured:
         told = found.pop(DIGEST, None)
         if told not in (None, digest({}, found)):
             raise ValueError("it is not what was written")
+    except UserError:
+        raise
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
         raise UserError(
-            f"{file} is no result of a run ({error}): delete it to have the run measured again"
+            f"{file} is not a valid result ({error}): delete it to have the run measured again"
         ) from error
     return cast(Measured, found)
 
@@ -254,7 +254,7 @@ def perform(
             if failed is None:
                 raise
             result = failed
-        whole = {**result, "provenance": provenance()}
+        whole = json.loads(json.dumps({**result, "provenance": provenance()}))
         write_json(experiment.file(run, workplace.out), {**whole, DIGEST: digest({}, whole)})
 
     runs = tuple(replace(run, state=state(run)) for run in matching(plan, only))

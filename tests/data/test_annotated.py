@@ -138,7 +138,7 @@ def test_coco_file_anywhere(tmp_path):
             {"images": [{"id": number, "file_name": name, "width": 8, "height": 6}
                         for number, name in ((1, "10.png"), (2, "./10.png"))],
              "annotations": [box(1, 3, [0, 0, 1, 1])]},
-            r"two images are of the file 10\.png",
+            r"two images name the file 10\.png",
         ),
         (
             {"images": [{"id": 1, "file_name": "gone.png", "width": 8, "height": 6}],

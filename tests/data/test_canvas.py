@@ -144,7 +144,7 @@ def test_a_manifest_of_fewer_images_is_built_anew(config, builds, caplog):
     data.write_bytes(data.read_bytes()[: -32 * 32 * 3])
     replace(manifest, **short, identifiers=names).write(file)
     np.testing.assert_array_equal(open_canvas(config, 32).images, expected)
-    assert f"is not of the {len(expected)} images" in caplog.text
+    assert f"does not match the {len(expected)} images" in caplog.text
 
 
 def test_a_canvas_is_not_mended_through_a_link(config, tmp_path, caplog):

@@ -174,9 +174,9 @@ def test_what_is_no_temperature_is_refused(temperature: float) -> None:
         lambda: distributional_divergence(x_BD, x_BD, temperature),
         lambda: soft_cross_entropy(x_BD, x_BD, temperature),
     ):
-        with pytest.raises(UserError, match="temperature must be above zero, got"):
+        with pytest.raises(UserError, match="temperature must be finite and above zero, got"):
             call()
-    with pytest.raises(UserError, match="epsilon must be above zero, got"):
+    with pytest.raises(UserError, match="epsilon must be finite and above zero, got"):
         sinkhorn(x_BD, temperature, 3)
 
 

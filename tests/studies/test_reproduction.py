@@ -337,7 +337,9 @@ def test_a_result_that_is_none_is_named(
     file = small.file(run, tmp_path)
     file.parent.mkdir(parents=True)
     file.write_text(text)
-    with pytest.raises(UserError, match=rf"{file.name} is (no result|.*JSON).*: delete it to have"):
+    with pytest.raises(
+        UserError, match=rf"{file.name} is not a valid result .*: delete it to have"
+    ):
         mast.reproduce("small", sets, tmp_path, seeds=1, dry=True, gpu="H200")
 
 

@@ -415,6 +415,8 @@ def open_parquet(file: Any, url: str) -> tuple[Any, str, str | None]:
     plain = [field.name for field in schema if _holds_bytes(field.type)]
     columns = [*structs, *plain]
     images = [name for name in columns if name.removesuffix(".bytes").lower() in IMAGES]
+    if not images and len(structs) == 1:  # as Hugging Face writes images
+        images = structs
     if not columns:
         raise UserError(
             f"the shard {url} has no column of images, of bytes or of a struct with bytes, among "
@@ -422,11 +424,13 @@ def open_parquet(file: Any, url: str) -> tuple[Any, str, str | None]:
         )
     if len(columns) > 1 and not images:
         raise UserError(
-            f"the shard {url} has several columns of bytes, {', '.join(columns)}: call that of the "
-            "images image"
+            f"the shard {url} has several columns of bytes, {', '.join(columns)}: rename the "
+            "one that holds the images to image"
         )
-    kinds = {field.name.lower(): field for field in schema if not types.is_nested(field.type)}
-    labels = [kinds[name].name for name in LABELS if name in kinds]
+    plain = [field.name for field in schema if not types.is_nested(field.type)]
+    labels = [
+        name for label in LABELS for name in sorted(plain, reverse=True) if name.lower() == label
+    ]  # small letters first
     return parquet, [*images, *columns][0], next(iter(labels), None)
 
 

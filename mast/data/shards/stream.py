@@ -100,6 +100,9 @@ class ShardLoader(Feed):
         ]
         with ThreadPoolExecutor(self.workers) as pool:
             outcomes = list(pool.map(self._canvas, samples))
+        if self.index.classes:
+            most = max(sample.label for sample in samples)
+            check_named(self.name, most, self.index.classes)
         label_N = np.array([self._label(sample) for sample in samples], np.int64)
         labelled = bool((label_N >= 0).any())
         whole = [
@@ -187,11 +190,8 @@ class ShardLoader(Feed):
         )
 
     def _label(self, sample: Sample) -> int:
-        """The number of its class; -1 where it has none, or classes have no names."""
-        if not self.index.classes:
-            return -1
-        check_named(self.name, sample.label, self.index.classes)
-        return sample.label
+        """The number of its class; -1 where it has none of those that have names."""
+        return sample.label if 0 <= sample.label < len(self.index.classes) else -1
 
     def _canvas(self, sample: Sample) -> Canvas | BrokenImageError:
         try:

@@ -68,7 +68,7 @@ def image_endings() -> tuple[str, ...]:
 def tar_samples(
     file: IO[bytes], url: str, wanted: Collection[str] = ()
 ) -> Iterator[tuple[str, str, dict[str, Part]]]:
-    """The samples with an image, as WebDataset groups files; what has none is told at the end.
+    """The samples with an image, as WebDataset groups files. A warning counts those without one.
 
     Args:
         file: The tar.
@@ -84,7 +84,7 @@ def tar_samples(
     seen, without, several = set[str](), Counter[str](), Counter[str]()
     for key, named in groupby(_parts(file, wanted), lambda part: part[0]):
         if key in seen:
-            raise ReadError(f"{key} is in it in two places: write its files one after the other")
+            raise ReadError(f"the files of {key} are not adjacent: write them one after the other")
         seen.add(key)
         parts: dict[str, Part] = {}
         for _, ending, part in named:

@@ -19,8 +19,9 @@ BAR = r"\|"  # within a cell of Markdown
 
 
 def refuse_something_else(stem: Path, title: str) -> None:
-    """Refuse to write over files that `write` did not write: beside its own are the results, and
-    its page begins with the title.
+    """Refuse to overwrite files that `write` did not write.
+
+    Beside its own is a folder of results, and its page begins with the title.
 
     Raises:
         UserError: Naming one of them.

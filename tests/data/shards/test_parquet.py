@@ -105,8 +105,14 @@ def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
     (root / "index.json").write_text('{"shardlist": [], "classes": ["a", "b"]}')
     assert opened(root) == (4, 0)
     assert open_source(f"shards:{root}", tmp_path).targets["class"].tolist() == [0, 1, 0, 1]
+    photos = pyarrow.array([{"bytes": FILE}] * 4, STRUCT)
+    table = pyarrow.table({"md5": [b"x"] * 4, "photo": photos, "Label": [9] * 4, "label": [1] * 4})
+    root = written(tmp_path / "structs", table)
+    (root / "index.json").write_text('{"shardlist": [], "classes": ["a", "b"]}')
+    assert opened(root) == (4, 0)
+    assert open_source(f"shards:{root}", tmp_path).targets["class"].tolist() == [1] * 4
     root = written(tmp_path / "other", pyarrow.table({"md5": [b"x"], "content": [FILE]}))
-    with pytest.raises(UserError, match=r"several columns of bytes, md5, content: call that of"):
+    with pytest.raises(UserError, match=r"several columns of bytes, md5, content: rename the"):
         opened(root)
 
 

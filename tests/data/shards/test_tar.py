@@ -247,7 +247,5 @@ def test_what_of_a_tar_is_not_read_is_told_once(
 
 def test_a_sample_in_two_places_is_refused(tmp_path: Path) -> None:
     spec = packed(tmp_path / "set", "1.png", "2.png", "1.cls", "2.cls")
-    with pytest.raises(
-        UserError, match=r"a\.tar .*: 1 is in it in two places: write its files one"
-    ):
+    with pytest.raises(UserError, match=r"a\.tar .*: the files of 1 are not adjacent: write them"):
         open_source(spec, tmp_path)
