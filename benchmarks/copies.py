@@ -24,6 +24,7 @@ from mast.config import configuration_of
 from mast.core.checkpoint import write_json
 from mast.core.run import RunFolder, provenance
 from mast.data import CanvasSet, DataConfig, open_canvas, open_source
+from mast.data.pixels import InMemory
 from mast.measure.duplicates import copies_within
 from mast.measure.features import extract
 from mast.models import Encoder, load_encoder
@@ -79,9 +80,11 @@ def planted(
 ) -> dict[str, Any]:
     """Percent of the copies that are found, and how many are exact, at each cosine."""
     features_ND = torch.cat([extract(encoder, each, encoder.size) for each in (originals, copies)])
+    batches = [each.batch(range(len(each))) for each in (originals, copies)]
+    images = [batch.image(at).numpy() for batch in batches for at in range(len(batch))]
     together = CanvasSet(
         name="planted",
-        images=np.concatenate([each.images[np.arange(len(each))] for each in (originals, copies)]),
+        pixels=InMemory.of(images),
         aspect_N=np.concatenate([originals.aspect_N, copies.aspect_N]),
         targets={},
         classes={},

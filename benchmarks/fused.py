@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -33,6 +34,8 @@ from triton.compiler import ASTSource
 
 from mast.augment import PRESETS, Pipeline
 from mast.augment.fused import chain
+from mast.augment.fused.resample import COLUMNS
+from mast.core.canvases import Canvases
 from mast.core.checkpoint import write_json
 from mast.core.run import provenance
 
@@ -67,26 +70,27 @@ def recorded(
 
     pipeline = Pipeline(PRESETS[preset], size)
     with patch.object(chain, "launch", launch), fused(pipeline):
-        canvas_BHWC = torch.zeros(count, side, side, 3, dtype=torch.uint8)
-        memory = pipeline.buffer(count, canvas_BHWC.device, torch.bfloat16)
+        canvases = Canvases.of(torch.zeros(count, side, side, 3, dtype=torch.uint8))
+        memory = pipeline.buffer(count, canvases.device, torch.bfloat16)
         records = pipeline.draw(count, torch.Generator().manual_seed(0))
-        pipeline.views(canvas_BHWC, torch.ones(count), records, memory)
+        pipeline.views(canvases, records, memory)
     return launches
 
 
 @contextmanager
 def fused(pipeline: Pipeline) -> Iterator[None]:
     """Draw by Triton's kernels wherever the canvases are."""
-    with patch.object(pipeline, "_filler", lambda canvas_BHWC: pipeline._fill_fused):
+    with patch.object(pipeline, "fill", pipeline._fill_fused):
         yield
 
 
 def traffic(kernel: Any, arguments: dict[str, Any], size: int, side: int) -> float:
     """Bytes that a launch reads and writes."""
     name, table_BN = kernel.__name__, arguments.get("table")
-    if name == "canvas_means":
-        return float(arguments["canvas_BHWC"].nbytes)
     assert table_BN is not None
+    if name == "canvas_means":  # only of those beyond which a view reaches
+        share = float(table_BN[:, arguments["AT"] + COLUMNS - 1].float().mean())
+        return float(arguments["values_T"].nbytes) * share
     columns = [value for key, value in arguments.items() if key[:2] == "AT" and value >= 0]
     if name == "sum_colors":
         columns = [arguments["AT_CUTOUT"]]
@@ -107,10 +111,11 @@ def counted(
     for name, compiled in (("PyTorch", False), ("Triton", True)):
         with FakeGPU() as gpu, patch.object(chain, "launch", gpu.launch), driverless(gpu):
             pipeline = Pipeline(PRESETS[preset], size, compiled)
-            canvas_BHWC = on_gpu(torch.empty(count, side, side, 3, dtype=torch.uint8))
+            canvases = Canvases.of(torch.empty(count, side, side, 3, dtype=torch.uint8))
+            canvases = replace(canvases, values_T=on_gpu(canvases.values_T))
             memory = pipeline.buffer(count, GPU, torch.bfloat16)
             records = pipeline.draw(count, torch.Generator().manual_seed(0))
-            pipeline.views(canvas_BHWC, torch.ones(count), records, memory)
+            pipeline.views(canvases, records, memory)
         moved = float(gpu.moved)
         if compiled:
             sampled = recorded(preset, SAMPLED, size, side)

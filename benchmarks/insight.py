@@ -29,6 +29,7 @@ from torch import Tensor, nn
 import mast
 from mast.augment import PRESETS
 from mast.data import CanvasSet
+from mast.data.pixels import InMemory
 from mast.measure.changes import Change
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData
@@ -79,7 +80,7 @@ def labelled_features() -> tuple[Known, EvaluationData]:
         count = len(features_ND[rows])
         sets[name] = CanvasSet(
             name=name,
-            images=np.zeros((count, 1, 1, 3), np.uint8),
+            pixels=InMemory.of(np.zeros((count, 1, 1, 3), np.uint8)),
             aspect_N=np.ones(count, np.float32),
             targets=labels,
             classes=classes,

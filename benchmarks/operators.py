@@ -3,7 +3,7 @@
     python benchmarks/operators.py [--images 16] [--size 224] [--rounds 7] [--threads 1]
 
 Milliseconds an image, for images that all draw the operator with parameters of their own. The two
-warps are those of a crop of a canvas of 8/7 of the size, upright and turned. "copy" reads and
+warps are those of a crop of a canvas of twice the size, upright and turned. "copy" reads and
 writes every image once, which nothing that changes all pixels can beat by much.
 """
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mast.augment import OPERATORS, Pipeline, Preset, View
 from mast.augment.operators.geometry import GeometricOperator
+from mast.core.canvases import Canvases
 from mast.data.factors import Factors
 
 GEOMETRY = {
@@ -43,11 +44,8 @@ def warps(names: tuple[str, ...], canvas_BHWC: Tensor, size: int) -> Work:
     half = len(canvas_BHWC) // 2  # two views of each
     always = View({name: {"probability": 1.0} for name in names})
     both = [Pipeline(Preset(names, (always, always)), size, compiled=c) for c in (False, True)]
-    batch = (
-        canvas_BHWC[:half],
-        torch.ones(half),
-        both[0].draw(half, torch.Generator().manual_seed(0)),
-    )
+    records = both[0].draw(half, torch.Generator().manual_seed(0))
+    batch = Canvases.of(canvas_BHWC[:half]), records
     out = both[0].buffer(half, canvas_BHWC.device)
     views = torch.zeros_like(out)
     return {
@@ -65,7 +63,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    side = options.size * 8 // 7
+    side = 2 * options.size
     source = Factors("train", options.images, side)
     canvas = torch.from_numpy(np.stack([np.asarray(source.open(i)) for i in range(options.images)]))
     images = canvas[:, : options.size, : options.size].permute(0, 3, 1, 2).contiguous() / 255

@@ -28,6 +28,7 @@ from mast.augment import Pipeline, draw_chosen, draw_views
 from mast.augment.fused import chain
 from mast.config import PretrainConfig, build_method
 from mast.core import graphs
+from mast.core.canvases import Canvases
 from mast.core.checkpoint import write_json
 from mast.core.optim import make_optimizer, set_learning_rate
 from mast.core.run import provenance
@@ -80,8 +81,8 @@ def replayed(config: PretrainConfig) -> int:
     """Operators that are left of a forward and backward pass that is replayed, on the CPU."""
     method = build_method(config).train()
     pipeline = Pipeline(config.preset, config.size)
-    canvases = (torch.zeros(FEW, SIDE, SIDE, 3, dtype=torch.uint8), torch.ones(FEW))
-    views = draw_views(pipeline, [canvases], (0, 1), dtype=torch.bfloat16)
+    canvases = Canvases.of(torch.zeros(FEW, SIDE, SIDE, 3, dtype=torch.uint8))
+    views = draw_views(pipeline, canvases, (0, 1), dtype=torch.bfloat16)
     replays_of_a_step = 0
 
     def record(work: Any, pool: Any = None) -> graphs.Graph[Any]:
@@ -145,13 +146,13 @@ def host_seconds(config: PretrainConfig) -> dict[str, float]:
     for parameter in method.parameters():
         parameter.grad = torch.zeros_like(parameter)
     count, side = config.batch_size, canvas_size(config.size)
-    canvases = (torch.zeros(count, side, side, 3, dtype=torch.uint8), torch.ones(count))
+    canvases = Canvases.of(torch.zeros(count, side, side, 3, dtype=torch.uint8))
     memory = pipeline.buffer(count, CPU, torch.bfloat16)
     choose = partial(draw_chosen, config.schedule, len(pipeline.names), 0.5)
 
     def work() -> None:
         set_learning_rate(optimizer, 0.5)
-        views = draw_views(pipeline, [canvases], (0, 1), choose, out=memory)
+        views = draw_views(pipeline, canvases, (0, 1), choose, out=memory)
         packed(method.given(views, 0.5))
         optimizer.step()
 

@@ -60,8 +60,7 @@ class Training:
         self.replay = replay_of(config, self.method, self.pipeline, self.device, 1)
         self.generator = torch.Generator().manual_seed(0)
         canvases = open_canvas(f"factors@train:{config.batch_size}", config.size)
-        canvas_BHWC, self.aspect_B = canvases.batch(range(config.batch_size))
-        self.canvas_BHWC = canvas_BHWC.to(self.device)
+        self.canvases = canvases.batch(range(config.batch_size)).to(self.device)
         self.run(self.pairs_from_memory(1), 1)  # on the device from here on
 
     def run(self, pairs: Iterator[Views], steps: int) -> None:
@@ -81,7 +80,7 @@ class Training:
         """Views of canvases that are on the device."""
         for _ in range(steps):
             records = self.pipeline.draw(self.batch_size, self.generator)
-            yield self.pipeline.views(self.canvas_BHWC, self.aspect_B, records, out=self.buffer)
+            yield self.pipeline.views(self.canvases, records, out=self.buffer)
 
     def from_memory(self, steps: int) -> Run:
         """Steps from canvases in memory."""

@@ -1,6 +1,6 @@
 """Views for training loops that are not ours: images of any kind in, pretraining's views out.
 
-Legend: B images of this process, S side of a canvas, H height, W width, V side of a view.
+Legend: B images of this process, H height, W width, V side of a view, T numbers of a canvas.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from torch.utils.data import get_worker_info
 
 from mast.augment import PRESETS, Pipeline, Preset, draw_views
 from mast.core.arguments import argument, check_fields
+from mast.core.canvases import Canvases
 from mast.core.collectives import processes, rank
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
@@ -26,14 +27,17 @@ AnyImage: TypeAlias = str | Path | Image.Image | np.ndarray | Tensor
 
 
 class Canvas(NamedTuple):
-    """A whole image stretched to a square, or a batch of them as PyTorch's loaders stack it.
+    """A whole image, or a batch of them as PyTorch's loaders stack it.
 
     Attributes:
-        pixels: uint8, (S, S, 3) or (B, S, S, 3).
+        pixels: uint8, (T,) or (B, T): rows of red, green and blue, then zeros up to the T numbers
+            that the largest canvas has.
+        size: int64, height and width in pixels, (2,) or (B, 2).
         aspect: float32, width / height of the original, () or (B,).
     """
 
     pixels: Tensor
+    size: Tensor
     aspect: Tensor
 
 
@@ -43,7 +47,7 @@ class ToCanvas:
     """Resizes an image once, as the loader of `mast pretrain` does; for a Dataset's workers.
 
     Args:
-        side: Of the canvas in pixels.
+        side: Of a square with as many pixels as a canvas may have.
     """
 
     side: int
@@ -55,7 +59,7 @@ class ToCanvas:
 
     @entry()
     def __call__(self, image: AnyImage) -> Canvas:
-        """Stretch the whole of an image to a square.
+        """Shrink the whole of an image to what a canvas may have.
 
         Args:
             image: A path is best: a JPEG is then decoded at the smallest scale that suffices. A
@@ -73,7 +77,9 @@ class ToCanvas:
                 )
             image = Image.fromarray(_bytes_BHWC(tensor[None])[0].cpu().numpy())
         pixels_HWC, aspect = read_canvas(image, self.side)
-        return Canvas(torch.from_numpy(pixels_HWC.copy()), torch.tensor(aspect))
+        pixels_T = torch.zeros(3 * self.side**2, dtype=torch.uint8)
+        pixels_T[: pixels_HWC.size] = torch.from_numpy(pixels_HWC.flatten())
+        return Canvas(pixels_T, torch.tensor(pixels_HWC.shape[:2]), torch.tensor(aspect))
 
 
 @final
@@ -89,8 +95,8 @@ class ViewMaker:
         views: Name in `mast.augment.PRESETS`, such as "mast5" or "vicreg", or a preset of your own.
         size: Side in pixels of the views that have none of their own.
         seed: Of what is drawn.
-        canvas: Side in pixels to which images are resized once; chosen from `size` if not given, as
-            in pretraining.
+        canvas: Images of more pixels than a square of this side are shrunk to as many, once; 2.75
+            times `size` if not given, as in pretraining.
         mean: Of the colour channels, for an encoder that takes normalised images: it is subtracted
             from the views, which stay in [0, 1] if it is not given.
         std: By which they are divided then.
@@ -137,9 +143,9 @@ class ViewMaker:
 
         Args:
             images: Canvases, as a loader stacks those of `to_canvas`; or a tensor (B, H, W, 3) or
-                (B, 3, H, W) of uint8, or of floats in [0, 1], which are rounded to 255 steps;
-                or a list of images or paths. Square tensors are canvases as they are. All others
-                are resized to canvases, on the CPU.
+                (B, 3, H, W) of uint8, or of floats in [0, 1], which are rounded to 255 steps; or a
+                list of images or paths, which are shrunk to canvases on the CPU. A tensor holds
+                canvases as they are.
             step: Of the training, counted over all epochs; the one after the last call's if not
                 given.
 
@@ -159,44 +165,49 @@ class ViewMaker:
             step = self.step
         elif step < 0:
             raise UserError(f"expected a step of 0 or more, got {step}")
-        canvas_BHWC, aspect_B = self._canvases(images)
-        count = len(canvas_BHWC)
+        canvases = self._canvases(images)
+        count = len(canvases)
         if count == 0:
             raise UserError("expected at least one image, got none")
         drawn = draw_views(
             self.pipeline,
-            [(canvas_BHWC, aspect_B)],
+            canvases,
             (self.seed, step, 0),
             start=count * rank(),
             total=count * processes(),
-            out=self._buffer(count, canvas_BHWC.device),
+            out=self._buffer(count, canvases.device),
         ).images
         if self._normalization is not None:
-            mean_C11, std_C11 = (x.to(canvas_BHWC.device) for x in self._normalization)
+            mean_C11, std_C11 = (x.to(canvases.device) for x in self._normalization)
             for view_BCHW in drawn:
                 view_BCHW.sub_(mean_C11).div_(std_C11)
         self.step = step + 1
         return drawn
 
-    def _canvases(self, images: Canvas | Tensor | Sequence[AnyImage]) -> Canvas:
+    def _canvases(self, images: Canvas | Tensor | Sequence[AnyImage]) -> Canvases:
         """A batch of canvases, where the pixels are."""
-        if isinstance(images, Canvas):
-            for name, tensor in images._asdict().items():
-                argument(tensor, Tensor, name)
-            if not bool(((images.aspect > 0) & images.aspect.isfinite()).all()):
-                raise UserError("expected aspects above 0 and finite, which some are not")
-            return Canvas(_bytes_BHWC(images.pixels), images.aspect)
         if isinstance(images, Tensor):
-            pixels_BHWC = _bytes_BHWC(images)
-            count, height, width, _ = pixels_BHWC.shape
-            if height == width or count == 0:
-                return Canvas(pixels_BHWC, torch.ones(count))
-            pixels, aspect = self._canvases(list(pixels_BHWC))
-            return Canvas(pixels.to(images.device), aspect)
-        made = [self.to_canvas(image) for image in images]
-        if not made:
-            raise UserError("expected at least one image, got none")
-        return Canvas(*map(torch.stack, zip(*made, strict=True)))
+            return Canvases.of(_bytes_BHWC(images))
+        if not isinstance(images, Canvas):
+            made = [self.to_canvas(image) for image in images]
+            if not made:
+                raise UserError("expected at least one image, got none")
+            images = Canvas(*map(torch.stack, zip(*made, strict=True)))
+        for name, tensor in images._asdict().items():
+            argument(tensor, Tensor, name)
+        pixels_BT, size_B2, aspect_B = images.pixels, images.size.cpu(), images.aspect.cpu()
+        count, room = pixels_BT.shape if pixels_BT.ndim == 2 else (-1, 0)
+        if pixels_BT.dtype != torch.uint8 or (len(size_B2), len(aspect_B)) != (count, count):
+            raise UserError(
+                "expected pixels (B, T) of uint8, size (B, 2) and aspect (B,), got "
+                f"{tuple(pixels_BT.shape)}, {tuple(size_B2.shape)} and {tuple(aspect_B.shape)}"
+            )
+        if not bool(((aspect_B > 0) & aspect_B.isfinite()).all()):
+            raise UserError("expected aspects above 0 and finite, which some are not")
+        if not bool(((size_B2 > 0).all(1) & (3 * size_B2.prod(1) <= room)).all()):
+            raise UserError(f"expected sizes of 1 to {room // 3} pixels, which some are not")
+        start_B = torch.arange(count) * room
+        return Canvases(pixels_BT.reshape(-1), size_B2.long(), start_B, aspect_B.float())
 
     def _buffer(self, count: int, device: torch.device) -> Tensor | None:
         """Memory for the views of a batch that is used again; None where it is not to be."""

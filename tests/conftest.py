@@ -26,6 +26,7 @@ from torch.multiprocessing import start_processes
 
 import mast
 from mast.augment import OPERATORS, Pipeline, Preset
+from mast.core.canvases import Canvases
 from mast.core.launch import cores
 from mast.core.run import RunFolder
 from mast.data import DataConfig
@@ -75,7 +76,7 @@ def _compiled_once(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> 
         if not any((KERNELS / "__pycache__").glob("*.nbi")):
             pipeline = Pipeline(Preset(tuple(OPERATORS)), 16, compiled=True)
             records = pipeline.draw(64, torch.Generator().manual_seed(0))
-            pipeline.views(torch.zeros(64, 32, 32, 3, dtype=torch.uint8), torch.ones(64), records)
+            pipeline.views(Canvases.of(torch.zeros(64, 32, 32, 3, dtype=torch.uint8)), records)
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ from mast.augment import Pipeline
 from mast.cli import main as run_command
 from mast.config import read
 from mast.core import loop
+from mast.core.canvases import Canvases
 from mast.core.checkpoint import load_checkpoint, previous, replacing
 from mast.core.run import RunFolder
 
@@ -123,7 +124,7 @@ def main() -> None:
     torch.set_num_threads(1)
     pipeline = Pipeline(config.preset, 16)  # whose kernels are loaded once
     canvas_BHWC = torch.zeros(16, 16, 16, 3, dtype=torch.uint8)
-    pipeline.views(canvas_BHWC, torch.ones(16), pipeline.draw(16, torch.Generator()))
+    pipeline.views(Canvases.of(canvas_BHWC, torch.ones(16)), pipeline.draw(16, torch.Generator()))
     for prepare, at, minutes in MOMENTS:
         child = os.fork()
         if child == 0:

@@ -28,6 +28,7 @@ from mast.augment import PRESETS, Pipeline, ScheduleConfig, Views, draw_chosen, 
 from mast.augment.record import join
 from mast.cli import main
 from mast.commands.shard import shard
+from mast.core.canvases import Canvases
 from mast.core.checkpoint import load_checkpoint
 from mast.core.run import RunFolder
 from mast.methods import Method
@@ -269,14 +270,14 @@ def test_augmentation_sliced_by_process_equals_the_whole(preset: str) -> None:
     generator = torch.Generator().manual_seed(0)
     count = PROCESSES * LOCAL
     canvas = torch.randint(0, 256, (count, SIZE, SIZE, 3), dtype=torch.uint8, generator=generator)
-    aspect = 0.7 + torch.rand(count, generator=generator)
+    canvases = Canvases.of(canvas, 0.7 + torch.rand(count, generator=generator))
 
     def draw(rank: int, processes: int) -> Views:
         local = count // processes
         own = slice(rank * local, (rank + 1) * local)
         return draw_views(
             pipeline,
-            [(canvas[own], aspect[own])],
+            canvases[own],
             (3, 7, 0),
             partial(draw_chosen, ScheduleConfig(), len(pipeline.names), 0.7),
             start=own.start,

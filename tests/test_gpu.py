@@ -13,6 +13,7 @@ from tiny_evaluation import tiny_set
 from torch import Tensor, nn
 
 from mast.augment import PRESETS, Pipeline, Preset, View, Views
+from mast.core.canvases import Canvases
 from mast.core.loop import Training
 from mast.core.optim import OptimizerConfig, make_optimizer
 from mast.measure.compute import Compute
@@ -81,9 +82,9 @@ CONFIGS: dict[str, Any] = {
 }
 
 
-def batch(count: int) -> tuple[Tensor, Tensor]:
-    canvas_BHWC = torch.zeros(count, 32, 32, 3, dtype=torch.uint8)
-    return on_gpu(canvas_BHWC), torch.ones(count)
+def batch(count: int) -> Canvases:
+    canvases = Canvases.of(torch.zeros(count, 32, 32, 3, dtype=torch.uint8))
+    return replace(canvases, values_T=on_gpu(canvases.values_T))
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def test_views_never_wait(preset: str, fused: bool, gpu: FakeGPU) -> None:
     pipeline = Pipeline(VIEWS[preset], SIZE, compiled=fused)
     count = min(COUNT, 2 * COUNT // len(pipeline.sizes))  # at most 32 views, as AT_ONCE has it
     memory = pipeline.buffer(count, GPU, torch.bfloat16)
-    views = pipeline.views(*batch(count), pipeline.draw(count, torch.Generator()), memory)
+    views = pipeline.views(batch(count), pipeline.draw(count, torch.Generator()), memory)
     assert {images.dtype for images in views.images} == {torch.bfloat16}
     assert {images.device for images in views.images} == {GPU}
     assert not gpu.waits

@@ -17,6 +17,7 @@ from torch import Tensor
 
 import mast
 from mast.augment import OPERATORS, Pipeline, Preset, center_views, draw_views
+from mast.core.canvases import Canvases
 from mast.core.entry import entry, settled
 from mast.core.run import RunFolder
 
@@ -89,7 +90,9 @@ ASPECT = torch.tensor([0.5, 1.0, 1.2, 2.0])
 
 
 def by_pytorch() -> tuple[Tensor, ...]:
-    return draw_views(Pipeline(EVERYTHING, 16, compiled=False), [(CANVASES, ASPECT)], (0, 1)).images
+    return draw_views(
+        Pipeline(EVERYTHING, 16, compiled=False), Canvases.of(CANVASES, ASPECT), (0, 1)
+    ).images
 
 
 @pytest.mark.parametrize("name", SURROUNDINGS)
@@ -99,7 +102,7 @@ def by_pytorch() -> tuple[Tensor, ...]:
         lambda: mast.ViewMaker(EVERYTHING, 16, mean=[0.5] * 3, std=[0.2] * 3)(CANVASES),
         lambda: mast.ViewMaker("dino", 16)([CANVASES[0].numpy(), CANVASES[1].float() / 255]),
         by_pytorch,
-        lambda: (center_views(CANVASES, ASPECT, 16),),
+        lambda: (center_views(Canvases.of(CANVASES, ASPECT), 16),),
         lambda: tuple(
             operator(16).apply(
                 torch.full((2, 3, 16, 16), 0.3, dtype=torch.float32, device="cpu"),

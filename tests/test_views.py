@@ -17,12 +17,13 @@ from torchvision.transforms.functional import normalize
 
 import mast
 from mast.augment import PRESETS, Preset, View, draw_views
+from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 from mast.data import Loader, open_canvas
 from mast.views import Canvas
 
 SIZE = 32
-BLANK = torch.zeros(2, 40, 40, 3, dtype=torch.uint8)
+BLANK, FORTY = torch.zeros(2, 4800, dtype=torch.uint8), torch.full((2, 2), 40)
 DOCUMENT = Path(__file__).parent.parent / "docs" / "views.md"
 
 
@@ -83,7 +84,10 @@ def test_the_number_of_workers_changes_nothing(make: mast.ViewMaker, photos: Pat
 
 def _records(make: mast.ViewMaker, steps: int) -> list[Any]:
     canvas, aspect = torch.zeros(12, 40, 40, 3, dtype=torch.uint8), torch.ones(12)
-    views = [draw_views(make.pipeline, [(canvas, aspect)], (3, step, 0)) for step in range(steps)]
+    views = [
+        draw_views(make.pipeline, Canvases.of(canvas, aspect), (3, step, 0))
+        for step in range(steps)
+    ]
     return [record for one in views for record in one.records]
 
 
@@ -92,7 +96,7 @@ def test_a_worker_makes_no_views(make: mast.ViewMaker, photos: Path) -> None:
     folder = ImageFolder(str(photos / "train"), loader=make.to_canvas)
 
     def collate(samples: list[Any]) -> Any:
-        return make(torch.stack([canvas.pixels for canvas, _ in samples]))
+        return make(Canvas(*map(torch.stack, zip(*(canvas for canvas, _ in samples), strict=True))))
 
     with pytest.raises(UserError, match="a worker of a DataLoader does not know the step"):
         next(iter(DataLoader(folder, batch_size=4, num_workers=1, collate_fn=collate)))
@@ -112,20 +116,21 @@ def test_seed_and_step_decide(make: mast.ViewMaker, images_BHWC: Tensor) -> None
 def test_the_form_of_the_images_changes_nothing(make: mast.ViewMaker, images_BHWC: Tensor) -> None:
     expected = make(images_BHWC, 0)
     images_BCHW = images_BHWC.permute(0, 3, 1, 2)
-    canvases = Canvas(images_BHWC, torch.ones(4))
+    canvases = Canvas(images_BHWC.flatten(1), torch.full((4, 2), 40), torch.ones(4))
     for images in (images_BCHW, images_BHWC / 255, images_BCHW / 255, canvases):
         assert same(make(images, 0), expected)
 
 
-def test_what_is_not_square_is_resized_as_by_the_loader(images_BHWC: Tensor) -> None:
+def test_large_images_are_shrunk_as_by_the_loader(images_BHWC: Tensor) -> None:
     make = mast.ViewMaker("mast5", SIZE, canvas=24)
     wide_BHWC = images_BHWC[:, 5:35]  # 40 x 30 pixels
     pictures = [Image.fromarray(image.numpy()) for image in wide_BHWC]
-    resized = [picture.resize((24, 24), Image.Resampling.LANCZOS) for picture in pictures]
+    resized = [picture.resize((27, 21), Image.Resampling.LANCZOS) for picture in pictures]
     pixels = torch.from_numpy(np.stack([np.asarray(picture) for picture in resized]))
-    expected = make(Canvas(pixels, torch.full((4,), 1.333333)), 0)
+    sizes, aspect = torch.tensor([[21, 27]] * 4), torch.full((4,), 1.333333)
+    expected = make(Canvas(pixels.flatten(1), sizes, aspect), 0)
     others = [np.asarray(pictures[0]), pictures[1], wide_BHWC[2].permute(2, 0, 1), wide_BHWC[3]]
-    for images in (wide_BHWC, pictures, others):
+    for images in (pictures, others):
         assert same(make(images, 0), expected)
     sizes = [*pictures[:1], Image.new("RGB", (9, 50)), Image.new("L", (24, 24))]
     assert make(sizes, 0)[0].shape == (3, 3, SIZE, SIZE)
@@ -141,12 +146,14 @@ def test_a_path_is_read_as_the_loader_reads_it(tmp_path: Path) -> None:
     clear = np.dstack([pixels, np.zeros((300, 200), np.uint8)])
     Image.fromarray(clear).save(tmp_path / "clear.png")
     canvases = open_canvas(str(tmp_path), SIZE)
-    pixels_BHWC, aspect_B = canvases.batch(range(2))
+    batch = canvases.batch(range(2))
     for at, name in enumerate(canvases.identifiers):
         canvas = make.to_canvas(tmp_path / name)
-        assert torch.equal(canvas.pixels, pixels_BHWC[at])
-        assert torch.equal(canvas.aspect, aspect_B[at])
-    assert aspect_B.tolist() == pytest.approx([2 / 3, 1.5], abs=1e-6)
+        expected = batch.image(at).flatten()
+        assert torch.equal(canvas.pixels[: len(expected)], expected)
+        assert torch.equal(canvas.size, batch.size_B2[at])
+        assert torch.equal(canvas.aspect, batch.aspect_B[at])
+    assert batch.aspect_B.tolist() == pytest.approx([2 / 3, 1.5], abs=1e-6)
     with pytest.raises(UserError, match=r"lost\.png: .*replace or remove this file"):
         make.to_canvas(tmp_path / "lost.png")
 
@@ -223,9 +230,12 @@ def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
         (torch.zeros(0, 40, 40, 3), "at least one image"),
         ([], "at least one image"),
         ([torch.zeros(40, 40)], "got the shape (40, 40)"),
-        (Canvas(torch.zeros(2, 40, 30, 3), torch.ones(2)), "expected square canvases"),
+        (Canvas(BLANK.float(), FORTY, torch.ones(2)), "expected pixels (B, T) of uint8"),
+        (Canvas(BLANK, FORTY[:1], torch.ones(2)), "expected pixels (B, T) of uint8"),
+        (Canvas(BLANK, FORTY + 1, torch.ones(2)), "expected sizes of 1 to 1600 pixels"),
+        (Canvas(BLANK, FORTY * 0, torch.ones(2)), "expected sizes of 1 to 1600 pixels"),
         *(
-            (Canvas(BLANK, torch.tensor([1.0, aspect])), "expected aspects above 0 and finite")
+            (Canvas(BLANK, FORTY, torch.tensor([1.0, aspect])), "expected aspects above 0")
             for aspect in (0.0, -1.0, torch.inf, torch.nan)  # by NaN the process was ended
         ),
     ],

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 import mast
 from mast.augment import Pipeline, Preset, Record, View, Views
+from mast.core.canvases import Canvases
 from mast.core.loop import Training
+from mast.data import CanvasSet
 from mast.methods import METHODS, Method, method_of
 from mast.models import Encoder, EncoderConfig
 
@@ -139,3 +141,9 @@ def stop_after(step: int, config: mast.PretrainConfig) -> None:
     config.checkpoint_minutes = 0
     with patch.object(Training, "save", saving), suppress(_StopError):
         mast.pretrain(config)
+
+
+def stacked(canvases: CanvasSet | Canvases) -> np.ndarray:
+    """The pixels of canvases of one size, (N, S, S, 3)."""
+    batch = canvases.batch(range(len(canvases))) if isinstance(canvases, CanvasSet) else canvases
+    return np.stack([batch.image(at).numpy() for at in range(len(batch))])

@@ -9,6 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from mast.data import CanvasSet
+from mast.data.pixels import InMemory
 from mast.measure.bench import Bench
 from mast.measure.frozen import FrozenEncoder
 from mast.protocols.run import EvaluationSettings
@@ -32,7 +33,7 @@ def tiny_set(per_class: int, classes: int = 3, seed: int = 0, noise: float = 60.
     shows_NL[draw.random(shows_NL.shape) < 0.1] = -1
     return CanvasSet(
         name=f"tiny@{seed}",
-        images=images.clip(0, 255).astype(np.uint8),
+        pixels=InMemory.of(images.clip(0, 255).astype(np.uint8)),
         aspect_N=np.full(len(label_N), 1.25, np.float32),
         targets={"class": label_N.astype(np.int64), "bright": bright_N.astype(np.int64)},
         classes={

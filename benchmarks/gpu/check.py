@@ -28,6 +28,7 @@ import mast
 from mast.augment import PRESETS, Pipeline, Views
 from mast.config import PretrainConfig, build_method
 from mast.core import graphs, loop
+from mast.core.canvases import Canvases
 from mast.core.checkpoint import write_json
 from mast.core.launch import Device, Precision, make_fabric
 from mast.core.optim import make_optimizer
@@ -82,14 +83,18 @@ class Checks:
         found = {}
         shapes = ((32, 24, 8),) if self.tiny else ((72, 64, 64), (256, 224, 32))
         for side, size, count in shapes:
-            canvas_BHWC, _ = open_canvas(f"factors@train:{count}", side).batch(range(count))
-            aspect_B = torch.linspace(0.7, 1.5, count)
+            pixels_BHWC = open_canvas(f"factors@train:{count}", side).batch(range(count)).values_T
+            square_BHWC = pixels_BHWC.view(count, 48, 48, 3)
+            sides = torch.linspace(20, 48, count).long().tolist()
+            canvases = Canvases.cat(
+                [Canvases.of(square_BHWC[at : at + 1, :, :wide]) for at, wide in enumerate(sides)]
+            )
             for name, preset in PRESETS.items():
                 pipeline = Pipeline(preset, size)
                 reference = Pipeline(preset, size, compiled=False)
                 records = pipeline.draw(count, torch.Generator().manual_seed(0))
-                drawn = pipeline.views(canvas_BHWC.to(self.device), aspect_B, records).images
-                expected = reference.views(canvas_BHWC, aspect_B, records).images
+                drawn = pipeline.views(canvases.to(self.device), records).images
+                expected = reference.views(canvases, records).images
                 errors = torch.cat(
                     [(a.cpu() - b).abs().flatten() for a, b in zip(drawn, expected, strict=True)]
                 )
@@ -122,13 +127,13 @@ class Checks:
         optimizer = make_optimizer(groups, config.optimizer, config.batch_size, fabric.device)
         pipeline = Pipeline(config.preset, config.size)
         canvases = open_canvas(f"factors@train:{config.batch_size}", config.size)
-        canvas_BHWC, aspect_B = canvases.batch(range(config.batch_size))
-        canvas_BHWC, generator = canvas_BHWC.to(fabric.device), torch.Generator().manual_seed(0)
+        batch = canvases.batch(range(config.batch_size)).to(fabric.device)
+        generator = torch.Generator().manual_seed(0)
 
         def views() -> Iterator[Views]:
             for _ in range(STEPS):
                 records = pipeline.draw(config.batch_size, generator)
-                yield pipeline.views(canvas_BHWC, aspect_B, records)
+                yield pipeline.views(batch, records)
 
         training = loop.Training(method, optimizer, 1, STEPS, lambda progress: 1.0, log_every=1)
         losses = []

@@ -25,6 +25,7 @@ from measure import RESULTS
 from train import Training
 
 from mast.augment import PRESETS, Pipeline
+from mast.core.canvases import Canvases
 from mast.core.checkpoint import write_json
 from mast.core.run import provenance
 from mast.recipes import configure
@@ -89,14 +90,15 @@ def ceilings(clock: Clock) -> None:
 
 def views(clock: Clock, count: int, side: int, size: int) -> None:
     """Views of a batch, as bfloat16, by PyTorch's kernels and by those of the device."""
-    canvas_BHWC = torch.randint(256, (count, side, side, 3), dtype=torch.uint8).to(clock.device)
-    aspect_B, generator = torch.ones(count), torch.Generator().manual_seed(0)
+    pixels_BHWC = torch.randint(256, (count, side, side, 3), dtype=torch.uint8)
+    canvases = Canvases.of(pixels_BHWC.to(clock.device))
+    generator = torch.Generator().manual_seed(0)
     for preset in VIEWS:
         for name, compiled in (("PyTorch", False), ("compiled", True)):
             pipeline = Pipeline(PRESETS[preset], size, compiled)
             memory = pipeline.buffer(count, clock.device, torch.bfloat16)
             records = pipeline.draw(count, generator)
-            work = partial(pipeline.views, canvas_BHWC, aspect_B, records, memory)
+            work = partial(pipeline.views, canvases, records, memory)
             clock(f"{preset}, {name}: views of {count} at {size}", work)
         clock(f"{preset}: decisions for {count}", partial(pipeline.draw, count, generator))
 

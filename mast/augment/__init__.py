@@ -1,11 +1,12 @@
 """Augmentation operators on batches: parameters for each sample, and a record of what was done."""
 
 from mast.augment.captions import describe
+from mast.augment.central import center_views
 from mast.augment.difference import difference, numbers
 from mast.augment.draw import draw_views
 from mast.augment.operator import SMALLEST, Operator, Parameters, Stage
 from mast.augment.operators import OPERATORS, PROPERTIES
-from mast.augment.operators.geometry import GeometricOperator, center_views
+from mast.augment.operators.geometry import GeometricOperator
 from mast.augment.pipeline import Pipeline
 from mast.augment.presets import PRESETS, Preset, View
 from mast.augment.record import Record, Views

@@ -3,7 +3,7 @@
 Legend: B samples, K operators, C channels, H and W pixels. Images are in [0, 1].
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from importlib.util import find_spec
@@ -18,6 +18,7 @@ from mast.augment.operators.geometry import GeometricOperator, compose
 from mast.augment.presets import Overrides, Preset
 from mast.augment.record import Record, Views, join
 from mast.augment.warp import Warp, compiled_steps, render
+from mast.core.canvases import Canvases
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 TRITON = find_spec("triton") is not None
 # numbers a thread treats at a time by compiled kernels: a few images cost Python, many the cache
 COMPILED_PART_VALUES = 2_400_000
+PADDED = 100_000_000  # numbers of padded images that a GPU without Triton treats at a time
 PART_VALUES = 1_600_000  # numbers a CPU treats at a time: best of 0.1 to 100 million, by a fifth
 
 
@@ -104,16 +106,14 @@ class Pipeline:
     @entry()
     def views(
         self,
-        canvas_BHWC: Tensor,
-        aspect_B: Tensor,
+        canvases: Canvases,
         records: tuple[Record, ...],
         out: Tensor | None = None,
     ) -> Views:
         """Draw the pixels of all views; the same records give the same pixels.
 
         Args:
-            canvas_BHWC: uint8 square canvases, each a whole image stretched.
-            aspect_B: Width / height of the original images; best on the CPU, as it is needed there.
+            canvases: Whole images; `Canvases.of` takes a tensor (B, H, W, 3).
             records: What `draw` returned, or a slice of each; on the CPU.
             out: Where the views go, as from `buffer`; by default new memory for float32.
 
@@ -122,36 +122,26 @@ class Pipeline:
         """
         if len(records) != len(self.sizes):
             raise UserError(f"expected {len(self.sizes)} records, one a view, got {len(records)}")
-        count, side = canvas_BHWC.shape[:2]
-        if canvas_BHWC.shape[1:] != (side, side, 3):
-            raise UserError(
-                f"expected square canvases (B, S, S, 3), got {tuple(canvas_BHWC.shape)}"
-            )
+        count, device = len(canvases), canvases.device
         for record in records:
-            if not count == len(aspect_B) == len(record):
+            if count != len(record):
                 raise UserError(
-                    f"expected as many canvases, aspects and records, got {count}, "
-                    f"{len(aspect_B)} and {len(record)}"
+                    f"expected as many canvases as records, got {count} and {len(record)}"
                 )
             if record.applied_BK.device.type != "cpu":
                 raise UserError(f"expected records on the CPU, got {record.applied_BK.device}")
-        memory = self.buffer(count, canvas_BHWC.device) if out is None else out
+        memory = self.buffer(count, device) if out is None else out
         numbers = self._numbers(count)
-        if (
-            memory.shape != (numbers,)
-            or not memory.is_contiguous()
-            or memory.device != canvas_BHWC.device
-        ):
+        if memory.shape != (numbers,) or not memory.is_contiguous() or memory.device != device:
             raise UserError(
-                f"expected out contiguous, of shape {(numbers,)} and on {canvas_BHWC.device}, got "
+                f"expected out contiguous, of shape {(numbers,)} and on {device}, got "
                 f"{tuple(memory.shape)} on {memory.device}"
             )
-        aspect_B = aspect_B.to("cpu", torch.float32)
-        fill = self._filler(canvas_BHWC)
+        aspect_B = canvases.aspect_B
         # Numba's kernels treat a few images at a time anyway
         one_by_one = [range(view, view + 1) for view in range(len(self.sizes))]
         images: list[Tensor] = []
-        for run in one_by_one if fill == self._fill_compiled else self._alike_runs:
+        for run in one_by_one if self.compiled and device.type == "cpu" else self._alike_runs:
             size, total = self.sizes[run.start], len(run) * count
             span = slice(self._numbers(count, run.start), self._numbers(count, run.stop))
             images_BCHW = memory[span].view(total, 3, size, size)
@@ -159,8 +149,9 @@ class Pipeline:
                 # these may be those of an earlier batch: autograd must notice if it needs them
                 torch.autograd.graph.increment_version(images_BCHW)
                 record = join([records[view] for view in run])
-                warp = compose(self._geometry[run.start], record, aspect_B.repeat(len(run)))
-                fill(images_BCHW, canvas_BHWC.contiguous(), warp, record, run.start)
+                geometry, aspects = self._geometry[run.start], aspect_B.repeat(len(run))
+                warp = compose(geometry, record, aspects)
+                self.fill(images_BCHW, canvases, warp, record, run.start)
             images += [images_BCHW[at * count : (at + 1) * count] for at in range(len(run))]
         return Views(tuple(images), records, aspect_B=aspect_B)
 
@@ -178,47 +169,59 @@ class Pipeline:
         """How many numbers the first views of `n` images have; by default all views."""
         return sum(n * 3 * size**2 for size in self.sizes[:views])
 
-    def _filler(self, canvas_BHWC: Tensor) -> Callable[[Tensor, Tensor, Warp, Record, int], None]:
-        """What draws a run of alike views of these canvases."""
-        if self.compiled and canvas_BHWC.device.type == "cpu" and canvas_BHWC.shape[1] > 1:
-            return self._fill_compiled
-        if self.compiled and has_triton(canvas_BHWC.device):
+    def fill(
+        self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int
+    ) -> None:
+        """Draw views that are alike by the fastest kernels that their device has.
+
+        Args:
+            images: Where they go: (B, 3, V, V) of float32 or bfloat16.
+            canvases: The images; fewer than views where several views of each follow one another.
+            warp: Of every view, on the CPU.
+            record: Of every view.
+            view: Whose operators act.
+        """
+        device = canvases.device
+        if self.compiled and device.type == "cpu":
+            return self._fill_compiled(images, canvases, warp, record, view)
+        if self.compiled and has_triton(device):
             from mast.augment.fused import works_on
 
-            if works_on(canvas_BHWC.device):
-                return self._fill_fused
-        return self._fill
+            if works_on(device):
+                return self._fill_fused(images, canvases, warp, record, view)
+        return self._fill(images, canvases, warp, record, view)
 
     def _fill(
-        self, images: Tensor, canvas_BHWC: Tensor, warp: Warp, record: Record, view: int
+        self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int
     ) -> None:
-        """By PyTorch, in parts on a CPU, whose caches they fit; a GPU wants all at once."""
-        count = len(images)
-        if count > len(canvas_BHWC):
-            canvas_BHWC = canvas_BHWC.repeat(count // len(canvas_BHWC), 1, 1, 1)
-        part = PART_VALUES // images[:1].numel() if images.device.type == "cpu" else count
+        """By PyTorch, in parts: of a CPU they fit the caches, of a GPU the padded images."""
+        count, size = len(images), images.shape[3]
+        if count > len(canvases):
+            canvases = canvases[torch.arange(count) % len(canvases)]
+        largest = 3 * int(canvases.size_B2.amax(0).prod()) if count else 1
+        part = PART_VALUES // (3 * size**2) if images.device.type == "cpu" else PADDED // largest
         for start in range(0, count, max(part, 1)):
             some = slice(start, start + max(part, 1))
-            drawn = render(canvas_BHWC[some], warp[some], images.shape[3])
+            drawn = render(canvases[some], warp[some], size)
             for operator in self._pointwise[view]:
                 drawn = _apply_where(operator, drawn, record[some])
             images[some] = drawn
 
     def _fill_fused(
-        self, images: Tensor, canvas_BHWC: Tensor, warp: Warp, record: Record, view: int
+        self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int
     ) -> None:
         """By a few kernels over all images."""
         if view not in self._chains:
             from mast.augment.fused import Chain
 
             self._chains[view] = Chain(self._pointwise[view], images.shape[3])
-        self._chains[view].draw(canvas_BHWC, warp, record, images)
+        self._chains[view].draw(canvases, warp, record, images)
 
     def _fill_compiled(
-        self, images: Tensor, canvas_BHWC: Tensor, warp: Warp, record: Record, view: int
+        self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int
     ) -> None:
         """By kernels that treat a few images at a time, while these are in a cache."""
-        steps = compiled_steps(canvas_BHWC, warp)
+        steps = compiled_steps(canvases, warp, images.shape[3])
         for operator in self._pointwise[view]:
             index = record.applied(operator.name).nonzero()[:, 0]
             if len(index):

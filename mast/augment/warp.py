@@ -2,11 +2,15 @@
 
 Two ways to the same end. Where the matrix only scales, mirrors and moves, each axis is a small
 matrix of antialias weights and the view is two batched products, exact for any shrink factor. Where
-it also turns or shears, the image is first low-passed along each axis by the shrink factor, then
+it also turns or shears, the image is first shrunk along each axis by the view's shrink factor, then
 sampled bilinearly.
 
-Legend: B samples, C channels, V view pixels along an axis, P image pixels along it. Images are in
-[0, 1]. A pixel whose centre lies outside the image takes the image's mean colour.
+The images of a batch differ in size. Here they are padded to the largest one; the kernels in
+`compiled` and `fused` read each where it lies.
+
+Legend: B samples, C channels, V view pixels along an axis, P image pixels along it, H and W pixels
+of the largest image. Images are in [0, 1]. A pixel whose centre lies outside the image takes the
+image's mean colour.
 """
 
 from dataclasses import dataclass
@@ -17,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from mast.augment.operator import Step
+from mast.core.canvases import Canvases
 from mast.core.transfer import to_device
 
 
@@ -76,20 +81,29 @@ def box_matrices(boxes_B4: Tensor) -> Tensor:
     return affine(left, xx=width, x=left, yy=height, y=top)
 
 
-def center_boxes(aspect_B: Tensor, fraction: float = 1.0) -> Tensor:
-    """Boxes_B4 of the centred square with this share of the short side, by width / height."""
-    width_B = (1 / aspect_B).clamp(max=1.0) * fraction
-    height_B = aspect_B.clamp(max=1.0) * fraction
+def center_boxes(aspect_B: Tensor) -> Tensor:
+    """Boxes_B4 of the largest centred square, by width / height."""
+    width_B, height_B = (1 / aspect_B).clamp(max=1.0), aspect_B.clamp(max=1.0)
     return torch.stack([(1 - width_B) / 2, (1 - height_B) / 2, width_B, height_B], dim=1)
 
 
-def planar(canvas_BHWC: Tensor) -> Tensor:
-    """Turn uint8 pixels (B, H, W, C) into float32 planes (B, C, H, W) in [0, 1]."""
-    return canvas_BHWC.permute(0, 3, 1, 2).contiguous().float().mul_(1 / 255)
+def padded(canvases: Canvases) -> Tensor:
+    """Images as float32 planes (B, C, H, W) in [0, 1], the last rows and columns repeated."""
+    device = canvases.device
+    height, width = canvases.size_B2.amax(0).tolist()
+    start_B11 = to_device(canvases.start_B, device)[:, None, None]
+    size_B2 = to_device(canvases.size_B2, device)
+    height_B11, width_B11 = size_B2[:, :, None, None].unbind(1)
+    y_BH1 = torch.arange(height, device=device)[:, None].minimum(height_B11 - 1)
+    x_B1W = torch.arange(width, device=device).minimum(width_B11 - 1)
+    at_BHW = start_B11 + 3 * (y_BH1 * width_B11 + x_B1W)
+    images_CBHW = torch.stack([canvases.values_T[at_BHW + channel] for channel in range(3)])
+    return images_CBHW.transpose(0, 1).float().mul_(1 / 255)
 
 
 def resize_boxes(
-    images_BCPP: Tensor,
+    images_BCHW: Tensor,
+    size_B2: Tensor,
     matrices_B33: Tensor,
     size: int,
     bounded_B: Tensor,
@@ -98,7 +112,8 @@ def resize_boxes(
     """Resample axis-aligned boxes exactly, with antialiasing.
 
     Args:
-        images_BCPP: Float32 square images in [0, 1].
+        images_BCHW: Float32 images in [0, 1], padded to one size.
+        size_B2: Height and width of each without padding, on the CPU.
         matrices_B33: View to image, normalised, without rotation or shear.
         size: Side of the view in pixels.
         bounded_B: bool; True where only pixels of the box count, as after a crop.
@@ -109,98 +124,135 @@ def resize_boxes(
 
     Reference: torchvision `F.resize(antialias=True)`, which are Pillow's filters.
     """
-    pixels = images_BCPP.shape[-1]
-    along_x, inside_x = _axis_weights(
-        matrices_B33[:, 0, 0], matrices_B33[:, 0, 2], size, pixels, bounded_B, bicubic
-    )
-    along_y, inside_y = _axis_weights(
-        matrices_B33[:, 1, 1], matrices_B33[:, 1, 2], size, pixels, bounded_B, bicubic
-    )
-    views = separable(images_BCPP, along_y, along_x)
-    return _fill(views, images_BCPP, inside_y[:, :, None] & inside_x[:, None, :])
+    pixels, size_B2 = images_BCHW.shape[2:], to_device(size_B2, images_BCHW.device)
+    (along_y, inside_y), (along_x, inside_x) = (
+        _axis_weights(
+            matrices_B33[:, 1 - axis, 1 - axis], matrices_B33[:, 1 - axis, 2], size,
+            pixels[axis], size_B2[:, axis], bounded_B, bicubic,
+        )
+        for axis in range(2)
+    )  # fmt: skip
+    views = separable(images_BCHW, along_y, along_x)
+    return _fill(views, images_BCHW, size_B2, inside_y[:, :, None] & inside_x[:, None, :])
 
 
-def warp_affine(images_BCPP: Tensor, matrices_B33: Tensor, size: int, extent_B2: Tensor) -> Tensor:
-    """Resample under any affine map: low-pass by the shrink factor, then bilinear.
+def shrinks(canvases: Canvases, warp: Warp, size: int) -> Tensor:
+    """How many pixels of its image a pixel of each view is wide and high, (B, 2), on the CPU.
+
+    All kernels take it from here, as how many pixels are kept changes at whole numbers.
+    """
+    return warp.extent_B2 * canvases.size_B2.flip(1) / size
+
+
+def warp_affine(
+    images_BCHW: Tensor, size_B2: Tensor, matrices_B33: Tensor, size: int, shrink_B2: Tensor
+) -> Tensor:
+    """Resample under any affine map: shrink by the view's shrink factor, then bilinear.
 
     Args:
-        images_BCPP: Float32 square images in [0, 1].
+        images_BCHW: Float32 images in [0, 1], padded to one size.
+        size_B2: Height and width of each without padding, on the CPU.
         matrices_B33: View to image, normalised.
         size: Side of the view in pixels.
-        extent_B2: Width and height of the box that shrinks to the view, as shares of the image's.
+        shrink_B2: As of `shrinks`, on the CPU.
 
     Returns:
         images_BCVV: Float32 views in [0, 1].
     """
-    pixels = images_BCPP.shape[-1]
-    width_B, height_B = (extent_B2 * (pixels / size)).unbind(1)
-    images = separable(images_BCPP, _low_pass(height_B, pixels), _low_pass(width_B, pixels))
+    along_y, height_B = _low_pass(shrink_B2[:, 1], size_B2[:, 0], images_BCHW, axis=2)
+    along_x, width_B = _low_pass(shrink_B2[:, 0], size_B2[:, 1], images_BCHW, axis=3)
+    size_B2 = to_device(size_B2, images_BCHW.device)
+    images = separable(images_BCHW, along_y, along_x)
     centers_V = (torch.arange(size, device=images.device) + 0.5) / size
     x_B = matrices_B33[:, 0, :, None, None]
     y_B = matrices_B33[:, 1, :, None, None]
     x_BVV = x_B[:, 0] * centers_V + x_B[:, 1] * centers_V[:, None] + x_B[:, 2]
     y_BVV = y_B[:, 0] * centers_V + y_B[:, 1] * centers_V[:, None] + y_B[:, 2]
     inside_BVV = (x_BVV >= 0) & (x_BVV <= 1) & (y_BVV >= 0) & (y_BVV <= 1)
-    grid_BVV2 = torch.stack([x_BVV, y_BVV], dim=3).mul_(2).sub_(1)
-    views = functional.grid_sample(images, grid_BVV2, padding_mode="border", align_corners=False)
-    return _fill(views, images_BCPP, inside_BVV)
+    grid_BVV2 = torch.stack(
+        [
+            _between_centres(x_BVV, size_B2[:, 1] / width_B[0], width_B[1]) / images.shape[3],
+            _between_centres(y_BVV, size_B2[:, 0] / height_B[0], height_B[1]) / images.shape[2],
+        ],
+        dim=3,
+    )
+    views = functional.grid_sample(
+        images, grid_BVV2.mul_(2).sub_(1), padding_mode="border", align_corners=False
+    )
+    return _fill(views, images_BCHW, size_B2, inside_BVV)
 
 
-def render(canvas_BHWC: Tensor, warp: Warp, size: int) -> Tensor:
+def _between_centres(share_BVV: Tensor, pixels_B: Tensor, count_B: Tensor) -> Tensor:
+    """Positions in pixels, up to the centres of the outermost ones, behind which is padding.
+
+    Args:
+        share_BVV: Of the image.
+        pixels_B: Of the image; its last one may be cut off.
+        count_B: How many there are.
+    """
+    place_BVV = (share_BVV * pixels_B[:, None, None]).clamp(min=0.5)
+    return place_BVV.minimum(count_B[:, None, None] - 0.5)
+
+
+def render(canvases: Canvases, warp: Warp, size: int) -> Tensor:
     """Resample every sample by the cheapest way that its matrix allows.
 
     Args:
-        canvas_BHWC: uint8 square canvases.
+        canvases: The images.
         warp: The samples' matrices.
         size: Side of the view in pixels.
 
     Returns:
         images_BCHW: Float32 in [0, 1].
     """
-    device = canvas_BHWC.device
-    matrices_B33, extent_B2 = (
-        to_device(numbers, device) for numbers in (warp.matrices_B33, warp.extent_B2)
-    )
-    images = torch.empty(len(canvas_BHWC), canvas_BHWC.shape[3], size, size, device=device)
+    device = canvases.device
+    matrices_B33 = to_device(warp.matrices_B33, device)
+    images = torch.empty(len(canvases), 3, size, size, device=device)
     straight, turned = warp.aligned_B.nonzero()[:, 0], (~warp.aligned_B).nonzero()[:, 0]
     if len(straight):
         index = straight.to(device, non_blocking=True)
         bounded = warp.bounded_B[straight].to(device, non_blocking=True)
-        source = planar(canvas_BHWC.index_select(0, index))
-        views = resize_boxes(source, matrices_B33[index], size, bounded, warp.bicubic)
+        some = canvases[straight]
+        views = resize_boxes(
+            padded(some), some.size_B2, matrices_B33[index], size, bounded, warp.bicubic
+        )
         images.index_copy_(0, index, views)
     if len(turned):
         index = turned.to(device, non_blocking=True)
-        source = planar(canvas_BHWC.index_select(0, index))
-        views = warp_affine(source, matrices_B33[index], size, extent_B2[index])
+        some, shrink_B2 = canvases[turned], shrinks(canvases, warp, size)[turned]
+        views = warp_affine(padded(some), some.size_B2, matrices_B33[index], size, shrink_B2)
         images.index_copy_(0, index, views)
     return images
 
 
-def compiled_steps(canvas_BHWC: Tensor, warp: Warp) -> list[Step]:
+def compiled_steps(canvases: Canvases, warp: Warp, size: int) -> list[Step]:
     """As `render`, by compiled kernels that read only what a view shows; on the CPU.
 
     Args:
-        canvas_BHWC: uint8 square canvases of two pixels or more, contiguous.
+        canvases: The images.
         warp: The samples' matrices.
+        size: Side of the view in pixels.
 
     Returns:
         What fills float32 views, two steps that share the samples.
     """
     from mast.augment import compiled
 
-    canvas = canvas_BHWC.numpy()
+    values, start_B, size_B2 = (
+        tensor.contiguous().numpy()
+        for tensor in (canvases.values_T, canvases.start_B, canvases.size_B2)
+    )
     straight, turned = (index.nonzero()[:, 0] for index in (warp.aligned_B, ~warp.aligned_B))
     # scale and offset along x, then along y
     boxes_N4 = warp.matrices_B33[straight][:, [0, 0, 1, 1], [0, 2, 1, 2]]
     boxes = boxes_N4.contiguous(), warp.bounded_B[straight]
-    matrices = warp.matrices_B33[turned], warp.extent_B2[turned]
+    matrices = warp.matrices_B33[turned], shrinks(canvases, warp, size)[turned]
 
     def resize(images: np.ndarray, index_N: np.ndarray, *rows: np.ndarray) -> None:
-        compiled.resize_boxes(images, index_N, *rows, canvas, warp.bicubic)
+        compiled.resize_boxes(images, index_N, *rows, values, start_B, size_B2, warp.bicubic)
 
     def turn(images: np.ndarray, index_N: np.ndarray, *rows: np.ndarray) -> None:
-        compiled.warp_affine(images, index_N, *rows, canvas)
+        compiled.warp_affine(images, index_N, *rows, values, start_B, size_B2)
 
     return [
         Step(kernel, index.numpy(), tuple(tensor.numpy() for tensor in arguments))
@@ -221,26 +273,33 @@ def separable(images_BCHW: Tensor, along_y_BVH: Tensor, along_x_BVW: Tensor) -> 
 
 
 def _axis_weights(
-    scale_B: Tensor, offset_B: Tensor, size: int, pixels: int, bounded_B: Tensor, bicubic: bool
-) -> tuple[Tensor, Tensor]:
-    """Antialias weights_BVP along one axis, and inside_BV: whether the centre is in the image."""
+    scale_B: Tensor, offset_B: Tensor, size: int, most: int, pixels_B: Tensor, bounded_B: Tensor,
+    bicubic: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Antialias weights_BVP along one axis, and inside_BV: whether the centre is in the image.
+
+    Args:
+        most: P, pixels of the largest image.
+        pixels_B: Those of each.
+    """
     device = scale_B.device
     steps_V = (torch.arange(size, device=device) + 0.5) / size
-    center_BV = (scale_B[:, None] * steps_V + offset_B[:, None]) * pixels
-    support_B = (scale_B.abs() * (pixels / size)).clamp(min=1.0)
-    positions_P = torch.arange(pixels, device=device) + 0.5
+    center_BV = (scale_B[:, None] * steps_V + offset_B[:, None]) * pixels_B[:, None]
+    support_B = (scale_B.abs() * pixels_B / size).clamp(min=1.0)
+    positions_P = torch.arange(most, device=device) + 0.5
     distance_BVP = (positions_P - center_BV[:, :, None]).abs_()
     distance_BVP = distance_BVP.div_(support_B[:, None, None])
     weights_BVP = _cubic(distance_BVP) if bicubic else distance_BVP.neg_().add_(1).clamp_(min=0.0)
-    ends_2B = torch.stack([offset_B, offset_B + scale_B]) * pixels
-    low_B = torch.where(bounded_B, ends_2B.amin(0), 0.0)
-    high_B = torch.where(bounded_B, ends_2B.amax(0), float(pixels))
+    ends_2B = torch.stack([offset_B, offset_B + scale_B]) * pixels_B
     # a thousandth of a pixel of slack: a box on whole pixels must not lose one to rounding
-    used_BP = (positions_P >= low_B[:, None] - 1e-3) & (positions_P <= high_B[:, None] + 1e-3)
-    used_BP |= ~used_BP.any(dim=1, keepdim=True)  # a box so small that no pixel's centre is inside
+    low_B, high_B = ends_2B.amin(0) - 1e-3, ends_2B.amax(0) + 1e-3
+    there_BP = positions_P < pixels_B[:, None]
+    used_BP = there_BP & (positions_P >= low_B[:, None]) & (positions_P <= high_B[:, None])
+    # a box may be so small that no pixel's centre is inside
+    used_BP = torch.where((bounded_B & used_BP.any(dim=1))[:, None], used_BP, there_BP)
     weights_BVP = weights_BVP.mul_(used_BP[:, None])
     weights_BVP = weights_BVP.div_(weights_BVP.sum(2, keepdim=True).clamp_(min=1e-6))
-    return weights_BVP, (center_BV >= 0) & (center_BV <= pixels)
+    return weights_BVP, (center_BV >= 0) & (center_BV <= pixels_B[:, None])
 
 
 def _cubic(distance: Tensor) -> Tensor:
@@ -250,15 +309,43 @@ def _cubic(distance: Tensor) -> Tensor:
     return torch.where(distance < 1, near, torch.where(distance < 2, far, 0.0))
 
 
-def _low_pass(shrink_B: Tensor, pixels: int) -> Tensor:
-    """Triangle filters_BPP of half-width `shrink_B` pixels; the identity where it is 1 or less."""
-    positions_P = torch.arange(pixels, device=shrink_B.device, dtype=torch.float32)
-    distance_PP = (positions_P - positions_P[:, None]).abs_()
-    weights_BPP = (1 - distance_PP / shrink_B.clamp(min=1.0)[:, None, None]).clamp_(min=0.0)
-    return weights_BPP.div_(weights_BPP.sum(2, keepdim=True))
+def _low_pass(
+    shrink_B: Tensor, pixels_B: Tensor, images_BCHW: Tensor, axis: int
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Triangle filters of half-width `shrink_B` pixels; the identity where it is 1 or less.
+
+    The image is kept at a pixel for each half-width, of which the last may be cut off.
+
+    Args:
+        shrink_B: On the CPU.
+        pixels_B: Those of each image along the axis, on the CPU.
+        images_BCHW: The images.
+        axis: 2 or 3.
+
+    Returns:
+        weights_BQP, the half-widths, and how many of Q each image has, on the images' device.
+    """
+    step_B = shrink_B.clamp(min=1.0)
+    count_B = (pixels_B / step_B).ceil()
+    most, device = int(count_B.max()), images_BCHW.device
+    step_B, count_B, pixels_B = to_device(torch.stack([step_B, count_B, pixels_B]), device)
+    center_BQ = (torch.arange(most, device=device) + 0.5) * step_B[:, None] - 0.5
+    positions_P = torch.arange(images_BCHW.shape[axis], device=device, dtype=torch.float32)
+    distance_BQP = (positions_P - center_BQ[:, :, None]).abs_()
+    weights_BQP = (1 - distance_BQP / step_B[:, None, None]).clamp_(min=0.0)
+    weights_BQP *= (positions_P < pixels_B[:, None])[:, None]
+    weights_BQP /= weights_BQP.sum(2, keepdim=True).clamp_(min=1e-6)
+    return weights_BQP, (step_B, count_B)
 
 
-def _fill(views_BCVV: Tensor, images_BCPP: Tensor, inside_BVV: Tensor) -> Tensor:
+def _fill(views_BCVV: Tensor, images_BCHW: Tensor, size_B2: Tensor, inside_BVV: Tensor) -> Tensor:
     """Give pixels outside the image its mean colour, and clip what rounding left outside [0, 1]."""
-    mean_BC11 = images_BCPP.mean(dim=(2, 3), keepdim=True)
+    height, width = images_BCHW.shape[2:]
+    y_BH, x_BW = (
+        torch.arange(most, device=size_B2.device) < size_B2[:, axis, None]
+        for axis, most in enumerate((height, width))
+    )
+    there_B1HW = (y_BH[:, :, None] & x_BW[:, None, :])[:, None]
+    mean_BC11 = (images_BCHW * there_B1HW).sum((2, 3), keepdim=True)
+    mean_BC11 /= size_B2.prod(1)[:, None, None, None]
     return torch.where(inside_BVV[:, None], views_BCVV, mean_BC11).clamp_(0.0, 1.0)

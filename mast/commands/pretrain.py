@@ -330,10 +330,10 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
 
     # ----------------------------------------------------------------------------- the loss
     def loss(method: Any, batch: Batch, step: int, part: int) -> Losses:
-        count, share = len(batch.canvas_BHWC), step / training.steps
+        count, share = len(batch.canvases), step / training.steps
         views = draw_views(
             pipeline,
-            [(fabric.to_device(batch.canvas_BHWC), batch.aspect_B)],
+            batch.canvases.to(fabric.device),
             (config.seed, step, part),
             partial(draw_chosen, config.schedule, len(pipeline.names), share),
             start=count * fabric.global_rank,

@@ -38,7 +38,7 @@ class Plan:
 
     Attributes:
         source: Fingerprint of the images.
-        size: Side of the canvases in pixels.
+        size: Side of a square with as many pixels as an image may have.
         format: "jpg", or "bmp", which keeps every bit.
         quality: Of the JPEGs.
         images: In a shard.
@@ -81,7 +81,7 @@ def shard(
     data: str | Path,
     out: str | Path,
     *,
-    size: int = 256,
+    size: int = 616,
     format: Literal["jpg", "bmp"] = "jpg",
     quality: int = 92,
     images: int = 2000,
@@ -93,14 +93,15 @@ def shard(
 ) -> Sharded:
     """Write a set of images as shards of images that are resized once, in a random order.
 
-    A shard is a tar as WebDataset reads it: of every image a square canvas, its class where the set
-    has one kind of labels and, as JSON, the aspect ratio of the original and its name. An index
-    says how many each has. The same command goes on where it was stopped.
+    A shard is a tar as WebDataset reads it: of every image a canvas in its own shape, its class
+    where the set has one kind of labels and, as JSON, the aspect ratio of the original and its
+    name. An index says how many each has. The same command goes on where it was stopped.
 
     Args:
         data: A folder, or a set by name, as of `mast pretrain`.
         out: The folder to write into.
-        size: Side of the canvases in pixels: 256 serve views of 224, 72 those of 64.
+        size: Images of more pixels than a square of this side are shrunk to as many; 2.75 times
+            the size of the views, as by default for 224, loses nothing that they show.
         format: jpg, or bmp, which loses nothing and takes ten times the room.
         quality: Of the JPEGs, 1 to 100.
         images: In a shard.

@@ -98,7 +98,7 @@ def show_cache(cache: str | Path | None = None, verify: bool = False) -> FittedT
         elif not each.readable:
             state = "manifest damaged: built anew when it is opened"
         gigabytes = f"{each.stored / 1e9:.2f}" if each.stored else "not stored"
-        table.add_row(each.name, str(each.size), f"{each.images:,}", gigabytes, state)
+        table.add_row(each.name, f"{each.side}²", f"{each.images:,}", gigabytes, state)
     return table
 
 
@@ -129,14 +129,14 @@ def show_views(
     target = out_file(out, {".png": is_views_grid})
     canvases = open_canvas(config.data, config.size)
     index_B = torch.randperm(len(canvases), generator=stream(config.seed, 0, 0))[:images]
-    canvas_BHWC, aspect_B = canvases.batch(index_B)
+    batch = canvases.batch(index_B)
     pipeline = Pipeline(config.preset, config.size)
     choose = partial(draw_chosen, config.schedule, len(pipeline.names), progress)
-    views = draw_views(pipeline, [(canvas_BHWC, aspect_B)], (config.seed, 0, 1), choose)
+    views = draw_views(pipeline, batch, (config.seed, 0, 1), choose)
     captions = [
         [describe(record, sample) for record in views.records] for sample in range(len(index_B))
     ]
-    originals_BCHW = center_views(canvas_BHWC, aspect_B, config.size)
+    originals_BCHW = center_views(batch, config.size)
     views_grid(originals_BCHW, views.images, captions, target)
     return target
 

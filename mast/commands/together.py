@@ -106,7 +106,7 @@ def _prepared(config: PretrainConfig) -> int:
     canvases = open_canvas(config.data, config.size)
     pipeline = Pipeline(config.preset, config.size)
     some = range(min(64, len(canvases)))  # so many that every operator acts on one
-    pipeline.views(*canvases.batch(some), pipeline.draw(len(some), torch.Generator()))
+    pipeline.views(canvases.batch(some), pipeline.draw(len(some), torch.Generator()))
     return config.epochs * (len(canvases) // config.batch_size)
 
 

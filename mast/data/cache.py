@@ -2,19 +2,20 @@
 
 Two files a set, named after what they hold:
 
-    <set>-<key>-<side>px.<source fingerprint>.u8      N × S × S × 3 bytes, no header
+    <set>-<key>-<side>px.<source fingerprint>.u8      every canvas, H × W × 3 bytes, no header
     <set>-<key>-<side>px.<source fingerprint>.safetensors    the manifest, written last
 
 Both are written under a temporary name and then renamed, so a killed build leaves nothing that
 looks finished. A set over the size limit has the manifest alone: its images were all decoded once,
 so that the broken ones are known.
 
-Legend: N images, S side of the canvas.
+Legend: N images, H and W height and width of a canvas, at most side × side pixels.
 """
 
 import functools
 import hashlib
 import logging
+import math
 import os
 import re
 import shutil
@@ -38,9 +39,10 @@ from mast.data.manifest import Manifest
 from mast.data.names import Names
 from mast.data.source import Source
 
-VERSION = 5  # of the layout, of how a canvas is made and of what its hash covers
+VERSION = 6  # of the layout, of how a canvas is made and of what its hash covers
 
 MANIFEST = "safetensors"  # its ending
+_SEEN = 64  # images of a set, by whose sizes its bytes are estimated
 
 _log = logging.getLogger("mast")
 
@@ -57,7 +59,7 @@ class Request:
 
     Attributes:
         source: The images.
-        size: Side of the canvas in pixels.
+        side: Of a square with as many pixels as a canvas may have.
         folder: The cache folder.
         store: Whether to keep the canvases on disk, or only the manifest.
         max_broken: Share of the images that may be broken.
@@ -65,7 +67,7 @@ class Request:
     """
 
     source: Source
-    size: int
+    side: int
     folder: Path
     store: bool
     max_broken: float
@@ -79,7 +81,7 @@ class Request:
     @functools.cached_property
     def stem(self) -> str:
         """What the files of all states of one set have in common; readable, and unique."""
-        return f"{named_after(self.source.whereabouts)}-{self.size}px"
+        return f"{named_after(self.source.whereabouts)}-{self.side}px"
 
     def file(self, ending: str) -> Path:
         """The file of this state with a given ending."""
@@ -92,7 +94,7 @@ class Kept:
 
     Attributes:
         name: Readable beginning of its files' names.
-        size: Side of its canvases in pixels.
+        side: Of a square with as many pixels as a canvas may have.
         images: How many there are.
         stored: Bytes of the canvases; 0 where they are decoded on the fly.
         damaged: Canvases that changed since they were written; None: not verified, or the manifest
@@ -101,7 +103,7 @@ class Kept:
     """
 
     name: str
-    size: int
+    side: int
     images: int
     stored: int
     damaged: int | None = None
@@ -125,7 +127,7 @@ def kept(folder: Path, verify: bool = False) -> list[Kept]:
             sets.append(Kept(name, 0, 0, stored, readable=False))
             continue
         damaged = _damaged(manifest, file) if verify else None
-        sets.append(Kept(name, manifest.size, len(manifest.kept_N), stored, damaged))
+        sets.append(Kept(name, manifest.side, len(manifest.kept_N), stored, damaged))
     return sets
 
 
@@ -133,11 +135,11 @@ def _damaged(manifest: Manifest, file: Path) -> int:
     """How many canvases of a file are not what was written."""
     if not file.is_file():
         return 0
-    length = manifest.size**2 * 3
+    length_N, count = 3 * manifest.size_N2.prod(1), len(manifest.checksum_N)
+    written = list(zip(length_N.tolist(), manifest.checksum_N.tolist(), strict=True))
     with file.open("rb") as canvases:
-        count = len(manifest.checksum_N)
-        described = track(manifest.checksum_N.tolist(), f"verifying {file.name}", count, "images")
-        return sum(crc32(canvases.read(length)) != checksum for checksum in described)
+        shown = track(written, f"verifying {file.name}", count, "images")
+        return sum(crc32(canvases.read(length)) != checksum for length, checksum in shown)
 
 
 def obtain(request: Request) -> tuple[Manifest, Path | None]:
@@ -147,7 +149,7 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
         request: The set and how to keep it.
 
     Returns:
-        The manifest, and the file of the canvases (N, S, S, 3) uint8, None without `store`.
+        The manifest, and the file of the canvases, None without `store`.
 
     Raises:
         UserError: If too many images are broken, or the folder cannot be written.
@@ -195,8 +197,8 @@ def _read(
     except UserError as error:
         tell("%s", error)
         return None
-    expected_key = (VERSION, request.fingerprint, request.size)
-    if (manifest.version, manifest.source, manifest.size) != expected_key:
+    expected_key = (VERSION, request.fingerprint, request.side)
+    if (manifest.version, manifest.source, manifest.side) != expected_key:
         return None
     known = len(manifest.kept_N) + len(manifest.skipped)
     if manifest.kept_N[-1] >= len(request.source) or known < len(request.source):
@@ -205,16 +207,33 @@ def _read(
         return None
     if not request.store:
         return manifest, None
-    expected, actual = len(manifest.kept_N) * request.size**2 * 3, stored.stat().st_size
+    expected, actual = 3 * int(manifest.size_N2.prod(1).sum()), stored.stat().st_size
     if actual != expected:
         tell("%s has %d bytes where %d belong; it is built anew.", stored, actual, expected)
         return None
     return manifest, stored
 
 
+def expected_bytes(source: Source, side: int) -> float:
+    """How many bytes the canvases of a set take, by the sizes of some images.
+
+    Args:
+        source: The images.
+        side: Of a square with as many pixels as a canvas may have.
+    """
+    known = list[int]()
+    for index in range(0, len(source), -(-len(source) // _SEEN)):
+        try:
+            with source.open(index) as image:
+                known.append(min(math.prod(image.size), side**2))
+        except Exception:  # a broken one takes no room
+            known.append(0)
+    return 3.0 * len(source) * sum(known) / len(known)
+
+
 def _build(request: Request) -> None:
     """Decodes every image once and writes data and manifest, the manifest last."""
-    needed = len(request.source) * request.size**2 * 3
+    needed = expected_bytes(request.source, request.side)
     free = shutil.disk_usage(request.folder).free
     if request.store and needed > free:
         raise OSError(f"it needs {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free")
@@ -232,10 +251,10 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
     """Writes every canvas that decodes; raises as soon as too many do not."""
     source = request.source
     skipped: dict[str, str] = {}
-    kept, identifiers = array("q"), list[str]()
+    kept, sizes, identifiers = array("q"), array("q"), list[str]()
     aspect, checksums = array("f"), array("I")
     content = hashlib.blake2b(digest_size=16)
-    outcomes = decode_in_order(source, range(len(source)), request.size, request.workers)
+    outcomes = decode_in_order(source, range(len(source)), request.side, request.workers)
     shown = track(outcomes, f"reading {source.name}", len(source), "images")
     for index, outcome in enumerate(shown):
         if isinstance(outcome, BrokenImageError):
@@ -248,15 +267,18 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
         content.update(pixels)
         checksums.append(crc32(pixels))
         kept.append(index)
+        sizes.extend(outcome[0].shape[:2])
         identifiers.append(source.identifier(index))
         aspect.append(outcome[1])
     _refuse_too_many(request, skipped, len(kept))
     kept_N, aspect_N = np.array(kept, np.int64), np.array(aspect, np.float32)
-    content.update(aspect_N.tobytes())  # views undo the stretch by it
+    size_N2 = np.array(sizes, np.int64).reshape(-1, 2)
+    content.update(size_N2.tobytes())
+    content.update(aspect_N.tobytes())  # views are cut by it
     for label_N in (*source.targets.values(), *source.multilabels.values()):
         content.update(label_N[kept_N].tobytes())
     return Manifest(
-        VERSION, request.fingerprint, request.size, content.hexdigest(), kept_N, aspect_N,
+        VERSION, request.fingerprint, request.side, content.hexdigest(), kept_N, size_N2, aspect_N,
         np.array(checksums, np.uint32), Names.of(identifiers), skipped,
     )  # fmt: skip
 
@@ -290,4 +312,9 @@ def _remove_stale(request: Request, unfinished: bool) -> None:
         stale = path.suffix in (".u8", f".{MANIFEST}") and other
         killed = unfinished and path.suffix in (".unfinished", ".partial")
         if stale or killed or path.suffix == ".json":  # the manifest of an earlier version
+            path.unlink(missing_ok=True)
+    name = named_after(request.source.whereabouts)
+    for path in request.folder.glob(f"{name}-*px.*.{MANIFEST}"):
+        if Manifest.version_of(path) in range(VERSION):
+            path.with_suffix(".u8").unlink(missing_ok=True)
             path.unlink(missing_ok=True)

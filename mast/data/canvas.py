@@ -1,36 +1,35 @@
-"""Every image resized once to a square uint8 canvas, kept in one file.
+"""Every image resized once to a uint8 canvas, all of a set kept in one file.
 
-A canvas is the whole image stretched to a square; its original aspect ratio is kept beside it, and
-every view undoes the stretch. Values are uint8 in 0 to 255.
+A canvas is the whole image in its own shape, with at most so many pixels; smaller images stay as
+they are. Values are uint8 in 0 to 255.
 
-Legend: N images, B batch, S side of the canvas, H = W = S, C channels, L classes of a task.
+Legend: N images, B batch, L classes of a task, T numbers of all canvases.
 """
 
 import hashlib
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import final
-from zlib import crc32
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from mast.core.canvases import Canvases
 from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.launch import cores
-from mast.core.transfer import to_device
 from mast.data import cache
-from mast.data.chosen import Chosen
 from mast.data.decoded import Decoded
+from mast.data.pixels import Chosen, InMemory, Pixels
 from mast.data.sources import default_cache, open_source
 from mast.data.stored import Stored
 
-LARGEST = 16_384  # side of a canvas in pixels, which are 805 MB
-_COPIED = 4096  # canvases that go to a device at a time
+LARGEST = 16_384  # side of a square with as many pixels as a canvas may have, which are 805 MB
+PER_VIEW = 2.75  # sides of a view
+_COPIED = 1024  # canvases that go to a device at a time
 
 
 @dataclass
@@ -42,8 +41,8 @@ class DataConfig:
             `factors@test`, `factors@train:4096`, so `toys`, `torchvision:CIFAR10@train`,
             `hf:owner/name@split`, `coco:FOLDER@train2017`, `coco:FILE.json@FOLDER`,
             `voc:VOCdevkit/VOC2007@trainval`, `shards:FOLDER` or `shards:s3://bucket/train-*.tar`.
-        canvas: Side in pixels to which every image is resized once; chosen from the size of the
-            views if not given.
+        canvas: Images of more pixels than a square of this side are shrunk to as many, once, and
+            keep their shape; 2.75 times the size of the views if not given.
         cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` if not
             given.
         cache_limit_gb: Size in GB over which a set is not cached but decoded for every batch.
@@ -88,18 +87,18 @@ class DataConfig:
 
 
 def canvas_size(view_size: int) -> int:
-    """The side of the canvas for views of a given side.
+    """The side of a square with as many pixels as a canvas has, for views of a given side.
 
-    Views of up to 32 px take 32 px, so that small sets keep their own pixels; larger ones an eighth
-    more than the view, in steps of 8, so that a crop rarely enlarges: 64 → 72, 224 → 256.
+    It is 2.75 times the view: training crops and test views then have at least 97 % of the gradient
+    energy of those of the originals, for images of up to 4:1 (`benchmarks/canvas.py`).
 
     Args:
         view_size: Side of a view in pixels.
 
     Returns:
-        Side of the canvas in pixels.
+        Side in pixels: 64 → 176, 224 → 616.
     """
-    return 32 if view_size <= 32 else 8 * math.ceil(view_size * 9 / 8 / 8)
+    return min(round(PER_VIEW * view_size), LARGEST)
 
 
 @final
@@ -108,18 +107,14 @@ class ResidentSet:
     """The canvases of a set in the memory of one device.
 
     Attributes:
-        images: (N, S, S, 3) uint8.
-        aspect_N: (N,) float32, width / height of the original; on the CPU.
+        canvases: All of them.
     """
 
-    images: Tensor
-    aspect_N: Tensor
+    canvases: Canvases
 
-    def batch(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Gathers canvases on the device; otherwise as `CanvasSet.batch`."""
-        index_B = torch.from_numpy(indices)
-        on_device_B = to_device(index_B, self.images.device)
-        return self.images.index_select(0, on_device_B), self.aspect_N[index_B]
+    def batch(self, indices: np.ndarray) -> Canvases:
+        """Some canvases, of which no pixel is copied."""
+        return self.canvases[torch.from_numpy(indices)]
 
 
 @final
@@ -129,8 +124,8 @@ class CanvasSet:
 
     Attributes:
         name: What the user called the set.
-        images: (N, S, S, 3) uint8: in memory, in a file of which what is read is verified,
-            decoded when indexed, or some of another set's.
+        pixels: The canvases: in memory, in a file of which what is read is verified, decoded when
+            they are read, or some of another set's.
         aspect_N: (N,) float32, width / height of the original.
         targets: Label arrays, each (N,) int64, by task; empty where there are no labels.
         classes: Class names by task, of `targets` and of `multilabels`.
@@ -142,7 +137,7 @@ class CanvasSet:
     """
 
     name: str
-    images: np.ndarray | Stored | Decoded | Chosen
+    pixels: Pixels
     aspect_N: np.ndarray
     targets: dict[str, np.ndarray]
     classes: dict[str, tuple[str, ...]]
@@ -156,9 +151,7 @@ class CanvasSet:
 
     def checksums(self) -> np.ndarray:
         """CRC-32 of each canvas, (N,) uint32; no canvas is read unless all are in memory."""
-        if isinstance(self.images, np.ndarray):
-            return np.array([crc32(canvas_HWC.tobytes()) for canvas_HWC in self.images], np.uint32)
-        return self.images.checksum_N
+        return self.pixels.checksum_N
 
     def resident(self, device: torch.device, limit_gb: float) -> "ResidentSet | None":
         """The canvases in a device's memory.
@@ -170,15 +163,19 @@ class CanvasSet:
         Returns:
             None where they would take more, or are decoded on demand.
         """
-        if isinstance(self.images, Decoded) or self.images.nbytes > limit_gb * 1e9:
+        if isinstance(self.pixels, Decoded) or self.pixels.nbytes > limit_gb * 1e9:
             return None
-        images = torch.empty(self.images.shape, dtype=torch.uint8, device=device)
+        values_T = torch.empty(self.pixels.nbytes, dtype=torch.uint8, device=device)
+        first = 0
         with doing(f"copying the images to {device}", len(self), "images") as work:
             for start in range(0, len(self), _COPIED):
                 stop = min(start + _COPIED, len(self))
-                images[start:stop] = self.batch(range(start, stop))[0].to(device)
+                part = torch.from_numpy(self.pixels.read(np.arange(start, stop)))
+                values_T[first : first + len(part)] = part.to(device)
+                first += len(part)
                 work.update(stop)
-        return ResidentSet(images, torch.from_numpy(self.aspect_N))
+        size_N2, aspect_N = map(torch.from_numpy, (self.pixels.size_N2, self.aspect_N))
+        return ResidentSet(Canvases.packed(values_T, size_N2, aspect_N))
 
     def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> "CanvasSet":
         """The set of some of the images, in the order given, copied into memory.
@@ -187,7 +184,8 @@ class CanvasSet:
             indices: Integers below N.
         """
         index_B = np.asarray(indices, np.int64)
-        return self._some(index_B, self.batch(index_B)[0].numpy())
+        values_T = self.batch(index_B).values_T.numpy()
+        return self._some(index_B, InMemory(values_T, self.pixels.size_N2[index_B]))
 
     def part(self, indices: Sequence[int] | np.ndarray | Tensor, name: str) -> "CanvasSet":
         """As `subset`, but nothing is copied: canvases are read when they are asked for.
@@ -197,15 +195,13 @@ class CanvasSet:
             name: What the part is called.
         """
         index_B = np.asarray(indices, np.int64)
-        images = self.images
-        some = images[index_B] if isinstance(images, np.ndarray) else Chosen(images, index_B)
-        return replace(self._some(index_B, some), name=name)
+        return replace(self._some(index_B, Chosen(self.pixels, index_B)), name=name)
 
-    def _some(self, index_B: np.ndarray, images: "np.ndarray | Chosen") -> "CanvasSet":
+    def _some(self, index_B: np.ndarray, pixels: Pixels) -> "CanvasSet":
         """What is known of some images, with their canvases."""
         return replace(
             self,
-            images=images,
+            pixels=pixels,
             aspect_N=self.aspect_N[index_B],
             targets={task: target_N[index_B] for task, target_N in self.targets.items()},
             identifiers=tuple(self.identifiers[i] for i in index_B),
@@ -213,20 +209,23 @@ class CanvasSet:
             multilabels={task: label_NL[index_B] for task, label_NL in self.multilabels.items()},
         )
 
-    def batch(self, indices: Sequence[int] | np.ndarray | Tensor) -> tuple[Tensor, Tensor]:
+    def batch(self, indices: Sequence[int] | np.ndarray | Tensor) -> Canvases:
         """Gathers canvases.
 
         Args:
             indices: (B,) integers below N.
 
         Returns:
-            canvas_BHWC uint8 and aspect_B float32, in memory of their own.
+            The canvases, in memory of their own.
         """
         index_B = np.asarray(indices, np.int64)
         if len(index_B) and not 0 <= index_B.min() <= index_B.max() < len(self):
             raise IndexError(f"indices must be below {len(self)}, got {index_B}")
-        canvas_BHWC = self.images[index_B]
-        return torch.from_numpy(canvas_BHWC), torch.from_numpy(self.aspect_N[index_B])
+        return Canvases.packed(
+            torch.from_numpy(self.pixels.read(index_B)),
+            torch.from_numpy(self.pixels.size_N2[index_B]),
+            torch.from_numpy(self.aspect_N[index_B]),
+        )
 
 
 def open_canvas(config: DataConfig | str | Path, view_size: int, processes: int = 1) -> CanvasSet:
@@ -252,18 +251,18 @@ def open_canvas(config: DataConfig | str | Path, view_size: int, processes: int 
     folder = Path(config.cache) if config.cache is not None else default_cache()
     with doing(f"looking for the images of {config.spec}"):
         source = open_source(config.spec, config.root or folder / "downloads", config.download)
-    size = config.canvas or canvas_size(view_size)
+    side = config.canvas or canvas_size(view_size)
     workers = config.workers or max(1, cores() // processes)
-    store = len(source) * size * size * 3 <= config.cache_limit_gb * 1e9
+    store = cache.expected_bytes(source, side) <= config.cache_limit_gb * 1e9
     manifest, stored = cache.obtain(
-        cache.Request(source, size, folder, store, config.max_broken, workers)
+        cache.Request(source, side, folder, store, config.max_broken, workers)
     )
     # Copies of what every batch needs: if the mapped manifest is cut short, a look at it is fatal.
     kept_N, checksum_N = manifest.kept_N.copy(), manifest.checksum_N.copy()
-    decoded = Decoded(source, kept_N, size, workers, checksum_N)
+    decoded = Decoded(source, kept_N, side, workers, manifest.size_N2, checksum_N)
     return CanvasSet(
         name=source.name,
-        images=decoded if stored is None else Stored(stored, decoded),
+        pixels=decoded if stored is None else Stored(stored, decoded),
         aspect_N=manifest.aspect_N.copy(),
         targets={task: target_N[kept_N] for task, target_N in source.targets.items()},
         classes=source.classes,

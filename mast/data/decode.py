@@ -1,13 +1,14 @@
-"""One image file → 8-bit RGB pixels, and from there to the square canvas.
+"""One image file → 8-bit RGB pixels, and from there to the canvas.
 
 Every mode that Pillow opens becomes RGB in 0 to 255. What is transparent is composited over white;
 of an animation the first frame is taken; EXIF orientation is undone. What has more than 8 bits is
 scaled, never clipped.
 
-Legend: H height, W width, S side of the canvas, C the three channels.
+Legend: H height, W width, C the three channels.
 """
 
 import functools
+import math
 import re
 from io import BytesIO
 from pathlib import Path
@@ -116,13 +117,13 @@ def open_image(file: Path | BytesIO, state: tuple[int, int] | None = None) -> Im
     return Image.open(file, formats=_formats())
 
 
-def read_canvas(image: str | Path | Image.Image, size: int) -> tuple[np.ndarray, float]:
+def read_canvas(image: str | Path | Image.Image, side: int) -> tuple[np.ndarray, float]:
     """A file, or an image that is open already, as `to_canvas` gives it.
 
     Args:
         image: A file is decoded as for the cache. An image that is open stays as it is: a copy is
             decoded, whole, from which pixels of a large JPEG differ a little.
-        size: Side of the canvas in pixels.
+        side: Of a square with as many pixels as the canvas may have.
 
     Raises:
         BrokenImageError: It cannot be decoded.
@@ -130,9 +131,9 @@ def read_canvas(image: str | Path | Image.Image, size: int) -> tuple[np.ndarray,
     try:
         if isinstance(image, Image.Image):
             _load(image)
-            return to_canvas(image.copy(), size)
+            return to_canvas(image.copy(), side)
         with open_image(Path(image)) as opened:
-            return to_canvas(opened, size)
+            return to_canvas(opened, side)
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
         name = "an image" if isinstance(image, Image.Image) else str(image)
         raise BrokenImageError.of(name, error) from error
@@ -150,27 +151,43 @@ def to_pixels(image: Image.Image) -> np.ndarray:
     return np.asarray(_upright_rgb(image)[0])
 
 
-def to_canvas(image: Image.Image, size: int) -> tuple[np.ndarray, float]:
-    """Decodes an opened image and stretches the whole of it to a square.
+def to_canvas(image: Image.Image, side: int) -> tuple[np.ndarray, float]:
+    """Decodes an opened image, and shrinks the whole of it to what a canvas may have.
 
     A JPEG is decoded at the smallest scale of 1/2, 1/4, 1/8 that keeps twice the canvas, from where
     an antialiased filter does the rest: several times faster, and not visibly different.
 
     Args:
         image: An image as `PIL.Image.open` returns it, not yet decoded.
-        size: Side of the canvas in pixels.
+        side: Of a square with as many pixels as the canvas may have.
 
     Returns:
-        The canvas, (S, S, 3) uint8, and width / height of the upright original, to six digits.
+        The canvas, (H, W, 3) uint8, and width / height of the upright original, to six digits.
     """
     width, height = image.size
+    shrunk = canvas_shape(width, height, side)
     if image.format == "JPEG":
-        image.draft(None, (2 * size, 2 * size))  # None keeps the mode
+        image.draft(None, (2 * shrunk[0], 2 * shrunk[1]))  # None keeps the mode
     rgb, turned = _upright_rgb(image)
-    aspect = height / width if turned else width / height
-    if rgb.size != (size, size):
-        rgb = rgb.resize((size, size), Image.Resampling.LANCZOS, reducing_gap=3.0)
-    return np.asarray(rgb), round(aspect, 6)
+    if turned:
+        (width, height), shrunk = (height, width), shrunk[::-1]
+    if rgb.size != shrunk:
+        rgb = rgb.resize(shrunk, Image.Resampling.LANCZOS, reducing_gap=3.0)
+    return np.asarray(rgb), round(width / height, 6)
+
+
+def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:
+    """Width and height of a canvas: those of the image, or of its shape and side × side pixels.
+
+    Args:
+        width: Of the image in pixels.
+        height: Of the image in pixels.
+        side: Of a square with as many pixels as the canvas may have.
+    """
+    scale = min(1.0, side / math.sqrt(width * height))
+    short = max(1, round(min(width, height) * scale))
+    long = min(round(max(width, height) * scale), max(side**2 // short, short))
+    return (long, short) if width > height else (short, long)
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:

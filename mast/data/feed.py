@@ -1,6 +1,6 @@
 """What a run learns from: batches of canvases in a known order, and what is known of the images.
 
-Legend: B batch of one rank, H = W side of the canvas, C channels.
+Legend: B batch of one rank.
 """
 
 from abc import ABC, abstractmethod
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 from mast.data.canvas import CanvasSet
 
@@ -20,14 +21,12 @@ class Batch:
     """The canvases of one step.
 
     Attributes:
-        canvas_BHWC: uint8, pinned for a GPU, or on the device of a resident set.
-        aspect_B: float32, width / height of the originals; on the CPU.
+        canvases: B images, pinned for a GPU, or on the device of a resident set.
         index_B: int64, their indices in the set.
         label_B: int64, their classes, where the set has one kind of labels.
     """
 
-    canvas_BHWC: Tensor
-    aspect_B: Tensor
+    canvases: Canvases
     index_B: Tensor
     label_B: Tensor | None = None
 

@@ -1,6 +1,6 @@
 """Single image files as a set of canvases, beside one of which they are looked at.
 
-Legend: N images, S side of the canvas.
+Legend: N images.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ import numpy as np
 from mast.core.files import named
 from mast.data.canvas import CanvasSet, canvas_size
 from mast.data.decode import BrokenImageError, open_image, to_canvas
+from mast.data.pixels import InMemory
 
 
 def open_files(paths: Sequence[str | Path], view_size: int) -> CanvasSet:
@@ -27,22 +28,21 @@ def open_files(paths: Sequence[str | Path], view_size: int) -> CanvasSet:
     Raises:
         UserError: One of them is no image that can be read.
     """
-    size = canvas_size(view_size)
-    canvases, aspects = [], []
+    side = canvas_size(view_size)
+    canvases, aspects, digest = [], [], hashlib.blake2b(digest_size=16)
     for path in paths:
         try:
             with open_image(named(path)) as image:
-                canvas_SS3, aspect = to_canvas(image, size)
+                canvas_HWC, aspect = to_canvas(image, side)
         except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
             raise BrokenImageError.of(str(path), error) from error
-        canvases.append(canvas_SS3)
+        canvases.append(canvas_HWC)
         aspects.append(aspect)
-    images_NSS3, aspect_N = np.stack(canvases), np.array(aspects, np.float32)
-    digest = hashlib.blake2b(images_NSS3.tobytes() + aspect_N.tobytes(), digest_size=16)
+        digest.update(repr((canvas_HWC.shape, aspect)).encode() + canvas_HWC.tobytes())
     return CanvasSet(
         name="files",
-        images=images_NSS3,
-        aspect_N=aspect_N,
+        pixels=InMemory.of(canvases),
+        aspect_N=np.array(aspects, np.float32),
         targets={},
         classes={},
         identifiers=tuple(map(str, paths)),

@@ -1,6 +1,6 @@
 """Batches of canvases in an order that is a pure function of seed, epoch and rank.
 
-Legend: N images, B batch of one rank, H = W side of the canvas, C channels.
+Legend: N images, B batch of one rank.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from mast.core.ahead import Ahead
-from mast.core.transfer import pinned
 from mast.data.canvas import CanvasSet, ResidentSet
 from mast.data.feed import Batch, Feed
 
@@ -99,7 +98,6 @@ class Loader(Feed):
         labels = list(self.canvas_set.targets.values())
         label_B = torch.from_numpy(labels[0][index_B]) if len(labels) == 1 else None
         if self.resident is not None:
-            return Batch(*self.resident.batch(index_B), torch.from_numpy(index_B), label_B)
-        canvas_BHWC, aspect_B = self.canvas_set.batch(index_B)
-        canvas_BHWC = pinned(canvas_BHWC, self.device)
-        return Batch(canvas_BHWC, aspect_B, torch.from_numpy(index_B), label_B)
+            return Batch(self.resident.batch(index_B), torch.from_numpy(index_B), label_B)
+        canvases = self.canvas_set.batch(index_B).pinned(self.device)
+        return Batch(canvases, torch.from_numpy(index_B), label_B)

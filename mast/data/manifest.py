@@ -16,8 +16,8 @@ from mast.core.tensors import read_header, read_tensors, said_of, write_tensors
 from mast.data.names import Names
 
 _OF = {
-    "kept": torch.int64, "aspect": torch.float32, "checksum": torch.int32,
-    "names": torch.uint8, "ends": torch.int64,
+    "kept": torch.int64, "height": torch.int32, "width": torch.int32,
+    "aspect": torch.float32, "checksum": torch.int32, "names": torch.uint8, "ends": torch.int64,
 }  # fmt: skip
 
 
@@ -29,9 +29,10 @@ class Manifest:
     Attributes:
         version: Layout and way of making.
         source: Fingerprint of the source when this was built.
-        size: Side of the canvas in pixels.
+        side: Of a square with as many pixels as a canvas may have.
         content: Hash of the canvases and labels.
         kept_N: int64, index in the source of each canvas.
+        size_N2: int64, height and width of each canvas in pixels.
         aspect_N: float32, width / height of each original.
         checksum_N: uint32, CRC-32 of each canvas.
         identifiers: Name of each canvas.
@@ -40,9 +41,10 @@ class Manifest:
 
     version: int
     source: str
-    size: int
+    side: int
     content: str
     kept_N: np.ndarray
+    size_N2: np.ndarray
     aspect_N: np.ndarray
     checksum_N: np.ndarray
     identifiers: Names
@@ -56,6 +58,8 @@ class Manifest:
         """
         tensors = {
             "kept": torch.from_numpy(self.kept_N),
+            "height": torch.from_numpy(self.size_N2[:, 0].astype(np.int32)),
+            "width": torch.from_numpy(self.size_N2[:, 1].astype(np.int32)),
             "aspect": torch.from_numpy(self.aspect_N),
             "checksum": torch.from_numpy(self.checksum_N.view(np.int32)),
             "names": torch.from_numpy(self.identifiers.text),
@@ -64,7 +68,7 @@ class Manifest:
         described = {
             "version": self.version,
             "source": self.source,
-            "size": self.size,
+            "side": self.side,
             "content": self.content,
             "skipped": dict(self.skipped),
         }
@@ -93,9 +97,10 @@ class Manifest:
             ):
                 raise ValueError("other arrays than are written")
             names = Names(tensors["names"].numpy(), tensors["ends"].numpy())
+            size_N2 = np.stack([tensors["height"], tensors["width"]], axis=1).astype(np.int64)
             manifest = cls(
-                int(said["version"]), str(said["source"]), int(said["size"]), str(said["content"]),
-                tensors["kept"].numpy(), tensors["aspect"].numpy(),
+                int(said["version"]), str(said["source"]), int(said["side"]), str(said["content"]),
+                tensors["kept"].numpy(), size_N2, tensors["aspect"].numpy(),
                 tensors["checksum"].numpy().view(np.uint32),
                 names, dict(said["skipped"]),
             )  # fmt: skip
@@ -108,8 +113,10 @@ class Manifest:
         """Refuses what was written whole, but cannot be what a canvas file holds."""
         kept_N, aspect_N, end_N = self.kept_N, self.aspect_N, self.identifiers.end_N
         if not (
-            self.size > 0
-            and len(kept_N) == len(aspect_N) == len(self.checksum_N) == len(end_N) > 0
+            self.side > 0
+            and (self.size_N2 > 0).all()
+            and len(kept_N) == len(self.size_N2) == len(aspect_N) == len(self.checksum_N)
+            and len(kept_N) == len(end_N) > 0
             and kept_N[0] >= 0
             and (kept_N[1:] > kept_N[:-1]).all()
             and ((aspect_N > 1e-6) & (aspect_N < 1e6)).all()

@@ -1,6 +1,6 @@
 """What a source of images fulfils, and what a row of the registry of sources says.
 
-Legend: N images, H height, W width, S side of the canvas, C classes of a task.
+Legend: N images, H height, W width, C classes of a task.
 """
 
 import hashlib
@@ -82,22 +82,22 @@ class Source(ABC):
         except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
             raise self._broken(index, error) from error
 
-    def canvas(self, index: int, size: int) -> tuple[np.ndarray, float]:
-        """One whole image stretched to a square.
+    def canvas(self, index: int, side: int) -> tuple[np.ndarray, float]:
+        """One whole image in its own shape.
 
         Args:
             index: Which image.
-            size: Side of the canvas in pixels.
+            side: Of a square with as many pixels as the canvas may have.
 
         Returns:
-            The canvas, (S, S, 3) uint8, and width / height of the original.
+            The canvas, (H, W, 3) uint8, and width / height of the original.
 
         Raises:
             BrokenImageError: If it cannot be decoded.
         """
         try:
             with self.open(index) as image:
-                return to_canvas(image, size)
+                return to_canvas(image, side)
         except Exception as error:
             raise self._broken(index, error) from error
 

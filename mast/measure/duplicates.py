@@ -184,8 +184,11 @@ def _digests(canvases: CanvasSet, chosen_N: np.ndarray) -> Iterator[bytes]:
     """Hashes of the pixels of some canvases."""
     index_B = np.flatnonzero(chosen_N)
     for start in range(0, len(index_B), _AT_ONCE):
-        for canvas_HWC in canvases.images[index_B[start : start + _AT_ONCE]]:
-            yield hashlib.blake2b(canvas_HWC.tobytes(), digest_size=16).digest()
+        batch = canvases.batch(index_B[start : start + _AT_ONCE])
+        for at in range(len(batch)):
+            canvas_HWC = batch.image(at).numpy()
+            shape = repr(canvas_HWC.shape).encode()
+            yield hashlib.blake2b(shape + canvas_HWC.tobytes(), digest_size=16).digest()
 
 
 def near_copies(

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from mast.augment import center_views
 from mast.core.arguments import as_list
+from mast.core.canvases import Canvases
 from mast.core.display import doing
 from mast.core.entry import entry
 from mast.core.errors import UserError
@@ -62,17 +63,20 @@ def open_images(
     """
     if size < 1:
         raise UserError(f"size must be 1 pixel or more, got {size}")
-    canvases = [read_canvas(image, canvas_size(size)) for image in as_list(images)]
-    if not canvases:
+    read = [read_canvas(image, canvas_size(size)) for image in as_list(images)]
+    if not read:
         raise UserError("there is no image: name one or more")
-    canvas_BHWC = torch.from_numpy(np.stack([canvas_HWC for canvas_HWC, _ in canvases]))
-    aspect_B = torch.tensor([aspect for _, aspect in canvases], dtype=torch.float32)
-    return _central(canvas_BHWC, aspect_B, size)
+    canvases = Canvases.packed(
+        torch.from_numpy(np.concatenate([canvas_HWC.ravel() for canvas_HWC, _ in read])),
+        torch.tensor([canvas_HWC.shape[:2] for canvas_HWC, _ in read]),
+        torch.tensor([aspect for _, aspect in read]),
+    )
+    return _central(canvases, size)
 
 
-def _central(canvas_BHWC: Tensor, aspect_B: Tensor, size: int) -> Tensor:
+def _central(canvases: Canvases, size: int) -> Tensor:
     """The views that are tested."""
-    return center_views(canvas_BHWC, aspect_B, size, crop_fraction(size))
+    return center_views(canvases, size, crop_fraction(size))
 
 
 @contextmanager
@@ -166,10 +170,7 @@ def extract(
     ):
         for start in batches_here:
             stop = min(start + batch_size, len(canvas_set))
-            canvas_BHWC, aspect_B = canvas_set.batch(torch.arange(start, stop))
-            images_BCHW = _central(
-                to_device(canvas_BHWC, device), to_device(aspect_B, device), size
-            )
+            images_BCHW = to_device(_central(canvas_set.batch(range(start, stop)), size), device)
             if change is not None:
                 images_BCHW = change.apply(images_BCHW, torch.arange(start, stop))
             features_BD = represent(encoder, images_BCHW, compute.dtype).cpu()

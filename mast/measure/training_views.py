@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mast.augment import Pipeline, Preset, View, draw_subsets, draw_views
 from mast.core.ahead import Ahead
-from mast.core.transfer import pinned
+from mast.core.canvases import Canvases
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -98,10 +98,10 @@ class TrainingViews:
         steps = range(start, self.steps_per_epoch)
         canvases = (self._canvases(fabric, order, step) for step in steps)
         choose = None if self.compose is None else self._chosen
-        for step, (groups, first, last, count) in zip(steps, Ahead(canvases), strict=True):
+        for step, (own, first, last, count) in zip(steps, Ahead(canvases), strict=True):
             views = draw_views(
                 self.pipeline,
-                [(fabric.to_device(canvas_BHWC), aspect_B) for canvas_BHWC, aspect_B in groups],
+                own.to(fabric.device),
                 (self.seed, epoch, step),
                 choose,
                 start=first,
@@ -117,19 +117,17 @@ class TrainingViews:
 
     def _canvases(
         self, fabric: Fabric, order: np.ndarray, step: int
-    ) -> tuple[list[tuple[Tensor, Tensor]], int, int, int]:
-        """This process's canvases, by set; where its part starts and ends, and of how many."""
+    ) -> tuple[Canvases, int, int, int]:
+        """This process's canvases, where its part starts and ends, and of how many."""
         part = self._part(order, step)
         count, rank, world = len(part), fabric.global_rank, fabric.world_size
         first, last = count * rank // world, count * (rank + 1) // world
         own = part[first:last]
-        groups: list[tuple[Tensor, Tensor]] = []
+        parts: list[Canvases] = []
         for canvas_set, start in zip(self.pool, self.starts, strict=False):
             inside = own[(own >= start) & (own < start + len(canvas_set))]
-            if len(inside) or not groups:  # an empty batch still needs an empty tensor
-                canvas_BHWC, aspect_B = canvas_set.batch(inside - start)
-                groups.append((pinned(canvas_BHWC, fabric.device), aspect_B))
-        return groups, first, last, count
+            parts.append(canvas_set.batch(inside - start))
+        return Canvases.cat(parts).pinned(fabric.device), first, last, count
 
     def _chosen(self, count: int, generator: torch.Generator) -> Tensor:
         """Which operators may act on an image, chosen_GK: crop, flip and some of the others."""

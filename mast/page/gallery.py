@@ -108,8 +108,9 @@ def _shown(row: Row, side: int) -> _ShownRow:
 
 def _thumbnail(item: Item, side: int) -> Image.Image:
     """The image with its own aspect ratio, at most `side` pixels high and wide."""
-    canvas_BHWC, aspect_B = item.canvases.batch([item.position])
-    side, aspect = min(side, canvas_BHWC.shape[1]), float(aspect_B[0])
+    canvases = item.canvases.batch([item.position])
+    canvas_HWC, aspect = canvases.image(0).numpy(), float(canvases.aspect_B[0])
+    side = min(side, max(canvas_HWC.shape))
     width, height = side * min(1.0, aspect), side * min(1.0, 1 / aspect)
     size = (max(1, round(width)), max(1, round(height)))
-    return Image.fromarray(canvas_BHWC[0].numpy()).resize(size, Image.Resampling.LANCZOS)
+    return Image.fromarray(canvas_HWC).resize(size, Image.Resampling.LANCZOS)

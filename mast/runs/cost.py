@@ -20,7 +20,7 @@ from mast.core.launch import cores
 from mast.core.memory import memory_of
 from mast.core.optim import moments
 from mast.core.run import RunFolder
-from mast.data import BrokenImageError, Source, canvas_size
+from mast.data import BrokenImageError, Source, canvas_size, expected_bytes
 from mast.methods import METHODS, StepNeeds, step_flops, step_needs
 from mast.runs.memory import COUNTED, needs_of
 
@@ -128,8 +128,10 @@ def cost(
             "measure it on the machine that will train, without gpu"
         )
     speed = _measured(config, pretrain) if gpu is None else REACHED * gpu.flops / flops
-    images, canvas = len(source), config.data.canvas or canvas_size(config.size)
-    disk = images * canvas**2 * 3
+    images, disk = (
+        len(source),
+        expected_bytes(source, config.data.canvas or canvas_size(config.size)),
+    )
     cost = Cost(
         config=config,
         memory=needs.least(config.accumulate, again=True) / COUNTED,

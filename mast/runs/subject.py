@@ -12,7 +12,6 @@ from mast.analyses import ChangeBy, Images, Pairs, Subject, Trial
 from mast.augment import Pipeline, center_views, difference
 from mast.config import PretrainConfig, configuration_of, read
 from mast.core.run import RunFolder
-from mast.core.transfer import to_device
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.changes import changed_by
 from mast.measure.compute import Compute
@@ -125,9 +124,9 @@ def pairs_of(
     seen: list[list[Tensor]] = []  # representations, and embeddings, of both views
     differences: dict[str, list[Tensor]] = {name: [] for name in pipeline.names}
     for start in range(0, len(position_P), BATCH):
-        canvas_BHWC, aspect_B = canvases.batch(position_P[start : start + BATCH])
-        records = pipeline.draw(len(canvas_BHWC), generator)
-        views = pipeline.views(to_device(canvas_BHWC, device), aspect_B, records)
+        batch = canvases.batch(position_P[start : start + BATCH])
+        records = pipeline.draw(len(batch), generator)
+        views = pipeline.views(batch.to(device), records)
         with torch.inference_mode():
             of_batch = [of(images) for of in (method.kept, method.embed) for images in views.images]
         seen.append([output_BD.float().cpu() for output_BD in of_batch])
@@ -146,8 +145,7 @@ def _images(
     folder: RunFolder, canvases: CanvasSet, chosen: CanvasSet, index_N: np.ndarray
 ) -> Images:
     """Thumbnails and labels of the chosen images, and whether the linear probe is right."""
-    canvas_NHWC, aspect_N = chosen.batch(np.arange(len(chosen)))
-    view_NCHW = center_views(canvas_NHWC, aspect_N, THUMBNAIL)
+    view_NCHW = center_views(chosen.batch(np.arange(len(chosen))), THUMBNAIL)
     thumbnails_NPP3 = (view_NCHW * 255 + 0.5).to(torch.uint8).permute(0, 2, 3, 1).numpy()
     tested = image_identity(canvases)
     hits = {

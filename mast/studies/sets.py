@@ -59,8 +59,9 @@ def with_colours(sets: Sequence[CanvasSet]) -> tuple[CanvasSet, ...]:
 
 
 def _mean_colour(canvases: CanvasSet) -> np.ndarray:
-    canvas_NHWC, _ = canvases.batch(np.arange(len(canvases)))
-    return canvas_NHWC.numpy().mean(axis=(1, 2), dtype=np.float64)
+    batch = canvases.batch(np.arange(len(canvases)))
+    images = (batch.image(index).numpy() for index in range(len(batch)))
+    return np.stack([image_HWC.mean(axis=(0, 1), dtype=np.float64) for image_HWC in images])
 
 
 def folds(canvases: CanvasSet, size: int, count: int = 3) -> list[EvaluationData]:

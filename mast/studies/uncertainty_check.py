@@ -104,7 +104,7 @@ class UncertaintyCheck(Experiment):
         size = run.config.size
         canvases = workplace.open(DATA, size)
         chosen_B = np.sort(np.random.default_rng(0).permutation(len(canvases))[: self.images])
-        images_BCHW = center_views(*canvases.batch(chosen_B), size)
+        images_BCHW = center_views(canvases.batch(chosen_B), size)
         pixels_BHWC = (images_BCHW * 255 + 0.5).clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
         originals = [Image.fromarray(pixels_HWC) for pixels_HWC in pixels_BHWC]
         random = np.random.default_rng(0)

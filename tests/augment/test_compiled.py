@@ -19,6 +19,7 @@ from mast.augment.compiled.rows import kernel
 from mast.augment.operator import per_pixel, uniform
 from mast.augment.operators.color import Invert
 from mast.augment.operators.geometry import GeometricOperator
+from mast.core.canvases import Canvases
 from mast.data.factors import Factors
 
 TOLERANCE = 1e-4  # a fortieth of an 8-bit level; the Gaussian is cut at four sigmas
@@ -75,9 +76,9 @@ def test_an_operator_without_a_kernel_is_applied_all_the_same(monkeypatch):
     canvas, aspect = canvases(40, 32), torch.ones(40)
     records = pipeline.draw(40, torch.Generator().manual_seed(0))
     assert 0 < records[0].applied("dim").sum() < 40
-    dimmed = pipeline.views(canvas, aspect, records).images[0]
+    dimmed = pipeline.views(Canvases.of(canvas, aspect), records).images[0]
     pipeline.compiled = False
-    expected = pipeline.views(canvas, aspect, records).images[0]
+    expected = pipeline.views(Canvases.of(canvas, aspect), records).images[0]
     torch.testing.assert_close(dimmed, expected, rtol=0, atol=TOLERANCE)
 
 
@@ -95,7 +96,9 @@ def test_what_applies_otherwise_does_not_inherit_a_kernel():
 def test_every_pointwise_operator_has_its_kernel():
     named = [OPERATORS[name].kernel for name in POINTWISE]
     assert None not in named
-    assert sorted([*named, "resize_boxes", "warp_affine"]) == sorted(kernels.__all__)
+    assert sorted([*named, "center_views", "resize_boxes", "warp_affine"]) == sorted(
+        kernels.__all__
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,8 +112,8 @@ def test_views_equal_the_reference(side, size):
     chosen = torch.rand(40, len(names), generator=torch.Generator().manual_seed(1)) < 0.6
     records = reference.draw(40, torch.Generator().manual_seed(0), chosen)
     canvas, aspect = canvases(40, side), torch.linspace(0.5, 2.0, 40)
-    expected = reference.views(canvas, aspect, records).images
-    actual = compiled.views(canvas, aspect, records).images
+    expected = reference.views(Canvases.of(canvas, aspect), records).images
+    actual = compiled.views(Canvases.of(canvas, aspect), records).images
     for first, second in zip(expected, actual, strict=True):
         # A view pixel on the very border of the image may fall on its other side, and a filter
         # spreads what it then shows.
@@ -123,12 +126,12 @@ def test_threads_and_parts_change_nothing():
     pipeline = Pipeline(PRESETS["mast19"], 32, compiled=True)
     canvas, aspect = canvases(30, 40), torch.ones(30)
     records = pipeline.draw(30, torch.Generator().manual_seed(0))
-    whole = pipeline.views(canvas, aspect, records).images
+    whole = pipeline.views(Canvases.of(canvas, aspect), records).images
     threads = torch.get_num_threads()
     assert threads == 1
     torch.set_num_threads(3)
     try:
-        parted = pipeline.views(canvas, aspect, records).images
+        parted = pipeline.views(Canvases.of(canvas, aspect), records).images
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(whole[0], parted[0])
@@ -153,7 +156,8 @@ def test_an_empty_batch_has_empty_views():
     for compiled in (False, True):
         pipeline.compiled = compiled
         records = pipeline.draw(0, torch.Generator())
-        views = pipeline.views(torch.empty(0, 8, 8, 3, dtype=torch.uint8), torch.empty(0), records)
+        nothing = Canvases.of(torch.empty(0, 8, 8, 3, dtype=torch.uint8))
+        views = pipeline.views(nothing, records)
         assert views.images[1].shape == (0, 3, 24, 24)
 
 
@@ -161,13 +165,13 @@ def test_an_empty_batch_has_empty_views():
 def test_what_no_kernel_may_be_given(compiled):
     pipeline = Pipeline(PRESETS["mast5"], 24, compiled)
     records, aspect = pipeline.draw(4, torch.Generator()), torch.ones(4)
-    for shape in ((4, 64, 8, 3), (4, 8, 64, 3), (4, 20, 20, 1), (4, 20, 20, 4)):
-        with pytest.raises(ValueError, match="square canvases"):
-            pipeline.views(torch.zeros(shape, dtype=torch.uint8), aspect, records)
+    for shape in ((4, 20, 20, 1), (4, 20, 20, 4), (20, 20, 3)):
+        with pytest.raises(ValueError, match=r"expected images \(B, H, W, 3\)"):
+            Canvases.of(torch.zeros(shape, dtype=torch.uint8))
     canvas = torch.zeros(4, 20, 20, 3, dtype=torch.uint8)
     scattered = pipeline.buffer(8, torch.device("cpu"))[::2]
     with pytest.raises(ValueError, match="contiguous"):
-        pipeline.views(canvas, aspect, records, out=scattered)
+        pipeline.views(Canvases.of(canvas, aspect), records, out=scattered)
 
 
 def test_autograd_notices_a_buffer_that_it_still_needs():
@@ -175,8 +179,10 @@ def test_autograd_notices_a_buffer_that_it_still_needs():
     canvas, aspect, records = canvases(2, 30), torch.ones(2), pipeline.draw(2, torch.Generator())
     buffer = pipeline.buffer(2, torch.device("cpu"))
     weight = torch.ones((), requires_grad=True)
-    loss = (pipeline.views(canvas, aspect, records, out=buffer).images[0] * weight).sum()
-    pipeline.views(canvas, aspect, records, out=buffer)
+    loss = (
+        pipeline.views(Canvases.of(canvas, aspect), records, out=buffer).images[0] * weight
+    ).sum()
+    pipeline.views(Canvases.of(canvas, aspect), records, out=buffer)
     with pytest.raises(RuntimeError, match="inplace operation"):
         loss.backward()
 
@@ -187,14 +193,16 @@ def test_a_buffer_changes_nothing():
     records = pipeline.draw(5, torch.Generator().manual_seed(0))
     buffer = pipeline.buffer(5, torch.device("cpu")).fill_(torch.nan)
     new, reused = (
-        pipeline.views(canvas, aspect, records),
-        pipeline.views(canvas, aspect, records, out=buffer),
+        pipeline.views(Canvases.of(canvas, aspect), records),
+        pipeline.views(Canvases.of(canvas, aspect), records, out=buffer),
     )
     assert reused.images[1].untyped_storage().data_ptr() == buffer.untyped_storage().data_ptr()
     for first, second in zip(new.images, reused.images, strict=True):
         assert torch.equal(first, second)
     with pytest.raises(ValueError, match=rf"of shape \({8 * 3 * 24 * 24},\)"):
-        pipeline.views(canvas[:4], aspect[:4], tuple(record[:4] for record in records), out=buffer)
+        pipeline.views(
+            Canvases.of(canvas[:4], aspect[:4]), tuple(record[:4] for record in records), out=buffer
+        )
 
 
 def test_kernels_compile_where_nothing_can_be_written(monkeypatch):

@@ -22,6 +22,7 @@ from mast.augment import (
     numbers,
 )
 from mast.augment.operators.geometry import crop_boxes
+from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 
 B = 64
@@ -123,8 +124,8 @@ def test_a_mirrored_image_cut_as_its_mirror_image_is_told_alike() -> None:
             replace(record, applied_BK=torch.stack([always, always], 1), parameters=turned)
         )
     square = torch.ones(B)
-    one = pipeline.views(canvas, square, tuple(plain))
-    other = pipeline.views(canvas.flip(2), square, tuple(mirrored))
+    one = pipeline.views(Canvases.of(canvas, square), tuple(plain))
+    other = pipeline.views(Canvases.of(canvas.flip(2), square), tuple(mirrored))
     torch.testing.assert_close(one.images[0], other.images[0], rtol=0, atol=1e-4)
     torch.testing.assert_close(
         difference(one, "random_resized_crop"), difference(other, "random_resized_crop")

@@ -20,6 +20,7 @@ from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, Stage, View
 from mast.augment.operators.filters import GaussianBlur
 from mast.augment.record import Record
 from mast.augment.warp import Warp
+from mast.core.canvases import Canvases
 
 pytest.importorskip("triton")
 from mast.augment.fused import Chain, chain
@@ -45,7 +46,7 @@ def whole(count: int) -> Warp:
 def fused(preset: Preset, size: int, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A pipeline that draws by Triton's kernels, on the CPU too."""
     pipeline = Pipeline(preset, size)
-    monkeypatch.setattr(pipeline, "_filler", lambda canvas_BHWC: pipeline._fill_fused)
+    monkeypatch.setattr(pipeline, "fill", pipeline._fill_fused)
     return pipeline
 
 
@@ -63,7 +64,7 @@ def test_a_kernel_equals_its_reference(name: str) -> None:
     applied_BK = torch.zeros(6, 1, dtype=torch.bool).index_fill_(0, index, True)
     actual = torch.full((6, 3, SIZE, SIZE), torch.nan, device=DEVICE)
     record = Record((name,), applied_BK, {name: parameters})
-    Chain([operator], SIZE).draw(canvas.to(DEVICE), whole(6), record, actual)
+    Chain([operator], SIZE).draw(Canvases.of(canvas.to(DEVICE)), whole(6), record, actual)
     torch.testing.assert_close(actual.cpu(), expected, rtol=0, atol=TOLERANCE)
     # those that did not draw it
     torch.testing.assert_close(actual.cpu()[[1, 4]], images[[1, 4]], rtol=0, atol=1e-6)
@@ -99,8 +100,9 @@ def test_views_equal_the_reference(
     pipeline = fused(Preset(names), size, monkeypatch)
     records = pipeline.draw(5, torch.Generator().manual_seed(0))
     canvas, aspect = canvases(5, side), torch.linspace(0.5, 2.0, 5)
-    expected = Pipeline(Preset(names), size, compiled=False).views(canvas, aspect, records)
-    actual = pipeline.views(canvas.to(DEVICE), aspect, records)
+    shown = Canvases.of(canvas, aspect)
+    expected = Pipeline(Preset(names), size, compiled=False).views(shown, records)
+    actual = pipeline.views(shown.to(DEVICE), records)
     for first, second in zip(expected.images, actual.images, strict=True):
         torch.testing.assert_close(first, second.cpu(), rtol=0, atol=TOLERANCE)
 
@@ -115,8 +117,9 @@ def test_views_of_a_preset(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = fused(preset, SIZE, monkeypatch)
     records = pipeline.draw(6, torch.Generator().manual_seed(1))
     canvas, aspect = canvases(6, 40), torch.ones(6)
-    expected = Pipeline(preset, SIZE, compiled=False).views(canvas, aspect, records)
-    actual = pipeline.views(canvas.to(DEVICE), aspect, records)
+    shown = Canvases.of(canvas, aspect)
+    expected = Pipeline(preset, SIZE, compiled=False).views(shown, records)
+    actual = pipeline.views(shown.to(DEVICE), records)
     for first, second in zip(expected.images, actual.images, strict=True):
         assert ((first - second.cpu()).abs() > TOLERANCE).float().mean() <= 2e-3
 
@@ -139,8 +142,10 @@ def test_an_operator_without_a_kernel_is_applied_all_the_same(
     canvas, aspect = canvases(10, 32), torch.ones(10)
     records = pipeline.draw(10, torch.Generator().manual_seed(0))
     assert 0 < records[0].applied(kind.name).sum() < 10
-    expected = Pipeline(preset, SIZE, compiled=False).views(canvas, aspect, records).images[0]
-    actual = pipeline.views(canvas.to(DEVICE), aspect, records).images[0].cpu()
+    expected = (
+        Pipeline(preset, SIZE, compiled=False).views(Canvases.of(canvas, aspect), records).images[0]
+    )
+    actual = pipeline.views(Canvases.of(canvas, aspect).to(DEVICE), records).images[0].cpu()
     torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE)
 
 
@@ -153,9 +158,10 @@ def test_a_jitter_behind_another_operator() -> None:
 def test_views_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter cuts what a GPU rounds."""
     pipeline = fused(PRESETS["mast5"], SIZE, monkeypatch)
-    canvas, records = canvases(4, 32).to(DEVICE), pipeline.draw(4, torch.Generator().manual_seed(0))
+    shown = Canvases.of(canvases(4, 32).to(DEVICE))
+    records = pipeline.draw(4, torch.Generator().manual_seed(0))
     single, half = (
-        pipeline.views(canvas, torch.ones(4), records, pipeline.buffer(4, DEVICE, dtype)).images[1]
+        pipeline.views(shown, records, pipeline.buffer(4, DEVICE, dtype)).images[1]
         for dtype in (torch.float32, torch.bfloat16)
     )
     if DEVICE.type == "cuda":
@@ -173,7 +179,7 @@ def test_nothing_is_read_that_was_not_written(monkeypatch: pytest.MonkeyPatch) -
 
     pipeline = fused(PRESETS["mast19"], SIZE, monkeypatch)
     records = pipeline.draw(3, torch.Generator().manual_seed(0))
-    batch = canvases(3, 32).to(DEVICE), torch.ones(3), records
+    batch = Canvases.of(canvases(3, 32).to(DEVICE)), records
     expected = pipeline.views(*batch).images
     monkeypatch.setattr(torch, "empty", filled)
     for first, second in zip(expected, pipeline.views(*batch).images, strict=True):

@@ -11,6 +11,7 @@ import torch
 from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, View, center_views, describe
 from mast.augment.operator import Step
 from mast.augment.warp import render
+from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 from mast.data.toys import BLUR, DESTROYED_BY
 
@@ -24,12 +25,17 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 @pytest.fixture(scope="module")
-def batch() -> tuple[torch.Tensor, torch.Tensor]:
-    """Canvases with structure at several scales, and aspects of 1/2 to 2."""
-    coarse = torch.rand(B, 3, 7, 7, generator=generator())
-    images = torch.nn.functional.interpolate(coarse, 40, mode="bicubic").clamp(0, 1)
-    canvas = (images * 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous()
-    return canvas, torch.linspace(0.5, 2.0, B)
+def batch() -> Canvases:
+    """Images with structure at several scales, of areas of 700 to 4,800 and aspects of 1/2 to 2."""
+    parts = []
+    for coarse, aspect in zip(
+        torch.rand(B, 1, 3, 7, 7, generator=generator()), torch.linspace(0.5, 2.0, B), strict=True
+    ):
+        side = 27 + 3 * (len(parts) % 15)
+        size = [round(side / aspect.item() ** 0.5), round(side * aspect.item() ** 0.5)]
+        image = torch.nn.functional.interpolate(coarse, size, mode="bicubic").clamp(0, 1)
+        parts.append(Canvases.of((image * 255).to(torch.uint8).permute(0, 2, 3, 1)))
+    return Canvases.cat(parts)
 
 
 def one_view(pipeline: Pipeline, preset: Preset, batch, record, view: int = 0) -> torch.Tensor:
@@ -38,7 +44,7 @@ def one_view(pipeline: Pipeline, preset: Preset, batch, record, view: int = 0) -
     alone = Pipeline(
         replace(preset, views=(View(overrides),)), pipeline.sizes[view], pipeline.compiled
     )
-    return alone.views(*batch, (record,)).images[0]
+    return alone.views(batch, (record,)).images[0]
 
 
 @presets
@@ -239,19 +245,19 @@ def test_choice_restricts_the_coins_and_leaves_the_stream():
 def test_replay_gives_the_same_bits(name, batch):
     pipeline = Pipeline(PRESETS[name], SIZE)
     records = pipeline.draw(B, generator(), None)
-    given = [tensor.clone() for tensor in batch]
-    views, again = pipeline.views(*batch, records), pipeline.views(*batch, records)
+    given = batch.values_T.clone()
+    views, again = pipeline.views(batch, records), pipeline.views(batch, records)
     for view, size in enumerate(pipeline.sizes):
         assert torch.equal(views.images[view], again.images[view])
         alone = one_view(pipeline, PRESETS[name], batch, records[view], view)
         torch.testing.assert_close(alone, views.images[view], rtol=0, atol=5e-6)
         assert views.images[view].shape == (B, 3, size, size)
         assert 0 <= views.images[view].min() <= views.images[view].max() <= 1
-    assert all(torch.equal(*pair) for pair in zip(given, batch, strict=True))
+    assert torch.equal(given, batch.values_T)
     applied = torch.stack([record.applied_BK for record in records])
     assert torch.equal(views.active_BK, applied.any(dim=0))
     assert views.names == pipeline.names
-    half = pipeline.views(*batch, records, pipeline.buffer(B, batch[0].device, torch.bfloat16))
+    half = pipeline.views(batch, records, pipeline.buffer(B, batch.device, torch.bfloat16))
     assert half.images[0].dtype == torch.bfloat16
     for rounded, image in zip(half.images, views.images, strict=True):
         assert torch.equal(rounded, image.bfloat16()), "operators compute in float32 either way"
@@ -265,12 +271,10 @@ def test_a_slice_of_the_record_draws_a_slice_of_the_batch(name, batch, compiled)
     names = tuple(n for n in PRESETS[name].operators if n not in ("equalize", "posterize"))
     pipeline = Pipeline(PRESETS[name].only(names), SIZE, compiled)
     records = pipeline.draw(B, generator())
-    whole = pipeline.views(*batch, records)
+    whole = pipeline.views(batch, records)
     for some in (slice(0, 9), slice(9, B)):
         assert len(records[0][some]) == len(range(B)[some])
-        part = pipeline.views(
-            batch[0][some], batch[1][some], tuple(record[some] for record in records)
-        )
+        part = pipeline.views(batch[some], tuple(record[some] for record in records))
         for view in range(len(records)):
             difference = (part.images[view] - whole.images[view][some]).abs()
             assert difference.flatten(1).quantile(0.999, dim=1).max() <= 5e-6
@@ -285,8 +289,8 @@ def test_the_record_says_exactly_who_changed(operator, batch):
     chosen = torch.zeros(B, len(pipeline.names), dtype=torch.bool)
     chosen[::2, k] = True
     (record,) = pipeline.draw(B, generator(), chosen)
-    (images,) = pipeline.views(*batch, (record,)).images
-    identity = center_views(*batch, SIZE)
+    (images,) = pipeline.views(batch, (record,)).images
+    identity = center_views(batch, SIZE)
     applied = record.applied_BK[:, k]
     assert not applied[1::2].any()
     torch.testing.assert_close(images[~applied], identity[~applied], rtol=0, atol=1e-5)
@@ -322,7 +326,7 @@ def test_views_that_disagree_are_drawn_each_in_its_own_way(batch, compiled):
     preset = Preset(("gaussian_blur",), (View(), wide))
     pipeline = Pipeline(preset, SIZE, compiled)
     chosen = torch.ones(B, 1, dtype=torch.bool)
-    views = pipeline.views(*batch, pipeline.draw(B, generator(), chosen))
+    views = pipeline.views(batch, pipeline.draw(B, generator(), chosen))
     for view in range(2):
         alone = one_view(pipeline, preset, batch, views.records[view], view)
         assert torch.equal(views.images[view], alone)
@@ -338,7 +342,7 @@ def test_every_view_is_what_a_pipeline_of_its_size_draws(batch, compiled):
     assert 0.05 <= records[2].parameters["random_resized_crop"]["area"].min() < 0.14
     assert records[2].parameters["gaussian_blur"]["sigma"].max() <= 2.0 * 16 / 224
     buffer = pipeline.buffer(B, torch.device("cpu")).fill_(torch.nan)
-    for views in (pipeline.views(*batch, records), pipeline.views(*batch, records, out=buffer)):
+    for views in (pipeline.views(batch, records), pipeline.views(batch, records, out=buffer)):
         for view, size in enumerate(pipeline.sizes):
             expected = one_view(pipeline, preset, batch, records[view], view)
             assert views.images[view].shape == (B, 3, size, size)
@@ -386,11 +390,10 @@ def test_only_alike_neighbours_are_filled_in_one_go(batch, monkeypatch):
     rare = View({"rotate": {"probability": 0.1}})
     preset = Preset(("rotate",), (View(), rare, small, small, small, View(), strong))
     pipeline = Pipeline(preset, SIZE, compiled=False)
-    fill, filled = pipeline._fill, []
-    monkeypatch.setattr(
-        pipeline, "_fill", lambda images, *rest: (filled.append(len(images)), fill(images, *rest))
-    )
-    pipeline.views(*batch, pipeline.draw(B, generator()))
+    filled = []
+    monkeypatch.setattr(pipeline, "fill", lambda images, *rest: filled.append(len(images)))
+    meta = replace(batch, values_T=batch.values_T.to("meta"))
+    pipeline.views(meta, pipeline.draw(B, generator()))
     assert filled == [2 * B, 3 * B, B, B]
 
 
@@ -398,7 +401,7 @@ def test_only_alike_neighbours_are_filled_in_one_go(batch, monkeypatch):
 def test_parts_of_a_large_batch_are_invisible(batch, compiled, monkeypatch):
     pipeline = Pipeline(replace(PRESETS["mast15"], views=(View(),)), SIZE, compiled)
     records = pipeline.draw(B, generator())
-    (whole,) = pipeline.views(*batch, records).images
+    (whole,) = pipeline.views(batch, records).images
     parts = []
     if compiled:
         run = Step.run
@@ -412,7 +415,7 @@ def test_parts_of_a_large_batch_are_invisible(batch, compiled, monkeypatch):
             lambda canvas, *rest: (parts.append(len(canvas)), render(canvas, *rest))[1],
         )
         monkeypatch.setattr("mast.augment.pipeline.PART_VALUES", 5 * 3 * SIZE**2)
-    (images,) = pipeline.views(*batch, records).images
+    (images,) = pipeline.views(batch, records).images
     torch.testing.assert_close(images, whole, rtol=0, atol=5e-6)
     assert len(set(parts) if compiled else parts) == -(-B // 5)
 
@@ -435,10 +438,10 @@ def test_errors_name_the_nearest_choice(batch):
     with pytest.raises(ValueError, match=r"\(4, 5\), got \(4, 3\)"):
         pipeline.draw(4, generator(), torch.ones(4, 3, dtype=torch.bool))
     records = pipeline.draw(4, generator())
-    with pytest.raises(ValueError, match="24, 24 and 4"):
-        pipeline.views(*batch, records)
+    with pytest.raises(ValueError, match="24 and 4"):
+        pipeline.views(batch, records)
     with pytest.raises(UserError, match="expected 2 records, one a view, got 1"):
-        pipeline.views(*batch, records[:1])
+        pipeline.views(batch, records[:1])
 
 
 def test_solarize_acts_behind_the_blur():
@@ -451,7 +454,7 @@ def test_solarize_acts_behind_the_blur():
     expected = canvas.permute(0, 3, 1, 2).float() / 255
     for operator in (blur, solarize):
         expected = operator.apply(expected, record.parameters[operator.name])
-    views = pipeline.views(canvas, torch.ones(4), (record,)).images[0]
+    views = pipeline.views(Canvases.of(canvas, torch.ones(4)), (record,)).images[0]
     torch.testing.assert_close(views, expected, rtol=0, atol=1e-5)
 
 
@@ -461,8 +464,8 @@ def test_the_order_of_a_preset_does_not_change_the_order_of_action(batch):
     back = Pipeline(Preset(tuple(reversed(names)), (View(),)), SIZE)
     (record,) = forth.draw(B, generator())
     mirrored = replace(record, names=back.names, applied_BK=record.applied_BK.flip(1))
-    (expected,) = forth.views(*batch, (record,)).images
-    assert torch.equal(back.views(*batch, (mirrored,)).images[0], expected)
+    (expected,) = forth.views(batch, (record,)).images
+    assert torch.equal(back.views(batch, (mirrored,)).images[0], expected)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -471,8 +474,8 @@ def test_a_gpu_draws_the_same_views(name, batch):
     names = tuple(n for n in PRESETS[name].operators if n not in ("equalize", "posterize"))
     pipeline = Pipeline(PRESETS[name].only(names), SIZE)
     records = pipeline.draw(B, generator())
-    on_cpu = pipeline.views(*batch, records)
-    on_gpu = pipeline.views(batch[0].cuda(), batch[1], records)
+    on_cpu = pipeline.views(batch, records)
+    on_gpu = pipeline.views(batch.to(torch.device("cuda")), records)
     for view in range(2):
         difference = (on_gpu.images[view].cpu() - on_cpu.images[view]).abs()
         assert difference.flatten(1).quantile(0.999, dim=1).max() <= 1e-3

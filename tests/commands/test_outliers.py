@@ -75,7 +75,7 @@ def test_distances_by_hand(
 
     def features(folder: Path) -> dict[str, Tensor]:
         canvases = open_canvas(str(folder), method.encoder.size)
-        images = center_views(*canvases.batch(np.arange(len(canvases))), method.encoder.size)
+        images = center_views(canvases.batch(np.arange(len(canvases))), method.encoder.size)
         with torch.no_grad():
             both = (F.normalize(of(images)) for of in (method.encoder, method.embed))
             return dict(zip(canvases.identifiers, torch.cat(list(both), dim=1), strict=True))
@@ -159,7 +159,7 @@ def test_a_module_of_ones_own(photos: Path) -> None:
     data, module = str(photos / "test"), Pooled().train()
     found = mast.outliers(module, data, size=32).columns
     canvases = open_canvas(data, 32)
-    images = center_views(*canvases.batch(np.arange(len(canvases))), 32)
+    images = center_views(canvases.batch(np.arange(len(canvases))), 32)
     unit_ND = F.normalize(Pooled()(images), dim=1)
     fifth_N = 1 - (unit_ND @ unit_ND.T).sort(dim=1, descending=True).values[:, 5]
     distances = dict(zip(canvases.identifiers, fifth_N.tolist(), strict=True))

@@ -163,7 +163,7 @@ def test_what_cannot_be_written_is_refused(
 
 
 def test_other_commands_take_shards(run: Path, photos: Path, tmp_path: Path) -> None:
-    root = sharded(photos, tmp_path / "set", format="bmp", size=32)  # as views of 32 pixels have it
+    root = sharded(photos, tmp_path / "set", format="bmp", size=88)  # as views of 32 pixels have it
     found, expected = (
         np.load(mast.embed(run, data, tmp_path / f"{name}.npz"))
         for name, data in {"shards": f"shards:{root}", "folder": str(photos / "train")}.items()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import time
@@ -10,6 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from mast.core.errors import UserError
@@ -17,9 +20,12 @@ from mast.core.tensors import write_tensors
 from mast.data import DataConfig, canvas_size, open_canvas
 from mast.data import cache as cache_module
 from mast.data import canvas as canvas_module
+from mast.data.decode import canvas_shape
 from mast.data.manifest import Manifest
 from mast.data.names import Names
 from mast.data.stored import Stored
+
+NUMBERED = ("kept_N", "size_N2", "aspect_N", "checksum_N")  # arrays of a manifest, a row an image
 
 
 @pytest.fixture
@@ -54,29 +60,55 @@ def files(config, ending):
     return sorted(config.cache.glob(f"*.{ending}"))
 
 
-@pytest.mark.parametrize(("view", "canvas"), [(24, 32), (32, 32), (64, 72), (96, 112), (224, 256)])
+def everything(canvases):
+    """The pixels of a set, flat."""
+    return canvases.pixels.read(np.arange(len(canvases)))
+
+
+@pytest.mark.parametrize(("view", "canvas"), [(24, 66), (64, 176), (224, 616)])
 def test_canvas_size(view, canvas):
     assert canvas_size(view) == canvas
 
 
-def test_canvases_are_the_whole_images_stretched(config, photos):
+def test_canvases_keep_the_shape_of_their_images(config, photos):
+    config.canvas = 20
     canvases = open_canvas(config, 32)
     assert len(canvases) == 12
-    assert canvases.images.shape == (12, 32, 32, 3)
+    assert canvases.pixels.size_N2[[0, 7]].tolist() == [[14, 28], [15, 26]]
     assert canvases.identifiers[:2] == ("a/00.png", "a/02.png")
     assert canvases.classes == {"class": ("a", "b")}
     assert canvases.targets["class"].tolist() == [0] * 6 + [1] * 6
     with Image.open(photos / "b/03.png") as image:
-        expected = image.resize((32, 32), Image.Resampling.LANCZOS, reducing_gap=3.0)
-    canvas_BHWC, aspect_B = canvases.batch([7, 0])
-    np.testing.assert_array_equal(canvas_BHWC[0], np.asarray(expected))
-    torch.testing.assert_close(aspect_B, torch.tensor([40 / 23, 40 / 20]))
-    assert (canvas_BHWC.dtype, aspect_B.dtype) == (torch.uint8, torch.float32)
+        expected = image.resize((26, 15), Image.Resampling.LANCZOS, reducing_gap=3.0)
+    batch = canvases.batch([7, 0])
+    np.testing.assert_array_equal(batch.image(0), np.asarray(expected))
+    torch.testing.assert_close(batch.aspect_B, torch.tensor([40 / 23, 40 / 20]))
+
+
+def test_small_images_are_canvases_as_they_are(config, photos):
+    canvases = open_canvas(config, 32)
+    with Image.open(photos / "b/03.png") as image:
+        np.testing.assert_array_equal(canvases.batch([7]).image(0), np.asarray(image))
+
+
+@settings(max_examples=200)
+@given(st.integers(1, 9000), st.integers(1, 9000), st.integers(8, 700))
+def test_a_canvas_has_the_shape_of_its_image_and_no_more_pixels_than_it_may(width, height, side):
+    wide, high = canvas_shape(width, height, side)
+    assert (wide, high) == (width, height) or width * height > side**2
+    assert wide <= width
+    assert high <= height
+    assert wide * high <= side**2
+    if max(width, height) <= 8 * min(width, height):
+        assert wide / high == pytest.approx(width / height, rel=1.5 / min(wide, high))
+    short = max(1, round(min(width, height) * min(1, side / math.sqrt(width * height))))
+    assert min(wide, high) == short
 
 
 def test_fingerprint_is_of_canvases_and_labels_alone(config):
     canvases = open_canvas(config, 32)
-    content = hashlib.blake2b(canvases.images[:].tobytes(), digest_size=16)
+    content = hashlib.blake2b(everything(canvases).tobytes(), digest_size=16)
+    content.update(canvases.pixels.size_N2.tobytes())
     content.update(canvases.aspect_N.tobytes())
     content.update(canvases.targets["class"].tobytes())
     assert canvases.fingerprint == content.hexdigest()
@@ -86,7 +118,7 @@ def test_fingerprint_is_of_canvases_and_labels_alone(config):
 def test_second_time_is_a_hit(config, builds):
     first, second = open_canvas(config, 32), open_canvas(config, 32)
     assert len(builds) == 1
-    assert isinstance(second.images, Stored)
+    assert isinstance(second.pixels, Stored)
     assert first.fingerprint == second.fingerprint
     assert len(files(config, "u8")) == len(files(config, "safetensors")) == 1
     open_canvas(config, 64)  # another canvas is another file, and the first one stays
@@ -101,11 +133,11 @@ def test_rebuilt_when_a_file_is_added_or_changed(config, photos, builds):
     assert len(added) == 13
     Image.new("RGB", (40, 20)).save(photos / "a/00.png")
     changed = open_canvas(config, 32)
-    assert changed.images[0].max() == 0
+    assert changed.batch([0]).values_T.max() == 0
     assert len({before.fingerprint, added.fingerprint, changed.fingerprint}) == 3
     assert len(builds) == 3
     assert len(files(config, "u8")) == 1, "what no state of the folder fits is removed"
-    assert before.images[0].max() > 0, "a set that is open keeps its own file"
+    assert before.batch([0]).values_T.max() > 0, "a set that is open keeps its own file"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +145,7 @@ def test_rebuilt_when_a_file_is_added_or_changed(config, photos, builds):
     ["short", "long", "no data", "no manifest", "half a manifest", "no fields", "another name"],
 )
 def test_damaged_cache_is_rebuilt(config, builds, damage):
-    expected = np.array(open_canvas(config, 32).images)
+    expected = everything(open_canvas(config, 32))
     [data], [manifest] = files(config, "u8"), files(config, "safetensors")
     match damage:
         case "short":
@@ -130,32 +162,32 @@ def test_damaged_cache_is_rebuilt(config, builds, damage):
             manifest.write_bytes(manifest.read_bytes().replace(b"a/02.png", b"a/03.png"))
         case _:
             manifest.write_bytes(manifest.read_bytes()[:100])
-    np.testing.assert_array_equal(open_canvas(config, 32).images, expected)
+    np.testing.assert_array_equal(everything(open_canvas(config, 32)), expected)
     assert len(builds) == 2
 
 
 def test_a_manifest_of_fewer_images_is_built_anew(config, builds, caplog):
-    expected = np.array(open_canvas(config, 32).images)
+    expected = everything(open_canvas(config, 32))
     [file] = files(config, "safetensors")
     manifest = Manifest.read(file)
-    short = {name: getattr(manifest, name)[:-1] for name in ("kept_N", "aspect_N", "checksum_N")}
+    short = {name: getattr(manifest, name)[:-1] for name in NUMBERED}
     names = Names.of(list(manifest.identifiers)[:-1])
     [data] = files(config, "u8")
-    data.write_bytes(data.read_bytes()[: -32 * 32 * 3])
+    data.write_bytes(data.read_bytes()[: -3 * manifest.size_N2[-1].prod()])
     replace(manifest, **short, identifiers=names).write(file)
-    np.testing.assert_array_equal(open_canvas(config, 32).images, expected)
-    assert f"does not match the {len(expected)} images" in caplog.text
+    np.testing.assert_array_equal(everything(open_canvas(config, 32)), expected)
+    assert "does not match the 12 images" in caplog.text
 
 
 def test_a_canvas_is_not_mended_through_a_link(config, tmp_path, caplog):
     canvases = open_canvas(config, 32)
-    expected = np.array(canvases.images)
+    expected = everything(canvases)
     [data] = files(config, "u8")
     theirs = tmp_path / "theirs"
     theirs.write_bytes(bytes(data.stat().st_size))
     data.unlink()
     data.symlink_to(theirs)
-    np.testing.assert_array_equal(open_canvas(config, 32).images, expected)
+    np.testing.assert_array_equal(everything(open_canvas(config, 32)), expected)
     assert not any(theirs.read_bytes())
     assert "cannot be mended: it is a link" in caplog.text
 
@@ -193,7 +225,7 @@ def _race(rank, config, folder):
     while not (folder / f"ready{1 - rank}").exists():
         time.sleep(0.001)
     canvases = open_canvas(config, 32)
-    found = len(canvases), canvases.fingerprint, int(canvases.images[:].sum())
+    found = len(canvases), canvases.fingerprint, int(everything(canvases).sum())
     (folder / f"{rank}.json").write_text(json.dumps(found))
 
 
@@ -229,11 +261,10 @@ def test_on_the_fly_equals_cached(config, tmp_path, builds):
         decoded = open_canvas(fly, 32)
         assert decoded.fingerprint == cached.fingerprint
         assert decoded.identifiers == cached.identifiers
-        assert decoded.images.shape == cached.images.shape
-        for one, other in zip(decoded.batch([5, 0, 5]), cached.batch([5, 0, 5]), strict=True):
-            assert torch.equal(one, other)
-        np.testing.assert_array_equal(decoded.images[2:4], cached.images[2:4])
-        np.testing.assert_array_equal(decoded.images[3], cached.images[3])
+        one, other = decoded.batch([5, 0, 5]), cached.batch([5, 0, 5])
+        assert torch.equal(one.values_T, other.values_T)
+        assert torch.equal(one.size_B2, other.size_B2)
+        assert torch.equal(one.aspect_B, other.aspect_B)
     assert len(builds) == 2, "the check of all files is remembered too"
     assert not files(fly, "u8")
 
@@ -279,7 +310,7 @@ def test_broken_files_up_to_the_limit_are_named_and_skipped(config, photos, capl
         assert "1 of 12 images" in caplog.text
         assert "a/04.png" in caplog.text
         # What follows the gap keeps its own pixels.
-        assert canvases.batch([10])[1].item() == pytest.approx(40 / 31)
+        assert canvases.batch([10]).aspect_B.item() == pytest.approx(40 / 31)
     config.max_broken = 0.01  # a stricter limit holds for what was built under a laxer one
     with pytest.raises(UserError, match=r"1 of the first 12 .*max_broken.*\n  a/04\.png: "):
         open_canvas(config, 32)
@@ -298,7 +329,8 @@ def test_too_many_broken_files_name_ten(config, photos):
 def test_manifest_says_what_the_file_holds(config):
     open_canvas(config, 32)
     manifest = Manifest.read(files(config, "safetensors")[0])
-    assert manifest.size == 32
+    assert manifest.side == 88
+    assert manifest.size_N2[11].tolist() == [31, 40]
     assert manifest.identifiers[11] == "b/11.png"
     assert manifest.kept_N.tolist() == list(range(12))
     assert manifest.aspect_N[0] == 2.0
@@ -322,7 +354,8 @@ def test_a_million_entries_are_opened_in_a_moment(tmp_path):
     numbers = np.arange(count)
     names = (*(f"class{index % 1000:04d}/{index:08d}.jpg" for index in range(count - 1)), "a\udcff")
     manifest = Manifest(
-        1, "source", 32, "content", numbers, (numbers % 7 + 1).astype(np.float32),
+        1, "source", 32, "content", numbers, np.stack([numbers % 9 + 1] * 2, axis=1),
+        (numbers % 7 + 1).astype(np.float32),
         numbers.astype(np.uint32), Names.of(names), {"b": "broken"},
     )  # fmt: skip
     manifest.write(tmp_path / "set.safetensors")
@@ -332,6 +365,7 @@ def test_a_million_entries_are_opened_in_a_moment(tmp_path):
     assert found.identifiers == names
     assert np.array_equal(found.checksum_N, manifest.checksum_N)
     assert np.array_equal(found.kept_N, numbers)
+    assert np.array_equal(found.size_N2, manifest.size_N2)
     assert found.skipped == {"b": "broken"}
 
 
@@ -364,4 +398,4 @@ def test_processes_of_a_machine_share_its_cores(
 ):
     monkeypatch.setattr(canvas_module, "cores", lambda: 8)
     config = DataConfig(str(photos), cache=tmp_path / "cache", cache_limit_gb=0, workers=given)
-    assert open_canvas(config, 32, processes).images._workers == threads
+    assert open_canvas(config, 32, processes).pixels._workers == threads

@@ -9,9 +9,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny import stacked
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet, Loader
+from mast.data.pixels import InMemory
 
 
 def numbered(count):
@@ -21,7 +23,7 @@ def numbered(count):
     )
     return CanvasSet(
         name="numbered",
-        images=images,
+        pixels=InMemory.of(images),
         aspect_N=np.arange(count, dtype=np.float32),
         targets={},
         classes={},
@@ -67,10 +69,11 @@ def test_order_is_pure_and_differs_between_epochs_and_seeds():
 def test_batch_holds_what_its_indices_say():
     loader = Loader(numbered(40), 8, 0)
     for step, batch in enumerate(loader.epoch(0)):
-        assert batch.canvas_BHWC.dtype == torch.uint8
-        assert batch.canvas_BHWC.shape == (8, 2, 2, 3)
-        assert (batch.canvas_BHWC == batch.index_B[:, None, None, None]).all()
-        assert torch.equal(batch.aspect_B, batch.index_B.float())
+        pixels_BHWC = stacked(batch.canvases)
+        assert pixels_BHWC.dtype == np.uint8
+        assert pixels_BHWC.shape == (8, 2, 2, 3)
+        assert (pixels_BHWC == batch.index_B[:, None, None, None].numpy()).all()
+        assert torch.equal(batch.canvases.aspect_B, batch.index_B.float())
         np.testing.assert_array_equal(batch.index_B, loader.indices(0, step))
 
 
@@ -81,8 +84,8 @@ def test_a_resident_set_gives_the_same_batches():
     loaders = Loader(canvases, 8, 0), Loader(canvases, 8, 0)
     loaders[1].resident = resident
     for mapped, gathered in zip(*(loader.epoch(3) for loader in loaders), strict=True):
-        assert torch.equal(gathered.canvas_BHWC, mapped.canvas_BHWC)
-        assert torch.equal(gathered.aspect_B, mapped.aspect_B)
+        assert np.array_equal(stacked(gathered.canvases), stacked(mapped.canvases))
+        assert torch.equal(gathered.canvases.aspect_B, mapped.canvases.aspect_B)
         assert torch.equal(gathered.index_B, mapped.index_B)
 
 

@@ -8,11 +8,13 @@ import pytest
 import torch
 from PIL import Image
 from rich.console import Console
+from tiny import stacked
 from tiny_evaluation import QUICK, Colors, tiny_set
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.data.pixels import InMemory
 from mast.measure.compare import compare
 from mast.measure.duplicates import copies_within, count_copies, near_copies, standardised
 from mast.measure.frozen import FrozenEncoder
@@ -23,9 +25,9 @@ from mast.protocols.run import evaluate_encoder
 
 def holding(canvases: CanvasSet, others: CanvasSet, count: int) -> CanvasSet:
     """A set whose first images are those of another."""
-    images = np.array(canvases.images)
-    images[:count] = others.images[:count]
-    return replace(canvases, images=images)
+    images = stacked(canvases)
+    images[:count] = stacked(others)[:count]
+    return replace(canvases, pixels=InMemory.of(images))
 
 
 @pytest.fixture
@@ -66,14 +68,14 @@ def test_only_what_may_be_a_copy_is_read(
         config = DataConfig(str(tmp_path / part), cache=tmp_path / "c", cache_limit_gb=limit)
         sets[part] = open_canvas(config, 32)
     read: list[int] = []
-    kind = type(sets["test"].images)
-    whole = kind.__getitem__
+    kind = type(sets["test"].pixels)
+    whole = kind.read
 
     def counted(self: object, index: np.ndarray) -> np.ndarray:
         read.extend(index.tolist())
         return whole(self, index)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(kind, "__getitem__", counted)
+    monkeypatch.setattr(kind, "read", counted)
     data = EvaluationData(sets["train"], None, sets["test"], 32)
     assert count_copies(data) == {"train": 1}
     assert len(read) == 2
@@ -123,9 +125,10 @@ class Stretched(nn.Module):
 
 
 def test_near_copies_are_those_of_the_most_similar_features(data: EvaluationData) -> None:
-    near = np.array(data.test.images)[:3]
+    near = stacked(data.test)[:3]
     near[:, 0, 0] ^= 1  # so that they are no copies
-    train = replace(data.train, images=np.concatenate([near, np.array(data.train.images)[3:]]))
+    images = np.concatenate([near, stacked(data.train)[3:]])
+    train = replace(data.train, pixels=InMemory.of(images))
     data = replace(data, train=train)
     assert count_copies(data) == {"train": 0, "val": 0}
     found = near_copies(FrozenEncoder(Stretched()), data, above=0.9999)

@@ -17,9 +17,8 @@ from mast.measure.features import crop_fraction, extract, represent
 def test_order_and_values(encoder: nn.Module, make_set: Callable[..., CanvasSet], batch_size: int):
     canvases = make_set(9)
     features = extract(encoder, canvases, 16, Compute(batch_size=batch_size))
-    canvas_BHWC, aspect_B = canvases.batch(range(27))
     encoder.eval()
-    expected = encoder(center_views(canvas_BHWC, aspect_B, 16)).detach()
+    expected = encoder(center_views(canvases.batch(range(27)), 16)).detach()
     torch.testing.assert_close(features, expected)
     assert features.dtype is torch.float32
     assert not features.is_inference()

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_evaluation import SIDE, tiny_set
+from tiny import stacked
+from tiny_evaluation import tiny_set
 from torch import nn
 
 from mast.augment import PRESETS, Pipeline, Preset, View
 from mast.core.seeds import stream
 from mast.data import CanvasSet
+from mast.data.pixels import InMemory
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData
@@ -39,9 +41,8 @@ def fabric(rank: int = 0, processes: int = 1) -> Any:
 def pool() -> tuple[CanvasSet, CanvasSet]:
     """Two sets, the second with canvases of twice the side."""
     small, large = tiny_set(7, seed=0), tiny_set(6, seed=1)
-    doubled = np.asarray(large.images).repeat(2, axis=1).repeat(2, axis=2)
-    assert doubled.shape[1] == 2 * SIDE
-    return small, replace(large, images=doubled)
+    doubled = stacked(large).repeat(2, axis=1).repeat(2, axis=2)
+    return small, replace(large, pixels=InMemory.of(doubled))
 
 
 def batches(pool: tuple[CanvasSet, ...], where: Any, **settings: Any) -> list[LabelledBatch]:
@@ -63,7 +64,7 @@ def test_a_batch_is_the_first_view_of_its_place(pool: tuple[CanvasSet, ...]) -> 
         for at, position in enumerate(batch.positions_B.tolist()):
             from_set, inside = (pool[0], position) if position < 21 else (pool[1], position - 21)
             canvas = from_set.batch(np.array([inside]))
-            (expected,) = pipeline.views(*canvas, (record[at : at + 1],)).images
+            (expected,) = pipeline.views(canvas, (record[at : at + 1],)).images
             assert torch.equal(batch.images_BCHW[at], expected[0])
 
 

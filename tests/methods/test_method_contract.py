@@ -14,6 +14,7 @@ from tiny import ENCODER, OPERATORS, SIZE, build_method
 from torch import Tensor, nn
 
 from mast.augment import PRESETS, Pipeline, Record, Views, difference
+from mast.core.canvases import Canvases
 from mast.core.errors import UserError
 from mast.core.launch import make_fabric
 from mast.core.loop import Training
@@ -222,7 +223,7 @@ def test_in_mixed_precision_heads_are_asked_for_what_was_drawn() -> None:
     pipeline, aspect_B = Pipeline(PRESETS["mast19"], SIZE), torch.linspace(0.6, 1.7, BATCH)
     canvas_BHWC = torch.zeros(BATCH, 40, 40, 3, dtype=torch.uint8)
     drawn = pipeline.draw(BATCH, torch.Generator().manual_seed(0))
-    given = pipeline.views(canvas_BHWC, aspect_B, drawn)
+    given = pipeline.views(Canvases.of(canvas_BHWC, aspect_B), drawn)
     asked = make_fabric("cpu", precision="bf16-mixed").setup_module(Asked())(given)
     for name, answer_BT in asked.items():
         expected_BT = difference(given, name)

@@ -19,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import mast
 from mast.augment import PRESETS, Pipeline, draw_views
 from mast.config import build_method
+from mast.core.canvases import Canvases
 from mast.core.loop import Training
 from mast.core.memory import kept_for_backward
 from mast.core.optim import OptimizerConfig, make_optimizer, moments
@@ -73,7 +74,7 @@ def test_what_a_forward_pass_keeps_is_known_without_it(photos: Path, name: str) 
     if config.channels_last:
         method.to(memory_format=torch.channels_last)
     canvas_BHWC = torch.zeros(COUNT, 32, 32, 3, dtype=torch.uint8)
-    views = draw_views(pipeline, [(canvas_BHWC, torch.ones(COUNT))], (0, 0, 0))
+    views = draw_views(pipeline, Canvases.of(canvas_BHWC, torch.ones(COUNT)), (0, 0, 0))
     mixed = config.precision == "bf16-mixed"
     if mixed:
         views.images = tuple(images.bfloat16() for images in views.images)
@@ -216,7 +217,7 @@ def measured(config: mast.PretrainConfig) -> tuple[int, int]:
     torch.set_num_threads(1)
     count, pipeline = config.batch_size, Pipeline(config.preset, config.size)
     canvas_BHWC, aspect_B = torch.zeros(count, 64, 64, 3, dtype=torch.uint8), torch.ones(count)
-    draw_views(pipeline, [(canvas_BHWC[:2], aspect_B[:2])], (0, 0, 0))  # loads the kernels
+    draw_views(pipeline, Canvases.of(canvas_BHWC[:2]), (0, 0, 0))  # loads the kernels
     least = of(config, count).least(1, again=True)
     before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     method = build_method(config)
@@ -226,7 +227,9 @@ def measured(config: mast.PretrainConfig) -> tuple[int, int]:
     training = Training(method, optimizer, 1, 2, lambda progress: 1.0)
 
     def loss(method: Any, canvas_BHWC: Tensor, step: int, part: int) -> dict[str, Tensor]:
-        views = draw_views(pipeline, [(canvas_BHWC, aspect_B)], (0, step, part), out=images)
+        views = draw_views(
+            pipeline, Canvases.of(canvas_BHWC, aspect_B), (0, step, part), out=images
+        )
         output: dict[str, Tensor] = method(views, 0.0)
         return output
 

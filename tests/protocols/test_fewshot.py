@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet
+from mast.data.pixels import InMemory
 from mast.measure.sets import EvaluationData, tasks
 from mast.protocols.fewshot import draw_a_class, interval
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
@@ -58,11 +59,11 @@ def test_an_episode_by_hand() -> None:
     images[2:] = 255
     labels = {"class": np.array([0, 0, 1, 1])}
     test = CanvasSet(
-        "by hand", images, np.ones(4, np.float32), labels, {"class": ("dark", "light")},
-        tuple("abcd"), "0",
+        "by hand", InMemory.of(images), np.ones(4, np.float32), labels,
+        {"class": ("dark", "light")}, tuple("abcd"), "0",
     )  # fmt: skip
     train = CanvasSet(
-        "by hand", images.repeat(3, 0), np.ones(12, np.float32),
+        "by hand", InMemory.of(images.repeat(3, 0)), np.ones(12, np.float32),
         {"class": labels["class"].repeat(3)}, {"class": ("dark", "light")}, tuple("abcdefghijkl"),
         "1",
     )  # fmt: skip

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tiny import stacked
 from torch import Tensor, nn
 
 import mast
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
+from mast.data.pixels import InMemory
 from mast.measure.bench import Bench
 from mast.measure.compare import compare
 from mast.measure.frozen import FrozenEncoder
@@ -54,7 +56,7 @@ class Factors(nn.Module):
 
 @pytest.fixture
 def factors(data: EvaluationData) -> EvaluationData:
-    dark = replace(data.test, images=data.test.images // 2)
+    dark = replace(data.test, pixels=InMemory.of(stacked(data.test) // 2))
     return replace(data, test=dark)
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.data import CanvasSet
+from mast.data.pixels import InMemory
 from mast.measure.sets import EvaluationData
 from mast.protocols.rotation import rotated_by
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
@@ -21,7 +22,7 @@ def skies(count: int, seed: int) -> CanvasSet:
     images = np.linspace(220, 30, 16)[:, None, None] + 20 * draw.standard_normal((count, 16, 16, 3))
     return CanvasSet(
         name=f"skies@{seed}",
-        images=images.clip(0, 255).astype(np.uint8),
+        pixels=InMemory.of(images.clip(0, 255).astype(np.uint8)),
         aspect_N=np.ones(count, np.float32),
         targets={},
         classes={},

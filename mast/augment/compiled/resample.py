@@ -1,6 +1,7 @@
 """From canvases to views, compiled: the two ways of `mast.augment.warp`.
 
-A row of a canvas is packed: red, green, blue, red, …, so its pixel x is at 3 x.
+A row of a canvas is packed: red, green, blue, red, …, so its pixel x is at 3 x. Canvases lie one
+after the other in `values_T`, of their own sizes: `size_B2`, height and width.
 """
 
 import math
@@ -11,7 +12,6 @@ from mast.augment.compiled.rows import (
     HALF,
     ONE,
     ZERO,
-    add_pair,
     add_scaled,
     at,
     clip,
@@ -21,12 +21,14 @@ from mast.augment.compiled.rows import (
 
 _SHARE = np.float32(1 / 255)
 _FAR = np.float32(np.inf)
+_ONE_LEVEL = 1 << 22  # whole numbers stand for weights, as in Pillow
+_HALF_LEVEL = np.int32(1 << 21)
 # A matrix that maps to a border may round to either side of it.
 _SLACK = np.float32(1e-3)
 
 
 @kernel
-def resize_boxes(images_BCVV, index_N, boxes_N4, bounded_N, canvas_BPPC, bicubic):
+def resize_boxes(images_BCVV, index_N, boxes_N4, bounded_N, values_T, start_B, size_B2, bicubic):
     """See `warp.resize_boxes`.
 
     Args:
@@ -34,60 +36,81 @@ def resize_boxes(images_BCVV, index_N, boxes_N4, bounded_N, canvas_BPPC, bicubic
         index_N: Samples to treat.
         boxes_N4: float32 scale and offset along x, then along y, from the view to the canvas.
         bounded_N: bool, only pixels of the box count.
-        canvas_BPPC: uint8 canvases.
+        values_T: uint8.
         bicubic: bool, weights are cubics instead of triangles.
     """
-    pixels, size = canvas_BPPC.shape[1], images_BCVV.shape[2]
-    reach = 2 if bicubic else 1
-    most = 2
-    for n in range(len(index_N)):
-        for axis in range(0, 4, 2):
-            support = reach * _support(boxes_N4[n, axis], pixels, size)
-            most = max(most, _most_taps(support, pixels))
-    start_x, start_y = np.empty(size, np.int64), np.empty(size, np.int64)
-    most += 2  # they are gathered two or three at a time: some lie past the last and count 0
-    weight_x, weight_y = np.empty((most, size), np.float32), np.empty((most, size), np.float32)
-    row = np.zeros(3 * (pixels + 2), np.float32)
-    pair = np.empty(6 * size, np.float32)
+    size, reach = images_BCVV.shape[2], 2 if bicubic else 1
     mean_C = np.empty(3, np.float32)
     for n in range(len(index_N)):
-        i, bounded = index_N[n], bounded_N[n]
+        i = index_N[n]
+        (height, width), start = size_B2[i], start_B[i]
         scale_x, offset_x, scale_y, offset_y = boxes_N4[n]
-        taps_x = _axis_weights(scale_x, offset_x, size, pixels, bounded, reach, start_x, weight_x)
-        taps_y = _axis_weights(scale_y, offset_y, size, pixels, bounded, reach, start_y, weight_y)
-        left, right = pixels, 0
-        for x in range(size):
-            left, right = min(left, start_x[x]), max(right, start_x[x] + taps_x)
-        for x in range(size):
-            start_x[x] = 3 * (start_x[x] - left)
-        count, canvas = 3 * (right - left), canvas_BPPC[i].ravel()
-        image = images_BCVV[i].ravel()
-        ready = -2  # rows `ready` and `ready + 1` of the canvas are in the pair
-        for v in range(size):
-            y = v if scale_y >= 0 else size - 1 - v
-            # enlarged: along the rows first, for each row of the canvas once
-            if taps_y == 2 and reach == 1:
-                for source_y in range(max(start_y[y], ready + 2), start_y[y] + 2):
-                    set_scaled(count, row, 0, canvas, 3 * (source_y * pixels + left), _SHARE)
-                    _resample_row(
-                        row, start_x, weight_x, taps_x, pair, source_y % 2 * 3 * size, size
-                    )
-                ready = start_y[y]
-                upper, lower = ready % 2 * 3 * size, (ready + 1) % 2 * 3 * size
-                above, below = weight_y[0, y], weight_y[1, y]
-                for c in range(3):
-                    to, first, second = (c * size + y) * size, upper + c * size, lower + c * size
-                    for x in range(size):
-                        value = above * pair[at(first, x)] + below * pair[at(second, x)]
-                        image[at(to, x)] = clip(value)
-            else:
-                start = 3 * (start_y[y] * pixels + left)
-                set_scaled(count, row, 0, canvas, start, weight_y[0, y] * _SHARE)
-                for t in range(1, taps_y):
-                    start += 3 * pixels
-                    add_scaled(count, row, 0, canvas, start, weight_y[t, y] * _SHARE)
-                _resample_row(row, start_x, weight_x, taps_x, image, y * size, size * size)
-        _fill_box(canvas_BPPC[i], scale_x, offset_x, scale_y, offset_y, mean_C, images_BCVV[i])
+        _resize(
+            values_T, start, height, width, scale_x, offset_x, scale_y, offset_y,
+            bounded_N[n], reach, images_BCVV[i].ravel(), size, size,
+        )  # fmt: skip
+        low_x, high_x = min(offset_x, offset_x + scale_x), max(offset_x, offset_x + scale_x)
+        low_y, high_y = min(offset_y, offset_y + scale_y), max(offset_y, offset_y + scale_y)
+        if min(low_x, low_y) < 0 or max(high_x, high_y) > 1:  # centres lie half a pixel inside
+            _mean_color(values_T, start, height, width, mean_C)
+            _fill_box(scale_x, offset_x, scale_y, offset_y, mean_C, images_BCVV[i])
+
+
+@kernel
+def _resize(
+    values_T, start, height, width, scale_x, offset_x, scale_y, offset_y, bounded, reach,
+    out, rows, columns,
+):  # fmt: skip
+    """Resize a box of a canvas.
+
+    Args:
+        start: Where the canvas begins.
+        scale_x: From 0 to 1 in the box to shares of the canvas, with `offset_x`; so for y.
+        bounded: Whether only pixels of the box count.
+        reach: How far a weight goes where nothing shrinks: a pixel for triangles, two for cubics.
+        out: Flat planes, 3 x rows x columns, float32.
+    """
+    most_x = _most_taps(reach * _support(scale_x, width, columns), width)
+    most_y = _most_taps(reach * _support(scale_y, height, rows), height)
+    start_x, start_y = np.empty(columns, np.int64), np.empty(rows, np.int64)
+    # they are gathered two or more at a time: some lie past the last and count 0
+    weight_x = np.empty((most_x + 2, columns), np.float32)
+    weight_y = np.empty((most_y + 2, rows), np.float32)
+    taps_x = _axis_weights(scale_x, offset_x, columns, width, bounded, reach, start_x, weight_x)
+    taps_y = _axis_weights(scale_y, offset_y, rows, height, bounded, reach, start_y, weight_y)
+    left, right = width, 0
+    for x in range(columns):
+        left, right = min(left, start_x[x]), max(right, start_x[x] + taps_x)
+    for x in range(columns):
+        start_x[x] = 3 * (start_x[x] - left)
+    count, origin, plane = 3 * (right - left), start + 3 * left, rows * columns
+    row = np.zeros(count + 6, np.float32)
+    pair = np.empty(6 * columns, np.float32)
+    ready = -2  # rows `ready` and `ready + 1` of the canvas are in the pair
+    for v in range(rows):
+        y = v if scale_y >= 0 else rows - 1 - v
+        # enlarged: along the rows first, for each row of the canvas once
+        if taps_y == 2 and reach == 1:
+            for source_y in range(max(start_y[y], ready + 2), start_y[y] + 2):
+                set_scaled(count, row, 0, values_T, origin + 3 * source_y * width, _SHARE)
+                to = source_y % 2 * 3 * columns
+                _resample_row(row, start_x, weight_x, taps_x, pair, to, columns)
+            ready = start_y[y]
+            upper, lower = ready % 2 * 3 * columns, (ready + 1) % 2 * 3 * columns
+            above, below = weight_y[0, y], weight_y[1, y]
+            for c in range(3):
+                to = c * plane + y * columns
+                first, second = upper + c * columns, lower + c * columns
+                for x in range(columns):
+                    value = above * pair[at(first, x)] + below * pair[at(second, x)]
+                    out[at(to, x)] = clip(value)
+        else:
+            here = origin + 3 * start_y[y] * width
+            set_scaled(count, row, 0, values_T, here, weight_y[0, y] * _SHARE)
+            for t in range(1, taps_y):
+                here += 3 * width
+                add_scaled(count, row, 0, values_T, here, weight_y[t, y] * _SHARE)
+            _resample_row(row, start_x, weight_x, taps_x, out, y * columns, plane)
 
 
 @kernel
@@ -148,39 +171,50 @@ def _cubic(distance):
 
 @kernel
 def _resample_row(row, start_V, weight_TV, taps, out, to, stride):
-    """Gather the three channels of a packed row, two or three taps at a time, `stride` apart."""
-    size = len(start_V)
-    if taps <= 2:
-        for x in range(size):
-            here, w0, w1 = start_V[x], weight_TV[0, x], weight_TV[1, x]
-            for c in range(3):
-                value = w0 * row[at(here, c)] + w1 * row[at(here, c + 3)]
-                out[at(to + c * stride, x)] = clip(value)
-        return
-    for t in range(0, taps, 3):
+    """Gather the three channels of a packed row, two to four taps at a time, `stride` apart."""
+    size, t = len(start_V), 0
+    while t < taps:
+        left = taps - t
+        step = 4 if left == 4 or left > 5 else min(max(left, 2), 3)
         # only the sum is in [0, 1]: weights may be negative
-        low, high = (ZERO, ONE) if t + 3 >= taps else (-_FAR, _FAR)
-        for x in range(size):
-            here = at(3 * t, start_V[x])
-            w0, w1, w2 = weight_TV[t, x], weight_TV[t + 1, x], weight_TV[t + 2, x]
-            for c in range(3):
-                value = (
-                    w0 * row[at(here, c)] + w1 * row[at(here, c + 3)] + w2 * row[at(here, c + 6)]
-                )
-                target = at(to + c * stride, x)
-                total = value if t == 0 else out[target] + value
-                out[target] = min(max(total, low), high)
+        low, high = (ZERO, ONE) if step >= left else (-_FAR, _FAR)
+        if step == 2:
+            for x in range(size):
+                here = at(3 * t, start_V[x])
+                w0, w1 = weight_TV[t, x], weight_TV[t + 1, x]
+                for c in range(3):
+                    value = w0 * row[at(here, c)] + w1 * row[at(here, c + 3)]
+                    target = at(to + c * stride, x)
+                    total = value if t == 0 else out[target] + value
+                    out[target] = min(max(total, low), high)
+        elif step == 3:
+            for x in range(size):
+                here = at(3 * t, start_V[x])
+                w0, w1, w2 = weight_TV[t, x], weight_TV[t + 1, x], weight_TV[t + 2, x]
+                for c in range(3):
+                    value = w0 * row[at(here, c)] + w1 * row[at(here, c + 3)]
+                    value += w2 * row[at(here, c + 6)]
+                    target = at(to + c * stride, x)
+                    total = value if t == 0 else out[target] + value
+                    out[target] = min(max(total, low), high)
+        else:
+            for x in range(size):
+                here = at(3 * t, start_V[x])
+                w0, w1 = weight_TV[t, x], weight_TV[t + 1, x]
+                w2, w3 = weight_TV[t + 2, x], weight_TV[t + 3, x]
+                for c in range(3):
+                    value = w0 * row[at(here, c)] + w1 * row[at(here, c + 3)]
+                    value += w2 * row[at(here, c + 6)] + w3 * row[at(here, c + 9)]
+                    target = at(to + c * stride, x)
+                    total = value if t == 0 else out[target] + value
+                    out[target] = min(max(total, low), high)
+        t += step
 
 
 @kernel
-def _fill_box(canvas_PPC, scale_x, offset_x, scale_y, offset_y, mean_C, image_CVV):
+def _fill_box(scale_x, offset_x, scale_y, offset_y, mean_C, image_CVV):
     """Give view pixels whose centre lies outside the canvas its mean colour."""
     size = image_CVV.shape[1]
-    low_x, high_x = min(offset_x, offset_x + scale_x), max(offset_x, offset_x + scale_x)
-    low_y, high_y = min(offset_y, offset_y + scale_y), max(offset_y, offset_y + scale_y)
-    if min(low_x, low_y) >= 0 and max(high_x, high_y) <= 1:
-        return  # centres lie half a pixel inside the box
-    _mean_color(canvas_PPC, mean_C)
     for y in range(size):
         at_y = scale_y * ((np.float32(y) + HALF) / np.float32(size)) + offset_y
         for x in range(size):
@@ -191,48 +225,60 @@ def _fill_box(canvas_PPC, scale_x, offset_x, scale_y, offset_y, mean_C, image_CV
 
 
 @kernel
-def _mean_color(canvas_PPC, mean_C):
-    pixels = canvas_PPC.shape[0]
+def _mean_color(values_T, start, height, width, mean_C):
     red, green, blue = 0, 0, 0
-    for y in range(pixels):
+    for y in range(height):
         row_red, row_green, row_blue = np.uint32(0), np.uint32(0), np.uint32(0)
-        for x in range(pixels):
-            row_red += np.uint32(canvas_PPC[y, x, 0])
-            row_green += np.uint32(canvas_PPC[y, x, 1])
-            row_blue += np.uint32(canvas_PPC[y, x, 2])
+        here = start + 3 * y * width
+        for x in range(width):
+            row_red += np.uint32(values_T[at(here, 3 * x)])
+            row_green += np.uint32(values_T[at(here, 3 * x + 1)])
+            row_blue += np.uint32(values_T[at(here, 3 * x + 2)])
         red, green, blue = red + row_red, green + row_green, blue + row_blue
-    whole = 255.0 * pixels * pixels
+    whole = 255.0 * height * width
     mean_C[0], mean_C[1], mean_C[2] = red / whole, green / whole, blue / whole
 
 
 @kernel
-def warp_affine(images_BCVV, index_N, matrices_N33, extent_N2, canvas_BPPC):
+def warp_affine(images_BCVV, index_N, matrices_N33, shrink_N2, values_T, start_B, size_B2):
     """See `warp.warp_affine`.
 
     Args:
         images_BCVV: Where the views go.
         index_N: Samples to treat.
         matrices_N33: float32, from the view to the canvas, normalised.
-        extent_N2: Width and height of the box that shrinks to the view, as shares of the canvas's.
-        canvas_BPPC: uint8 canvases of two pixels or more.
+        shrink_N2: float32, as of `warp.shrinks`.
+        values_T: uint8.
     """
-    pixels, size = canvas_BPPC.shape[1], images_BCVV.shape[2]
-    smooth = np.empty(3 * pixels * pixels, np.float32)
+    size = images_BCVV.shape[2]
     mean_C = np.empty(3, np.float32)
     for n in range(len(index_N)):
         i, matrix_33 = index_N[n], matrices_N33[n]
-        canvas = canvas_BPPC[i].ravel()
-        along_x = _triangle(extent_N2[n, 0] * np.float32(pixels / size))
-        along_y = _triangle(extent_N2[n, 1] * np.float32(pixels / size))
-        left, right = _reach(matrix_33[0])
-        upper, lower = _reach(matrix_33[1])
-        if min(left, upper) < _SLACK or max(right, lower) > ONE - _SLACK:
-            _mean_color(canvas_BPPC[i], mean_C)
-        # one row more for the lower neighbour, one either way for rounding
-        first = min(max(int(upper * pixels) - 2, 0), pixels - 2)
-        stop = max(min(int(lower * pixels) + 3, pixels), first + 2)
-        _low_pass(canvas, pixels, first, stop, along_x, along_y, smooth)
-        _sample(smooth, pixels, matrix_33, mean_C, images_BCVV[i].ravel(), size)
+        (height, width), start = size_B2[i], start_B[i]
+        step_x, step_y = max(shrink_N2[n, 0], ONE), max(shrink_N2[n, 1], ONE)
+        columns, rows = math.ceil(width / step_x), math.ceil(height / step_y)
+        low_x, high_x = _reach(matrix_33[0])
+        low_y, high_y = _reach(matrix_33[1])
+        if min(low_x, low_y) < _SLACK or max(high_x, high_y) > ONE - _SLACK:
+            _mean_color(values_T, start, height, width, mean_C)
+        # of the smaller image only what the view shows
+        left, right = _shown(low_x * width / step_x, high_x * width / step_x, columns)
+        top, bottom = _shown(low_y * height / step_y, high_y * height / step_y, rows)
+        wide, high = right - left, bottom - top
+        smaller = np.empty(3 * wide * high, np.float32)
+        _resize(
+            values_T, start, height, width,
+            wide * step_x / width, left * step_x / width,
+            high * step_y / height, top * step_y / height,
+            False, 1, smaller, high, wide,
+        )  # fmt: skip
+        x_3 = matrix_33[0] * np.float32(width / step_x)
+        y_3 = matrix_33[1] * np.float32(height / step_y)
+        image = images_BCVV[i].ravel()
+        _sample(
+            smaller, top, bottom, left, right, rows, columns, x_3, y_3, matrix_33, mean_C, image,
+            size,
+        )  # fmt: skip
 
 
 @kernel
@@ -243,70 +289,34 @@ def _reach(line_3):
 
 
 @kernel
-def _triangle(shrink):
-    """Half of the symmetric filter, from its centre on; only that where nothing shrinks."""
-    radius = max(math.ceil(shrink) - 1, 0)
-    weights_T = np.empty(radius + 1, np.float32)
-    for t in range(radius + 1):
-        weights_T[t] = max(1.0 - t / max(shrink, 1.0), 0.0)
-    return weights_T
+def _shown(low, high, count):
+    """The first of `count` pixels that a view shows, and the one behind the last."""
+    # one more for the neighbour to the right or below, one either way for rounding
+    first = min(max(int(low) - 2, 0), count - 1)
+    return first, max(min(int(high) + 3, count), first + 1)
 
 
 @kernel
-def _inside_share(weights_T, position, pixels):
-    """The sum of the weights that fall on the canvas."""
-    total = weights_T[0]
-    for t in range(1, len(weights_T)):
-        total += weights_T[t] * np.float32((position >= t) + (position + t < pixels))
-    return total
-
-
-@kernel
-def _low_pass(canvas, pixels, first, stop, along_x, along_y, out):
-    """Filter packed rows across and along, cut and normalised at the border, to [0, 1].
+def _sample(
+    source, top, bottom, left, right, rows, columns, x_3, y_3, matrix_33, mean_C, image, size
+):
+    """Interpolate bilinearly between pixels; outside lies the mean colour.
 
     Args:
-        canvas: Flat, P x 3 P, uint8; out is alike, float32.
-        pixels: P.
-        first: The rows of the result that are wanted, up to `stop`.
-        along_x: Half of a symmetric filter, as `_triangle` gives it.
-    """
-    width, reach = 3 * pixels, 3 * (len(along_x) - 1)
-    inverse = np.empty(width, np.float32)
-    for q in range(width):
-        inverse[q] = ONE / _inside_share(along_x, q // 3, pixels)
-    padded = np.zeros(width + 2 * reach, np.float32)
-    for y in range(first, stop):
-        share, here = _SHARE / _inside_share(along_y, y, pixels), y * width
-        set_scaled(width, padded, reach, canvas, here, along_y[0] * share)
-        for t in range(1, len(along_y)):
-            if y >= t:
-                add_scaled(width, padded, reach, canvas, here - t * width, along_y[t] * share)
-            if y + t < pixels:
-                add_scaled(width, padded, reach, canvas, here + t * width, along_y[t] * share)
-        set_scaled(width, out, here, padded, reach, along_x[0])
-        for t in range(1, len(along_x)):
-            add_pair(width, out, here, padded, reach - 3 * t, reach + 3 * t, along_x[t])
-        if reach:
-            for q in range(width):
-                out[at(here, q)] *= inverse[at(0, q)]
-
-
-@kernel
-def _sample(source, pixels, matrix_33, mean_C, image, size):
-    """Interpolate bilinearly between packed pixels; outside lies the mean colour.
-
-    Args:
-        source: Flat, P x 3 P.
-        pixels: P, at least 2.
+        source: Flat planes: rows `top` to `bottom`, columns `left` to `right` of an image.
+        rows: Of the whole image; so columns.
+        x_3: From the view to its columns; y_3 to its rows.
+        matrix_33: To shares of the image.
         image: Flat planes, 3 x V x V.
         size: V.
     """
-    width, whole, last = 3 * pixels, np.float32(pixels), np.float32(pixels - 1)
-    furthest = np.int32(pixels - 2)
+    width, plane = np.int32(right - left), (right - left) * (bottom - top)
+    last_x, last_y = np.float32(columns - 1), np.float32(rows - 1)
+    furthest_x, furthest_y = np.int32(right - 1), np.int32(bottom - 1)
     xx, xy, x0 = matrix_33[0]
     yx, yy, y0 = matrix_33[1]
     start = np.empty(size, np.int32)  # of the upper left of four neighbours
+    beside, below = np.empty(size, np.int32), np.empty(size, np.int32)
     right_part, lower_part = np.empty(size, np.float32), np.empty(size, np.float32)
     inside = np.empty(size, np.bool_)
     for y in range(size):
@@ -314,20 +324,103 @@ def _sample(source, pixels, matrix_33, mean_C, image, size):
         for x in range(size):
             u = (np.float32(x) + HALF) / np.float32(size)
             at_x, at_y = xx * u + xy * v + x0, yx * u + yy * v + y0
-            column = min(max(at_x * whole - HALF, ZERO), last)
-            row = min(max(at_y * whole - HALF, ZERO), last)
-            left, top = min(np.int32(column), furthest), min(np.int32(row), furthest)
-            right_part[at(0, x)] = column - np.float32(left)
-            lower_part[at(0, x)] = row - np.float32(top)
-            start[at(0, x)] = top * np.int32(width) + np.int32(3) * left
+            column = min(max(x_3[0] * u + x_3[1] * v + x_3[2] - HALF, ZERO), last_x)
+            row = min(max(y_3[0] * u + y_3[1] * v + y_3[2] - HALF, ZERO), last_y)
+            near, upper = np.int32(column), np.int32(row)
+            right_part[at(0, x)] = column - np.float32(near)
+            lower_part[at(0, x)] = row - np.float32(upper)
+            beside[at(0, x)] = min(near + np.int32(1), furthest_x) - near
+            below[at(0, x)] = width * (min(upper + np.int32(1), furthest_y) - upper)
+            start[at(0, x)] = (upper - np.int32(top)) * width + near - np.int32(left)
             inside[at(0, x)] = (min(at_x, at_y) >= ZERO) & (max(at_x, at_y) <= ONE)
-        for x in range(size):
-            upper, right, lower = start[at(0, x)], right_part[at(0, x)], lower_part[at(0, x)]
-            left = ONE - right
+        for c in range(3):
+            to, first = (c * size + y) * size, c * plane
+            for x in range(size):
+                nw, east, south = at(first, start[at(0, x)]), beside[at(0, x)], below[at(0, x)]
+                right_share, lower = right_part[at(0, x)], lower_part[at(0, x)]
+                sw, left_share = at(nw, south), ONE - right_share
+                high = left_share * source[nw] + right_share * source[at(nw, east)]
+                low = left_share * source[sw] + right_share * source[at(sw, east)]
+                value = clip((ONE - lower) * high + lower * low)
+                image[at(to, x)] = value if inside[at(0, x)] else mean_C[c]
+
+
+@kernel
+def center_views(images_BCVV, index_N, values_T, start_B, size_B2, resized_B2, first_B2):
+    """Resize whole images in 8 bits, and cut the centre: bit for bit what Pillow gives.
+
+    Args:
+        images_BCVV: uint8, where the views go.
+        index_N: Samples to treat.
+        values_T: uint8.
+        resized_B2: int64, height and width to which an image is resized.
+        first_B2: int64, the row and the column at which the view begins then.
+
+    Reference: `ImagingResample` of Pillow with its bilinear filter.
+    """
+    size = images_BCVV.shape[2]
+    total = np.empty(3 * size, np.int32)
+    for i in index_N:
+        (height, width), origin = size_B2[i], start_B[i]
+        start_x, weight_x = _levels(width, resized_B2[i, 1], first_B2[i, 1], size)
+        start_y, weight_y = _levels(height, resized_B2[i, 0], first_B2[i, 0], size)
+        taps_x, taps_y = len(weight_x), len(weight_y)
+        top = start_y[0]
+        rows = min(start_y[size - 1] + taps_y, height) - top
+        between = np.empty(3 * size * rows, np.uint8)
+        line = np.zeros(3 * (width + taps_x), np.int32)  # what lies beyond counts nothing
+        for y in range(rows):
+            here = origin + 3 * (top + y) * width
+            for q in range(3 * width):
+                line[at(0, q)] = values_T[at(here, q)]
+            for t in range(0, taps_x, 2):
+                for x in range(size):
+                    first = at(3 * t, 3 * start_x[x])
+                    w0, w1 = weight_x[t, x], weight_x[t + 1, x]
+                    for c in range(3):
+                        value = w0 * line[at(first, c)] + w1 * line[at(first, c + 3)]
+                        target = at(c * size, x)
+                        total[target] = value if t == 0 else total[target] + value
+            for q in range(3 * size):
+                between[at(3 * size * y, q)] = _level(total[at(0, q)])
+        image = images_BCVV[i].ravel()
+        for y in range(size):
+            for t in range(min(taps_y, height - start_y[y])):
+                weight, here = weight_y[t, y], 3 * size * (start_y[y] - top + t)
+                for q in range(3 * size):
+                    value = weight * np.int32(between[at(here, q)])
+                    total[at(0, q)] = value if t == 0 else total[at(0, q)] + value
             for c in range(3):
-                nw, sw = at(upper, c), at(upper + width, c)
-                above = left * source[nw] + right * source[at(nw, 3)]
-                below = left * source[sw] + right * source[at(sw, 3)]
-                value = clip((ONE - lower) * above + lower * below)
-                target = at((c * size + y) * size, x)
-                image[target] = value if inside[at(0, x)] else mean_C[c]
+                for x in range(size):
+                    image[at((c * size + y) * size, x)] = _level(total[at(c * size, x)])
+
+
+@kernel
+def _levels(pixels, resized, first, size):
+    """Where each of `size` pixels from the first on begins along an axis, and its weights."""
+    scale = pixels / resized
+    support = max(scale, 1.0)
+    most = math.ceil(support) * 2 + 2  # even, as two are gathered at a time
+    start_V, weight_TV = np.zeros(size, np.int64), np.zeros((most, size), np.int32)
+    weights_T = np.empty(most)
+    for v in range(size):
+        center = (first + v + 0.5) * scale
+        start_V[v] = max(int(center - support + 0.5), 0)
+        count = min(int(center + support + 0.5), pixels) - start_V[v]
+        total = 0.0
+        for t in range(count):
+            distance = abs((t + start_V[v] - center + 0.5) / support)
+            weights_T[t] = max(1.0 - distance, 0.0)
+            total += weights_T[t]
+        for t in range(count):
+            weight_TV[t, v] = int(0.5 + weights_T[t] / total * _ONE_LEVEL)
+    last = most
+    while last > 2 and not weight_TV[last - 2 : last].any():
+        last -= 2
+    return start_V, weight_TV[:last]
+
+
+@kernel
+def _level(total):
+    level = (total + _HALF_LEVEL) >> np.int32(22)
+    return np.uint8(min(max(level, np.int32(0)), np.int32(255)))

@@ -28,6 +28,7 @@ from mast.augment.operator import Operator, Parameters
 from mast.augment.operators.filters import MotionBlur
 from mast.augment.record import Record
 from mast.augment.warp import Warp
+from mast.core.canvases import Canvases
 from mast.core.transfer import to_device
 
 _log = logging.getLogger(__name__)
@@ -71,9 +72,11 @@ def launch(kernel: Any, grid: tuple[int], arguments: dict[str, Any]) -> None:
 def works_on(device: torch.device) -> bool:
     """Whether kernels can be built for a device, which takes a C compiler; says so if not."""
     arguments = {
-        "canvas_BHWC": torch.zeros(1, 1, 1, 3, dtype=torch.uint8, device=device),
+        "values_T": torch.zeros(3, dtype=torch.uint8, device=device),
+        "table": torch.ones(1, resample.COLUMNS, dtype=torch.int32, device=device),
         "mean_BC": torch.empty(1, 3, device=device),
-        "P": 1,
+        "AT": 0,
+        "WIDTH": resample.COLUMNS,
         "BLOCK": BLOCK,
     }
     try:
@@ -239,30 +242,28 @@ class Chain:
         self.columns[END] = self._width
         self._width += 1
 
-    def draw(self, canvas_BHWC: Tensor, warp: Warp, record: Record, views_BCHW: Tensor) -> None:
+    def draw(self, canvases: Canvases, warp: Warp, record: Record, views_BCHW: Tensor) -> None:
         """Draw the views of some canvases.
 
         Args:
-            canvas_BHWC: uint8, contiguous, square.
+            canvases: On the device.
             warp: Of all samples, on the CPU: of the first view of each canvas, then of the second.
             record: What was drawn, for the same samples; on the CPU.
             views_BCHW: Where they go: contiguous, of float32 or bfloat16.
         """
-        device, pixels = canvas_BHWC.device, canvas_BHWC.shape[1]
-        count, canvases = len(views_BCHW), len(canvas_BHWC)
-        table_BN, drawn = self._table(warp, record, pixels)
+        device, count = canvases.device, len(views_BCHW)
+        table_BN, drawn = self._table(canvases, warp, record)
         tiles = triton.cdiv(self.size**2, BLOCK)
         room = triton.next_power_of_2(tiles)
         arguments = {
-            "canvas_BHWC": canvas_BHWC,
-            "mean_BC": torch.empty(canvases, 3, device=device),
+            "values_T": canvases.values_T,
+            "mean_BC": torch.empty(len(canvases), 3, device=device),
             "table": to_device(table_BN, device),
             "halves": torch.empty(2, count, 3, self.size, self.size, device=device),
             "sum_BCT": torch.empty(count, 3, room, device=device),
             "views": views_BCHW,
             "count": count,
-            "canvases": canvases,
-            "P": pixels,
+            "canvases": len(canvases),
             "V": self.size,
             "WIDTH": self._width,
             "BLOCK": BLOCK,
@@ -273,7 +274,7 @@ class Chain:
             for name, (index, parameters) in drawn.items()
         }
         batch = Batch(count, (count * tiles,), arguments, self.columns, where)
-        batch.run(resample.canvas_means, (canvases,))
+        batch.run(resample.canvas_means, (len(canvases),), AT=self.columns[WARP])
         batch.run(
             resample.warp,
             AT=self.columns[WARP],
@@ -284,13 +285,15 @@ class Chain:
             each.run(batch)
 
     def _table(
-        self, warp: Warp, record: Record, pixels: int
+        self, canvases: Canvases, warp: Warp, record: Record
     ) -> tuple[Tensor, dict[str, tuple[Tensor, Parameters]]]:
         """The rows of all samples, and what operators without a kernel are to be applied to."""
         count = len(record)
         table_BN = torch.empty(count, self._width, dtype=torch.int32)
         drawn: dict[str, tuple[Tensor, Parameters]] = {}
-        _write(table_BN, self.columns[WARP], resample.columns(warp, pixels, self.size))
+        shown = canvases[torch.arange(count) % len(canvases)]
+        numbers = resample.columns(warp, shown, len(canvases), self.size)
+        _write(table_BN, self.columns[WARP], numbers)
         half_B = torch.zeros(count, dtype=torch.int32)
         for each in self.passes:
             for operator in each.operators.values():

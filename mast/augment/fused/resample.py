@@ -17,26 +17,42 @@ from mast.augment.fused.rows import (
     store,
     whole,
 )
-from mast.augment.warp import Warp
+from mast.augment.warp import Warp, shrinks
+from mast.core.canvases import Canvases
 
-COLUMNS = 15  # of a sample in the table
+COLUMNS = 20  # of a sample in the table
 
 
 @triton.jit
-def canvas_means(canvas_BHWC, mean_BC, P: tl.constexpr, BLOCK: tl.constexpr):
-    """The mean colour of every canvas; one program each."""
+def _canvas(values_T, table, sample, AT: tl.constexpr, WIDTH: tl.constexpr):
+    """Where the canvas of a sample begins, its height and its width."""
+    low = whole(table, sample, AT + 15, WIDTH).to(tl.int64) & 0xFFFFFFFF
+    start = (whole(table, sample, AT + 16, WIDTH).to(tl.int64) << 32) | low
+    height = whole(table, sample, AT + 17, WIDTH)
+    return values_T + start, height, whole(table, sample, AT + 18, WIDTH)
+
+
+@triton.jit
+def canvas_means(
+    values_T, table, mean_BC, AT: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr
+):
+    """The mean colour of every canvas beyond which a view reaches; one program each."""
     sample = tl.program_id(0)
+    if whole(table, sample, AT + 19, WIDTH) == 0:
+        return
+    canvas, height, width = _canvas(values_T, table, sample, AT, WIDTH)
+    count = height * width
     red = tl.zeros([BLOCK], tl.int32)
     green = tl.zeros([BLOCK], tl.int32)
     blue = tl.zeros([BLOCK], tl.int32)
-    for first in range(0, P * P, BLOCK):
+    for first in range(0, count, BLOCK):
         pixel = first + tl.arange(0, BLOCK)
-        there = canvas_BHWC + sample.to(tl.int64) * (3 * P * P) + 3 * pixel
-        live = pixel < P * P
+        there = canvas + 3 * pixel
+        live = pixel < count
         red += tl.load(there, mask=live, other=0).to(tl.int32)
         green += tl.load(there + 1, mask=live, other=0).to(tl.int32)
         blue += tl.load(there + 2, mask=live, other=0).to(tl.int32)
-    scale = 1.0 / (255.0 * P * P)
+    scale = 1.0 / (255.0 * count)
     tl.store(mean_BC + 3 * sample, tl.sum(red.to(tl.int64)).to(tl.float32) * scale)
     tl.store(mean_BC + 3 * sample + 1, tl.sum(green.to(tl.int64)).to(tl.float32) * scale)
     tl.store(mean_BC + 3 * sample + 2, tl.sum(blue.to(tl.int64)).to(tl.float32) * scale)
@@ -64,42 +80,48 @@ def _resizing(pixel, center, reach, first, last, BICUBIC: tl.constexpr):
 
 
 @triton.jit
-def _tail_of_tent(count, reach):
-    """Sum of 1 - d / reach for d = 1 to count."""
-    return count - count * (count + 1.0) / (2.0 * reach)
+def _tail_of_tent(center, reach, limit):
+    """Sum of 1 - d / reach over the pixels behind `center`, from 0 to `limit`."""
+    first = tl.maximum(tl.floor(center) + 1.0, 0.0)
+    last = tl.minimum(limit, tl.ceil(center + reach) - 1.0)
+    start, count = first - center, tl.maximum(last - first + 1.0, 0.0)
+    return count - (count * start + count * (count - 1.0) / 2.0) / reach
 
 
 @triton.jit
-def _whole_tent(center, reach, beyond, P: tl.constexpr):
-    """Sum over the canvas of a tent that reaches `beyond` pixels further than its centre."""
-    before = _tail_of_tent(tl.minimum(center, beyond), reach)
-    behind = _tail_of_tent(tl.minimum(P - 1.0 - center, beyond), reach)
-    return 1.0 + before + behind
+def _whole_tent(center, reach, pixels):
+    """Sum over an axis of a tent around a pixel, or between two, which may lie behind the last."""
+    on_pixel = tl.where((center == tl.floor(center)) & (center < pixels), 1.0, 0.0)
+    before = _tail_of_tent(pixels - 1.0 - center, reach, pixels - 1.0)
+    return on_pixel + before + _tail_of_tent(center, reach, pixels - 1.0)
 
 
 @triton.jit
-def _sampling(at, reach, beyond, P: tl.constexpr):
-    """The two pixels between which the low-passed image is sampled, and what each is worth."""
-    near = tl.minimum(tl.maximum(at - 0.5, 0.0), P - 1.0)
+def _sampling(at, reach, pixels):
+    """Of a sample of the smaller image: its two pixels' centres, and what each is worth."""
+    count = tl.ceil(pixels / reach)
+    near = tl.minimum(tl.maximum(at / reach - 0.5, 0.0), count - 1.0)
     left = tl.floor(near)
-    right = tl.minimum(left + 1.0, P - 1.0)
-    worth_left = (1.0 - (near - left)) / _whole_tent(left, reach, beyond, P)
-    worth_right = (near - left) / _whole_tent(right, reach, beyond, P)
-    return left, right, worth_left, worth_right
+    part = near - left
+    first = (left + 0.5) * reach - 0.5
+    second = (tl.minimum(left + 1.0, count - 1.0) + 0.5) * reach - 0.5
+    worth_first = (1.0 - part) / _whole_tent(first, reach, pixels)
+    worth_second = part / _whole_tent(second, reach, pixels)
+    return first, second, worth_first, worth_second
 
 
 @triton.jit
-def _low_passed(pixel, left, right, worth_left, worth_right, reach, P: tl.constexpr):
-    """Weight of a canvas pixel along an axis in a bilinear sample of the low-passed image."""
+def _low_passed(pixel, first, second, worth_first, worth_second, reach, pixels):
+    """Weight of a canvas pixel along an axis in a bilinear sample of the smaller image."""
     here = pixel.to(tl.float32)
-    weight = worth_left * _tent(tl.abs(here - left) / reach)
-    weight += worth_right * _tent(tl.abs(here - right) / reach)
-    return tl.where((pixel >= 0) & (pixel < P), weight, 0.0)
+    weight = worth_first * _tent(tl.abs(here - first) / reach)
+    weight += worth_second * _tent(tl.abs(here - second) / reach)
+    return tl.where((here >= 0.0) & (here < pixels), weight, 0.0)
 
 
 @triton.jit
-def _add(canvas, x, y, weight, live, red, green, blue, P: tl.constexpr):
-    there = canvas + (y * P + x) * 3
+def _add(canvas, x, y, weight, live, red, green, blue, width):
+    there = canvas + (y * width + x) * 3
     some = live & (weight != 0.0)
     red += weight * tl.load(there, mask=some, other=0).to(tl.float32)
     green += weight * tl.load(there + 1, mask=some, other=0).to(tl.float32)
@@ -109,14 +131,13 @@ def _add(canvas, x, y, weight, live, red, green, blue, P: tl.constexpr):
 
 @triton.jit(do_not_specialize=["count", "canvases"])
 def warp(
-    canvas_BHWC,
+    values_T,
     mean_BC,
     table,
     halves,
     sum_BCT,
     count,
     canvases,
-    P: tl.constexpr,
     V: tl.constexpr,
     WIDTH: tl.constexpr,
     AT: tl.constexpr,
@@ -132,13 +153,13 @@ def warp(
     """
     sample, tile, pixel, live = part_of(V, BLOCK)
     origin = sample % canvases
-    canvas = canvas_BHWC + origin.to(tl.int64) * (3 * P * P)
+    canvas, height, width = _canvas(values_T, table, sample, AT, WIDTH)
     u = ((pixel % V).to(tl.float32) + 0.5) / V
     v = ((pixel // V).to(tl.float32) + 0.5) / V
     x = number(table, sample, AT + 1, WIDTH) * u + number(table, sample, AT + 2, WIDTH) * v
     y = number(table, sample, AT + 4, WIDTH) * u + number(table, sample, AT + 5, WIDTH) * v
-    x = (x + number(table, sample, AT + 3, WIDTH)) * P
-    y = (y + number(table, sample, AT + 6, WIDTH)) * P
+    x = (x + number(table, sample, AT + 3, WIDTH)) * width
+    y = (y + number(table, sample, AT + 6, WIDTH)) * height
     reach_x = number(table, sample, AT + 7, WIDTH)
     reach_y = number(table, sample, AT + 8, WIDTH)
     taps_x = whole(table, sample, AT + 9, WIDTH)
@@ -159,27 +180,25 @@ def warp(
                 weight = weight_y * _resizing(first_x + t, x, reach_x, low_x, high_x, BICUBIC)
                 total += weight
                 red, green, blue = _add(
-                    canvas, first_x + t, first_y + s, weight, live, red, green, blue, P
+                    canvas, first_x + t, first_y + s, weight, live, red, green, blue, width
                 )
     else:
-        beyond_x = (taps_x // 2 - 1).to(tl.float32)
-        beyond_y = (taps_y // 2 - 1).to(tl.float32)
-        left, right, worth_left, worth_right = _sampling(x, reach_x, beyond_x, P)
-        top, below, worth_top, worth_below = _sampling(y, reach_y, beyond_y, P)
-        first_x = (left - beyond_x).to(tl.int32)
-        first_y = (top - beyond_y).to(tl.int32)
+        left, right, worth_left, worth_right = _sampling(x, reach_x, width)
+        top, below, worth_top, worth_below = _sampling(y, reach_y, height)
+        first_x = tl.floor(left - reach_x).to(tl.int32) + 1
+        first_y = tl.floor(top - reach_y).to(tl.int32) + 1
         for s in range(taps_y):
-            weight_y = _low_passed(first_y + s, top, below, worth_top, worth_below, reach_y, P)
+            weight_y = _low_passed(first_y + s, top, below, worth_top, worth_below, reach_y, height)
             for t in range(taps_x):
                 weight = weight_y * _low_passed(
-                    first_x + t, left, right, worth_left, worth_right, reach_x, P
+                    first_x + t, left, right, worth_left, worth_right, reach_x, width
                 )
                 red, green, blue = _add(
-                    canvas, first_x + t, first_y + s, weight, live, red, green, blue, P
+                    canvas, first_x + t, first_y + s, weight, live, red, green, blue, width
                 )
         total += 1.0
     scale = 1.0 / (255.0 * tl.where(total == 0.0, 1.0, total))
-    inside = (x >= 0.0) & (x <= P) & (y >= 0.0) & (y <= P)
+    inside = (x >= 0.0) & (x <= width) & (y >= 0.0) & (y <= height)
     red = clip(tl.where(inside, red * scale, tl.load(mean_BC + 3 * origin)))
     green = clip(tl.where(inside, green * scale, tl.load(mean_BC + 3 * origin + 1)))
     blue = clip(tl.where(inside, blue * scale, tl.load(mean_BC + 3 * origin + 2)))
@@ -190,33 +209,41 @@ def warp(
         tl.store(sum_BCT + sample * (3 * TILES) + tile, tl.sum(luminance))
 
 
-def columns(warp: Warp, pixels: int, size: int) -> list[Tensor]:
+def columns(warp: Warp, canvases: Canvases, count: int, size: int) -> list[Tensor]:
     """What the kernel takes of each sample, from AT on.
 
     Args:
         warp: On the CPU.
-        pixels: Side of the canvases.
+        canvases: The images, one after the other, as often as they have views.
+        count: How many images there are.
         size: Side of the views.
     """
     aligned_B1 = warp.aligned_B[:, None]
-    matrices_B33 = warp.matrices_B33
+    matrices_B33, pixels_B2 = warp.matrices_B33, canvases.size_B2.flip(1)
     scale_B2 = matrices_B33.diagonal(dim1=1, dim2=2)[:, :2]
-    shown_B2 = torch.where(aligned_B1, scale_B2.abs(), warp.extent_B2)
-    reach_B2 = (shown_B2 * (pixels / size)).clamp(min=1.0)
+    shrink_B2 = shrinks(canvases, warp, size)
+    reach_B2 = torch.where(aligned_B1, scale_B2.abs() * pixels_B2 / size, shrink_B2).clamp(min=1.0)
     resizing_B2 = ((4 if warp.bicubic else 2) * reach_B2).ceil()
-    taps_B2 = torch.where(aligned_B1, resizing_B2, 2 * reach_B2.ceil())
-    ends_2B2 = torch.stack([matrices_B33[:, :2, 2], matrices_B33[:, :2, 2] + scale_B2]) * pixels
+    taps_B2 = torch.where(aligned_B1, resizing_B2, (3 * reach_B2).ceil())
+    ends_2B2 = torch.stack([matrices_B33[:, :2, 2], matrices_B33[:, :2, 2] + scale_B2]) * pixels_B2
     # the slack of `resize_boxes`; a box so small that no pixel's centre is inside counts them all
     first_B2 = (ends_2B2.amin(0) - 0.5 - 1e-3).ceil().clamp(min=0)
-    last_B2 = (ends_2B2.amax(0) - 0.5 + 1e-3).floor().clamp(max=pixels - 1)
+    last_B2 = (ends_2B2.amax(0) - 0.5 + 1e-3).floor().minimum(pixels_B2 - 1)
     cut_B2 = warp.bounded_B[:, None] & (first_B2 <= last_B2)
     first_B2 = torch.where(cut_B2, first_B2, 0.0)
-    last_B2 = torch.where(cut_B2, last_B2, pixels - 1.0)
-    bounds_B22 = torch.stack([first_B2, last_B2], dim=2)
+    last_B2 = torch.where(cut_B2, last_B2, pixels_B2 - 1.0)
+    bounds_B4 = torch.stack([first_B2, last_B2], dim=2).flatten(1)
+    # a view's corners lie beyond its image, or on its border
+    corners_43 = torch.tensor([[0.0, 0, 1], [1, 0, 1], [0, 1, 1], [1, 1, 1]])
+    reached_B8 = (matrices_B33[:, :2] @ corners_43.T).flatten(1)
+    beyond_VB = ((reached_B8 < 1e-3) | (reached_B8 > 1 - 1e-3)).any(1).view(-1, count)
     return [
         aligned_B1,
         matrices_B33[:, :2].flatten(1),
         reach_B2,
         taps_B2.int(),
-        bounds_B22.flatten(1).int(),
+        bounds_B4.int(),
+        canvases.start_B[:, None].contiguous().view(torch.int32),  # in two parts
+        canvases.size_B2.int(),
+        beyond_VB.any(0).repeat(len(beyond_VB))[:, None],
     ]

@@ -3,8 +3,7 @@
 Every geometric operator is a 3x3 matrix that takes a position in the view after it to the position
 before it; their product takes a view pixel straight to the image, which is resampled once.
 Positions are normalised: (0, 0) is the top-left corner and (1, 1) the bottom-right one, of the view
-as of the image, so the canvas (the image stretched to a square) needs no special care: the aspect
-ratio enters where a box is chosen, and nowhere else.
+as of the image: the aspect ratio enters where a box is chosen, and nowhere else.
 
 Legend: B samples, C channels, H and W pixels, V view pixels along an axis, P image pixels along it.
 Images are in [0, 1]. A pixel whose centre lies outside the image takes the image's mean colour.
@@ -34,12 +33,9 @@ from mast.augment.warp import (
     affine,
     box_matrices,
     center_boxes,
-    planar,
     resize_boxes,
     warp_affine,
 )
-from mast.core.entry import entry
-from mast.core.errors import UserError
 from mast.core.transfer import to_device
 
 CROP_TRIES = 10  # torchvision's, before it falls back to a centre crop
@@ -69,13 +65,14 @@ class GeometricOperator(Operator):
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         count, side = len(images_BCHW), images_BCHW.shape[-1]
         square_B = torch.ones(count, device=images_BCHW.device)
+        size_B2 = torch.full((count, 2), side)
         matrices_B33 = self.matrices(parameters, square_B)
         images = images_BCHW.float()
         if self.axis_aligned:
             bounded_B = torch.full((count,), self.keeps_frame, device=images.device)
-            views = resize_boxes(images, matrices_B33, side, bounded_B, self.bicubic)
+            views = resize_boxes(images, size_B2, matrices_B33, side, bounded_B, self.bicubic)
         else:
-            views = warp_affine(images, matrices_B33, side, images.new_ones(count, 2))
+            views = warp_affine(images, size_B2, matrices_B33, side, torch.ones(count, 2))
         return views.to(images_BCHW.dtype)
 
 
@@ -400,39 +397,6 @@ def crop_boxes(parameters: Parameters, aspect_B: Tensor) -> Tensor:
     left_B = torch.where(fits_B, moved["left"], 0.5) * (1 - width_B)
     top_B = torch.where(fits_B, moved["top"], 0.5) * (1 - height_B)
     return torch.stack([left_B, top_B, width_B, height_B], dim=1)
-
-
-@entry()
-def center_views(
-    canvas_BHWC: Tensor,
-    aspect_B: Tensor,
-    size: int,
-    crop_fraction: float = 1.0,
-    dtype: torch.dtype = torch.float32,
-) -> Tensor:
-    """Resize the short side of the original image and cut the centre: no augmentation.
-
-    Args:
-        canvas_BHWC: uint8 square canvases, each the whole image stretched.
-        aspect_B: Width / height of the original images.
-        size: Side of the view in pixels.
-        crop_fraction: Share of the short side that is kept, in (0, 1].
-        dtype: float32 or bfloat16.
-
-    Returns:
-        images_BCHW: RGB in [0, 1], antialiased.
-
-    Raises:
-        UserError: The fraction is not in (0, 1].
-    """
-    if size < 1:
-        raise UserError(f"size must be 1 pixel or more, got {size}")
-    if not 0.0 < crop_fraction <= 1.0:
-        raise UserError(f"expected crop_fraction in (0, 1], got {crop_fraction}; 1 keeps all")
-    aspect_B = aspect_B.to(canvas_BHWC.device, torch.float32, non_blocking=True)
-    matrices_B33 = box_matrices(center_boxes(aspect_B, crop_fraction))
-    bounded_B = torch.zeros(len(aspect_B), dtype=torch.bool, device=aspect_B.device)
-    return resize_boxes(planar(canvas_BHWC), matrices_B33, size, bounded_B).to(dtype)
 
 
 def compose(operators: Sequence[GeometricOperator], record: Record, aspect_B: Tensor) -> Warp:

@@ -54,7 +54,7 @@ class Sample(NamedTuple):
     label: int = -1
     aspect: float | None = None
 
-    def canvas(self, size: int) -> tuple[np.ndarray, float]:
+    def canvas(self, side: int) -> tuple[np.ndarray, float]:
         """As `Source.canvas`.
 
         Raises:
@@ -62,7 +62,7 @@ class Sample(NamedTuple):
         """
         try:
             with open_image(io.BytesIO(self.image)) as image:
-                canvas_HWC, aspect = to_canvas(image, size)
+                canvas_HWC, aspect = to_canvas(image, side)
         except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
             raise BrokenImageError.of(self.key, error) from error
         return canvas_HWC, aspect if self.aspect is None else self.aspect

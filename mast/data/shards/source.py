@@ -110,7 +110,7 @@ class Shards(Source):
             return image.resize((width, max(1, round(width / place.aspect))))
         return image.resize((max(1, round(height * place.aspect)), height))
 
-    def canvas(self, index: int, size: int) -> tuple[np.ndarray, float]:
+    def canvas(self, index: int, side: int) -> tuple[np.ndarray, float]:
         """As `Source.canvas`.
 
         Raises:
@@ -119,7 +119,7 @@ class Shards(Source):
         """
         place = self._table.place(index)
         key = f"{self.name}/{self.identifier(index)}"
-        return Sample(key, self._encoded(place), aspect=place.aspect).canvas(size)
+        return Sample(key, self._encoded(place), aspect=place.aspect).canvas(side)
 
     def _encoded(self, place: Place) -> bytes:
         """The file of an image.

@@ -1,6 +1,6 @@
 """Batches from shards, read one behind the other.
 
-Legend: N samples of a shard, B batch of one rank, H = W = S side of the canvas, C channels.
+Legend: N samples of a shard, B batch of one rank.
 """
 
 import logging
@@ -15,12 +15,13 @@ import numpy as np
 import torch
 
 from mast.core.ahead import Ahead
+from mast.core.canvases import Canvases
 from mast.core.errors import UserError
-from mast.core.transfer import pinned
 from mast.data.canvas import CanvasSet
 from mast.data.decode import BrokenImageError
 from mast.data.decoded import Canvas
 from mast.data.feed import Batch, Feed
+from mast.data.pixels import InMemory
 from mast.data.shards.dealing import Deal, Dealing, Row
 from mast.data.shards.index import TASK, ShardIndex, check_named
 from mast.data.shards.shard import Sample
@@ -39,7 +40,7 @@ class ShardLoader(Feed):
 
     Args:
         index: The shards.
-        size: Side of the canvases in pixels.
+        side: Of a square with as many pixels as a canvas may have.
         batch_size: The global batch, all ranks together.
         seed: Seed of the order.
         rank: This process, from 0.
@@ -59,7 +60,7 @@ class ShardLoader(Feed):
     def __init__(
         self,
         index: ShardIndex,
-        size: int,
+        side: int,
         batch_size: int,
         seed: int,
         *,
@@ -73,7 +74,7 @@ class ShardLoader(Feed):
     ) -> None:
         super().__init__(index.name, len(index), batch_size, world_size)
         self.index = index
-        self.size = size
+        self.side = side
         self.seed = seed
         self.rank = rank
         self.device = device
@@ -116,7 +117,7 @@ class ShardLoader(Feed):
         classes = dict(self.classes) if labelled else {}
         return CanvasSet(
             self.name,
-            np.stack([canvas_HWC for canvas_HWC, _ in drawn]),
+            InMemory.of([canvas_HWC for canvas_HWC, _ in drawn]),
             np.array([aspect for _, aspect in drawn], np.float32),
             dict.fromkeys(classes, label_N[whole]),
             classes,
@@ -172,7 +173,7 @@ class ShardLoader(Feed):
         """
         outcomes = list(pool.map(self._canvas, (sample for _, sample in samples)))
         self._judge([each for each in outcomes if isinstance(each, BrokenImageError)], samples)
-        gray = np.full((self.size, self.size, 3), _GRAY, np.uint8), 1.0
+        gray = np.full((1, 1, 3), _GRAY, np.uint8), 1.0
         whole = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, tuple)]
         taken, at = [], whole[0] if whole else 0
         for place, outcome in enumerate(outcomes):
@@ -182,9 +183,13 @@ class ShardLoader(Feed):
         label_B = None
         if self.classes:
             label_B = torch.tensor([self._label(samples[at][1]) for at in taken])
+        canvases = Canvases.packed(
+            torch.from_numpy(np.concatenate([canvas.ravel() for canvas, _ in drawn])),
+            torch.tensor([canvas.shape[:2] for canvas, _ in drawn]),
+            torch.tensor([aspect for _, aspect in drawn]),
+        )
         return Batch(
-            pinned(torch.from_numpy(np.stack([canvas for canvas, _ in drawn])), self.device),
-            torch.tensor([aspect for _, aspect in drawn], dtype=torch.float32),
+            canvases.pinned(self.device),
             torch.tensor([samples[at][0] for at in taken]),
             label_B,
         )
@@ -195,7 +200,7 @@ class ShardLoader(Feed):
 
     def _canvas(self, sample: Sample) -> Canvas | BrokenImageError:
         try:
-            return sample.canvas(self.size)
+            return sample.canvas(self.side)
         except BrokenImageError as error:
             return error
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from sharded import numbers, write_shards
+from tiny import stacked
 from werkzeug.serving import make_server
 
 from mast.core.errors import UserError
@@ -77,7 +78,7 @@ def seen(url: str, cache: Path) -> list[int]:
         open_index(url, cache), 12, 8, seed=0, rank=0, world_size=1, device=torch.device("cpu"),
         width=16, readers=2, workers=2, max_broken=0.0,
     )  # fmt: skip
-    return [*chain(*(numbers(batch.canvas_BHWC.numpy()) for batch in loader.epoch(0)))]
+    return [*chain(*(numbers(stacked(batch.canvases)) for batch in loader.epoch(0)))]
 
 
 def test_nothing_is_lost(

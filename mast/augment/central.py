@@ -1,0 +1,86 @@
+"""The view of an image by which an encoder is tested: no augmentation.
+
+Legend: B images, C channels, H and W pixels, V pixels of a view along an axis.
+"""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mast.core.canvases import Canvases
+from mast.core.entry import entry
+from mast.core.errors import UserError
+from mast.core.transfer import to_device
+
+_PART = 16  # images that a thread treats at a time
+
+
+@entry()
+def center_views(
+    canvases: Canvases,
+    size: int,
+    crop_fraction: float = 1.0,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Resize the short side of the original images and cut the centre.
+
+    Args:
+        canvases: Whole images.
+        size: Side of the view in pixels.
+        crop_fraction: Share of the short side that is kept, in (0, 1].
+        dtype: float32 or bfloat16.
+
+    Returns:
+        images_BCHW: RGB in [0, 1], antialiased, in the 256 levels of 8 bits; on the device of the
+        canvases. They are drawn on the CPU.
+
+    Raises:
+        UserError: The fraction is not in (0, 1].
+
+    Reference: torchvision `Resize(floor(size / crop_fraction))` and `CenterCrop(size)` of Pillow's
+        images. Of those that a canvas did not shrink views are equal bit for bit.
+    """
+    from mast.augment import compiled
+
+    if size < 1:
+        raise UserError(f"size must be 1 pixel or more, got {size}")
+    if not 0.0 < crop_fraction <= 1.0:
+        raise UserError(f"expected crop_fraction in (0, 1], got {crop_fraction}; 1 keeps all")
+    resized_B2 = resized(canvases.size_B2, canvases.aspect_B, math.floor(size / crop_fraction))
+    first_B2 = ((resized_B2 - size) / 2).round().long()
+    views = torch.empty(len(canvases), 3, size, size, dtype=torch.uint8, device="cpu")
+    arrays = [
+        tensor.cpu().contiguous().numpy()
+        for tensor in (canvases.values_T, canvases.start_B, canvases.size_B2, resized_B2, first_B2)
+    ]
+    index_B, images = np.arange(len(views)), views.numpy()
+
+    def draw(start: int) -> None:
+        compiled.center_views(images, index_B[start : start + _PART], *arrays)
+
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        list(pool.map(draw, range(0, len(views), _PART)))
+    return (to_device(views, canvases.device) / 255).to(dtype)
+
+
+def resized(size_B2: Tensor, aspect_B: Tensor, short: int) -> Tensor:
+    """Height and width of images whose short side is resized, as torchvision rounds them.
+
+    Args:
+        size_B2: Height and width, int64: of the images, or of what they were shrunk to.
+        aspect_B: Width / height of the images, of which six digits count.
+        short: The short side then, in pixels.
+
+    Returns:
+        (B, 2), int64.
+    """
+    low_B1, high_B1 = size_B2.amin(1, keepdim=True), size_B2.amax(1, keepdim=True)
+    exact_B2 = torch.where(size_B2 == low_B1, short, short * high_B1 // low_B1)
+    ratio_B2 = torch.stack([1 / aspect_B, aspect_B], dim=1).double().clamp(min=1.0)
+    # a third more than 48 pixels is 64, whatever the seventh digit is
+    near_B2 = (short * ratio_B2 + 2e-3).floor().long()
+    whole_B = (size_B2[:, 1] / size_B2[:, 0] / aspect_B - 1).abs() < 2e-6
+    return torch.where(whole_B[:, None], exact_B2, near_B2)

@@ -1,0 +1,107 @@
+"""A batch of images of different sizes.
+
+Legend: B images, H and W pixels of one, T numbers of all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+import torch
+from torch import Tensor
+
+from mast.core.errors import UserError
+from mast.core.transfer import pinned, to_device
+
+
+@final
+@dataclass(frozen=True)
+class Canvases:
+    """Images one after the other in a flat tensor, without padding.
+
+    Attributes:
+        values_T: uint8, of every image its rows of red, green and blue, on any device; it may hold
+            more than these images.
+        size_B2: int64, height and width of each in pixels, on the CPU.
+        start_B: int64, where each begins in `values_T`, on the CPU.
+        aspect_B: float32, width / height of the originals, of which these are resized; on the CPU.
+    """
+
+    values_T: Tensor
+    size_B2: Tensor
+    start_B: Tensor
+    aspect_B: Tensor
+
+    @classmethod
+    def packed(
+        cls, values_T: Tensor, size_B2: Tensor, aspect_B: Tensor | None = None
+    ) -> "Canvases":
+        """Of images that fill a tensor from its beginning on.
+
+        Args:
+            values_T: uint8.
+            size_B2: int64, height and width.
+            aspect_B: Those of the sizes if not given.
+        """
+        count_B = 3 * size_B2.prod(1)
+        if aspect_B is None:
+            aspect_B = size_B2[:, 1] / size_B2[:, 0].clamp(min=1)
+        return cls(values_T, size_B2, count_B.cumsum(0) - count_B, aspect_B.cpu().float())
+
+    @classmethod
+    def of(cls, images_BHWC: Tensor, aspect_B: Tensor | None = None) -> "Canvases":
+        """Of images of one size.
+
+        Args:
+            images_BHWC: uint8, RGB.
+            aspect_B: Width / height of the originals, where these were stretched.
+
+        Raises:
+            UserError: Another shape or type.
+        """
+        if images_BHWC.ndim != 4 or images_BHWC.shape[3] != 3 or images_BHWC.dtype != torch.uint8:
+            raise UserError(
+                "expected images (B, H, W, 3) of uint8, got "
+                f"{tuple(images_BHWC.shape)} of {images_BHWC.dtype}"
+            )
+        count, height, width, _ = images_BHWC.shape
+        size_B2 = torch.tensor([[height, width]], device="cpu").repeat(count, 1)
+        return cls.packed(images_BHWC.reshape(-1), size_B2, aspect_B)
+
+    @classmethod
+    def cat(cls, parts: Sequence["Canvases"]) -> "Canvases":
+        """One batch after the other; all fill their tensors, which are on one device."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls.packed(
+            torch.cat([part.values_T for part in parts]),
+            torch.cat([part.size_B2 for part in parts]),
+            torch.cat([part.aspect_B for part in parts]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.size_B2)
+
+    def __getitem__(self, index: slice | Tensor) -> "Canvases":
+        """Some of the images; none is copied."""
+        return Canvases(
+            self.values_T, self.size_B2[index], self.start_B[index], self.aspect_B[index]
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the pixels are."""
+        return self.values_T.device
+
+    def image(self, index: int) -> Tensor:
+        """One image (H, W, 3), which is not copied."""
+        start, (height, width) = int(self.start_B[index]), self.size_B2[index].tolist()
+        return self.values_T[start : start + 3 * height * width].view(height, width, 3)
+
+    def to(self, device: torch.device) -> "Canvases":
+        """With the pixels on a device; the host does not wait for a copy to a GPU."""
+        return replace(self, values_T=to_device(self.values_T, device))
+
+    def pinned(self, device: torch.device) -> "Canvases":
+        """With the pixels in memory from which a device copies by itself."""
+        return replace(self, values_T=pinned(self.values_T, device))
