@@ -1,8 +1,8 @@
 """One image file → 8-bit RGB pixels, and from there to the canvas.
 
-Every mode that Pillow opens becomes RGB in 0 to 255. What is transparent is composited over white;
-of an animation the first frame is taken; EXIF orientation is undone. What has more than 8 bits is
-scaled, never clipped.
+Every mode that Pillow opens becomes RGB in 0 to 255. What is transparent lies over white, or over
+black where what is visible is white itself, of which nothing would be left; of an animation the
+first frame is taken; EXIF orientation is undone. What has more than 8 bits is scaled.
 
 Legend: H height, W width, C the three channels.
 """
@@ -12,9 +12,10 @@ import math
 import re
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from PIL import Image, ImageFile, features
+from PIL import Image, ImageFile, ImageStat, features
 
 from mast.core.errors import UserError
 from mast.core.files import special
@@ -35,6 +36,9 @@ UNREAD = (
 # What a file may hold, whatever its ending, as Pillow calls it. Of the forty others that it knows,
 # EPS is a program, which it runs.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "AVIF", "HEIF")
+_BRIGHT = 250  # mean level of what is visible, above which it would not show on white
+_BITS, _PHOTOMETRIC, _EXTRA_SAMPLES, _SAMPLE_FORMAT = 258, 262, 338, 339  # tags of TIFF
+_ALPHA = ((1,), (2,))  # a fourth sample that is opacity
 _AT_ONCE = 1_000_000  # pixels that are scaled at a time, as float64 takes eight times the memory
 
 _ORIENTATION_TAG = 0x0112
@@ -231,33 +235,70 @@ def _rgb(image: Image.Image) -> Image.Image:
     if image.mode == "RGB" and "transparency" not in image.info:
         return image
     if image.mode == "F" or image.mode.startswith("I"):
-        return Image.fromarray(_eight_bits(np.asarray(image))).convert("RGB")
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        return Image.alpha_composite(white, image).convert("RGB")
-    return image.convert("RGB")
+        return Image.fromarray(_deep(image)).convert("RGB")
+    if (
+        image.format == "TIFF"
+        and image.mode == "RGBA"
+        and _tag(image, _EXTRA_SAMPLES) not in _ALPHA
+    ):
+        return image.convert("RGB")  # a band more, such as near infrared
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    image = image.convert("RGBA")
+    alpha = image.getchannel("A")
+    visible = ImageStat.Stat(image.convert("L"), alpha.point(lambda value: 255 * (value > 127)))
+    bright = bool(visible.count[0]) and visible.mean[0] > _BRIGHT
+    ground = Image.new("RGB", image.size, "black" if bright else "white")
+    ground.paste(image, mask=alpha)
+    return ground
 
 
-def _eight_bits(values_HW: np.ndarray) -> np.ndarray:
+def _deep(image: Image.Image) -> np.ndarray:
+    """Gray values of more than 8 bits as uint8."""
+    values_HW = np.asarray(image)
+    high = None
+    if values_HW.dtype.itemsize == 2:
+        bits = _tag(image, _BITS)
+        high = 4095.0 if bits == (12,) else 65535.0
+    elif image.format == "PPM":  # Pillow has brought it to 16 bits
+        high = 65535.0
+    elif image.mode == "I" and _tag(image, _SAMPLE_FORMAT) in ((1,), None):
+        values_HW = values_HW.view(np.uint32) if image.format == "TIFF" else values_HW
+    gray_HW = _eight_bits(values_HW, high)
+    if _tag(image, _PHOTOMETRIC) == 0:  # the smallest value is white
+        gray_HW = 255 - gray_HW
+    clear = image.info.get("transparency")
+    if isinstance(clear, int) and image.format == "PNG":
+        gray_HW = np.where(values_HW == clear, np.uint8(255), gray_HW)
+    return gray_HW
+
+
+def _tag(image: Image.Image, number: int) -> Any:
+    """What a TIFF says; None of other files, and where it says nothing."""
+    return getattr(image, "tag_v2", {}).get(number)
+
+
+def _eight_bits(values_HW: np.ndarray, high: float | None = None) -> np.ndarray:
     """Scales gray values of more than 8 bits to uint8.
 
-    Sixteen-bit files span 0 to 65535. For 32-bit integers and floats, which declare no range, it is
-    the smallest of 0 to 1 (floats only), 255, 65535 that holds all values, else minimum to maximum.
+    For 32-bit integers and floats, which declare no range, it is the smallest of 0 to 1 (floats
+    only), 255, 65535 that holds all values, else minimum to maximum.
+
+    Args:
+        values_HW: What is scaled.
+        high: The value of white, where it is known; that of black is 0 then.
     """
-    low, high = float(values_HW.min()), float(values_HW.max())
-    if not np.isfinite([low, high]).all():
+    least, most = float(values_HW.min()), float(values_HW.max())
+    if not np.isfinite([least, most]).all():
         raise ValueError("pixel values that are not finite")
-    if values_HW.dtype.itemsize == 2:
-        low, high = 0.0, 65535.0
-    else:
+    low = 0.0
+    if high is None:
         ranges = (1.0, 255.0, 65535.0) if values_HW.dtype.kind == "f" else (255.0, 65535.0)
-        fitting = [limit for limit in ranges if low >= 0 and high <= limit]
-        if fitting:
-            low, high = 0.0, fitting[0]
+        fitting = [limit for limit in ranges if least >= 0 and most <= limit]
+        low, high = (0.0, fitting[0]) if fitting else (least, most)
     gray_HW, scale = np.empty(values_HW.shape, np.uint8), 255.0 / max(high - low, 1e-12)
     rows = -(-_AT_ONCE // values_HW.shape[1])
     for at in range(0, len(values_HW), rows):
         some_HW = values_HW[at : at + rows].astype(np.float64)
-        gray_HW[at : at + rows] = np.rint((some_HW - low) * scale)
+        gray_HW[at : at + rows] = np.rint((some_HW - low) * scale).clip(0, 255)
     return gray_HW

@@ -93,6 +93,88 @@ def test_mode(tmp_path, name, image, options, left, right, tolerance):
     assert np.abs(canvas[:, 0].astype(int) - left).max() <= tolerance + 12
 
 
+def written(path: Path, values: np.ndarray, photometric: int, extra: tuple[int, ...] = ()) -> Path:
+    """A TIFF with tags of its own, uncompressed."""
+    height, width, samples = values.shape if values.ndim == 3 else (*values.shape, 1)
+    bits, kind = 8 * values.itemsize, {"u": 1, "i": 2, "f": 3}[values.dtype.kind]
+    tags = {256: (width,), 257: (height,), 258: (bits,) * samples, 259: (1,), 262: (photometric,)}
+    tags |= {273: (8,), 277: (samples,), 278: (height,), 279: (values.nbytes,)}
+    tags |= ({338: extra} if extra else {}) | {339: (kind,) * samples}
+    lists, at = b"", 8 + values.nbytes
+    entries = struct.pack("<H", len(tags))
+    for tag, numbers in tags.items():
+        packed = struct.pack(f"<{len(numbers)}H", *numbers)
+        if len(packed) > 4:
+            packed, lists = struct.pack("<I", at + len(lists)), lists + packed
+        entries += struct.pack("<HHI", tag, 3, len(numbers)) + packed.ljust(4, b"\0")
+    header = b"II*\0" + struct.pack("<I", at + len(lists))
+    path.write_bytes(header + values.tobytes() + lists + entries + bytes(4))
+    return path
+
+
+def read(path: Path) -> list[tuple[int, ...]]:
+    """The colours of the left and of the right half."""
+    with Image.open(path) as image:
+        pixels = to_pixels(image)
+    return [tuple(pixels[8, column].tolist()) for column in (2, 20)]
+
+
+@pytest.mark.parametrize("top", [np.uint8(255), np.uint16(65535), np.float32(1)])
+def test_the_smallest_value_may_be_white(tmp_path: Path, top: np.generic) -> None:
+    values = halves(0, top, top.dtype)
+    black, white = (0, 0, 0), (255, 255, 255)
+    assert read(written(tmp_path / "black.tif", values, 1)) == [black, white]
+    assert read(written(tmp_path / "white.tif", values, 0)) == [white, black]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_a_fourth_band_is_no_alpha(tmp_path: Path, dtype: type) -> None:
+    scale = np.iinfo(dtype).max // 255
+    values = halves((*RED, 0), (*BLUE, 60), dtype) * dtype(scale)
+    for name, extra in (("none", ()), ("unspecified", (0,))):
+        assert read(written(tmp_path / f"{name}.tif", values, 2, extra)) == [RED, BLUE]
+    seen = read(written(tmp_path / "alpha.tif", values, 2, (2,)))
+    assert seen[0] == (255, 255, 255)
+
+
+def test_the_largest_of_32_bits_are_no_negative_numbers(tmp_path: Path) -> None:
+    ramp = np.linspace(0, 4e9, 24).astype(np.uint32)[None].repeat(16, 0)
+    with Image.open(written(tmp_path / "large.tif", ramp, 1)) as image:
+        pixels = to_pixels(image)
+    assert (np.diff(pixels[8, :, 0].astype(int)) > 0).all()
+
+
+def test_a_gray_value_of_a_deep_png_is_transparent(tmp_path: Path) -> None:
+    """As the file says; what is left shows on white."""
+    image = Image.fromarray(halves(300, 32896, np.uint16))
+    content = io.BytesIO()
+    image.save(content, "PNG")
+    whole = content.getvalue()
+    chunk = b"tRNS" + struct.pack(">H", 300)
+    chunk = struct.pack(">I", 2) + chunk + struct.pack(">I", crc32(chunk))
+    at = whole.index(b"IDAT") - 4
+    (tmp_path / "clear.png").write_bytes(whole[:at] + chunk + whole[at:])
+    assert read(tmp_path / "clear.png") == [(255, 255, 255), GRAY]
+
+
+def test_dim_values_of_a_pgm_of_16_bits_stay_dim(tmp_path: Path) -> None:
+    values = halves(0, 200, np.dtype(">u2"))
+    (tmp_path / "dim.pgm").write_bytes(b"P5 24 16 65535\n" + values.tobytes())
+    assert read(tmp_path / "dim.pgm") == [(0, 0, 0), (1, 1, 1)]
+
+
+def test_white_on_transparent_ground_shows(tmp_path: Path) -> None:
+    seen = {}
+    for name, left in (("white", (255, 255, 255)), ("black", (0, 0, 0)), ("red", RED)):
+        Image.fromarray(halves((*left, 255), (9, 9, 9, 0))).save(tmp_path / f"{name}.png")
+        seen[name] = read(tmp_path / f"{name}.png")
+    assert seen["white"] == [(255, 255, 255), (0, 0, 0)]
+    assert seen["black"] == [(0, 0, 0), (255, 255, 255)]
+    assert seen["red"] == [RED, (255, 255, 255)]
+    Image.new("RGBA", (24, 16)).save(tmp_path / "nothing.png")
+    assert read(tmp_path / "nothing.png") == [(255, 255, 255)] * 2
+
+
 @pytest.mark.parametrize("ending", ["jpg", "png", "webp", "tiff"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation_is_undone(tmp_path, orientation, ending):
