@@ -11,12 +11,14 @@ from mast.augment.pipeline import Pipeline
 from mast.augment.presets import PRESETS, Preset, View
 from mast.augment.record import Record, Views
 from mast.augment.schedule import ScheduleConfig, draw_chosen, draw_subsets
+from mast.core.canvases import Canvases
 
 __all__ = [
     "OPERATORS",
     "PRESETS",
     "PROPERTIES",
     "SMALLEST",
+    "Canvases",
     "GeometricOperator",
     "Operator",
     "Parameters",
