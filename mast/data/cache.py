@@ -180,6 +180,13 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
             "%d of %d images of %s are broken and are skipped:\n%s",
             len(broken), len(request.source), request.source.name, _lines(broken),
         )  # fmt: skip
+    if stacks := cached[0].stacks:
+        _log.warning(
+            "%d of %d images of %s are the first of several pages or frames in a file; the others "
+            "are not read: %s",
+            len(stacks), len(request.source), request.source.name,
+            ", ".join([*stacks[:3], *["…"] * (len(stacks) > 3)]),
+        )  # fmt: skip
     return cached
 
 
@@ -280,6 +287,7 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
     return Manifest(
         VERSION, request.fingerprint, request.side, content.hexdigest(), kept_N, size_N2, aspect_N,
         np.array(checksums, np.uint32), Names.of(identifiers), skipped,
+        [source.identifier(index) for index in sorted(source.stacks)],
     )  # fmt: skip
 
 

@@ -194,6 +194,11 @@ def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:
     return (long, short) if width > height else (short, long)
 
 
+def has_pages(image: Image.Image) -> bool:
+    """Whether a file has several pages or frames; a photo's own previews (MPO) do not count."""
+    return image.format != "MPO" and bool(getattr(image, "is_animated", False))
+
+
 def upright_size(image: Image.Image) -> tuple[int, int]:
     """Width and height in pixels once EXIF orientation is undone, of an image not yet decoded."""
     width, height = image.size

@@ -3,7 +3,7 @@
 Legend: N images.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -37,6 +37,7 @@ class Manifest:
         checksum_N: uint32, CRC-32 of each canvas.
         identifiers: Name of each canvas.
         skipped: Reason by name of every broken file.
+        stacks: Names of files with several pages or frames, of which the first is here.
     """
 
     version: int
@@ -49,6 +50,7 @@ class Manifest:
     checksum_N: np.ndarray
     identifiers: Names
     skipped: Mapping[str, str]
+    stacks: Sequence[str] = ()
 
     def write(self, path: Path) -> None:
         """Write it, atomically, with a digest.
@@ -71,6 +73,7 @@ class Manifest:
             "side": self.side,
             "content": self.content,
             "skipped": dict(self.skipped),
+            "stacks": list(self.stacks),
         }
         write_tensors(path, tensors, described)
 
@@ -102,7 +105,7 @@ class Manifest:
                 int(said["version"]), str(said["source"]), int(said["side"]), str(said["content"]),
                 tensors["kept"].numpy(), size_N2, tensors["aspect"].numpy(),
                 tensors["checksum"].numpy().view(np.uint32),
-                names, dict(said["skipped"]),
+                names, dict(said["skipped"]), tuple(said["stacks"]),
             )  # fmt: skip
             manifest._check()
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -123,6 +126,6 @@ class Manifest:
             and end_N[0] >= 0
             and (end_N[1:] >= end_N[:-1]).all()
             and end_N[-1] == len(self.identifiers.text)
-            and all(isinstance(reason, str) for reason in self.skipped.values())
+            and all(isinstance(said, str) for said in (*self.skipped.values(), *self.stacks))
         ):
             raise ValueError("arrays that do not fit each other")

@@ -7,6 +7,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, final
@@ -15,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from mast.core.errors import UserError
-from mast.data.decode import BrokenImageError, to_canvas, to_pixels
+from mast.data.decode import BrokenImageError, has_pages, to_canvas, to_pixels
 
 Metric = Literal["top1", "mean_per_class", "mAP"]
 
@@ -62,6 +63,11 @@ class Source(ABC):
     def fingerprint(self) -> str:
         """A hash that changes when the images may have changed; cheap, without decoding."""
 
+    @cached_property
+    def stacks(self) -> set[int]:
+        """Files of several pages or frames among those that were decoded; the first is read."""
+        return set()
+
     @property
     def whereabouts(self) -> str:
         """What tells this set from every other; its name by default."""
@@ -97,6 +103,8 @@ class Source(ABC):
         """
         try:
             with self.open(index) as image:
+                if has_pages(image):
+                    self.stacks.add(index)
                 return to_canvas(image, side)
         except Exception as error:
             raise self._broken(index, error) from error

@@ -328,6 +328,18 @@ def test_too_many_broken_files_name_ten(config, photos):
     assert not files(config, "safetensors")
 
 
+def test_files_of_several_pages_are_counted(config, photos, caplog):
+    frames = [Image.new("RGB", (24, 20), (value, 0, 0)) for value in (10, 20, 30)]
+    for name in ("stack.tif", "moving.webp", "moving.png"):
+        frames[0].save(photos / "a" / name, save_all=True, append_images=frames[1:])
+    frames[0].save(photos / "a" / "photo.jpg", "MPO", save_all=True, append_images=frames[1:])
+    for _ in range(2):  # built, then found
+        caplog.clear()
+        assert len(open_canvas(config, 32)) == 16
+        assert "3 of 16 images" in caplog.text
+        assert "a/moving.png, a/moving.webp, a/stack.tif" in caplog.text
+
+
 def test_manifest_says_what_the_file_holds(config):
     open_canvas(config, 32)
     manifest = Manifest.read(files(config, "safetensors")[0])
