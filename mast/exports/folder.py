@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,15 @@ import torch
 from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError, one_line
 from mast.core.files import as_unicode, read_json
+from mast.data import Factors
 from mast.exports.format import Format, Place, alike
 from mast.exports.original import OUTPUTS, Kind, Original
+from mast.measure.features import open_images
 
 CARD = "README.md"
 OURS = "mast.json"  # which format, original and files a folder holds
+SHAPES = ((1.2, 2.2), (2.6, 1.05), (1.0, 1.0), (0.7, 1.9), (1.5, 1.5), (1.33, 2.0))  # in sides
+AGREED = 0.02  # in probability, or as a share of the largest feature
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class Exported:
         folder: Where it is.
         line: Python that loads it as `model`.
         difference: How far its outputs are from the original's, at most.
+        prepared: The same, for images of odd shapes that its own example prepared; None if that
+            needs a library that is not installed.
         kind: Which of the two it is.
         page: Its page on the Hugging Face Hub, if it was pushed.
     """
@@ -37,6 +44,7 @@ class Exported:
     folder: Path
     line: str
     difference: float
+    prepared: float | None
     kind: Kind = "encoder"
     page: str | None = None
 
@@ -44,6 +52,8 @@ class Exported:
     def text(self) -> str:
         """The same in a few lines, of which the last is Python."""
         output = f"{OUTPUTS[self.kind]} within {self.difference:.1g} of the {self.kind}'s"
+        if self.prepared is not None:
+            output += f", {self.prepared:.1g} for images of odd shapes, prepared as in {CARD}"
         pages = [] if self.page is None else [self.page]
         return "\n".join(map(one_line, [f"{self.folder}: {output}", *pages, self.line]))
 
@@ -97,11 +107,12 @@ def export_folder(
     with _made_beside(out) as folder:
         form.write(folder)
         difference = _difference(form, name, original, folder)
+        prepared = _prepared(form, name, original, folder)
         write_text(folder / CARD, card)
         files = sorted(file.name for file in folder.iterdir())
         said = {"format": name, original.kind: identity, "difference": difference, "files": files}
-        write_json(folder / OURS, said)
-    return Exported(out, form.line(Place(str(out))), difference, original.kind)
+        write_json(folder / OURS, said | {"prepared": prepared})
+    return Exported(out, form.line(Place(str(out))), difference, prepared, original.kind)
 
 
 @contextmanager
@@ -152,3 +163,36 @@ def _difference(form: Format, name: str, original: Original, folder: Path) -> fl
                 )
             largest = max(largest, difference)
     return largest
+
+
+def _prepared(form: Format, name: str, original: Original, folder: Path) -> float | None:
+    """How far outputs are from the original's for images that each prepares in its own way.
+
+    Returns:
+        None where a module is missing that the format's example needs.
+
+    Raises:
+        UserError: Farther than what 8 bits explain.
+    """
+    if not all(map(find_spec, form.modules)):
+        return None
+    sides = [[round(share * original.size) for share in shape] for shape in SHAPES]
+    scenes = Factors("test", len(sides), max(map(max, sides)))
+    images = [
+        scenes.open(index).crop((0, 0, width, height))
+        for index, (height, width) in enumerate(sides)
+    ]
+    names: dict[str, Any] = {"images": images, "torch": torch}
+    place = Place(str(folder))
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")
+        exec(f"{form.line(place)}\n{form.example(place)}", names)
+        ours_BC = original.module(open_images(images, original.size))
+    theirs_BC = torch.as_tensor(names[original.output])
+    difference = (ours_BC - theirs_BC).abs().max().item()
+    if difference > AGREED * (1.0 if original.classifier else ours_BC.abs().max().item()):
+        raise UserError(
+            f"{original.output} of {original.name!r} as {name} differ by {difference:.2g} from the "
+            f"{original.kind}'s for images of odd shapes; nothing was kept, choose another format"
+        )
+    return difference

@@ -178,3 +178,20 @@ def test_a_classifier_that_says_nothing_of_itself_is_one_line(tmp_path: Path) ->
     classifier.about = {"kind": "linear", "encoder": ["x"]}
     with pytest.raises(UserError, match="does not say what it learned from"):
         mast.export(saved(tmp_path, classifier), "pt2")
+
+
+def test_what_prepares_images_otherwise_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example that users copy is run on images of odd shapes, with their canvases between."""
+    classifier = classifier_of(scrambled(Encoder(NARROW, 112)))
+    with torch.no_grad():
+        classifier.head.weight *= 30
+    file = saved(tmp_path, classifier)
+    exported = mast.export(file, "pt2", tmp_path / "right")
+    assert exported.prepared is not None
+    assert exported.prepared < 1e-5
+    monkeypatch.setattr("mast.exports.format.resized", lambda size: size)  # the whole short side
+    with pytest.raises(UserError, match="for images of odd shapes; nothing was kept"):
+        mast.export(file, "pt2", tmp_path / "wrong")
+    assert not (tmp_path / "wrong").exists()
