@@ -10,7 +10,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
-from mast.core.tabular import Columns, Listing, begins, write_table
+from mast.core.tabular import Columns, Listing, begins, left_out, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.duplicates import NEAR, Copy, copies_within
@@ -29,6 +29,7 @@ def duplicates(
     weights: str | Path | None = None,
     download: bool = False,
     seed: int = 0,
+    max_broken: float = 1.0,
 ) -> Listing:
     """Find groups of exact copies and of near-copies in a set.
 
@@ -51,6 +52,7 @@ def duplicates(
             or random ones where it names none.
         download: Whether the weights that the name names may be downloaded.
         seed: Of the random weights of a name.
+        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         A row for each image of a group: `group`, a number from 1; `path` in the set; `kind`, which
@@ -69,7 +71,7 @@ def duplicates(
     file = None if out is None else out_file(out, kinds)
     compute = Compute(find_device(device))
     by = compared(encoder, Invariances(), compute, size, seed, weights, download)
-    canvases = open_canvas(DataConfig(str(data)), by.size)
+    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), by.size)
     features_ND = by.features(canvases).to(by.encoder.device)
     found = copies_within(canvases, features_ND, above)
     columns: Columns = {
@@ -89,7 +91,7 @@ def duplicates(
 def _said(found: Sequence[Copy], canvases: CanvasSet) -> str:
     kinds = [copy.kind for copy in found]
     return (
-        f"{len(canvases):,} images of {canvases.name}: {kinds.count('first'):,} are there more "
+        f"{len(canvases):,} images of {canvases.name}{left_out(canvases.skipped)}: {kinds.count('first'):,} are there more "
         f"than once, with {kinds.count('exact'):,} exact copies and {kinds.count('near'):,} "
         "near-copies."
     )

@@ -38,6 +38,7 @@ def embed(
     weights: str | Path | None = None,
     download: bool = False,
     seed: int = 0,
+    max_broken: float = 1.0,
 ) -> Path:
     """Write the representation of every image of a set.
 
@@ -63,6 +64,7 @@ def embed(
             or random ones where it names none.
         download: Whether the weights that the name names may be downloaded.
         seed: Of the random weights of a name.
+        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), which in a folder are
@@ -72,7 +74,8 @@ def embed(
         called `identifier`. Beside them, in a .parquet as JSON in its metadata, are the names of
         the classes (C,), as `classes_<name>`, and what made the features: the set as it was named
         in `data`, the encoder's fingerprint, as evaluations have it, in `encoder`, the side of the
-        views in `size`, and in `ignored` and `matched` the operators, where there are some.
+        views in `size`, in `ignored` and `matched` the operators, and in `broken` (K, 2) the names
+        of images that cannot be decoded with their reasons, where there are some.
 
     Raises:
         UserError: No such encoder or images, an unknown kind of file, or a choice of operators that
@@ -84,13 +87,14 @@ def embed(
     invariances = Invariances(representation, ignore, match, match_by)
     compute = Compute(find_device(device))
     by = compared(encoder, invariances, compute, size, seed, weights, download)
-    canvases = open_canvas(DataConfig(str(data)), by.size)
+    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), by.size)
     beside: dict[str, Any] = {
         **{f"classes_{name}": names for name, names in canvases.classes.items()},
         "data": str(data),
         "encoder": by.encoder.description["fingerprint"],
         "size": by.size,
         **by.chosen,
+        **({"broken": list(canvases.skipped.items())} if canvases.skipped else {}),
     }
     writers[file.suffix](file, by.extract(canvases).numpy(), canvases, beside)
     return file

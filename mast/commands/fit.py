@@ -74,6 +74,7 @@ def fit(
     root: str | Path | None = None,
     download: bool = False,
     weights: str | Path | None = None,
+    max_broken: float = 1.0,
 ) -> Fitted:
     """Learn a classifier on an encoder from labelled images, and keep it.
 
@@ -102,6 +103,7 @@ def fit(
         download: Whether such a set may be downloaded, and the weights that a name names.
         weights: A checkpoint with weights for the name. If not given, those that the name names,
             or random ones where it names none.
+        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         The file and the classifier.
@@ -114,7 +116,9 @@ def fit(
     if out is not None:
         out = out_file(out, kinds)
     loaded = load(encoder, "encoder", size, seed, weights, download)
-    pool = NamedSets(data, root=root, download=download).learning(loaded.size)
+    pool = NamedSets(data, root=root, download=download, max_broken=max_broken).learning(
+        loaded.size
+    )
     task = one_task(pool, target, seed)
     if out is None:
         several = [task.target] if len(pool.train.targets) > 1 else []

@@ -9,7 +9,7 @@ from mast.core.entry import entry
 from mast.core.errors import one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
-from mast.core.tabular import begins, write_table
+from mast.core.tabular import begins, with_broken, write_table
 from mast.data import DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.features import extract
@@ -29,11 +29,13 @@ class Predicted:
         path: The table.
         counts: How many images are of each class, the most frequent first.
         uncertain: How many of them have a probability below `UNCERTAIN`.
+        broken: How many images cannot be decoded; they are of no class.
     """
 
     path: Path
     counts: Mapping[str, int]
     uncertain: int
+    broken: int = 0
 
     @property
     def text(self) -> str:
@@ -49,6 +51,9 @@ class Predicted:
             + (": look at those with the smallest margin first" if self.uncertain else ""),
             f"table: {self.path.absolute()}",
         ]
+        if self.broken:
+            are = "are" if self.broken > 1 else "is"
+            lines.insert(2, f"{self.broken:,} more {are} broken: the table ends with the reasons")
         return "\n".join(map(one_line, lines))
 
 
@@ -59,6 +64,7 @@ def predict(
     out: str | Path | None = None,
     every_class: bool = False,
     device: Device = "auto",
+    max_broken: float = 1.0,
 ) -> Predicted:
     """Tell the classes of images, as a table.
 
@@ -72,12 +78,15 @@ def predict(
             Such a table that is there is replaced.
         every_class: Also write the probability of every class, a column each.
         device: auto, cpu or cuda.
+        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         The table's path and what was found. The table has a row an image in the order of the set:
         `path` (as in the set; in a CSV file with a single quote before a name that a spreadsheet
         would run as a formula), the likeliest `class`, its `probability`, the `margin` by which it
-        is above that of the next class, and `probability of <class>` where they are asked for.
+        is above that of the next class, `probability of <class>` where they are asked for, and
+        `broken`, which is empty but for images that cannot be decoded: these are the last rows,
+        with the reason and nothing else.
 
     Raises:
         UserError: No such classifier or images, several classifiers in the folder, or a table that
@@ -87,7 +96,7 @@ def predict(
     table = begins("path", "class", "probability", "margin")
     file = out_file(name, {".csv": table, ".parquet": table})
     model = classifier if isinstance(classifier, Classifier) else load_classifier(classifier)
-    canvases = open_canvas(DataConfig(str(data)), model.size)
+    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), model.size)
     said = model.told(extract(model, canvases, model.size, Compute(find_device(device))))
     columns: dict[str, Sequence[str] | Sequence[float]] = {
         "path": canvases.identifiers,
@@ -98,9 +107,9 @@ def predict(
     if every_class:
         for name, probability_N in zip(model.classes, said.probability_BC.T, strict=True):
             columns[f"probability of {name}"] = probability_N.tolist()
-    write_table(file, columns)
+    write_table(file, with_broken(columns, canvases.skipped))
     uncertain = int((said.probability_B < UNCERTAIN).sum())
-    return Predicted(file, dict(Counter(said.classes).most_common()), uncertain)
+    return Predicted(file, dict(Counter(said.classes).most_common()), uncertain, len(canvases.skipped))
 
 
 def _by(classifier: str | Path | Classifier) -> str:

@@ -67,6 +67,32 @@ class Listing:
             yield literal(str(self.file))
 
 
+def with_broken(columns: Columns, broken: Mapping[str, str]) -> Columns:
+    """Columns with one more, `broken`, and below them a row for each broken image, with its reason.
+
+    Args:
+        columns: Text and numbers, of which one is `path`.
+        broken: Reason by name.
+    """
+    texts = {"path": list(broken), "broken": list(broken.values())}
+    added = {**columns, "broken": [""] * len(columns["path"])}
+    return {
+        name: [*values, *texts.get(name, len(broken) * [_none_like(values)])]
+        for name, values in added.items()
+    }
+
+
+def _none_like(values: Sequence[Value]) -> Value:
+    return "" if values and isinstance(values[0], str) else math.nan
+
+
+def left_out(broken: Mapping[str, str]) -> str:
+    """How many broken images are not among those that were counted, to follow their number."""
+    if not broken:
+        return ""
+    return f" ({len(broken):,} more {'are' if len(broken) > 1 else 'is'} broken)"
+
+
 def begins(*columns: str | tuple[str, ...]) -> Callable[[Path], bool]:
     """What says whether a file is a table, .csv or .parquet, whose first columns are these.
 
