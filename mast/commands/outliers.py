@@ -123,8 +123,8 @@ def outliers(
         the others; of a run the cosine is the mean of the representation's
         and the embedding's) or `trace` (of the predicted covariance). Where labels are checked,
         also `label`; `suggested`, another class where the label is suspected; and `quality`, how
-        probable the label is to the probes, empty for a class with a single image. `broken` is
-        empty but for images that cannot be decoded: these are the last rows, with the reason.
+        probable the label is to the probes, empty for a class with a single image. If images
+        cannot be decoded, they are the last rows, and the last column, `broken`, says why.
 
     Raises:
         UserError: No such encoder or images, the run predicts no uncertainty, or the same is said

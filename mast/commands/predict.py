@@ -84,9 +84,9 @@ def predict(
         The table's path and what was found. The table has a row an image in the order of the set:
         `path` (as in the set; in a CSV file with a single quote before a name that a spreadsheet
         would run as a formula), the likeliest `class`, its `probability`, the `margin` by which it
-        is above that of the next class, `probability of <class>` where they are asked for, and
-        `broken`, which is empty but for images that cannot be decoded: these are the last rows,
-        with the reason and nothing else.
+        is above that of the next class, and `probability of <class>` where they are asked for. If
+        images cannot be decoded, they are the last rows, without a class, and the last column,
+        `broken`, says why.
 
     Raises:
         UserError: No such classifier or images, several classifiers in the folder, or a table that

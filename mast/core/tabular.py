@@ -68,12 +68,14 @@ class Listing:
 
 
 def with_broken(columns: Columns, broken: Mapping[str, str]) -> Columns:
-    """Columns with one more, `broken`, and below them a row for each broken image, with its reason.
+    """A row more for each broken image, with its name in `path` and the reason in `broken`.
 
     Args:
-        columns: Text and numbers, of which one is `path`.
-        broken: Reason by name.
+        columns: Text and numbers.
+        broken: Reason by name; without any the columns stay as they are.
     """
+    if not broken:
+        return columns
     texts = {"path": list(broken), "broken": list(broken.values())}
     added = {**columns, "broken": [""] * len(columns["path"])}
     return {
