@@ -169,9 +169,12 @@ def _run_of(place: Path) -> Path | None:
 
 
 def _write_page(arguments: Mapping[str, Any], result: Any) -> Sequence[str] | None:
-    """The page of the run that was looked into; there is none of another encoder."""
+    """The page of the run that was looked into; what training has added where that is known now."""
     run = _run_of(Path(arguments["encoder"] if "encoder" in arguments else arguments["run"]))
-    return None if run is None else ("mast", "report", as_word(run))
+    if run is None:
+        return None
+    both = arguments.get("untrained") and any((run / "evaluations").glob("*.json"))
+    return "mast", "compare" if both else "report", as_word(run)
 
 
 def _classify(arguments: Mapping[str, Any], fitted: Any) -> Sequence[str]:

@@ -46,7 +46,7 @@ def embed(
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
             timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
             Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
-        data: The images; labels are not needed, and are written where there are some.
+        data: The images, or one file; labels are not needed, and are written where there are some.
         out: A file ending in .npz or .parquet (which needs the extra of that name);
             `<set>-<run>.npz` in the current folder if not given.
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.

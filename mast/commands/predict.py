@@ -71,7 +71,7 @@ def predict(
     Args:
         classifier: A file of `mast fit`, or a folder with one, such as a run folder; in Python also
             a classifier.
-        data: The images; labels are not needed.
+        data: The images, or one file; labels are not needed.
         out: The table, ending in .csv or .parquet (which needs the extra of that name);
             `predictions-<set>-by-<run>-<kind>-<what it learned from>.csv` in the current folder if
             not given, or `predictions-<set>-by-<file>.csv` of a classifier whose file you named.
