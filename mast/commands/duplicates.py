@@ -10,7 +10,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
-from mast.core.tabular import Columns, Listing, begins, left_out, write_table
+from mast.core.tabular import Columns, Listing, begins, images_of, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.duplicates import NEAR, Copy, copies_within
@@ -91,9 +91,9 @@ def duplicates(
 def _said(found: Sequence[Copy], canvases: CanvasSet) -> str:
     kinds = [copy.kind for copy in found]
     return (
-        f"{len(canvases):,} images of {canvases.name}{left_out(canvases.skipped)}: {kinds.count('first'):,} are there more "
-        f"than once, with {kinds.count('exact'):,} exact copies and {kinds.count('near'):,} "
-        "near-copies."
+        f"{images_of(canvases.name, len(canvases), canvases.skipped)}: {kinds.count('first'):,} "
+        f"are there more than once, with {kinds.count('exact'):,} exact copies and "
+        f"{kinds.count('near'):,} near-copies."
     )
 
 

@@ -12,7 +12,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import named, out_file
 from mast.core.launch import Device, find_device
-from mast.core.tabular import Listing, begins, left_out, write_table
+from mast.core.tabular import Listing, begins, images_of, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas, open_files
 from mast.measure.approximate import check_depth, check_installed
 from mast.measure.compute import Compute
@@ -141,8 +141,8 @@ def neighbours(
         how = "" if recall is None else f" (approximately, with a recall of {100 * recall:.1f} %)"
         chosen = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in by.chosen.items())
         lead = (
-            f"The {k} nearest of {len(canvases):,} images of {canvases.name}"
-            f"{left_out(canvases.skipped)}, by cosine{how}{chosen and f'; {chosen}'}."
+            f"The {k} nearest of {images_of(canvases.name, len(canvases), canvases.skipped)}, by "
+            f"cosine{how}{chosen and f'; {chosen}'}."
         )
         write_gallery(file, "Nearest images", lead, shelves)
     elif file is not None:

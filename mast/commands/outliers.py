@@ -15,7 +15,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, plain
-from mast.core.tabular import Columns, Listing, begins, left_out, with_broken, write_table
+from mast.core.tabular import Columns, Listing, begins, images_of, with_broken, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.confident import NO_CLASS, confident_classes, self_confidence
@@ -275,9 +275,10 @@ def _listed(
         rows = [Row("Farthest from all others", farthest)]
         if checked is not None:
             rows += _confused(canvases, checked, suspects)
-        lead = f"{len(canvases):,} images of {canvases.name}{left_out(canvases.skipped)}. First those that fit in least." + (
-            f" Then {checked.said(len(suspects))}." if checked is not None else ""
-        )
+        lead = f"{images_of(canvases.name, len(canvases), canvases.skipped)}. First those that "
+        lead += "fit in least."
+        if checked is not None:
+            lead += f" Then {checked.said(len(suspects))}."
         write_gallery(file, "Outliers", lead, rows)
     elif file is not None:
         write_table(file, columns)

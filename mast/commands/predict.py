@@ -109,7 +109,9 @@ def predict(
             columns[f"probability of {name}"] = probability_N.tolist()
     write_table(file, with_broken(columns, canvases.skipped))
     uncertain = int((said.probability_B < UNCERTAIN).sum())
-    return Predicted(file, dict(Counter(said.classes).most_common()), uncertain, len(canvases.skipped))
+    return Predicted(
+        file, dict(Counter(said.classes).most_common()), uncertain, len(canvases.skipped)
+    )
 
 
 def _by(classifier: str | Path | Classifier) -> str:

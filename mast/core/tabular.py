@@ -88,11 +88,10 @@ def _none_like(values: Sequence[Value]) -> Value:
     return "" if values and isinstance(values[0], str) else math.nan
 
 
-def left_out(broken: Mapping[str, str]) -> str:
-    """How many broken images are not among those that were counted, to follow their number."""
-    if not broken:
-        return ""
-    return f" ({len(broken):,} more {'are' if len(broken) > 1 else 'is'} broken)"
+def images_of(name: str, count: int, broken: Mapping[str, str]) -> str:
+    """How many images of a set there are, and how many more are broken."""
+    are = "are" if len(broken) > 1 else "is"
+    return f"{count:,} images of {name}" + (f" ({len(broken):,} more {are} broken)" * bool(broken))
 
 
 def begins(*columns: str | tuple[str, ...]) -> Callable[[Path], bool]:
