@@ -20,13 +20,16 @@ from mast.data import default_cache, open_source
 from mast.recipes import recipe
 from mast.runs.cost import (
     GPUS,
+    MOST_TIMES,
     REACHED,
+    USUAL_IMAGES,
     Cost,
     GpuName,
     cost,
     decoding_seconds,
     epochs_in,
     free_space,
+    scaled,
 )
 from mast.runs.memory import COUNTED
 from mast.runs.start import with_architecture
@@ -34,6 +37,10 @@ from mast.runs.start import with_architecture
 Where = Literal[GpuName, "cpu"]
 ON_A_GPU = ("mast5_medium", "mast5_medium_vit", "mast5_medium_convnext")
 ON_A_CPU = ("mast5_small",)
+SCALED = (
+    f"A recipe's epochs are meant for {USUAL_IMAGES:,} images. The rows with other epochs see fewer "
+    f"images more often, up to {MOST_TIMES} times, and more images less often."
+)
 OFFERED = {1: "an hour", 8: "a night"}  # hours of a CPU, where the usual epochs take longer
 
 
@@ -43,7 +50,8 @@ class Plan:
 
     Attributes:
         data: The images.
-        costs: One for each recipe.
+        costs: One for each recipe; where no hours are given, with its own epochs, then as many
+            with those that are scaled to the number of images.
         notes: What takes long on a CPU, what is estimated, and what would not fit.
     """
 
@@ -52,7 +60,7 @@ class Plan:
     notes: tuple[str, ...]
 
     def table(self) -> Table:
-        """One row a recipe."""
+        """One row a cost."""
         table = Table(
             title=literal(f"{self.costs[0].images:,} images of {self.data}", "table.title")
         )
@@ -79,16 +87,17 @@ class Plan:
 
     def _command(self, each: Cost) -> str:
         config = each.config
-        words = ["mast", "pretrain", "--data", as_word(self.data), "--recipe", config.recipe,
-                 "--epochs", str(config.epochs)]  # fmt: skip
+        words = ["mast", "pretrain", "--data", as_word(self.data), "--recipe", config.recipe]
+        if config.epochs != recipe(config.recipe).epochs:
+            words += ["--epochs", str(config.epochs)]
         if config.accumulate != recipe(config.recipe).accumulate:
             words += ["--accumulate", str(config.accumulate)]
         if config.batch_size != recipe(config.recipe).batch_size:
             words += ["--batch_size", str(config.batch_size)]
         if config.data.download:
             words += ["--data.download"]
-        if each.measured and config.device == "cpu":
-            words += ["--device", "cpu"]
+        if each.measured and config.device != find_device("auto").type:
+            words += ["--device", config.device]
         if config.encoder.weights is not None:
             words += ["--encoder.weights", as_word(config.encoder.weights)]
         return shlex.join(words)
@@ -113,9 +122,9 @@ def plan(
         data: The images.
         gpu: Where they are to be trained on; here if not given, on its CPU for cpu.
         hours: That a run may take; it has as many epochs as fit, up to eight times the recipe's. If
-            not given, a recipe's epochs are taken to be meant for 50,000 images: fewer are seen up
-            to eight times as often, more less often; where that takes long on the CPU here, the
-            first of the notes says what fits into less time.
+            not given, it has the recipe's, as `mast pretrain` has, and a row below says what takes
+            as many steps as these take of 50,000 images; where the recipe's take long on the CPU
+            here, the first of the notes says what fits into less time.
         recipes: Recipes to compare; on a GPU those for one GPU if not given, else mast5_small.
         weights: Where they start, as encoder.weights of mast pretrain.
         device: auto, cpu or cuda, here.
@@ -152,7 +161,11 @@ def plan(
         cost(config, source, decoding[config.size], there, here, hours, pretrain)
         for config in configs
     )
-    notes = [*_shorter(costs), *_notes(costs, gpu)] if hours is None else _notes(costs, gpu)
+    notes = _notes(costs, gpu)
+    if hours is None:
+        others = tuple(other for each in costs if (other := scaled(each)) != each)
+        notes = [*_shorter(costs), *([SCALED] if others else []), *notes]
+        costs += others
     return Plan(str(data), costs, tuple(notes))
 
 
