@@ -95,8 +95,9 @@ def advise(
             nothing else is named.
         size: Side of the views in pixels; that of pretraining if not given, for a name 224. A
             module needs one.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
 
     Returns:
         The advice on this set; the analyses `advice` and, of a run, `predictions` have it too.

@@ -48,8 +48,9 @@ def duplicates(
             of that name), or a page of thumbnails that ends in .html; nowhere if not given.
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         device: auto, cpu or cuda.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
         download: Whether the weights that the name names may be downloaded.
         seed: Of the random weights of a name.
         max_broken: Share of the images that may be broken; those that are get listed and left out.

@@ -60,8 +60,9 @@ def embed(
         match_by: "block" or "heads", to choose what matches where a run has both; the block if not
             given.
         device: auto, cpu or cuda.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
         download: Whether the weights that the name names may be downloaded.
         seed: Of the random weights of a name.
         max_broken: Share of the images that may be broken; those that are get listed and left out.

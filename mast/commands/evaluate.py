@@ -79,8 +79,9 @@ def evaluate(
         seed: Seed of everything a protocol draws, and of what is tested of a folder without parts.
         cache: Whether to keep features for the next call, in `features` beside the canvases; they
             are found by the content of encoder and images. Those of a module are not kept.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
         untrained: Measure the run's encoder with the weights that it started from; the results go
             to `untrained/` in the run folder, to compare with the run's.
         near_duplicates: Also count the test images that look to the encoder like one to learn

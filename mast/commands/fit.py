@@ -101,8 +101,9 @@ def fit(
         root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
             given.
         download: Whether such a set may be downloaded, and the weights that a name names.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
         max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:

@@ -70,8 +70,9 @@ def neighbours(
             builds the index on the CPU, measures its recall and keeps it beside the features. k
             is 100 at most. Needs the extra `search`.
         device: auto, cpu or cuda.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
         download: Whether the weights that the name names may be downloaded.
         seed: Of the random weights of a name.
         max_broken: Share of the images that may be broken; those that are get listed and left out.

@@ -111,8 +111,9 @@ def outliers(
         target: The labels to check where the set has several; the first if not given.
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         device: auto, cpu or cuda.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
         download: Whether the weights that the name names may be downloaded.
         seed: Of the folds in which labels are checked, and of the random weights of a name.
         max_broken: Share of the images that may be broken; those that are get listed and left out.

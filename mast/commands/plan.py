@@ -38,8 +38,8 @@ Where = Literal[GpuName, "cpu"]
 ON_A_GPU = ("mast5_medium", "mast5_medium_vit", "mast5_medium_convnext")
 ON_A_CPU = ("mast5_small",)
 SCALED = (
-    f"A recipe's epochs are meant for {USUAL_IMAGES:,} images. The rows with other epochs see fewer "
-    f"images more often, up to {MOST_TIMES} times, and more images less often."
+    f"A recipe's epochs are meant for {USUAL_IMAGES:,} images. The rows with other epochs see "
+    f"fewer images more often, up to {MOST_TIMES} times, and more images less often."
 )
 OFFERED = {1: "an hour", 8: "a night"}  # hours of a CPU, where the usual epochs take longer
 

@@ -30,7 +30,7 @@ from mast.models.heads import (
 )
 from mast.models.masks import ExemptBlocks, Masks
 from mast.models.patches import ShownPatches, images_of, patches_of, picked, positions
-from mast.models.pretrained import named_weights, near_weights, weights_file
+from mast.models.pretrained import architecture_of, named_weights, near_weights, weights_file
 from mast.models.prototypes import Prototypes
 from mast.models.queue import Queue
 from mast.models.selection import SearchSpace, exempt_blocks, relative, selection, space_of_heads
@@ -60,6 +60,7 @@ __all__ = [
     "SyncBatchNorm",
     "Teacher",
     "UnknownArchitectureError",
+    "architecture_of",
     "check_sizes",
     "classifier_file",
     "exempt_blocks",
