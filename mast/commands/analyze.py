@@ -1,11 +1,12 @@
 """Looking into a run: its analyses as arrays and figures in the run folder."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from rich.text import Text
 
 from mast.analyses import Arrays, Subject, read_arrays, understood
 from mast.analyses.figure import save
@@ -14,10 +15,11 @@ from mast.core.arguments import as_list
 from mast.core.checkpoint import write_atomically, write_json
 from mast.core.display import doing, say, track
 from mast.core.entry import entry
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError, one_line, unknown
 from mast.core.files import quoted
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, read_optional
+from mast.core.table import literal
 from mast.data import DataConfig
 from mast.runs.scores import labelled, parts_of
 from mast.runs.subject import subject_of
@@ -43,6 +45,13 @@ class Insight(NamedTuple):
     title: str
     text: str
     file: Path | None
+
+    def shown(self) -> Iterator[str | Text]:
+        """What the terminal shows of it."""
+        yield literal(self.title, "bold")
+        if self.file is not None:
+            yield one_line(str(self.file))
+        yield literal(f"{self.text}\n")
 
 
 @entry(draws=True)

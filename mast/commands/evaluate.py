@@ -19,7 +19,7 @@ from mast.measure.bench import Bench
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.named_sets import NamedSets
-from mast.measure.result import FOLDER, Result
+from mast.measure.result import FOLDER, Result, Results
 from mast.protocols.run import (
     EvaluationSettings,
     evaluate_encoder,
@@ -50,7 +50,7 @@ def evaluate(
     weights: str | Path | None = None,
     untrained: bool = False,
     near_duplicates: bool = False,
-) -> list[Result]:
+) -> Results:
     """Measure an encoder on labelled images.
 
     Hyper-parameters of a protocol are chosen on the validation set (or a tenth of the training
@@ -137,7 +137,7 @@ def evaluate(
         if fabric.is_global_zero:
             check_writable(workspace)
 
-        results: list[Result] = []
+        results = Results()
 
         def write(result: Result) -> None:
             if fabric.is_global_zero:

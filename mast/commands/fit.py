@@ -15,6 +15,7 @@ from mast.core.errors import one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.run import provenance
+from mast.core.table import Shown
 from mast.measure.accuracy import correct_within
 from mast.measure.bench import Bench
 from mast.measure.bootstrap import mean_interval
@@ -30,8 +31,8 @@ from mast.runs.features import frozen
 from mast.runs.load import load
 
 
-@dataclass(frozen=True)
-class Fitted:
+@dataclass(frozen=True, repr=False)
+class Fitted(Shown):
     """A classifier that was learned.
 
     Attributes:
@@ -58,6 +59,10 @@ class Fitted:
             f"classifier: {self.path}",
         ]
         return "\n".join(map(one_line, lines))
+
+    def shown(self) -> tuple[str]:
+        """The text."""
+        return (self.text,)
 
 
 @entry(draws=True)

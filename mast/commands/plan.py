@@ -15,7 +15,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import as_word
 from mast.core.launch import Device, find_device
-from mast.core.table import literal
+from mast.core.table import Shown, literal
 from mast.data import default_cache, open_source
 from mast.recipes import recipe
 from mast.runs.cost import (
@@ -44,8 +44,8 @@ SCALED = (
 OFFERED = {1: "an hour", 8: "a night"}  # hours of a CPU, where the usual epochs take longer
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Shown):
     """What runs on some images would cost.
 
     Attributes:
@@ -84,6 +84,10 @@ class Plan:
     def commands(self) -> tuple[str, ...]:
         """The command of each row."""
         return tuple(map(self._command, self.costs))
+
+    def shown(self) -> tuple[str | Table, ...]:
+        """The table, the notes and the commands."""
+        return self.table(), *self.notes, *self.commands
 
     def _command(self, each: Cost) -> str:
         config = each.config

@@ -9,6 +9,7 @@ from mast.core.entry import entry
 from mast.core.errors import one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
+from mast.core.table import Shown
 from mast.core.tabular import begins, with_broken, write_table
 from mast.data import DataConfig, open_canvas
 from mast.measure.compute import Compute
@@ -21,8 +22,8 @@ UNCERTAIN = 0.5  # a class of a smaller probability is likelier to be wrong than
 NAMED = 5  # of the classes, the most frequent, that the text counts one by one
 
 
-@dataclass(frozen=True)
-class Predicted:
+@dataclass(frozen=True, repr=False)
+class Predicted(Shown):
     """A table of classes.
 
     Attributes:
@@ -55,6 +56,10 @@ class Predicted:
             are = "are" if self.broken > 1 else "is"
             lines.insert(2, f"{self.broken:,} more {are} broken: the table ends with the reasons")
         return "\n".join(map(one_line, lines))
+
+    def shown(self) -> tuple[str]:
+        """The text."""
+        return (self.text,)
 
 
 @entry(draws=True)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from mast.core.checkpoint import write_atomically, write_text
 from mast.core.files import as_unicode
-from mast.core.table import literal
+from mast.core.table import Shown, literal
 
 Value: TypeAlias = str | int | float
 Columns: TypeAlias = Mapping[str, Sequence[str] | Sequence[int] | Sequence[float]]
@@ -27,8 +27,8 @@ SHOWN = 20  # rows of a section on the terminal
 _HEADER = 65_536  # characters that are read of a file to find its first columns
 
 
-@dataclass(frozen=True)
-class Listing:
+@dataclass(frozen=True, repr=False)
+class Listing(Shown):
     """Rows that a command found.
 
     Attributes:

@@ -15,6 +15,7 @@ import torch
 from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError, one_line
 from mast.core.files import as_unicode, read_json
+from mast.core.table import Shown
 from mast.exports.format import Format, Place, alike
 from mast.exports.original import OUTPUTS, Kind, Original
 
@@ -22,8 +23,8 @@ CARD = "README.md"
 OURS = "mast.json"  # which format, original and files a folder holds
 
 
-@dataclass(frozen=True)
-class Exported:
+@dataclass(frozen=True, repr=False)
+class Exported(Shown):
     """An encoder or a classifier that loads without this library.
 
     Attributes:
@@ -46,6 +47,10 @@ class Exported:
         output = f"{OUTPUTS[self.kind]} within {self.difference:.1g} of the {self.kind}'s"
         pages = [] if self.page is None else [self.page]
         return "\n".join(map(one_line, [f"{self.folder}: {output}", *pages, self.line]))
+
+    def shown(self) -> tuple[str]:
+        """The text."""
+        return (self.text,)
 
 
 def refuse_something_else(out: Path, name: str) -> None:
