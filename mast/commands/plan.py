@@ -53,11 +53,13 @@ class Plan(Shown):
         costs: One for each recipe; where no hours are given, with its own epochs, then as many
             with those that are scaled to the number of images.
         notes: What takes long on a CPU, what is estimated, and what would not fit.
+        encoder: The name of the encoder, where it is not the recipe's.
     """
 
     data: str
     costs: tuple[Cost, ...]
     notes: tuple[str, ...]
+    encoder: str | None = None
 
     def table(self) -> Table:
         """One row a cost."""
@@ -102,6 +104,8 @@ class Plan(Shown):
             words += ["--data.download"]
         if each.measured and config.device != find_device("auto").type:
             words += ["--device", config.device]
+        if self.encoder is not None:
+            words += ["--encoder.name", as_word(self.encoder)]
         if config.encoder.weights is not None:
             words += ["--encoder.weights", as_word(config.encoder.weights)]
         return shlex.join(words)
@@ -116,6 +120,7 @@ def plan(
     weights: str | None = None,
     device: Device = "auto",
     download: bool = False,
+    encoder: str | None = None,
 ) -> Plan:
     """Say what pretraining on some images would cost, and how to start it.
 
@@ -133,6 +138,7 @@ def plan(
         weights: Where they start, as encoder.weights of mast pretrain.
         device: auto, cpu or cuda, here.
         download: Whether weights may be downloaded.
+        encoder: What is trained, as encoder.name of mast pretrain; the recipe's if not given.
 
     Returns:
         Epochs, parts of a batch, memory, disk and hours for each recipe, and commands.
@@ -145,15 +151,15 @@ def plan(
     here = find_device("cpu" if gpu == "cpu" else device)
     there = None if gpu is None or gpu == "cpu" else GPUS[gpu]
     default = ON_A_GPU if there is not None or here.type == "cuda" else ON_A_CPU
-    if weights is not None:  # whose architecture all recipes would train
+    if weights or encoder:  # whose architecture all recipes would train
         default = default[:1]
     names = [recipes] if isinstance(recipes, str) else list(recipes)
     configs = []
     for name in names or default:
         config = change(recipe(name), {"data.spec": str(data), "data.download": download,
                                        "device": here.type})  # fmt: skip
-        if weights is not None:
-            config = change(config, {"encoder.weights": weights})
+        own = {"encoder.weights": weights, "encoder.name": encoder}
+        config = change(config, {name: value for name, value in own.items() if value is not None})
         configs.append(with_architecture(config))
     source = open_source(str(data), download=download)
     if not len(source):
@@ -170,7 +176,7 @@ def plan(
         others = tuple(other for each in costs if (other := scaled(each)) != each)
         notes = [*_shorter(costs), *([SCALED] if others else []), *notes]
         costs += others
-    return Plan(str(data), costs, tuple(notes))
+    return Plan(str(data), costs, tuple(notes), encoder)
 
 
 def _hours(seconds: float) -> str:

@@ -16,6 +16,7 @@ from mast.config import change
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.data import open_source
+from mast.models import Encoder, EncoderConfig
 from mast.recipes import recipe
 from mast.runs.cost import COUNTED, GPUS, REACHED, Gpu, cost, scaled
 
@@ -142,6 +143,19 @@ def test_a_plan_from_weights(photos: Path, theirs: RunFolder) -> None:
     assert plan.costs[0].config.encoder.name == "timm:resnet18"
     assert plan.costs[0].config.encoder.stem_stride == 2
     assert plan.commands[0].endswith(f"--encoder.weights {theirs.path}")
+
+
+def test_a_plan_from_weights_that_do_not_tell_their_architecture(
+    photos: Path, tmp_path: Path
+) -> None:
+    tagged, file = "timm:test_convnext.r160_in1k", tmp_path / "weights.pth"
+    torch.save(Encoder(EncoderConfig("timm:test_convnext"), 64).model.state_dict(), file)
+    given = {"recipes": "mast5_small", "weights": str(file)}
+    with pytest.raises(UserError, match="--encoder of mast plan"):
+        mast.plan(photos / "train", "A100", **given)
+    plan = mast.plan(photos / "train", "A100", encoder=tagged, **given)
+    assert plan.costs[0].config.encoder.name == "timm:test_convnext"
+    assert f" --encoder.name {tagged} --encoder.weights {file}" in plan.commands[0]
 
 
 def test_what_cannot_be_planned(photos: Path) -> None:
