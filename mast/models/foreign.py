@@ -64,8 +64,8 @@ RESNETS: dict[tuple[tuple[int, ...], bool, tuple[int, ...]], str] = {
 }
 
 NAME_IT = (
-    "give its timm or torchvision name beside the file: NAME --weights FILE, --encoder.name of mast "
-    "pretrain or --encoder of mast plan"
+    "give its timm or torchvision name beside the file: NAME --weights FILE, --encoder.name of "
+    "mast pretrain or --encoder of mast plan"
 )
 MOMENTS = ("mean", "std")  # in the header of an exported file
 
