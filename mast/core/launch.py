@@ -97,6 +97,8 @@ def contention(work: Callable[[], None] = _convolutions) -> str | None:
                 begun = time.perf_counter()
                 work()
                 seconds[count] += (time.perf_counter() - begun) * (turn > 0)  # the first warms up
+            if seconds[threads] < seconds[1]:
+                break
     finally:
         torch.set_num_threads(threads)
     times = seconds[threads] / seconds[1]
