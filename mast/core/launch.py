@@ -72,7 +72,7 @@ def check_threads(threads: int | None) -> None:
 def _convolutions() -> None:
     """Some work of few milliseconds a piece, as that of a network is."""
     images_BCHW, weight_CDKK = torch.ones(16, 64, 16, 16), torch.ones(64, 64, 3, 3)
-    for _ in range(4):
+    for _ in range(2):
         torch.nn.functional.conv2d(images_BCHW, weight_CDKK, padding=1)
 
 
