@@ -16,7 +16,7 @@ from mast.models.encoders import (
     save_encoder,
     stem_of,
 )
-from mast.models.foreign import Foreign, UnknownArchitectureError, is_foreign, load_foreign
+from mast.models.foreign import Foreign, is_foreign, load_foreign
 from mast.models.heads import (
     MLP,
     Gaussian,
@@ -59,7 +59,6 @@ __all__ = [
     "ShownPatches",
     "SyncBatchNorm",
     "Teacher",
-    "UnknownArchitectureError",
     "architecture_of",
     "check_sizes",
     "classifier_file",

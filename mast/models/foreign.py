@@ -78,10 +78,6 @@ VITS = {
 }
 
 
-class UnknownArchitectureError(UserError):
-    """The weights of a checkpoint do not tell of which architecture they are."""
-
-
 class Foreign(NamedTuple):
     """An encoder of another project, the layout of its checkpoint, and the keys left out of it."""
 
@@ -291,7 +287,7 @@ def _infer(path: Path, layout: Layout, tensors: dict[str, Tensor]) -> tuple[str,
         if name and patches.shape[0] < 768 and _has_sines(tensors) and not layout.sine_heads:
             name = None  # MoCo v3 has 12 heads, others 3 or 6, and no weight tells
     if name is None:
-        raise UnknownArchitectureError(
+        raise UserError(
             f"{path} has the layout of {layout.name}, but its weights do not tell the "
             f"architecture: they begin with {first_keys(tensors)}; {NAME_IT}"
         )
