@@ -33,7 +33,6 @@ from mast.core.checkpoint import write_json
 from mast.core.launch import cores
 from mast.core.run import RunFolder, provenance
 from mast.measure.proportions import wilson
-from mast.recipes import recipe
 from mast.runs.start import load_untrained
 
 REPOSITORY = Path(__file__).parent.parent
@@ -126,8 +125,8 @@ def classified(work: Path, way: str, draw: int, truth: Mapping[str, str]) -> dic
 
 def planned(photos: Path, epochs: int | None) -> float:
     """Minutes that `mast plan` says the run will take; without epochs, with the recipe's."""
-    (cost,) = plan(photos).costs
-    config = replace(cost.config, epochs=epochs or recipe(cost.config.recipe).epochs)
+    cost = plan(photos).costs[0]
+    config = replace(cost.config, epochs=epochs or cost.config.epochs)
     return replace(cost, config=config).seconds / 60
 
 

@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from mast.cli.form import Form
 from mast.cli.verbs import TOPICS, VERBS, named
@@ -152,6 +153,24 @@ def _check_surroundings() -> None:
         ) from error
 
 
+def _threads_given(words: Sequence[str], arguments: Mapping[str, Any]) -> bool:
+    """Whether the user says how many threads are used, here or in the file of a configuration."""
+    in_file = getattr(arguments.get("config"), "threads", None)
+    return in_file is not None or any(word.startswith("--threads") for word in words)
+
+
+def _say_if_busy() -> None:
+    """Say that one thread is faster, where the cores of a machine without a GPU are shared."""
+    import torch
+
+    from mast.core.display import say
+    from mast.core.launch import contention
+
+    several = torch.get_num_threads() > 1 and not torch.cuda.is_available()
+    if several and is_first_here() and (advice := contention()):
+        say(advice, style="yellow")
+
+
 def _call(name: str, words: list[str]) -> None:
     """Call a verb's function with the arguments that words give, and show its result."""
     if words in (["-h"], ["--help"]):
@@ -174,6 +193,8 @@ def _call(name: str, words: list[str]) -> None:
         return
     with interruptible():
         with doing(name):
+            if verb.computes and not _threads_given(words, arguments):
+                _say_if_busy()
             result = verb.load()(**arguments)
         with _printing():
             verb.show(result)

@@ -50,12 +50,6 @@ def _print_rich(text: Any) -> None:
     terminal().print(visible(text) if isinstance(text, str) else text)
 
 
-def _heading(title: str) -> Any:
-    from mast.core.table import literal
-
-    return literal(title, "bold")
-
-
 def _print_plain(result: object) -> None:
     shown = one_line if isinstance(result, Path) else visible
     print(shown(str(result).rstrip("\n")))
@@ -71,71 +65,18 @@ def _print_path(result: object) -> None:
         _print_plain(result)
 
 
-def _demo(result: Any) -> None:
-    for table in result.tables():
-        _print_rich(table)
-    _print_plain(f"open it in a browser: {result.page}")
-
-
-def _results(results: Any) -> None:
-    from mast.measure.result import tables
-
-    for table in tables(results) if results else ():  # there are none in a second process
-        _print_rich(table)
-
-
-def _comparison(result: Any) -> None:
-    _print_rich(result.table())
-    for note in result.notes:
-        _print_plain(note)
-    _print_plain(f"\n{result.verdict}")
-
-
-def _listing(result: Any) -> None:
+def _shown(result: Any) -> None:
     for part in result.shown():
-        _print_rich(part)
-
-
-def _text(result: Any) -> None:
-    _print_plain(result.text)
+        (_print_plain if isinstance(part, str) else _print_rich)(part)
 
 
 def _insights(insights: Any) -> None:
     for insight in insights:
-        _print_rich(_heading(insight.title))
-        if insight.file is not None:
-            _print_plain(insight.file)
-        _print_rich(f"{insight.text}\n")
+        _shown(insight)
 
 
-def _advice(result: Any) -> None:
-    _print_rich(result.table())
-    _print_plain(result.text)
-
-
-def _plan(result: Any) -> None:
-    _print_rich(result.table())
-    for text in (*result.notes, *result.commands):
-        _print_plain(text)
-
-
-def _study(result: Any) -> None:
-    _print_rich(result.table())
-    if (results := result.results_table()) is not None:
-        _print_rich(results)
-    if result.insight is not None:
-        _insights([result.insight])
-    for folder in dict.fromkeys(file.parent for file in result.files):
-        _print_plain(f"results in {folder}")
-    _refuse_failures(result)
-
-
-def _reproduced(result: Any) -> None:
-    _print_rich(_heading(result.title))
-    for table in result.tables():
-        _print_rich(table)
-    for text in (*result.notes, result.state, *result.files):
-        _print_plain(text)
+def _finished(result: Any) -> None:
+    _shown(result)
     _refuse_failures(result)
 
 
@@ -169,9 +110,12 @@ def _run_of(place: Path) -> Path | None:
 
 
 def _write_page(arguments: Mapping[str, Any], result: Any) -> Sequence[str] | None:
-    """The page of the run that was looked into; there is none of another encoder."""
+    """The page of the run that was looked into; what training has added where that is known now."""
     run = _run_of(Path(arguments["encoder"] if "encoder" in arguments else arguments["run"]))
-    return None if run is None else ("mast", "report", as_word(run))
+    if run is None:
+        return None
+    both = arguments.get("untrained") and any((run / "evaluations").glob("*.json"))
+    return "mast", "compare" if both else "report", as_word(run)
 
 
 def _classify(arguments: Mapping[str, Any], fitted: Any) -> Sequence[str]:
@@ -208,7 +152,7 @@ _COMMANDS = "mast.commands"
 VERBS: dict[str, Verb] = {
     "demo": Verb(
         "pretrain on generated images and compare with VICReg (minutes on a laptop)",
-        f"{_COMMANDS}.demo:demo", (), _demo,
+        f"{_COMMANDS}.demo:demo", (), _shown,
     ),
     "pretrain": Verb(
         "pretrain an encoder on a folder of images; the same command continues a killed run",
@@ -217,16 +161,16 @@ VERBS: dict[str, Verb] = {
     ),
     "plan": Verb(
         "say which recipe, epochs, memory, disk and hours pretraining on some images takes",
-        f"{_COMMANDS}.plan:plan", (), _plan,
+        f"{_COMMANDS}.plan:plan", (), _shown,
     ),
     "evaluate": Verb(
         "measure an encoder on labelled images, by any of the protocols",
-        f"{_COMMANDS}.evaluate:evaluate", ("encoder",), _results,
+        f"{_COMMANDS}.evaluate:evaluate", ("encoder",), _shown,
         ("protocols", "mast.protocols:EVALUATORS"), following=_write_page,
     ),
     "compare": Verb(
         "put what was measured of several runs side by side, with paired intervals",
-        f"{_COMMANDS}.compare:compare", ("runs",), _comparison, computes=False,
+        f"{_COMMANDS}.compare:compare", ("runs",), _shown, computes=False,
     ),
     "analyze": Verb(
         "look into a run: training curves, masks, what each subspace forgets",
@@ -235,27 +179,27 @@ VERBS: dict[str, Verb] = {
     ),
     "advise": Verb(
         "say which augmentations a labelled task can afford, by any encoder",
-        f"{_COMMANDS}.advise:advise", ("encoder",), _advice,
+        f"{_COMMANDS}.advise:advise", ("encoder",), _shown,
     ),
     "study": Verb(
         "retrain variants of a run to answer a question; the same command continues",
-        f"{_COMMANDS}.study:study", ("name", "run"), _study, ("studies", "mast.studies:STUDIES"),
+        f"{_COMMANDS}.study:study", ("name", "run"), _finished, ("studies", "mast.studies:STUDIES"),
     ),
     "reproduce": Verb(
         "train and measure a table of the paper, beside the numbers that it prints",
-        f"{_COMMANDS}.reproduce:reproduce", ("table",), _reproduced,
+        f"{_COMMANDS}.reproduce:reproduce", ("table",), _finished,
     ),
     "neighbours": Verb(
         "find the images of a folder that are most similar to others",
-        f"{_COMMANDS}.neighbours:neighbours", ("encoder",), _listing,
+        f"{_COMMANDS}.neighbours:neighbours", ("encoder",), _shown,
     ),
     "duplicates": Verb(
         "find the images of a folder that are there more than once, exactly or nearly",
-        f"{_COMMANDS}.duplicates:duplicates", ("encoder",), _listing,
+        f"{_COMMANDS}.duplicates:duplicates", ("encoder",), _shown,
     ),
     "outliers": Verb(
         "rank the images of a folder by how little they fit in, and check their labels",
-        f"{_COMMANDS}.outliers:outliers", ("encoder",), _listing,
+        f"{_COMMANDS}.outliers:outliers", ("encoder",), _shown,
     ),
     "report": Verb(
         "write a run's page: how good it is, its figures, what was run",
@@ -263,11 +207,11 @@ VERBS: dict[str, Verb] = {
     ),
     "fit": Verb(
         "learn a classifier on an encoder from labelled images",
-        f"{_COMMANDS}.fit:fit", ("encoder",), _text, following=_classify,
+        f"{_COMMANDS}.fit:fit", ("encoder",), _shown, following=_classify,
     ),
     "predict": Verb(
         "tell the classes of a folder of images, as a table",
-        f"{_COMMANDS}.predict:predict", ("classifier",), _text, following=_rank,
+        f"{_COMMANDS}.predict:predict", ("classifier",), _shown, following=_rank,
     ),
     "watch": Verb(
         "show a run while it trains, on a page of this machine that renews itself",
@@ -279,12 +223,12 @@ VERBS: dict[str, Verb] = {
     ),
     "shard": Verb(
         "write a set as shards of resized images, for sets that do not fit one disk",
-        f"{_COMMANDS}.shard:shard", ("data",), _text, following=_plan_for_shards,
+        f"{_COMMANDS}.shard:shard", ("data",), _shown, following=_plan_for_shards,
         computes=False,
     ),
     "export": Verb(
         "write an encoder or a classifier for other libraries, ONNX or PyTorch alone",
-        f"{_COMMANDS}.export:export", ("model",), _text, ("formats", "mast.exports:FORMATS"),
+        f"{_COMMANDS}.export:export", ("model",), _shown, ("formats", "mast.exports:FORMATS"),
         computes=False,
     ),
 }  # fmt: skip

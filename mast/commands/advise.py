@@ -15,7 +15,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder
-from mast.core.table import FittedTable
+from mast.core.table import FittedTable, Shown
 from mast.measure.named_sets import NamedSets
 from mast.runs.load import load
 from mast.runs.scores import labelled_parts, scores_of
@@ -24,8 +24,8 @@ from mast.runs.subject import subject_of
 VIEWS = "mast5"  # whose operators are measured where nobody says which
 
 
-@dataclass(frozen=True)
-class AdviceResult:
+@dataclass(frozen=True, repr=False)
+class AdviceResult(Shown):
     """Which augmentations the tasks of a set can afford; see `mast.analyses.advice`.
 
     Attributes:
@@ -54,6 +54,10 @@ class AdviceResult:
             shown = [cell.replace("+nan", "–") for cell in cells[1:]]
             table.add_row("" if again else cells[0], *shown)
         return table
+
+    def shown(self) -> tuple[FittedTable, str]:
+        """The table and the text."""
+        return self.table(), self.text
 
 
 @entry(draws=True)
@@ -95,8 +99,9 @@ def advise(
             nothing else is named.
         size: Side of the views in pixels; that of pretraining if not given, for a name 224. A
             module needs one.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
 
     Returns:
         The advice on this set; the analyses `advice` and, of a run, `predictions` have it too.

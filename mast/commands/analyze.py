@@ -1,11 +1,12 @@
 """Looking into a run: its analyses as arrays and figures in the run folder."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from rich.text import Text
 
 from mast.analyses import Arrays, Subject, read_arrays, understood
 from mast.analyses.figure import save
@@ -14,10 +15,12 @@ from mast.core.arguments import as_list
 from mast.core.checkpoint import write_atomically, write_json
 from mast.core.display import doing, say, track
 from mast.core.entry import entry
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError, one_line, unknown
 from mast.core.files import quoted
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, read_optional
+from mast.core.table import literal
+from mast.data import DataConfig
 from mast.runs.scores import labelled, parts_of
 from mast.runs.subject import subject_of
 from mast.studies import QUESTIONS
@@ -43,6 +46,13 @@ class Insight(NamedTuple):
     text: str
     file: Path | None
 
+    def shown(self) -> Iterator[str | Text]:
+        """What the terminal shows of it."""
+        yield literal(self.title, "bold")
+        if self.file is not None:
+            yield one_line(str(self.file))
+        yield literal(f"{self.text}\n")
+
 
 @entry(draws=True)
 def analyze(
@@ -54,6 +64,7 @@ def analyze(
     measure: bool = True,
     device: Device = "auto",
     seed: int = 0,
+    max_broken: float = 1.0,
 ) -> list[Insight]:
     """Look into a run: arrays first, then figures, in `analysis/` of the run folder.
 
@@ -71,6 +82,7 @@ def analyze(
             embedding and retained, where that was not done before.
         device: auto, cpu or cuda.
         seed: Of the images and of the changes that are made to them.
+        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         One insight an analysis; its text says what the run lacks for it.
@@ -92,12 +104,13 @@ def analyze(
     images_of = None if data is None else parts_of(data).get("test", data)
     if measure and data is not None and images_of != data:
         try:
-            measure_missing(folder, labelled(data, folder), device, seed, MEASURED)
+            measure_missing(folder, labelled(data, folder, max_broken), device, seed, MEASURED)
         except UserError as error:  # features that are not finite: the other analyses go on
             say(f"not measured: {error}", style="yellow")
-    subject = subject_of(folder, images_of, images, place, seed)
+    looked_at = None if images_of is None else DataConfig(images_of, max_broken=max_broken)
+    subject = subject_of(folder, looked_at, images, place, seed)
     runs_beside = tuple(
-        subject_of(RunFolder(other).require(), images_of, images, place, seed)
+        subject_of(RunFolder(other).require(), looked_at, images, place, seed)
         for other in as_list(beside)
     )
     return insights_of(replace(subject, beside=runs_beside), names, folder.analysis)

@@ -16,7 +16,7 @@ from mast.core.display import say
 from mast.core.entry import entry
 from mast.core.launch import Device
 from mast.core.run import RunFolder
-from mast.core.table import FittedTable
+from mast.core.table import FittedTable, Shown
 from mast.data.toys import CLASSES
 from mast.measure.result import PRECISION, TOLD
 from mast.recipes import configure
@@ -38,8 +38,8 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
 Scores = dict[str, dict[str, float]]  # in percent, by task and column
 
 
-@dataclass(frozen=True)
-class DemoResult:
+@dataclass(frozen=True, repr=False)
+class DemoResult(Shown):
     """What the demonstration measured.
 
     Attributes:
@@ -60,6 +60,10 @@ class DemoResult:
             _table("Linear accuracy (%)", self.accuracy, mean=True),
             _table("The ten nearest images that share it (%)", self.precision, mean=False),
         ]
+
+    def shown(self) -> tuple[str | FittedTable, ...]:
+        """Both, and the page."""
+        return *self.tables(), f"open it in a browser: {self.page}"
 
 
 @entry(draws=True)

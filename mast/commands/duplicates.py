@@ -10,7 +10,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
-from mast.core.tabular import Columns, Listing, begins, write_table
+from mast.core.tabular import Columns, Listing, begins, images_of, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.duplicates import NEAR, Copy, copies_within
@@ -29,6 +29,7 @@ def duplicates(
     weights: str | Path | None = None,
     download: bool = False,
     seed: int = 0,
+    max_broken: float = 1.0,
 ) -> Listing:
     """Find groups of exact copies and of near-copies in a set.
 
@@ -47,10 +48,12 @@ def duplicates(
             of that name), or a page of thumbnails that ends in .html; nowhere if not given.
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         device: auto, cpu or cuda.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
         download: Whether the weights that the name names may be downloaded.
         seed: Of the random weights of a name.
+        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         A row for each image of a group: `group`, a number from 1; `path` in the set; `kind`, which
@@ -69,7 +72,7 @@ def duplicates(
     file = None if out is None else out_file(out, kinds)
     compute = Compute(find_device(device))
     by = compared(encoder, Invariances(), compute, size, seed, weights, download)
-    canvases = open_canvas(DataConfig(str(data)), by.size)
+    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), by.size)
     features_ND = by.features(canvases).to(by.encoder.device)
     found = copies_within(canvases, features_ND, above)
     columns: Columns = {
@@ -89,9 +92,9 @@ def duplicates(
 def _said(found: Sequence[Copy], canvases: CanvasSet) -> str:
     kinds = [copy.kind for copy in found]
     return (
-        f"{len(canvases):,} images of {canvases.name}: {kinds.count('first'):,} are there more "
-        f"than once, with {kinds.count('exact'):,} exact copies and {kinds.count('near'):,} "
-        "near-copies."
+        f"{images_of(canvases.name, len(canvases), canvases.skipped)}: {kinds.count('first'):,} "
+        f"are there more than once, with {kinds.count('exact'):,} exact copies and "
+        f"{kinds.count('near'):,} near-copies."
     )
 
 

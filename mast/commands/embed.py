@@ -38,6 +38,7 @@ def embed(
     weights: str | Path | None = None,
     download: bool = False,
     seed: int = 0,
+    max_broken: float = 1.0,
 ) -> Path:
     """Write the representation of every image of a set.
 
@@ -45,7 +46,7 @@ def embed(
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
             timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
             Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
-        data: The images; labels are not needed, and are written where there are some.
+        data: The images, or one file; labels are not needed, and are written where there are some.
         out: A file ending in .npz or .parquet (which needs the extra of that name);
             `<set>-<run>.npz` in the current folder if not given.
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.
@@ -59,10 +60,12 @@ def embed(
         match_by: "block" or "heads", to choose what matches where a run has both; the block if not
             given.
         device: auto, cpu or cuda.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
         download: Whether the weights that the name names may be downloaded.
         seed: Of the random weights of a name.
+        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         The file. An .npz holds `features` (N, D) float32, `identifiers` (N,), which in a folder are
@@ -72,7 +75,8 @@ def embed(
         called `identifier`. Beside them, in a .parquet as JSON in its metadata, are the names of
         the classes (C,), as `classes_<name>`, and what made the features: the set as it was named
         in `data`, the encoder's fingerprint, as evaluations have it, in `encoder`, the side of the
-        views in `size`, and in `ignored` and `matched` the operators, where there are some.
+        views in `size`, in `ignored` and `matched` the operators, and in `broken` (K, 2) the names
+        of images that cannot be decoded with their reasons, where there are some.
 
     Raises:
         UserError: No such encoder or images, an unknown kind of file, or a choice of operators that
@@ -84,13 +88,14 @@ def embed(
     invariances = Invariances(representation, ignore, match, match_by)
     compute = Compute(find_device(device))
     by = compared(encoder, invariances, compute, size, seed, weights, download)
-    canvases = open_canvas(DataConfig(str(data)), by.size)
+    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), by.size)
     beside: dict[str, Any] = {
         **{f"classes_{name}": names for name, names in canvases.classes.items()},
         "data": str(data),
         "encoder": by.encoder.description["fingerprint"],
         "size": by.size,
         **by.chosen,
+        **({"broken": list(canvases.skipped.items())} if canvases.skipped else {}),
     }
     writers[file.suffix](file, by.extract(canvases).numpy(), canvases, beside)
     return file

@@ -19,7 +19,7 @@ from mast.measure.bench import Bench
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.named_sets import NamedSets
-from mast.measure.result import FOLDER, Result
+from mast.measure.result import FOLDER, Result, Results
 from mast.protocols.run import (
     EvaluationSettings,
     evaluate_encoder,
@@ -50,7 +50,7 @@ def evaluate(
     weights: str | Path | None = None,
     untrained: bool = False,
     near_duplicates: bool = False,
-) -> list[Result]:
+) -> Results:
     """Measure an encoder on labelled images.
 
     Hyper-parameters of a protocol are chosen on the validation set (or a tenth of the training
@@ -79,8 +79,9 @@ def evaluate(
         seed: Seed of everything a protocol draws, and of what is tested of a folder without parts.
         cache: Whether to keep features for the next call, in `features` beside the canvases; they
             are found by the content of encoder and images. Those of a module are not kept.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
         untrained: Measure the run's encoder with the weights that it started from; the results go
             to `untrained/` in the run folder, to compare with the run's.
         near_duplicates: Also count the test images that look to the encoder like one to learn
@@ -136,7 +137,7 @@ def evaluate(
         if fabric.is_global_zero:
             check_writable(workspace)
 
-        results: list[Result] = []
+        results = Results()
 
         def write(result: Result) -> None:
             if fabric.is_global_zero:

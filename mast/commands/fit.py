@@ -15,6 +15,7 @@ from mast.core.errors import one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.run import provenance
+from mast.core.table import Shown
 from mast.measure.accuracy import correct_within
 from mast.measure.bench import Bench
 from mast.measure.bootstrap import mean_interval
@@ -30,8 +31,8 @@ from mast.runs.features import frozen
 from mast.runs.load import load
 
 
-@dataclass(frozen=True)
-class Fitted:
+@dataclass(frozen=True, repr=False)
+class Fitted(Shown):
     """A classifier that was learned.
 
     Attributes:
@@ -59,6 +60,10 @@ class Fitted:
         ]
         return "\n".join(map(one_line, lines))
 
+    def shown(self) -> tuple[str]:
+        """The text."""
+        return (self.text,)
+
 
 @entry(draws=True)
 def fit(
@@ -74,6 +79,7 @@ def fit(
     root: str | Path | None = None,
     download: bool = False,
     weights: str | Path | None = None,
+    max_broken: float = 1.0,
 ) -> Fitted:
     """Learn a classifier on an encoder from labelled images, and keep it.
 
@@ -100,8 +106,10 @@ def fit(
         root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
             given.
         download: Whether such a set may be downloaded, and the weights that a name names.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
+        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         The file and the classifier.
@@ -114,7 +122,9 @@ def fit(
     if out is not None:
         out = out_file(out, kinds)
     loaded = load(encoder, "encoder", size, seed, weights, download)
-    pool = NamedSets(data, root=root, download=download).learning(loaded.size)
+    pool = NamedSets(data, root=root, download=download, max_broken=max_broken).learning(
+        loaded.size
+    )
     task = one_task(pool, target, seed)
     if out is None:
         several = [task.target] if len(pool.train.targets) > 1 else []

@@ -12,7 +12,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import named, out_file
 from mast.core.launch import Device, find_device
-from mast.core.tabular import Listing, begins, write_table
+from mast.core.tabular import Listing, begins, images_of, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas, open_files
 from mast.measure.approximate import check_depth, check_installed
 from mast.measure.compute import Compute
@@ -40,6 +40,7 @@ def neighbours(
     weights: str | Path | None = None,
     download: bool = False,
     seed: int = 0,
+    max_broken: float = 1.0,
 ) -> Listing:
     """Find the images of a set that are most similar to others, by cosine.
 
@@ -69,10 +70,12 @@ def neighbours(
             builds the index on the CPU, measures its recall and keeps it beside the features. k
             is 100 at most. Needs the extra `search`.
         device: auto, cpu or cuda.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
         download: Whether the weights that the name names may be downloaded.
         seed: Of the random weights of a name.
+        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         A row for each neighbour, the nearest first: `query` (as it was given, by name where it was
@@ -95,10 +98,10 @@ def neighbours(
         raise UserError("no query is named; give one or more images")
     compute = Compute(find_device(device))
     by = compared(encoder, invariances, compute, size, seed, weights, download)
-    canvases = open_canvas(DataConfig(str(data)), by.size)
+    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), by.size)
     places = {name: at for at, name in enumerate(canvases.identifiers)}
     asked = list(dict.fromkeys(_by_name(name, canvases.identifiers, places) for name in asked))
-    inside = {name: _position(name, data, places) for name in asked}
+    inside = {name: _position(name, data, places, canvases.skipped) for name in asked}
     outside = [name for name, at in inside.items() if at is None]
     others = open_files(outside, by.size) if outside else None
     most = len(canvases) - (others is None or len(outside) < len(asked))
@@ -137,7 +140,11 @@ def neighbours(
     if file is not None and file.suffix == ".html":
         shelves = [_row(name, inside[name], found[name], canvases, others) for name in asked]
         how = "" if recall is None else f" (approximately, with a recall of {100 * recall:.1f} %)"
-        lead = f"The {k} nearest of {len(canvases):,} images of {canvases.name}, by cosine{how}."
+        chosen = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in by.chosen.items())
+        lead = (
+            f"The {k} nearest of {images_of(canvases.name, len(canvases), canvases.skipped)}, by "
+            f"cosine{how}{chosen and f'; {chosen}'}."
+        )
         write_gallery(file, "Nearest images", lead, shelves)
     elif file is not None:
         write_table(file, columns)
@@ -153,13 +160,17 @@ def _by_name(query: str, identifiers: Sequence[str], places: Mapping[str, int]) 
     return query
 
 
-def _position(query: str, data: str | Path, places: Mapping[str, int]) -> int | None:
+def _position(
+    query: str, data: str | Path, places: Mapping[str, int], broken: Mapping[str, str]
+) -> int | None:
     """Where in the set a query is; None: it is a file elsewhere."""
     if query in places:
         return places[query]
     if os.path.exists(named(query)):
         inside = os.path.relpath(named(query), named(data))
         return places.get(Path(inside).as_posix())
+    if query in broken:
+        raise UserError(f"the query {query!r} is a broken image of {data}: {broken[query]}")
     raise UserError(
         f"no query {query!r}: it is neither an image of {data}, by name or by position below "
         f"{len(places)}, nor a file"

@@ -15,7 +15,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, plain
-from mast.core.tabular import Listing, begins, write_table
+from mast.core.tabular import Columns, Listing, begins, images_of, with_broken, write_table
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.confident import NO_CLASS, confident_classes, self_confidence
@@ -85,6 +85,7 @@ def outliers(
     weights: str | Path | None = None,
     download: bool = False,
     seed: int = 0,
+    max_broken: float = 1.0,
 ) -> Listing:
     """Rank images by how far they lie from all others, and find labels that may be wrong.
 
@@ -110,10 +111,12 @@ def outliers(
         target: The labels to check where the set has several; the first if not given.
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         device: auto, cpu or cuda.
-        weights: A checkpoint with weights for the name. If not given, those that the name names,
-            or random ones where it names none.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
         download: Whether the weights that the name names may be downloaded.
         seed: Of the folds in which labels are checked, and of the random weights of a name.
+        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         A row for each image, the farthest first: `path`; `score`, from 0 to 1 over these images;
@@ -121,7 +124,8 @@ def outliers(
         the others; of a run the cosine is the mean of the representation's
         and the embedding's) or `trace` (of the predicted covariance). Where labels are checked,
         also `label`; `suggested`, another class where the label is suspected; and `quality`, how
-        probable the label is to the probes, empty for a class with a single image.
+        probable the label is to the probes, empty for a class with a single image. If images
+        cannot be decoded, they are the last rows, and the last column, `broken`, says why.
 
     Raises:
         UserError: No such encoder or images, the run predicts no uncertainty, or the same is said
@@ -137,8 +141,8 @@ def outliers(
     compute = Compute(find_device(device))
     frozen_encoder, dim, size = _encoder(encoder, compute, size, seed, weights, download)
     module = _uncertainty(encoder) if by == "prediction" else None
-    bank = None if known is None else _known_images(known, size)
-    canvases = open_canvas(DataConfig(str(data)), size)
+    bank = None if known is None else _known_images(known, size, max_broken)
+    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), size)
     given = _labels(canvases, target) if labels else None
     if module is not None:
         value_N = extract(module, canvases, size, compute)[:, 0].numpy()
@@ -199,9 +203,9 @@ def _unit(features_ND: Tensor, dim: int | None) -> Tensor:
     return torch.cat([directions(part) for part in parts], dim=1)
 
 
-def _known_images(known: str | Path, size: int) -> CanvasSet:
+def _known_images(known: str | Path, size: int, max_broken: float) -> CanvasSet:
     """Those that are named; some of very many."""
-    bank = open_canvas(DataConfig(str(known)), size)
+    bank = open_canvas(DataConfig(str(known), max_broken=max_broken), size)
     if len(bank) <= KNOWN:
         return bank
     return bank.subset(np.sort(np.random.default_rng(0).permutation(len(bank))[:KNOWN]))
@@ -249,7 +253,7 @@ def _listed(
 ) -> Listing:
     """All images, the farthest first, in a table or on a page."""
     order_N = (-value_N).argsort(kind="stable")
-    columns: dict[str, Sequence[str] | Sequence[float]] = {
+    columns: Columns = {
         "path": [canvases.identifiers[at] for at in order_N],
         "score": rescaled(value_N, value_N)[order_N].tolist(),
         column: value_N[order_N].tolist(),
@@ -258,21 +262,24 @@ def _listed(
     suspects: list[int] = []
     if checked is not None:
         suspects = checked.suspects()
-        columns |= {
+        columns = {
+            **columns,
             "label": [checked.name(label) for label in checked.label_N[order_N]],
             "suggested": [checked.name(label) for label in checked.suggested_N[order_N]],
             "quality": checked.quality_N[order_N].tolist(),
         }
         row_of_N = order_N.argsort()
         sections[checked.said(len(suspects))] = row_of_N[suspects].tolist()
+    columns = with_broken(columns, canvases.skipped)
     if file is not None and file.suffix == ".html":
         farthest = [Item(canvases, at, f"{column} {value_N[at]:.3g}") for at in order_N.tolist()]
         rows = [Row("Farthest from all others", farthest)]
         if checked is not None:
             rows += _confused(canvases, checked, suspects)
-        lead = f"{len(canvases):,} images of {canvases.name}. First those that fit in least." + (
-            f" Then {checked.said(len(suspects))}." if checked is not None else ""
-        )
+        lead = f"{images_of(canvases.name, len(canvases), canvases.skipped)}. First those that "
+        lead += "fit in least."
+        if checked is not None:
+            lead += f" Then {checked.said(len(suspects))}."
         write_gallery(file, "Outliers", lead, rows)
     elif file is not None:
         write_table(file, columns)

@@ -15,18 +15,21 @@ from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import as_word
 from mast.core.launch import Device, find_device
-from mast.core.table import literal
+from mast.core.table import Shown, literal
 from mast.data import default_cache, open_source
 from mast.recipes import recipe
 from mast.runs.cost import (
     GPUS,
+    MOST_TIMES,
     REACHED,
+    USUAL_IMAGES,
     Cost,
     GpuName,
     cost,
     decoding_seconds,
     epochs_in,
     free_space,
+    scaled,
 )
 from mast.runs.memory import COUNTED
 from mast.runs.start import with_architecture
@@ -34,25 +37,32 @@ from mast.runs.start import with_architecture
 Where = Literal[GpuName, "cpu"]
 ON_A_GPU = ("mast5_medium", "mast5_medium_vit", "mast5_medium_convnext")
 ON_A_CPU = ("mast5_small",)
+SCALED = (
+    f"A recipe's epochs are meant for {USUAL_IMAGES:,} images. The rows with other epochs see "
+    f"fewer images more often, up to {MOST_TIMES} times, and more images less often."
+)
 OFFERED = {1: "an hour", 8: "a night"}  # hours of a CPU, where the usual epochs take longer
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Shown):
     """What runs on some images would cost.
 
     Attributes:
         data: The images.
-        costs: One for each recipe.
+        costs: One for each recipe; where no hours are given, with its own epochs, then as many
+            with those that are scaled to the number of images.
         notes: What takes long on a CPU, what is estimated, and what would not fit.
+        encoder: The name of the encoder, where it is not the recipe's.
     """
 
     data: str
     costs: tuple[Cost, ...]
     notes: tuple[str, ...]
+    encoder: str | None = None
 
     def table(self) -> Table:
-        """One row a recipe."""
+        """One row a cost."""
         table = Table(
             title=literal(f"{self.costs[0].images:,} images of {self.data}", "table.title")
         )
@@ -77,18 +87,25 @@ class Plan:
         """The command of each row."""
         return tuple(map(self._command, self.costs))
 
+    def shown(self) -> tuple[str | Table, ...]:
+        """The table, the notes and the commands."""
+        return self.table(), *self.notes, *self.commands
+
     def _command(self, each: Cost) -> str:
         config = each.config
-        words = ["mast", "pretrain", "--data", as_word(self.data), "--recipe", config.recipe,
-                 "--epochs", str(config.epochs)]  # fmt: skip
+        words = ["mast", "pretrain", "--data", as_word(self.data), "--recipe", config.recipe]
+        if config.epochs != recipe(config.recipe).epochs:
+            words += ["--epochs", str(config.epochs)]
         if config.accumulate != recipe(config.recipe).accumulate:
             words += ["--accumulate", str(config.accumulate)]
         if config.batch_size != recipe(config.recipe).batch_size:
             words += ["--batch_size", str(config.batch_size)]
         if config.data.download:
             words += ["--data.download"]
-        if each.measured and config.device == "cpu":
-            words += ["--device", "cpu"]
+        if each.measured and config.device != find_device("auto").type:
+            words += ["--device", config.device]
+        if self.encoder is not None:
+            words += ["--encoder.name", as_word(self.encoder)]
         if config.encoder.weights is not None:
             words += ["--encoder.weights", as_word(config.encoder.weights)]
         return shlex.join(words)
@@ -103,6 +120,7 @@ def plan(
     weights: str | None = None,
     device: Device = "auto",
     download: bool = False,
+    encoder: str | None = None,
 ) -> Plan:
     """Say what pretraining on some images would cost, and how to start it.
 
@@ -113,13 +131,14 @@ def plan(
         data: The images.
         gpu: Where they are to be trained on; here if not given, on its CPU for cpu.
         hours: That a run may take; it has as many epochs as fit, up to eight times the recipe's. If
-            not given, a recipe's epochs are taken to be meant for 50,000 images: fewer are seen up
-            to eight times as often, more less often; where that takes long on the CPU here, the
-            first of the notes says what fits into less time.
+            not given, it has the recipe's, as `mast pretrain` has, and a row below says what takes
+            as many steps as these take of 50,000 images; where the recipe's take long on the CPU
+            here, the first of the notes says what fits into less time.
         recipes: Recipes to compare; on a GPU those for one GPU if not given, else mast5_small.
         weights: Where they start, as encoder.weights of mast pretrain.
         device: auto, cpu or cuda, here.
         download: Whether weights may be downloaded.
+        encoder: What is trained, as encoder.name of mast pretrain; the recipe's if not given.
 
     Returns:
         Epochs, parts of a batch, memory, disk and hours for each recipe, and commands.
@@ -132,15 +151,15 @@ def plan(
     here = find_device("cpu" if gpu == "cpu" else device)
     there = None if gpu is None or gpu == "cpu" else GPUS[gpu]
     default = ON_A_GPU if there is not None or here.type == "cuda" else ON_A_CPU
-    if weights is not None:  # whose architecture all recipes would train
+    if weights or encoder:  # whose architecture all recipes would train
         default = default[:1]
     names = [recipes] if isinstance(recipes, str) else list(recipes)
     configs = []
     for name in names or default:
         config = change(recipe(name), {"data.spec": str(data), "data.download": download,
                                        "device": here.type})  # fmt: skip
-        if weights is not None:
-            config = change(config, {"encoder.weights": weights})
+        own = {"encoder.weights": weights, "encoder.name": encoder}
+        config = change(config, {name: value for name, value in own.items() if value is not None})
         configs.append(with_architecture(config))
     source = open_source(str(data), download=download)
     if not len(source):
@@ -152,8 +171,12 @@ def plan(
         cost(config, source, decoding[config.size], there, here, hours, pretrain)
         for config in configs
     )
-    notes = [*_shorter(costs), *_notes(costs, gpu)] if hours is None else _notes(costs, gpu)
-    return Plan(str(data), costs, tuple(notes))
+    notes = _notes(costs, gpu)
+    if hours is None:
+        others = tuple(other for each in costs if (other := scaled(each)) != each)
+        notes = [*_shorter(costs), *([SCALED] if others else []), *notes]
+        costs += others
+    return Plan(str(data), costs, tuple(notes), encoder)
 
 
 def _hours(seconds: float) -> str:

@@ -9,7 +9,8 @@ from mast.core.entry import entry
 from mast.core.errors import one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
-from mast.core.tabular import begins, write_table
+from mast.core.table import Shown
+from mast.core.tabular import begins, with_broken, write_table
 from mast.data import DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.features import extract
@@ -21,19 +22,21 @@ UNCERTAIN = 0.5  # a class of a smaller probability is likelier to be wrong than
 NAMED = 5  # of the classes, the most frequent, that the text counts one by one
 
 
-@dataclass(frozen=True)
-class Predicted:
+@dataclass(frozen=True, repr=False)
+class Predicted(Shown):
     """A table of classes.
 
     Attributes:
         path: The table.
         counts: How many images are of each class, the most frequent first.
         uncertain: How many of them have a probability below `UNCERTAIN`.
+        broken: How many images cannot be decoded; they are of no class.
     """
 
     path: Path
     counts: Mapping[str, int]
     uncertain: int
+    broken: int = 0
 
     @property
     def text(self) -> str:
@@ -49,7 +52,14 @@ class Predicted:
             + (": look at those with the smallest margin first" if self.uncertain else ""),
             f"table: {self.path.absolute()}",
         ]
+        if self.broken:
+            are = "are" if self.broken > 1 else "is"
+            lines.insert(2, f"{self.broken:,} more {are} broken: the table ends with the reasons")
         return "\n".join(map(one_line, lines))
+
+    def shown(self) -> tuple[str]:
+        """The text."""
+        return (self.text,)
 
 
 @entry(draws=True)
@@ -59,25 +69,29 @@ def predict(
     out: str | Path | None = None,
     every_class: bool = False,
     device: Device = "auto",
+    max_broken: float = 1.0,
 ) -> Predicted:
     """Tell the classes of images, as a table.
 
     Args:
         classifier: A file of `mast fit`, or a folder with one, such as a run folder; in Python also
             a classifier.
-        data: The images; labels are not needed.
+        data: The images, or one file; labels are not needed.
         out: The table, ending in .csv or .parquet (which needs the extra of that name);
             `predictions-<set>-by-<run>-<kind>-<what it learned from>.csv` in the current folder if
             not given, or `predictions-<set>-by-<file>.csv` of a classifier whose file you named.
             Such a table that is there is replaced.
         every_class: Also write the probability of every class, a column each.
         device: auto, cpu or cuda.
+        max_broken: Share of the images that may be broken; those that are get listed and left out.
 
     Returns:
         The table's path and what was found. The table has a row an image in the order of the set:
         `path` (as in the set; in a CSV file with a single quote before a name that a spreadsheet
         would run as a formula), the likeliest `class`, its `probability`, the `margin` by which it
-        is above that of the next class, and `probability of <class>` where they are asked for.
+        is above that of the next class, and `probability of <class>` where they are asked for. If
+        images cannot be decoded, they are the last rows, without a class, and the last column,
+        `broken`, says why.
 
     Raises:
         UserError: No such classifier or images, several classifiers in the folder, or a table that
@@ -87,7 +101,7 @@ def predict(
     table = begins("path", "class", "probability", "margin")
     file = out_file(name, {".csv": table, ".parquet": table})
     model = classifier if isinstance(classifier, Classifier) else load_classifier(classifier)
-    canvases = open_canvas(DataConfig(str(data)), model.size)
+    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), model.size)
     said = model.told(extract(model, canvases, model.size, Compute(find_device(device))))
     columns: dict[str, Sequence[str] | Sequence[float]] = {
         "path": canvases.identifiers,
@@ -98,9 +112,11 @@ def predict(
     if every_class:
         for name, probability_N in zip(model.classes, said.probability_BC.T, strict=True):
             columns[f"probability of {name}"] = probability_N.tolist()
-    write_table(file, columns)
+    write_table(file, with_broken(columns, canvases.skipped))
     uncertain = int((said.probability_B < UNCERTAIN).sum())
-    return Predicted(file, dict(Counter(said.classes).most_common()), uncertain)
+    return Predicted(
+        file, dict(Counter(said.classes).most_common()), uncertain, len(canvases.skipped)
+    )
 
 
 def _by(classifier: str | Path | Classifier) -> str:

@@ -40,7 +40,7 @@ from mast.data import Batch, Feed, open_feed
 from mast.measure.compute import Compute
 from mast.measure.online import online_scores
 from mast.methods import METHODS, save_embedding
-from mast.models import Encoder, named_weights, save_encoder, synchronise_batchnorm
+from mast.models import Encoder, architecture_of, named_weights, save_encoder, synchronise_batchnorm
 from mast.recipes import RECIPES
 from mast.runs.acceleration import compiles, replay_of
 from mast.runs.memory import check_memory, free_for_images
@@ -119,14 +119,14 @@ def _refuse_named_weights(name: str) -> None:
     if weights is not None:
         raise UserError(
             f"encoder.name {name} names the weights {weights!r}: give them as encoder.weights to "
-            f"start from them, or timm:{weights.partition('.')[0]} to start from random ones"
+            f"start from them, or {architecture_of(name)} to start from random ones"
         )
 
 
 def _refuse_another_name(asked: PretrainConfig, name: str) -> None:
     """Refuse a name that is neither that of the weights nor the recipe's, which gives way."""
     usual = RECIPES[asked.recipe]().encoder.name if asked.recipe in RECIPES else name
-    if asked.encoder.name not in (name, usual):
+    if architecture_of(asked.encoder.name) not in (name, usual):
         raise UserError(
             f"encoder.name is {asked.encoder.name!r}, and encoder.weights {asked.encoder.weights} "
             f"are those of {name!r}: leave encoder.name out, or name other weights"

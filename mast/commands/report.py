@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mast.core.arguments import as_list
 from mast.core.entry import entry
+from mast.core.errors import UserError
 from mast.core.files import out_file
 from mast.core.run import RunFolder
 from mast.page import is_page, write_page
@@ -19,16 +20,24 @@ def report(
 
     Args:
         run: A run folder; what `mast evaluate` and `mast analyze` wrote there is shown.
-        beside: Other run folders whose evaluations are shown beside this one's, such as VICReg's;
-            those of what it started as are too, where `mast evaluate --untrained` measured it.
+        beside: Other folders whose evaluations are shown beside this one's, such as VICReg's or,
+            of an encoder that is no run, `runs/resnet18-random-0`; those of what it started as are
+            too, where `mast evaluate --untrained` measured it.
         out: The page, ending in .html; `report.html` in the run folder if not given.
 
     Returns:
         The file, below 10 MB.
 
     Raises:
-        UserError: No such run, the page cannot be written, or it would be too large.
+        UserError: No such run, an encoder that is none, the page cannot be written, or it would be
+            too large.
     """
-    folder = RunFolder(run).require()
+    folder = RunFolder(run)
+    if folder.evaluations.is_dir() and not folder.config.is_file():
+        raise UserError(
+            f"{run} has the evaluations of an encoder that is no run, and the page is of a run: "
+            f"name one, with beside {run}, or see `mast compare`"
+        )
+    folder.require()
     page = out_file(folder.path / "report.html" if out is None else out, {".html": is_page})
     return write_page(folder, [Path(other) for other in as_list(beside)], QUESTIONS, page)

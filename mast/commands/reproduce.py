@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.text import Text
+
 from mast.analyses import Grid
 from mast.commands.study import fitted, seeds_of, workplace_of
 from mast.core.arguments import as_list
 from mast.core.entry import entry
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError, one_line, unknown
 from mast.core.launch import Device
-from mast.core.table import FittedTable
+from mast.core.table import FittedTable, Shown, literal
 from mast.runs.cost import GPUS, GpuName
 from mast.studies.engine import FINISHED, WAITING, Shard, StudyRun, failures
 from mast.studies.experiment import perform
@@ -20,8 +22,8 @@ from mast.studies.tables.printed import refuse_something_else, write
 LARGE: GpuName = "H100"  # on which hours at the paper's scale are computed
 
 
-@dataclass(frozen=True)
-class Reproduced:
+@dataclass(frozen=True, repr=False)
+class Reproduced(Shown):
     """A table, as far as it is trained and measured.
 
     Attributes:
@@ -54,6 +56,11 @@ class Reproduced:
         waiting = sum(run.state == WAITING for run in self.runs)
         text = f"{done} of {len(self.runs)} runs are trained and measured"
         return f"{text}, {waiting} wait for the trials of their row" if waiting else text
+
+    def shown(self) -> tuple[str | Text | FittedTable, ...]:
+        """The tables, the notes, how much is done, and where it was written."""
+        files = map(one_line, map(str, self.files))
+        return literal(self.title, "bold"), *self.tables(), *self.notes, self.state, *files
 
 
 @entry(draws=True)

@@ -19,6 +19,7 @@ from mast.core.errors import UserError, unknown
 from mast.core.files import out_folder, read_json, special
 from mast.core.launch import cores
 from mast.core.locks import locked
+from mast.core.table import Shown
 from mast.core.waiting import Threads
 from mast.data import BrokenImageError, Source, default_cache, open_source
 from mast.data.shards import CANVAS, ENDINGS, INDEX, KIND, tar_members
@@ -54,8 +55,8 @@ class Plan:
 
 
 @final
-@dataclass(frozen=True)
-class Sharded:
+@dataclass(frozen=True, repr=False)
+class Sharded(Shown):
     """What was written.
 
     Attributes:
@@ -75,6 +76,10 @@ class Sharded:
         """In a line."""
         left = f"; {self.broken} broken ones left out" if self.broken else ""
         return f"{self.images:,} images in {self.shards:,} shards{left}: shards:{self.path}"
+
+    def shown(self) -> tuple[str]:
+        """The text."""
+        return (self.text,)
 
 
 def shard(

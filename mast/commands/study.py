@@ -1,9 +1,11 @@
 """Studies: runs that are trained and measured to answer a question."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from rich.text import Text
 
 from mast.analyses import Grid
 from mast.commands.advise import advise
@@ -14,11 +16,11 @@ from mast.commands.pretrain import pretrain
 from mast.config import change, configuration_of
 from mast.core.arguments import as_list
 from mast.core.entry import entry
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError, one_line, unknown
 from mast.core.files import out_folder
 from mast.core.launch import Device, check_threads, find_device
 from mast.core.run import RunFolder
-from mast.core.table import FittedTable
+from mast.core.table import FittedTable, Shown
 from mast.protocols.run import protocol_class
 from mast.runs.scores import LabelledSet, labelled, unmeasured
 from mast.runs.subject import subject_of
@@ -37,8 +39,8 @@ from mast.studies.engine import (
 from mast.studies.experiment import perform
 
 
-@dataclass(frozen=True)
-class StudyResult:
+@dataclass(frozen=True, repr=False)
+class StudyResult(Shown):
     """What a study did.
 
     Attributes:
@@ -67,6 +69,16 @@ class StudyResult:
     def results_table(self) -> FittedTable | None:
         """The results of an experiment, for a rich console; None without any."""
         return None if self.results is None else fitted(self.results)
+
+    def shown(self) -> Iterator[str | Text | FittedTable]:
+        """Both tables, the answer, and where the results are."""
+        yield self.table()
+        if (results := self.results_table()) is not None:
+            yield results
+        if self.insight is not None:
+            yield from self.insight.shown()
+        for folder in dict.fromkeys(file.parent for file in self.files):
+            yield one_line(f"results in {folder}")
 
 
 @entry(draws=True)

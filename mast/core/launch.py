@@ -1,7 +1,8 @@
 """Processes and devices, through Lightning Fabric; torchrun's environment wins over options."""
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
@@ -18,6 +19,7 @@ RANKS = ("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "SLURM_PROCID", "SLURM
 TORCHRUN = "TORCHELASTIC_RUN_ID"  # which torchrun sets, and takes the place of all that SLURM says
 BY_SRUN = ("SLURM_NTASKS", "SLURM_NODEID", "SLURM_NTASKS_PER_NODE", "SLURM_NNODES")
 LAST_PORT = 65535
+SLOWER = 1.2  # times as long as one thread several must take before it is said
 MOST_THREADS = 256  # more than this, and than there are cores, may fail to start
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -65,6 +67,47 @@ def check_threads(threads: int | None) -> None:
     most = max(MOST_THREADS, cores())
     if threads is not None and threads > most:
         raise UserError(f"threads is {threads}, and there are {cores()} CPU cores: at most {most}")
+
+
+def _convolutions() -> None:
+    """Some work of few milliseconds a piece, as that of a network is."""
+    images_BCHW, weight_CDKK = torch.ones(16, 64, 16, 16), torch.ones(64, 64, 3, 3)
+    for _ in range(2):
+        torch.nn.functional.conv2d(images_BCHW, weight_CDKK, padding=1)
+
+
+def contention(work: Callable[[], None] = _convolutions) -> str | None:
+    """What to do where other programs keep the cores busy, by a measurement of a tenth of a second.
+
+    All threads wait at the end of an operation for the last one. If one of them has to share its
+    core, several may take ten times as long as one.
+
+    Args:
+        work: What is measured, by one thread and by as many as PyTorch uses, in turns.
+
+    Returns:
+        In a line, with what was measured; None where several threads are not slower than one.
+    """
+    threads = torch.get_num_threads()
+    seconds = dict.fromkeys((1, threads), 0.0)
+    try:
+        for turn in range(4):
+            for count in seconds:
+                torch.set_num_threads(count)
+                begun = time.perf_counter()
+                work()
+                seconds[count] += (time.perf_counter() - begun) * (turn > 0)  # the first warms up
+            if seconds[threads] < seconds[1]:
+                break
+    finally:
+        torch.set_num_threads(threads)
+    times = seconds[threads] / seconds[1]
+    if times < SLOWER:
+        return None
+    return (
+        f"{threads} threads take {times:.1f} times as long as one here, as other programs keep the "
+        "cores busy: --threads 1 is faster while they do"
+    )
 
 
 def cores() -> int:

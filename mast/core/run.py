@@ -85,6 +85,9 @@ class RunFolder:
         self.studies = self.path / "studies"
         self.exports = self.path / "exports"
 
+    def __repr__(self) -> str:
+        return f"RunFolder({str(self.path)!r})"
+
     def require(self) -> "RunFolder":
         """This folder, if it holds a run.
 

@@ -3,7 +3,9 @@
 What is in a cell is shown as it is: a text is no markup, and has no control characters.
 """
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from typing import Any, final
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -12,6 +14,30 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from mast.core.errors import visible
+
+WIDTH = 120  # characters of what is shown outside of a terminal
+MONOSPACED = "white-space: pre; overflow-x: auto; line-height: normal"
+
+
+class Shown(ABC):
+    """What a command returns: an interpreter and a notebook show it as the command line does."""
+
+    @abstractmethod
+    def shown(self) -> Iterable[str | Text | Table]:
+        """What is printed: tables and headings, and lines that no terminal breaks."""
+
+    def __repr__(self) -> str:
+        console = Console(width=WIDTH, color_system=None, force_jupyter=False)
+        with console.capture() as captured:
+            for part in self.shown():
+                if isinstance(part, str):
+                    console.out(visible(part), highlight=False)
+                else:
+                    console.print(part)
+        return captured.get().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="{MONOSPACED}">{escape(repr(self))}</pre>'
 
 
 def literal(text: str, style: str = "") -> Text:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from mast.core.checkpoint import write_atomically, write_text
 from mast.core.files import as_unicode
-from mast.core.table import literal
+from mast.core.table import Shown, literal
 
 Value: TypeAlias = str | int | float
 Columns: TypeAlias = Mapping[str, Sequence[str] | Sequence[int] | Sequence[float]]
@@ -27,8 +27,8 @@ SHOWN = 20  # rows of a section on the terminal
 _HEADER = 65_536  # characters that are read of a file to find its first columns
 
 
-@dataclass(frozen=True)
-class Listing:
+@dataclass(frozen=True, repr=False)
+class Listing(Shown):
     """Rows that a command found.
 
     Attributes:
@@ -65,6 +65,33 @@ class Listing:
             yield Text(f"Found approximately, with a recall of {100 * self.recall:.1f} %.")
         if self.file is not None:
             yield literal(str(self.file))
+
+
+def with_broken(columns: Columns, broken: Mapping[str, str]) -> Columns:
+    """A row more for each broken image, with its name in `path` and the reason in `broken`.
+
+    Args:
+        columns: Text and numbers.
+        broken: Reason by name; without any the columns stay as they are.
+    """
+    if not broken:
+        return columns
+    texts = {"path": list(broken), "broken": list(broken.values())}
+    added = {**columns, "broken": [""] * len(columns["path"])}
+    return {
+        name: [*values, *texts.get(name, len(broken) * [_none_like(values)])]
+        for name, values in added.items()
+    }
+
+
+def _none_like(values: Sequence[Value]) -> Value:
+    return "" if values and isinstance(values[0], str) else math.nan
+
+
+def images_of(name: str, count: int, broken: Mapping[str, str]) -> str:
+    """How many images of a set there are, and how many more are broken."""
+    are = "are" if len(broken) > 1 else "is"
+    return f"{count:,} images of {name}" + (f" ({len(broken):,} more {are} broken)" * bool(broken))
 
 
 def begins(*columns: str | tuple[str, ...]) -> Callable[[Path], bool]:

@@ -42,6 +42,7 @@ from mast.data.source import Source
 VERSION = 6  # of the layout, of how a canvas is made and of what its hash covers
 
 MANIFEST = "safetensors"  # its ending
+_LISTED = 10  # broken images that a message names
 _SEEN = 64  # images of a set, by whose sizes its bytes are estimated
 
 _log = logging.getLogger("mast")
@@ -266,7 +267,7 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
     for index, outcome in enumerate(shown):
         if isinstance(outcome, BrokenImageError):
             skipped[source.identifier(index)] = outcome.reason
-            if len(skipped) >= 10:  # as many as the error names
+            if len(skipped) >= _LISTED:
                 _refuse_too_many(request, skipped, len(kept))
             continue
         pixels = outcome[0].tobytes()
@@ -294,18 +295,24 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
 def _refuse_too_many(request: Request, broken: Mapping[str, str], whole: int) -> None:
     """Raises if more images are broken than the user allows, or none is left."""
     total = len(request.source)
-    if len(broken) > request.max_broken * total or len(broken) == total:
-        first = dict(list(broken.items())[:10])
+    if len(broken) == total:
+        raise UserError(
+            f"none of the {total} images of {request.source.name} can be decoded:\n{_lines(broken)}"
+        )
+    if len(broken) > request.max_broken * total:
         raise UserError(
             f"{len(broken)} of the first {len(broken) + whole} images of "
-            f"{request.source.name} are broken; data.max_broken = {request.max_broken:g} allows "
-            f"{int(request.max_broken * total)} of all {total}. Replace or remove them; mast "
-            f"pretrain has --data.max_broken to allow more:\n{_lines(first)}"
+            f"{request.source.name} are broken, and max_broken = {request.max_broken:g} allows "
+            f"{int(request.max_broken * total)} of all {total}. Replace or remove them, or raise "
+            f"max_broken:\n{_lines(broken)}"
         )
 
 
 def _lines(broken: Mapping[str, str]) -> str:
-    return "\n".join(f"  {name}: {reason}" for name, reason in broken.items())
+    """The first ten, a line each."""
+    lines = [f"  {name}: {reason}" for name, reason in list(broken.items())[:_LISTED]]
+    more = len(broken) - len(lines)
+    return "\n".join([*lines, *([f"  … and {more} more"] if more else [])])
 
 
 def _remove_stale(request: Request, unfinished: bool) -> None:

@@ -33,7 +33,7 @@ class Folder(Source):
     several paths lead to is read once.
 
     Args:
-        root: The folder.
+        root: The folder; or one image file, which then is the only one.
 
     Raises:
         UserError: If it holds no image.
@@ -42,7 +42,11 @@ class Folder(Source):
     def __init__(self, root: Path) -> None:
         self.name = str(root)
         self.root = root
-        found = walk(root)
+        if root.is_dir():
+            found = walk(root)
+        else:
+            status, self.root = root.stat(), root.parent
+            found = Found([(root.name, status.st_size, status.st_mtime_ns)])
         if not found.images:
             unread = f"; {_unread(found.unread)}" if found.unread else ""
             raise UserError(
@@ -78,7 +82,7 @@ class Folder(Source):
     @property
     def whereabouts(self) -> str:
         """The absolute path: a relative one means another folder elsewhere."""
-        return os.path.abspath(self.root)
+        return os.path.abspath(self.name)
 
     def fingerprint(self) -> str:
         """A hash of every relative path, size in bytes and time of modification.
@@ -93,15 +97,18 @@ class Folder(Source):
 
 
 def open_folder(spec: str, _root: Path, _download: bool) -> Folder:
-    """Opens a folder by its path, which is there.
+    """Opens a folder, or one image file, by its path, which is there.
 
     Raises:
-        UserError: It is no folder, or no image is in it.
+        UserError: It is neither, or no image is in it.
     """
     path = named(spec)
-    if not path.is_dir():
-        kind = special(path) or "a file"
-        raise UserError(f"{spec} is {kind}: expected the folder that holds the images.")
+    kind = special(path)
+    if not path.is_dir() and (kind or not path.name.lower().endswith(extensions())):
+        raise UserError(
+            f"{spec} is {kind or 'no image'}: expected the folder that holds the images, or a file "
+            f"that ends in {', '.join(extensions())}."
+        )
     return Folder(path)
 
 

@@ -16,6 +16,7 @@ import torch
 from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError, one_line
 from mast.core.files import as_unicode, read_json
+from mast.core.table import Shown
 from mast.data import Factors
 from mast.exports.format import Format, Place, alike
 from mast.exports.original import OUTPUTS, Kind, Original
@@ -27,8 +28,8 @@ SHAPES = ((1.2, 2.2), (2.6, 1.05), (1.0, 1.0), (0.7, 1.9), (1.5, 1.5), (1.33, 2.
 AGREED = 0.02  # in probability, or as a share of the largest feature
 
 
-@dataclass(frozen=True)
-class Exported:
+@dataclass(frozen=True, repr=False)
+class Exported(Shown):
     """An encoder or a classifier that loads without this library.
 
     Attributes:
@@ -56,6 +57,10 @@ class Exported:
             output += f", {self.prepared:.1g} for images of odd shapes, prepared as in {CARD}"
         pages = [] if self.page is None else [self.page]
         return "\n".join(map(one_line, [f"{self.folder}: {output}", *pages, self.line]))
+
+    def shown(self) -> tuple[str]:
+        """The text."""
+        return (self.text,)
 
 
 def refuse_something_else(out: Path, name: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mast.core.errors import UserError
 from mast.core.run import RunFolder, flatten
-from mast.core.table import FittedTable
+from mast.core.table import FittedTable, Shown
 from mast.measure.paired import Difference, difference, of_changed_images, of_two_versions
 from mast.measure.result import ENDS, FOLDER, Result, readable, results_in
 from mast.measure.verdict import Verdict, verdict
@@ -58,8 +58,8 @@ class Row:
         return cells
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """Runs side by side.
 
     Args:
@@ -92,6 +92,12 @@ class Comparison:
             chance = [row.chance_cell] if with_chance else []
             table.add_row(f"{protocol}, {set_name}", *measured, *chance, *cells)
         return table
+
+    def shown(self) -> Iterator[str | FittedTable]:
+        """The table, the notes and the verdict."""
+        yield self.table()
+        yield from self.notes
+        yield f"\n{self.verdict}"
 
 
 def compare(

@@ -23,14 +23,20 @@ class Compute:
     Args:
         device: Where; None: where the module is.
         dtype: float32, or bfloat16 for mixed precision.
-        batch_size: Images in one forward pass.
+        batch_size: Images in one forward pass; if not given 256, on a CPU that is named 32: it is
+            as fast with them, and shows sooner how far it is.
         fabric: Launched, of the processes that share the work; None: this one does it all.
     """
 
     device: torch.device | str | None = None
     dtype: torch.dtype = torch.float32
-    batch_size: int = 256
+    batch_size: int = 0
     fabric: Fabric | None = None
+
+    def __post_init__(self) -> None:
+        if not self.batch_size:
+            on_cpu = self.device is not None and torch.device(self.device).type == "cpu"
+            object.__setattr__(self, "batch_size", 32 if on_cpu else 256)
 
     def place(self, module: nn.Module) -> torch.device:
         """Move a module to the device, or find where it is if none is named."""

@@ -47,6 +47,8 @@ class NamedSets:
             given.
         download: Whether such a set may be downloaded, and the weights that an encoder's name
             names.
+        max_broken: Share of a part's images that may be broken; those that are get listed and left
+            out.
     """
 
     data: str | Path | None = None
@@ -55,6 +57,7 @@ class NamedSets:
     test: str | Path | None = None
     root: str | Path | None = None
     download: bool = False
+    max_broken: float = 1.0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -124,7 +127,10 @@ class NamedSets:
         return LearningData(pool[0], pool[1] if len(pool) > 1 else None, size, described.metric)
 
     def _canvases(self, spec: str, size: int) -> CanvasSet:
-        return open_canvas(DataConfig(spec, root=self.root, download=self.download), size)
+        config = DataConfig(
+            spec, root=self.root, download=self.download, max_broken=self.max_broken
+        )
+        return open_canvas(config, size)
 
     def _labelled(self, described: SetDescription, size: int) -> EvaluationData:
         sets = {part: self._canvases(spec, size) for part, spec in described.parts.items()}

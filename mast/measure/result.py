@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, final, get_args, get_origin, get_type_hints
 
 import torch
 from rich.text import Text
@@ -24,7 +24,7 @@ from torch import Tensor
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.core.files import read_json
-from mast.core.table import FittedTable
+from mast.core.table import FittedTable, Shown
 from mast.core.tensors import DIGEST, digest, read_tensors, write_tensors
 from mast.measure.bootstrap import Measured
 from mast.measure.store import weights_are_in
@@ -57,6 +57,7 @@ READ: dict[str, Any] = {
 }
 NEEDED = {"split": {"share", "seed"}, "near_duplicates": {"images", "above"}}  # where they are
 MOST = 1000  # targets, and characters of a name
+NAMED = 3  # targets, in a line
 DEEP = 20  # fields in fields
 LARGEST = 1e100  # no number is as large
 
@@ -86,12 +87,12 @@ class TargetResult:
 
     values: dict[str, float] = field(default_factory=dict)
     chosen: dict[str, float] = field(default_factory=dict)
-    each: dict[str, Tensor] = field(default_factory=dict, compare=False)
-    draws: dict[str, Tensor] = field(default_factory=dict, compare=False)
+    each: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
+    draws: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
     counts: dict[str, float] = field(default_factory=dict)
     intervals: dict[str, str] = field(default_factory=dict)
     by_chance: dict[str, float] = field(default_factory=dict)
-    weights: dict[str, Tensor] = field(default_factory=dict, compare=False)
+    weights: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     def credit(self, measure: str) -> Tensor | None:
         """What every unit contributed to a measure, of which it is the mean, (N,); None if unknown.
@@ -170,6 +171,19 @@ class Result:
     duplicates: dict[str, int] = field(default_factory=dict, compare=False)
     near_duplicates: dict[str, Any] = field(default_factory=dict, compare=False)
     provenance: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    def __repr__(self) -> str:
+        """In a line, with one measure of each of the first targets."""
+        said = [
+            f"{target} {name.replace('_', ' ')} {_cell(measured.values, name)}"
+            for target, measured in self.targets.items()
+            for name in [self.metric, *measured.values][self.metric not in measured.values :][:1]
+        ]
+        more = ["…"] if len(said) > NAMED else []
+        return f"Result({self.protocol} on {self.set_name}: {'; '.join([*said[:NAMED], *more])})"
+
+    def _repr_html_(self) -> str:
+        return Results([self])._repr_html_()
 
     @classmethod
     def collect(cls, measured: Iterable[Measured], **fields: Any) -> Result:
@@ -424,6 +438,15 @@ def readable(set_name: str) -> str:
     """The end of a set's name, fit for a file: `flowers17-test` for `/data/flowers17/test`."""
     name = re.sub(r"[^\w.+]+", "-", "/".join(Path(set_name).parts[-2:]))
     return name.strip("-.") or "set"
+
+
+@final
+class Results(Shown, list[Result]):
+    """Results as a list, which is shown as tables."""
+
+    def shown(self) -> list[FittedTable]:
+        """As `tables`."""
+        return tables(self)
 
 
 def tables(results: Sequence[Result]) -> list[FittedTable]:

@@ -129,7 +129,8 @@ class Embedding(nn.Module):
         """
         operators = self.operators or self.trained_with
         names: list[str] = []
-        for word in as_list(chosen or ()):
+        for written in as_list(chosen or ()):
+            word = str(written).replace("colour", "color")
             if word in operators or word not in PROPERTIES:
                 names.append(word)
                 continue

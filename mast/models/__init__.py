@@ -16,7 +16,7 @@ from mast.models.encoders import (
     save_encoder,
     stem_of,
 )
-from mast.models.foreign import Foreign, UnknownArchitectureError, is_foreign, load_foreign
+from mast.models.foreign import Foreign, is_foreign, load_foreign
 from mast.models.heads import (
     MLP,
     Gaussian,
@@ -30,7 +30,7 @@ from mast.models.heads import (
 )
 from mast.models.masks import ExemptBlocks, Masks
 from mast.models.patches import ShownPatches, images_of, patches_of, picked, positions
-from mast.models.pretrained import named_weights, near_weights, weights_file
+from mast.models.pretrained import architecture_of, named_weights, near_weights, weights_file
 from mast.models.prototypes import Prototypes
 from mast.models.queue import Queue
 from mast.models.selection import SearchSpace, exempt_blocks, relative, selection, space_of_heads
@@ -59,7 +59,7 @@ __all__ = [
     "ShownPatches",
     "SyncBatchNorm",
     "Teacher",
-    "UnknownArchitectureError",
+    "architecture_of",
     "check_sizes",
     "classifier_file",
     "exempt_blocks",

@@ -110,8 +110,11 @@ class EncoderConfig:
         weights: Where pretraining starts; random weights if not given. A run folder, a checkpoint
             that `mast evaluate` recognises, or a name with a tag, such as
             "timm:vit_small_patch14_dinov2.lvd142m". The architecture, the stem and the
-            normalisation are then those of the weights; name is used only where they do not tell
-            the architecture, options are added to theirs, and another stem is refused.
+            normalisation are then those of the weights, options are added to theirs, and what
+            contradicts them is refused. A file of another project says nothing of the
+            normalisation and little of the architecture: there name, with options and perhaps a
+            tag, mean, std and stem_stride are believed. `order:FILE` matches weights of other
+            names by their order and shapes.
         freeze: Leave these weights as they are, and train the rest: projector, masks, heads.
     """
 

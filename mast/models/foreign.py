@@ -14,6 +14,7 @@ it to be absent, as on CIFAR; activations and strides are those of the architect
 import os
 import re
 from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import replace
 from math import isqrt
 from pathlib import Path
@@ -44,6 +45,7 @@ from mast.models.layouts import (
     recognise,
     with_names,
 )
+from mast.models.matching import BY_ORDER, checkpoint_of, matched_by_order
 from mast.models.pretrained import normalization_of
 
 # Blocks of the four layers, whether they are bottlenecks, channels out of and into the 3x3
@@ -61,6 +63,10 @@ RESNETS: dict[tuple[tuple[int, ...], bool, tuple[int, ...]], str] = {
     ((3, 4, 23, 3), True, (128, 128)): "wide_resnet101_2",
 }
 
+NAME_IT = (
+    "give its timm or torchvision name beside the file: NAME --weights FILE, --encoder.name of "
+    "mast pretrain or --encoder of mast plan"
+)
 MOMENTS = ("mean", "std")  # in the header of an exported file
 
 # Dimensions and blocks. The size of the patches and LayerScale (DINOv2) are options.
@@ -72,10 +78,6 @@ VITS = {
 }
 
 
-class UnknownArchitectureError(UserError):
-    """The weights of a checkpoint do not tell of which architecture they are."""
-
-
 class Foreign(NamedTuple):
     """An encoder of another project, the layout of its checkpoint, and the keys left out of it."""
 
@@ -84,16 +86,23 @@ class Foreign(NamedTuple):
     left_out: tuple[str, ...]
 
 
-def load_foreign(path: str | Path, name: str | None = None, size: int | None = None) -> Foreign:
+def load_foreign(
+    path: str | Path,
+    name: str | None = None,
+    size: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Foreign:
     """Read an encoder from a checkpoint that another project wrote.
 
     Args:
-        path: A file of `torch.save` or a `.safetensors`.
+        path: A file of `torch.save` or a `.safetensors`. With `order:` before it, weights of other
+            names are matched by their order and shapes (`mast.models.matching`).
         name: A timm or torchvision name, as in `EncoderConfig`. If not given it is inferred: for
             ResNets, ResNeXts and wide ResNets of torchvision, and for ViTs of timm (tiny, small,
             base and large, with a class token). A tag, as in
             "timm:vit_tiny_patch16_224.augreg_in21k", says with which mean and standard deviation
             the weights were trained.
+        options: Of the architecture of that name, as in `EncoderConfig`.
         size: Side of the views in pixels; 224 if not given, 32 with a 3x3 stem, and that of
             pretraining for a file of `mast export`. Position embeddings of a ViT for another
             size are interpolated.
@@ -106,9 +115,14 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
         UserError: No such file, a damaged one, one that holds code, an unknown layout or
             architecture, or weights that do not fit the architecture.
     """
-    path = Path(path)
+    path, by_order = checkpoint_of(path)
     if not path.is_file():
         raise UserError(f"no checkpoint at {path}")
+    if by_order and (name is None or path.suffix == ".safetensors"):
+        raise UserError(
+            f"{BY_ORDER}{path}: weights are matched by their order if the architecture is named, "
+            "and if torch.save wrote them: a .safetensors keeps no order"
+        )
     if path.suffix == ".safetensors":
         content, header = read_tensors(path)
     else:
@@ -117,11 +131,14 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
     _refuse_no_numbers(path, state)
     tensors = with_names(state)
     exported = _exported(path, header)
-    config, size = _architecture(path, layout, tensors, name, exported, size)
+    config, size = _architecture(path, layout, tensors, name, options, exported, size)
     normalization = exported.get("normalization") or normalization_of(config.name)
     config = replace(config, **normalization._asdict())
     try:
         expected = weightless_model(config, size).state_dict()
+        if by_order:
+            tensors, classifier = matched_by_order(tensors, expected)
+            beside += classifier
         left_out = _left_out(layout, config.name, expected, tensors)
         with drawing():  # the first weights are drawn, only to be replaced
             encoder = Encoder(config, size).eval()
@@ -133,6 +150,11 @@ def load_foreign(path: str | Path, name: str | None = None, size: int | None = N
     check_finite(path, weights)
     encoder.model.load_state_dict(encoder.model.state_dict() | weights)
     return Foreign(encoder, layout.name, (*(layout.prefix + key for key in left_out), *beside))
+
+
+def says_how(path: Path) -> bool:
+    """Whether a checkpoint of another project says of what it is made: those of `mast export`."""
+    return path.suffix == ".safetensors" and bool(_exported(path, read_header(path) or {}))
 
 
 def is_foreign(path: Path) -> bool:
@@ -177,7 +199,8 @@ def _read_torch(path: Path) -> Any:
         raise UserError(
             f"{path} holds more than weights: reading it would run {refused[1]}, which is "
             "never done here. Where you trust the file, write its weights alone: "
-            "torch.save(torch.load(FILE, weights_only=False)['state_dict'], 'weights.pth')"
+            "x = torch.load(FILE, weights_only=False); torch.save(x.state_dict() if hasattr(x, "
+            "'state_dict') else x['state_dict'], 'weights.pth')"
         ) from error
     except Exception as error:  # RuntimeError, EOFError, KeyError, …: whatever the damage leads to
         raise UserError(
@@ -210,11 +233,12 @@ def _architecture(
     layout: Layout,
     tensors: dict[str, Tensor],
     name: str | None,
+    options: Mapping[str, Any] | None,
     exported: dict[str, Any],
     size: int | None,
 ) -> tuple[EncoderConfig, int]:
     """Which encoder has these weights, and the side of its views."""
-    config = EncoderConfig(name or "", stem="standard")
+    config = EncoderConfig(name or "", dict(options or {}), stem="standard")
     if exported and name is None:
         config.name, config.options = exported["architecture"], exported["options"]
     if not config.name:
@@ -263,10 +287,9 @@ def _infer(path: Path, layout: Layout, tensors: dict[str, Tensor]) -> tuple[str,
         if name and patches.shape[0] < 768 and _has_sines(tensors) and not layout.sine_heads:
             name = None  # MoCo v3 has 12 heads, others 3 or 6, and no weight tells
     if name is None:
-        raise UnknownArchitectureError(
+        raise UserError(
             f"{path} has the layout of {layout.name}, but its weights do not tell the "
-            f"architecture: they begin with {first_keys(tensors)}. Give its timm or torchvision "
-            "name (mast evaluate NAME --weights FILE)"
+            f"architecture: they begin with {first_keys(tensors)}; {NAME_IT}"
         )
     return name, options
 
@@ -328,8 +351,8 @@ def _left_out(
             + "; ".join(
                 f"{problem}: {first_keys(keys)}" for problem, keys in problems.items() if keys
             )
-            + ". If it is another architecture, give its timm or torchvision name "
-            "(mast evaluate NAME --weights FILE). Layouts tried: "
+            + f". If it is another architecture: {NAME_IT}. If only the names differ: give "
+            f"{BY_ORDER}FILE, to match them by order and shape. Layouts tried: "
             + ", ".join(tried.name for tried in LAYOUTS[: LAYOUTS.index(layout) + 1])
         )
     return left_out

@@ -36,6 +36,12 @@ def named_weights(name: str) -> str | None:
     return current if "." in current else None
 
 
+def architecture_of(name: str) -> str:
+    """The name of an encoder without a tag."""
+    weights = named_weights(name)
+    return name if weights is None else f"timm:{weights.partition('.')[0]}"
+
+
 def near_weights(name: str, count: int = 3) -> list[str]:
     """Names of weights that are like one that names none, with `timm:` before them.
 

@@ -105,13 +105,13 @@ def cost(
     """What a run of a recipe on some images costs.
 
     Args:
-        config: The run; its epochs are taken to be meant for 50,000 images, and a batch of more
-            images than there are is halved.
+        config: The run; a batch of more images than there are is halved.
         source: The images.
         decoding: Seconds in which all of them are read and resized.
         gpu: Where it is to be trained; None: here.
         device: Where, here.
-        hours: That it may take; its epochs are then as many as fit, up to eight times as many.
+        hours: That it may take; its epochs are then as many as fit, up to eight times as many. If
+            not given, they stay as they are.
         pretrain: Trains a run, with which the speed here is measured.
 
     Raises:
@@ -142,7 +142,7 @@ def cost(
         measured=gpu is None,
         images=images,
     )
-    epochs = _usual_epochs(config.epochs, images) if hours is None else epochs_in(cost, hours)
+    epochs = config.epochs if hours is None else epochs_in(cost, hours)
     if not epochs:
         first = _seconds_an_epoch(cost) + (decoding if cost.disk else 0.0)
         raise UserError(
@@ -219,9 +219,10 @@ def _of_an_epoch(cost: Cost) -> int:
     return cost.images - cost.images % cost.config.batch_size
 
 
-def _usual_epochs(epochs: int, images: int) -> int:
-    """The epochs of a recipe for so many images."""
-    return max(1, round(epochs * min(MOST_TIMES, USUAL_IMAGES / images)))
+def scaled(cost: Cost) -> Cost:
+    """The same run with as many epochs as its own would be of 50,000 images, up to eight times."""
+    epochs = max(1, round(cost.config.epochs * min(MOST_TIMES, USUAL_IMAGES / cost.images)))
+    return replace(cost, config=replace(cost.config, epochs=epochs))
 
 
 def epochs_in(cost: Cost, hours: float) -> int:

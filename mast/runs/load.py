@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -28,6 +29,7 @@ from mast.models import (
 )
 from mast.models.encoders import RETRAIN, check_size, unlike
 from mast.models.layouts import first_keys
+from mast.models.matching import checkpoint_of
 
 Representation = Literal["encoder", "ensemble", "embedding"]
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
@@ -123,6 +125,7 @@ def load(
     seed: int = 0,
     weights: str | Path | None = None,
     download: bool = False,
+    options: Mapping[str, Any] | None = None,
 ) -> Loaded:
     """Load what a run, or another project, learned.
 
@@ -141,6 +144,7 @@ def load(
         weights: A checkpoint with weights for the name. If not given, those that the name names,
             or random ones where it names none.
         download: Whether the weights that the name names may be downloaded.
+        options: Of the architecture that the name names, beside weights, as in `EncoderConfig`.
 
     Returns:
         A module in evaluation mode from images (B, 3, H, W) in [0, 1] to (B, D), the side of the
@@ -165,9 +169,9 @@ def load(
     is_name = not os.path.exists(path) and "/" not in str(run) and path.suffix not in CHECKPOINTS
     if is_name and weights is None and (named := named_weights(str(run))) is not None:
         weights = weights_file(named, download)
-    if weights is not None or is_foreign(path):
+    if weights is not None or is_foreign(checkpoint_of(path)[0]):
         name = str(run) if weights is not None else None
-        return _foreign(Path(weights or path), name, representation, size)
+        return _foreign(Path(weights or path), name, representation, size, options)
     if is_name:
         return _random(str(run), representation, 224 if size is None else size, seed)
     encoder = load_encoder(path)
@@ -196,14 +200,19 @@ def called(run: str | Path | nn.Module) -> str:
 
 
 def _foreign(
-    file: Path, name: str | None, representation: Representation, size: int | None
+    file: Path,
+    name: str | None,
+    representation: Representation,
+    size: int | None,
+    options: Mapping[str, Any] | None,
 ) -> Loaded:
     """An encoder that another project trained."""
     if representation != "encoder":
         raise UserError(
             f"{file} has no {representation}: it is an encoder alone; give a run folder"
         )
-    encoder, layout, left_out = load_foreign(file, name, size)
+    encoder, layout, left_out = load_foreign(file, name, size, options)
+    file, _ = checkpoint_of(file)
     digest = _digest(file)
     weights = {"file": file.name, "sha256": digest, "layout": layout, "left_out": len(left_out)}
     stem = file.name

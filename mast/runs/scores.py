@@ -8,7 +8,7 @@ from mast.analyses import Score
 from mast.config import read
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
-from mast.data import describe, open_canvas
+from mast.data import DataConfig, describe, open_canvas
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import ENDS, Result, readable, results_in
 from mast.measure.sets import EvaluationData, image_identity, tasks
@@ -42,15 +42,22 @@ class LabelledSet:
     fingerprints: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
 
-def labelled(data: str, folder: RunFolder) -> LabelledSet:
+def labelled(data: str, folder: RunFolder, max_broken: float = 1.0) -> LabelledSet:
     """A set with labelled images to learn from and to test on, for a run.
+
+    Args:
+        data: Its name.
+        folder: Of the run.
+        max_broken: Share of a part's images that may be broken.
 
     Raises:
         UserError: It has no train or no test images, or no labels.
     """
     parts, size = parts_of(data), read(folder.config).size
-    if parts and (canvases := open_canvas(parts["test"], size)).targets:
-        return LabelledSet(NamedSets(data), image_identity(canvases))
+    if parts:
+        canvases = open_canvas(DataConfig(parts["test"], max_broken=max_broken), size)
+        if canvases.targets:
+            return LabelledSet(NamedSets(data, max_broken=max_broken), image_identity(canvases))
     raise UserError(f"{data} has no train and test images with labels, which this needs")
 
 

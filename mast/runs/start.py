@@ -13,11 +13,14 @@ from mast.methods import Method
 from mast.models import (
     Encoder,
     EncoderConfig,
-    UnknownArchitectureError,
+    architecture_of,
+    is_foreign,
     named_weights,
     near_weights,
     stem_of,
 )
+from mast.models.foreign import says_how
+from mast.models.matching import checkpoint_of
 from mast.runs.load import Loaded, load
 
 
@@ -31,7 +34,7 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
 
     Raises:
         UserError: No such weights, they do not tell an architecture and fit no `encoder.name`, or
-            another stem or normalisation was asked for than theirs.
+            another stem or normalisation was asked for than they are known to have.
     """
     wanted, run = config.encoder, RunFolder(config.folder())
     if wanted.weights is None:
@@ -41,6 +44,7 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
         known = started
     else:
         known = _architecture(_load(config)[0], config.size)
+        known = replace(known, **_believed(wanted, known))
         _refuse_another_architecture(wanted, known)
     encoder = replace(
         known,
@@ -50,6 +54,17 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
         freeze=wanted.freeze,
     )
     return replace(config, encoder=encoder)
+
+
+def _believed(wanted: EncoderConfig, known: EncoderConfig) -> dict[str, Any]:
+    """What was asked for that weights do not say: a file of other projects has no such numbers."""
+    file, usual = checkpoint_of(str(wanted.weights))[0], EncoderConfig()
+    if not is_foreign(file) or says_how(file):
+        return {}
+    silent = ["stem_stride"] if known.stem == "small" else []
+    silent += ["mean", "std"] if named_weights(wanted.name) is None else []  # a tag says these
+    asked = {name: getattr(wanted, name) for name in silent}
+    return {name: value for name, value in asked.items() if value != getattr(usual, name)}
 
 
 def _refuse_another_architecture(wanted: EncoderConfig, known: EncoderConfig) -> None:
@@ -92,7 +107,9 @@ def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
             f"the weights {config.encoder.weights} do not fit {config.encoder.name!r} at size "
             f"{config.size} with options {config.encoder.options}: {' '.join(str(error).split())}"
         ) from error
-    return description | {"fingerprint": fingerprint(source, description)}
+    normalization = method.encoder.describe().get("normalization")  # the file may not have it
+    described = description | ({"normalization": normalization} if normalization else {})
+    return described | {"fingerprint": fingerprint(source, description)}
 
 
 def untrained(config: PretrainConfig) -> Encoder:
@@ -138,17 +155,24 @@ def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
 def _load(config: PretrainConfig) -> tuple[Encoder, dict[str, Any]]:
     """The encoder that has the weights, at the size of the run if they leave that open; its
     description."""
-    weights, download = str(config.encoder.weights), config.data.download
-    if not os.path.exists(weights) and named_weights(weights) is None and "/" not in weights:
+    wanted, weights = config.encoder, str(config.encoder.weights)
+    file, _ = checkpoint_of(weights)
+    if not os.path.exists(file) and named_weights(weights) is None and "/" not in weights:
         raise UserError(
             f"encoder.weights {weights!r:.200} is neither a file nor a run folder, nor a name of "
             f"timm with a tag, such as {' or '.join(near_weights(weights))}"
         )
-    size = None if os.path.isdir(weights) else config.size
-    try:
-        loaded = load(weights, size=size, download=download)
-    except UnknownArchitectureError:
-        loaded = load(config.encoder.name, size=config.size, weights=weights)
+    size = None if os.path.isdir(file) else config.size
+    if not is_foreign(file) or says_how(file):
+        loaded = load(weights, size=size, download=config.data.download)
+    else:  # a name that fits may say more than what can be inferred
+        try:
+            loaded = load(wanted.name, size=size, weights=weights, options=wanted.options)
+        except UserError as error:
+            try:
+                loaded = load(weights, size=size)
+            except UserError:
+                raise error from None
     assert isinstance(loaded.module, Encoder)
     return loaded.module, loaded.description
 
@@ -156,14 +180,13 @@ def _load(config: PretrainConfig) -> tuple[Encoder, dict[str, Any]]:
 def _architecture(encoder: Encoder, size: int) -> EncoderConfig:
     """The configuration that rebuilds an encoder for views of another size, weights apart."""
     config = encoder.config
-    architecture = named_weights(config.name)
     options = dict(config.options)
     if getattr(encoder.model, "pos_embed", None) is not None and size != encoder.size:
         # Position embeddings stay those of the trained size, and are interpolated.
         options = {"img_size": encoder.size, "dynamic_img_size": True} | options
     return replace(
         config,
-        name=config.name if architecture is None else f"timm:{architecture.partition('.')[0]}",
+        name=architecture_of(config.name),
         options=options,
         **stem_of(encoder)._asdict(),
     )

@@ -28,7 +28,7 @@ BATCH = 256  # pairs that are drawn at a time
 
 
 def subject_of(
-    folder: RunFolder, data: str | None, images: int, device: torch.device, seed: int
+    folder: RunFolder, data: DataConfig | None, images: int, device: torch.device, seed: int
 ) -> Subject:
     """A run as the analyses see it.
 
@@ -60,7 +60,7 @@ def subject_of(
     if data is None:
         return subject
     size = config.size
-    canvases = open_canvas(DataConfig(data), size)
+    canvases = open_canvas(data, size)
     order_N = np.random.default_rng(seed).permutation(len(canvases))
     index_N = np.sort(order_N[:images])
     chosen = canvases.subset(index_N)

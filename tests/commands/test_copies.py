@@ -81,7 +81,8 @@ def test_a_module_of_ones_own(planted: Path) -> None:
     found = mast.duplicates(module, planted, size=32).columns
     groups = [("03.png", "90.png", "91.png"), ("10.png", "92.jpg"), ("20.png", "93.png")]
     assert list(found["path"]) == [path for group in groups for path in group]
+    once = module.calls
     assert mast.duplicates(module, planted, size=32).columns == found
-    assert module.calls == 2  # nothing was kept: its code may have changed
+    assert module.calls == 2 * once  # nothing was kept: its code may have changed
     with pytest.raises(UserError, match="Pooled does not say at which size it takes images"):
         mast.duplicates(module, planted)

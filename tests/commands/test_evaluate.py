@@ -25,6 +25,13 @@ def test_paths_are_text_or_paths_and_one_protocol_a_name(ours: RunFolder, photos
     (by_text,) = mast.evaluate(str(ours.path), str(photos), "knn")
     (by_path,) = mast.evaluate(ours.path, photos, ["knn"])
     assert by_text == by_path
+    results = mast.evaluate(ours.path, photos, "knn")
+    top1 = f"{by_path.targets['class'].values['top1']:.1f} ["
+    assert top1 in repr(results)  # a table
+    assert top1 in results._repr_html_()
+    assert repr(by_path).startswith(f"Result(knn on {photos / 'test'}: class top1 {top1}")
+    for shown in (repr(results), repr([*results]), repr(by_path.targets)):
+        assert "tensor" not in shown
     parts = {part: photos / part for part in ("train", "val", "test")}
     (apart,) = mast.evaluate(ours.path, mast.NamedSets(**parts), "knn")
     assert apart == by_path

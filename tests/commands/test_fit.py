@@ -66,6 +66,8 @@ def test_a_linear_classifier_scores_as_the_protocol(
         torch.testing.assert_close(
             fitted.classifier.head(test_MD), learned.scores(test_MD).float(), rtol=1e-4, atol=1e-4
         )
+    assert repr(fitted) == fitted.text
+    assert fitted._repr_html_().startswith("<pre")
     assert fitted.about["validation"]["chosen"] == {"penalty": learned.penalty}
     assert fitted.about["validation"]["top1"] == pytest.approx(learned.validation)
     (result,) = mast.evaluate(ours.path, photos, "linear")

@@ -137,6 +137,8 @@ def test_evaluate_and_analyze(run: Path, photos: Path, capsys: pytest.CaptureFix
     (file,) = (run / "evaluations").glob("knn-*.json")
     assert f"done: {file}" in printed
     assert following == ["mast", "report", str(run)]
+    _, following = last_line([*words, "--untrained"], capsys)
+    assert following == ["mast", "compare", str(run)]
     printed, following = last_line(["analyze", str(run), "--analyses", "curves"], capsys)
     assert f"{run / 'analysis' / 'curves.npz'}\n" in printed
     assert following == ["mast", "report", str(run)]
@@ -152,7 +154,10 @@ def test_nothing_follows_the_evaluation_of_an_encoder_without_a_page(
     words = ["evaluate", "resnet18", "--size", "32", "--data", str(photos), "--protocols", "knn"]
     assert main(words) == 0
     *_, last = capsys.readouterr().err.splitlines()
-    assert Path(last.removeprefix("done: ")).is_file()
+    file = Path(last.removeprefix("done: "))
+    assert file.is_file()
+    assert main(["report", str(file.parents[1])]) == 2
+    assert "mast compare" in capsys.readouterr().err
 
 
 def test_predict(

@@ -16,8 +16,9 @@ from mast.config import change
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.data import open_source
+from mast.models import Encoder, EncoderConfig
 from mast.recipes import recipe
-from mast.runs.cost import COUNTED, GPUS, REACHED, Gpu, cost
+from mast.runs.cost import COUNTED, GPUS, REACHED, Gpu, cost, scaled
 
 Configure = Callable[..., mast.PretrainConfig]
 RTX = GPUS["RTX4090"]
@@ -65,7 +66,9 @@ def test_parts_fit_the_memory() -> None:
     ("images", "epochs"), [(1000, 800), (6250, 800), (25_000, 200), (100_000, 50)]
 )
 def test_epochs_of_a_recipe(images: int, epochs: int) -> None:
-    assert computed("mast5_small", images).config.epochs == epochs
+    own = computed("mast5_small", images)
+    assert own.config.epochs == recipe("mast5_small").epochs == 100
+    assert scaled(own).config.epochs == epochs
 
 
 def test_epochs_that_fit_the_hours() -> None:
@@ -84,33 +87,36 @@ def test_images_that_are_not_kept_are_read_every_epoch() -> None:
         for limit in (1.0, 0.001)
     )
     assert (kept.disk, not_kept.disk) == (1000 * 48**2 * 3, 0)
-    assert not_kept.seconds - kept.seconds == pytest.approx((160 - 1) * 3600)
+    assert not_kept.seconds - kept.seconds == pytest.approx((20 - 1) * 3600)
 
 
 def test_a_plan_is_measured_here(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mast.runs.cost.MEASURED_IMAGES", 4)
     plan = mast.plan(photos / "train", "cpu", recipes="vicreg5_small")
-    (measured,) = plan.costs
+    measured, longer = plan.costs
     assert measured.measured
     assert measured.images_per_second > 0
-    assert measured.config.epochs == 800
+    assert (measured.config.epochs, longer.config.epochs) == (100, 800)
+    assert longer.seconds > measured.seconds
+    on_cpu = " --device cpu" if torch.cuda.is_available() else ""
     assert plan.commands == (
+        f"mast pretrain --data {photos / 'train'} --recipe vicreg5_small --batch_size 32{on_cpu}",
         f"mast pretrain --data {photos / 'train'} --recipe vicreg5_small --epochs 800 "
-        "--batch_size 32 --device cpu",
+        f"--batch_size 32{on_cpu}",
     )
 
 
 def test_a_long_run_on_a_cpu_is_said_first_with_what_fits(
     photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mast.runs.cost._measured", lambda *_: 2.0)  # images a second
+    monkeypatch.setattr("mast.runs.cost._measured", lambda *_: 0.25)  # images a second
     plan = mast.plan(photos / "train", "cpu", recipes="vicreg5_small")
-    (long,) = plan.costs
+    long, _ = plan.costs
     assert 3600 < long.seconds < 8 * 3600
     shorter = mast.plan(photos / "train", "cpu", hours=1, recipes="vicreg5_small")
     epochs = shorter.costs[0].config.epochs
     assert plan.notes[0] == (
-        f"vicreg5_small: 800 epochs take {long.seconds / 3600:.1f} hours on this CPU. "
+        f"vicreg5_small: 100 epochs take {long.seconds / 3600:.1f} hours on this CPU. "
         f"Epochs that fit into an hour (--hours 1): {epochs}."
     )
     assert "on this CPU" not in "".join(shorter.notes)
@@ -129,7 +135,7 @@ def test_the_table_keeps_its_words(photos: Path, monkeypatch: pytest.MonkeyPatch
         console.print(plan.table())
     assert "…" not in capture.get()
     assert "images/s" in capture.get()
-    assert plan.notes[0].startswith("Speed: computed, not measured: 30% of the RTX4090's peak")
+    assert plan.notes[1].startswith("Speed: computed, not measured: 30% of the RTX4090's peak")
 
 
 def test_a_plan_from_weights(photos: Path, theirs: RunFolder) -> None:
@@ -137,6 +143,17 @@ def test_a_plan_from_weights(photos: Path, theirs: RunFolder) -> None:
     assert plan.costs[0].config.encoder.name == "timm:resnet18"
     assert plan.costs[0].config.encoder.stem_stride == 2
     assert plan.commands[0].endswith(f"--encoder.weights {theirs.path}")
+
+
+def test_a_plan_from_weights_that_do_not_tell_their_architecture(
+    photos: Path, tmp_path: Path
+) -> None:
+    tagged, file = "timm:test_convnext.r160_in1k", tmp_path / "weights.pth"
+    torch.save(Encoder(EncoderConfig("timm:test_convnext"), 64).model.state_dict(), file)
+    given = {"recipes": "mast5_small", "weights": str(file)}
+    plan = mast.plan(photos / "train", "A100", encoder=tagged, **given)
+    assert plan.costs[0].config.encoder.name == "timm:test_convnext"
+    assert f" --encoder.name {tagged} --encoder.weights {file}" in plan.commands[0]
 
 
 def test_what_cannot_be_planned(photos: Path) -> None:

@@ -150,6 +150,15 @@ def test_an_approximate_search_says_its_recall(
     assert found.columns["cosine"] == pytest.approx([cosine_of[pair] for pair in pairs], abs=1e-5)
 
 
+def test_a_page_says_what_was_ignored_and_matched(
+    ours: RunFolder, photos: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "near.html"
+    chosen = {"ignore": "horizontal_flip", "match": "colour"}
+    mast.neighbours(ours.path, str(photos / "test"), "0", 1, page, **chosen)
+    assert "ignored: horizontal_flip; matched: color_jitter, grayscale." in page.read_text()
+
+
 def test_an_index_is_kept_for_each_choice_of_invariances(
     ours: RunFolder, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

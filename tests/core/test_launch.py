@@ -1,12 +1,16 @@
 """What launchers say in the environment: taken where it can be, else refused by its name."""
 
 import os
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 
+from mast.cli import main
 from mast.core.errors import UserError
-from mast.core.launch import make_fabric
+from mast.core.launch import contention, make_fabric
 
 TORCHRUN = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "x"}
 SRUN = {
@@ -83,3 +87,35 @@ def test_what_cannot_be_is_named(
 def test_a_rank_without_a_world_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="LOCAL_RANK"):
         fabric_in(monkeypatch, {"LOCAL_RANK": "0"}, devices=2)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_several_threads_that_wait_for_a_busy_core_are_noticed() -> None:
+    def work() -> None:
+        time.sleep(0.01 if torch.get_num_threads() > 1 else 0.002)
+
+    said = contention(work)
+    assert said is not None
+    assert "--threads 1" in said
+    assert contention(lambda: time.sleep(0.002)) is None
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_command_says_so_where_nobody_named_the_threads(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("mast.core.launch.contention", lambda: "2 threads are slow")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    command = ["embed", "no-run.pth", "--data", "nothing"]
+    for more, expected in (([], True), (["--threads", "2"], False)):
+        assert main([*command, *more]) == 2
+        assert ("2 threads are slow" in capsys.readouterr().err) is expected

@@ -1,12 +1,13 @@
 """Tables keep their words: what fits stays side by side, and the rest follows below."""
 
 import io
+from collections.abc import Iterator
 
 import pytest
 from rich.box import SIMPLE
 from rich.console import Console
 
-from mast.core.table import FittedTable
+from mast.core.table import FittedTable, Shown
 
 
 def shown(table: FittedTable, width: int) -> list[str]:
@@ -69,3 +70,24 @@ def test_a_word_wider_than_the_terminal_is_folded() -> None:
     table.add_column("value", justify="right")
     table.add_row("x" * 50, "1.0")
     assert "".join(shown(table, 30)).count("x") == 50
+
+
+class Whole(Shown):
+    """A result that shows a table, and a command that no terminal may break."""
+
+    def shown(self) -> Iterator[str | FittedTable]:
+        table = FittedTable(1, title="[red]measured")
+        table.add_column("name")
+        table.add_row("\x1b[31m<b>")
+        yield table
+        yield f"mast {'x' * 200} <i>"
+
+
+def test_a_result_is_shown_in_an_interpreter_as_on_the_command_line() -> None:
+    text = repr(Whole())
+    assert text.splitlines()[-1] == f"mast {'x' * 200} <i>"
+    assert "[red]measured" in text
+    assert r"\x1b[31m<b>" in text
+    html = Whole()._repr_html_()
+    assert "<b>" not in html
+    assert html.endswith(" &lt;i&gt;</pre>")

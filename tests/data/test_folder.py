@@ -110,9 +110,9 @@ def test_missing_folder_is_named_with_the_part_that_exists(tmp_path):
 
 
 def test_file_instead_of_a_folder(tmp_path):
-    fill(tmp_path, "a.png")
-    with pytest.raises(UserError, match=r"a\.png is a file"):
-        open_source(tmp_path / "a.png")
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(UserError, match=r"a\.txt is no image"):
+        open_source(tmp_path / "a.txt")
 
 
 def test_file_names_that_are_not_unicode(tmp_path):
@@ -184,11 +184,21 @@ def test_a_pipe_a_socket_and_a_device_are_broken_images_and_never_opened(special
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("pipe.jpg", "a named pipe"), ("zero.jpg", "a device"), ("a.png", "a file")]
+    ("name", "kind"), [("pipe.jpg", "a named pipe"), ("zero.jpg", "a device"), ("a", "no image")]
 )
 def test_a_pipe_as_the_folder_is_refused(specials, name, kind):
+    (specials / "a").touch()
     with pytest.raises(UserError, match=rf"{name} is {kind}: expected the folder"):
         open_source(specials / name)
+
+
+def test_one_image_file_is_a_set_of_one(specials, tmp_path):
+    alone, among = (
+        open_canvas(DataConfig(path, cache=tmp_path / "cache", max_broken=0.8), 8)
+        for path in (specials / "a.png", specials)
+    )
+    assert ([*alone.identifiers], alone.targets) == (["a.png"], {})
+    assert (alone.images[0] == among.images[0]).all()
 
 
 # ----------------------------------------------------------------------------------- links

@@ -24,6 +24,18 @@ def test_order_and_values(encoder: nn.Module, make_set: Callable[..., CanvasSet]
     assert not features.is_inference()
 
 
+def test_on_a_cpu_batches_are_small_and_change_nothing(
+    encoder: nn.Module, make_set: Callable[..., CanvasSet]
+) -> None:
+    """So that a set of 540 images shows sooner than after a minute how far it is."""
+    sizes: list[int] = []
+    encoder.register_forward_pre_hook(lambda _, images: sizes.append(len(images[0])))
+    canvases = make_set(16)  # of each of three classes
+    small = extract(encoder, canvases, 16, Compute("cpu"))
+    assert sizes == [32, 16]
+    assert torch.equal(small, extract(encoder, canvases, 16, Compute("cpu", batch_size=256)))
+
+
 def test_modes_and_statistics_are_restored(
     encoder: nn.Module, make_set: Callable[..., CanvasSet]
 ) -> None:

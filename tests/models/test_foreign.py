@@ -410,7 +410,7 @@ def test_names_of_other_models(name: str, tmp_path: Path) -> None:
     library, _, bare = name.rpartition(":")
     model = scrambled(torchvision.models.get_model(bare) if library else timm.create_model(bare))
     torch.save({"model": under("module.", model, ())}, tmp_path / "model.pth")
-    with pytest.raises(UserError, match="Give its timm or torchvision name"):
+    with pytest.raises(UserError, match="give its timm or torchvision name"):
         load_foreign(tmp_path / "model.pth")
     foreign = load_foreign(tmp_path / "model.pth", name, 64)
     assert all(key.startswith(("head.fc", "classifier")) for key in foreign.left_out)
@@ -419,6 +419,51 @@ def test_names_of_other_models(name: str, tmp_path: Path) -> None:
     else:
         model.reset_classifier(0)
     assert_is(foreign, model)
+
+
+# ------------------------------------------------------------------------------ by their order
+
+
+def renamed(state: State, *names: tuple[str, str]) -> State:
+    """The same weights in the same order, under names of another program."""
+    for ours, theirs in names:
+        state = {re.sub(ours, theirs, key): value for key, value in state.items()}
+    return state
+
+
+BLOCKS = ((r"^layer(\d)", r"_stage.\1"), (r"\.conv(\d)", r"._conv\1"), ("^fc", "_top"))
+
+
+def test_other_names_are_matched_by_order(resnet: nn.Module, tmp_path: Path) -> None:
+    file = tmp_path / "model.pth"
+    counts = {key for key in resnet.state_dict() if key.endswith("num_batches_tracked")}
+    state = {key: value for key, value in resnet.state_dict().items() if key not in counts}
+    torch.save(renamed(state, *BLOCKS), file)
+    assert "are not those of 'resnet18'" in refused(file, "resnet18")
+    foreign = load_foreign(f"order:{file}", "resnet18", 64)
+    assert foreign.left_out == ("_top.weight", "_top.bias")
+    assert_is(foreign, pooled(resnet))
+
+
+def test_an_order_that_tells_too_little_is_refused(resnet: nn.Module, tmp_path: Path) -> None:
+    """Of two modules of the same shapes that are called by words, either may be the other."""
+    file, state = tmp_path / "model.pth", resnet.state_dict()
+    by_order = Path(f"order:{file}")
+    for names, problem in (
+        ((r"layer1\.0\.conv1", "layer1.0.first"), r"first and conv2 of layer1.0 have the same"),
+        ((r"layer1\.0\.bn1", "layer1.0.bn3"), r"bn3 and bn2 of layer1.0 have the same shapes"),
+        ((r"bn1\.running_mean", "bn1.scale"), r"bn1.scale \(64,\) stands where bn1.running_mean"),
+    ):
+        torch.save(renamed(state, names), file)
+        assert re.search(problem, refused(by_order, "resnet18"))
+    torch.save(state | {"more.weight": torch.zeros(2, 2)}, file)
+    assert "only a classifier may come behind" in refused(by_order, "resnet18")
+    torch.save({key: state[key] for key in reversed(state)}, file)
+    assert "stands where conv1.weight (64, 3, 7, 7) belongs" in refused(by_order, "resnet18")
+    torch.save(state, file)
+    assert "if the architecture is named" in refused(by_order)
+    save_file(state, tmp_path / "model.safetensors")
+    assert "keeps no order" in refused(Path(f"order:{tmp_path}/model.safetensors"), "resnet18")
 
 
 # --------------------------------------------------------------------------------- failures
@@ -485,7 +530,7 @@ def test_unknown_layouts(resnet: nn.Module, tmp_path: Path) -> None:
         torch.save(unknown, file)
         assert found in refused(file)
     torch.save({"a.weight": torch.zeros(2)}, file)
-    assert "they begin with a.weight. Give its timm or torchvision name" in refused(file)
+    assert "they begin with a.weight; give its timm or torchvision name" in refused(file)
     torch.save({"module.a": torch.zeros(2), "a": torch.zeros(2)}, file)
     assert "differ only by `module.`" in refused(file)
 
@@ -511,9 +556,16 @@ def test_code_is_refused_and_not_run(resnet: nn.Module, tmp_path: Path, zipped: 
     assert not made.exists()
 
 
-def test_whole_modules_are_refused(resnet: nn.Module, tmp_path: Path) -> None:
-    torch.save(resnet, tmp_path / "model.pth")
-    assert "torchvision.models.resnet.ResNet" in refused(tmp_path / "model.pth")
+@pytest.mark.parametrize("wrap", [lambda net: net, lambda net: {"state_dict": net.state_dict(),
+                                                               "args": os.mkdir}])  # fmt: skip
+def test_a_file_that_holds_code_becomes_weights_by_the_line_that_is_advised(
+    resnet: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrap: Callable[..., Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save(wrap(resnet), "model.pth")
+    *_, line = refused(Path("model.pth")).partition("write its weights alone: ")
+    exec(line, {"torch": torch, "FILE": "model.pth"})
+    assert_is(load_foreign("weights.pth", size=64), pooled(resnet))
 
 
 def test_arguments_and_numbers_are_no_code(resnet: nn.Module, tmp_path: Path) -> None:

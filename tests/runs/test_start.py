@@ -120,6 +120,32 @@ def test_views_of_another_size(
     assert torch.equal(load_encoder(copy)(IMAGES), encoder(IMAGES))
 
 
+@pytest.mark.parametrize("order", ["", "order:"])
+def test_what_is_said_is_believed_where_a_file_is_silent(
+    tiny: Configure, tmp_path: Path, order: str
+) -> None:
+    """A state dict has no normalisation; a name with a tag, beside a file, has one."""
+    vit = {"depth": 1, "embed_dim": 24, "patch_size": 8}
+    for name, options in (("timm:resnet18", ENCODER.options), ("timm:vit_tiny_patch16_224", vit)):
+        source = Encoder(EncoderConfig(name, options), 32).eval()
+        torch.save(source.model.state_dict(), tmp_path / "weights.pth")
+        asked = {"options": options, "weights": f"{order}{tmp_path / 'weights.pth'}"}
+        config, encoder = started(tiny(encoder={"name": name, **asked, **DARK}))
+        assert encoder.config.normalization == (DARK["mean"], DARK["std"])
+        assert config.encoder.name == name
+        assert all(
+            torch.equal(encoder.model.state_dict()[key], value)
+            for key, value in source.model.state_dict().items()
+        )
+    tagged = {"name": f"{name}.augreg_in21k", **asked}
+    with pytest.raises(UserError, match=r"encoder.mean is .* trained with \[0.5, 0.5, 0.5\]"):
+        with_architecture(tiny(encoder={**tagged, **DARK}))
+    run = mast.pretrain(tiny(epochs=1, encoder={**tagged, "freeze": True}))
+    facts = json.loads(run.provenance.read_text())["started_from"]
+    assert facts["normalization"] == {"mean": [0.5] * 3, "std": [0.5] * 3}
+    assert configuration_of(run).encoder.name == name
+
+
 def test_options_are_added_to_those_of_the_weights(tiny: Configure, theirs: RunFolder) -> None:
     config = tiny(encoder={"weights": str(theirs.path), "options": {"drop_path_rate": 0.5}})
     options = with_architecture(config).encoder.options
