@@ -6,6 +6,7 @@ D dimensions, H and W pixels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -154,7 +155,9 @@ def extract(
     if len(canvas_set) == 0:
         raise UserError(f"the set {canvas_set.name!r} has no images. Give one with images.")
     compute = compute or Compute()
-    device, batch_size = compute.place(encoder), compute.batch_size
+    device, count = compute.place(encoder), len(canvas_set)
+    # as even as they can be: a few images alone would be computed by other kernels
+    batch_size = math.ceil(count / math.ceil(count / compute.batch_size))
     if device.type == "cpu":
         keep_freed_memory()
     starts = range(0, len(canvas_set), batch_size)
