@@ -218,6 +218,10 @@ def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequen
     if len(np.unique(label_N[_judged(label_N)])) < 2:
         _log.warning("labels are not checked: fewer than two classes have several images")
         return None
+    if without := int((label_N == NO_CLASS).sum()):
+        _log.warning(
+            "images without a label, of which none is checked: %d of %d", without, len(label_N)
+        )
     return label_N, classes
 
 

@@ -28,6 +28,7 @@ UNREAD = (
     ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f",
     ".fff", ".gpr", ".apng", ".dib", ".exr", ".gif", ".hdr", ".heics", ".hif", ".ico", ".j2k",
     ".jfif", ".jpe", ".jp2", ".jxl", ".pbm", ".pgm", ".pnm", ".ppm", ".psd", ".tga",
+    ".dcm", ".dicom", ".fits", ".mat", ".nii", ".npy", ".npz", ".svg",
     *HEIF, AVIF,
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,15 +10,16 @@ from mast.core.arguments import check_fields
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.data import (
-    SPLIT_NAMES,
     WHOLE,
     CanvasSet,
     DataConfig,
     SetDescription,
     describe,
     joined,
+    no_classes,
     open_canvas,
     open_source,
+    part_of,
     with_objects,
 )
 from mast.measure.sets import (
@@ -27,6 +29,7 @@ from mast.measure.sets import (
     ObjectData,
     hold_out,
     image_identity,
+    labelled_images,
 )
 
 
@@ -87,6 +90,8 @@ class NamedSets:
                 labels of that kind.
         """
         described = self.description()
+        if self.val is None:
+            described = described.with_test()
         if kind is EvaluationData and WHOLE in described.parts:
             return self._divided(described, size, seed)
         missing = sorted({"train", "test"} - described.parts.keys())
@@ -124,7 +129,8 @@ class NamedSets:
         return LearningData(pool[0], pool[1] if len(pool) > 1 else None, size, described.metric)
 
     def _canvases(self, spec: str, size: int) -> CanvasSet:
-        return open_canvas(DataConfig(spec, root=self.root, download=self.download), size)
+        config = DataConfig(spec, root=self.root, download=self.download)
+        return labelled_images(open_canvas(config, size))
 
     def _labelled(self, described: SetDescription, size: int) -> EvaluationData:
         sets = {part: self._canvases(spec, size) for part, spec in described.parts.items()}
@@ -149,15 +155,20 @@ class NamedSets:
     def _whole(self, described: SetDescription, size: int) -> CanvasSet:
         """A folder without parts, if its subfolders are classes."""
         whole = self._canvases(described.parts[WHOLE], size)
+        folder = os.path.isdir(described.parts[WHOLE])
         if not whole.targets:
+            reason = no_classes(whole.identifiers) if folder else ""
             raise UserError(
-                f"{whole.name} has no labels: expected train and test below it, or one subfolder "
-                "a class and no image beside them; or, beside shards, an index.json with classes"
+                f"{whole.name} has no labels{f' ({reason})' if reason else ''}: expected train and "
+                "test below it, one subfolder a class, or, beside shards, an index.json with "
+                "classes; or give each part by train, val and test"
             )
-        if parts := sorted(SPLIT_NAMES.intersection(*whole.classes.values())):
+        (names,) = whole.classes.values()
+        parts = [name for name in names if (part_of(name) or ("", "other"))[1] == ""]
+        if folder and parts:
             raise UserError(
-                f"{whole.name} has the subfolders {', '.join(parts)}, which look like parts, not "
-                "classes: call them train, val and test, or give each as one of these"
+                f"{whole.name} has the subfolders {', '.join(parts)} among {len(names)}, and parts "
+                "are called so: rename what is a class, or give each part by train, val and test"
             )
         return whole
 

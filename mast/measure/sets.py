@@ -10,6 +10,7 @@ N images in the pool, F of them to fit while tuning and V to choose by, M test i
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,13 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
+from mast.data.source import UNLABELLED
 
 if TYPE_CHECKING:
     from mast.data.annotated import Annotated
     from mast.data.canvas import CanvasSet
+
+_log = logging.getLogger("mast")
 
 # Without a validation set, that of fewer training images is a cross-validation.
 FEW, FOLDS = 5000, 5
@@ -146,6 +150,21 @@ class ObjectData:
 def image_identity(canvases: CanvasSet) -> str:
     """A hash of which images these are and of their labels, whatever their size."""
     return _identity(canvases.identifiers, {**canvases.targets, **canvases.multilabels})
+
+
+def labelled_images(canvases: CanvasSet) -> CanvasSet:
+    """The images that have a label of every kind that the set has; a warning counts the others."""
+    known_N = np.ones(len(canvases), bool)
+    for label_N in canvases.targets.values():
+        known_N &= label_N != UNLABELLED
+    if known_N.all() or not known_N.any():
+        return canvases
+    missing = np.flatnonzero(~known_N)
+    _log.warning(
+        "%s: images without a label are left out: %d of %d, the first is %s.",
+        canvases.name, len(missing), len(canvases), canvases.identifiers[missing[0]],
+    )  # fmt: skip
+    return canvases.part(np.flatnonzero(known_N), canvases.name)
 
 
 def _identity(names: Iterable[str], labels: Mapping[str, np.ndarray]) -> str:

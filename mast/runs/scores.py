@@ -11,7 +11,7 @@ from mast.core.run import RunFolder
 from mast.data import describe, open_canvas
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import ENDS, Result, readable, results_in
-from mast.measure.sets import EvaluationData, image_identity, tasks
+from mast.measure.sets import EvaluationData, image_identity, labelled_images, tasks
 from mast.protocols import Retained
 
 
@@ -19,7 +19,7 @@ def parts_of(data: str) -> dict[str, str]:
     """Train, val and test of a set that has both train and test; empty for images alone."""
     if "@" in data or "+" in data:
         return {}
-    parts = describe(data).parts
+    parts = describe(data).with_test().parts
     return dict(parts) if {"train", "test"} <= parts.keys() else {}
 
 
@@ -49,7 +49,7 @@ def labelled(data: str, folder: RunFolder) -> LabelledSet:
         UserError: It has no train or no test images, or no labels.
     """
     parts, size = parts_of(data), read(folder.config).size
-    if parts and (canvases := open_canvas(parts["test"], size)).targets:
+    if parts and (canvases := labelled_images(open_canvas(parts["test"], size))).targets:
         return LabelledSet(NamedSets(data), image_identity(canvases))
     raise UserError(f"{data} has no train and test images with labels, which this needs")
 

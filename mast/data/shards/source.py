@@ -15,10 +15,11 @@ from PIL import Image
 from mast.core.errors import UserError
 from mast.data.decode import open_image, to_pixels
 from mast.data.partition import WHOLE
+from mast.data.parts import PARTS
 from mast.data.shards.index import TASK, ShardIndex, check_named, is_there, look_for
 from mast.data.shards.shard import Sample, Shard, miscounted, read_range, read_rows, telling
 from mast.data.shards.table import Place, open_table
-from mast.data.source import PARTS, SetDescription, Source, hash_labels
+from mast.data.source import SetDescription, Source, hash_labels
 from mast.data.sources import SHARDS
 
 NAMED = {"val": ("validation", "valid", "val")}  # what else a part is called
