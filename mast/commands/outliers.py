@@ -219,9 +219,7 @@ def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequen
         _log.warning("labels are not checked: fewer than two classes have several images")
         return None
     if without := int((label_N == NO_CLASS).sum()):
-        _log.warning(
-            "images without a label, of which none is checked: %d of %d", without, len(label_N)
-        )
+        _log.warning("%s: images without a label: %d of %d", canvases.name, without, len(label_N))
     return label_N, classes
 
 

@@ -44,8 +44,9 @@ def parts_among(names: Iterable[str]) -> dict[str, list[str]]:
     groups = defaultdict[str, dict[str, list[str]]](lambda: defaultdict(list))
     count = 0
     for name in names:
-        if (of := part_of(name)) is not None:
-            groups[of[1]][of[0]].append(name)
+        if known := part_of(name):
+            part, affix = known
+            groups[affix][part].append(name)
             count += 1
     whole = {affix: of for affix, of in groups.items() if "train" in of and len(of) > 1}
     found = [whole[""]] if "" in whole else list(whole.values() or groups.values())

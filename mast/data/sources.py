@@ -3,6 +3,7 @@
 What has no such word is a folder.
 """
 
+import logging
 import os
 import re
 from pathlib import Path
@@ -15,11 +16,12 @@ from mast.data.factors import Factors
 from mast.data.folder import describe_folder, open_folder
 from mast.data.hugging_face import describe_hugging_face, open_hugging_face
 from mast.data.labels import told_apart
-from mast.data.source import Scheme, SetDescription, Source
+from mast.data.source import UNLABELLED, Scheme, SetDescription, Source
 from mast.data.torchvision_sets import describe_torchvision, open_torchvision
 from mast.data.toys import Toys
 from mast.data.voc import describe_voc, open_voc
 
+_log = logging.getLogger("mast")
 SHARDS = "shards:"  # which a training reads in order (`mast.data.feeds`)
 
 
@@ -173,5 +175,8 @@ def _open(text: str, root: Path, download: bool) -> Source:
             f"Data are named by: {examples}."
         )
     source = scheme.open(text, root, download)
+    for task in [task for task, of in source.targets.items() if (of == UNLABELLED).all()]:
+        _log.warning("%s: no image has a label of %s", source.name, task)
+        del source.targets[task], source.classes[task]
     source.classes = {task: told_apart(names) for task, names in source.classes.items()}
     return source

@@ -331,7 +331,7 @@ class Stored(torchvision.datasets.VisionDataset):
         ({"targets": [0, 2, 1]}, ([0, 2, 1], ("0", "1", "2"))),
         ({"labels": [0, 1, 1], "classes": ["a", "b", "c"]}, ([0, 1, 1], ("a", "b", "c"))),
         ({"targets": ["x.png"] * 3, "y": [1, 0, 0]}, ([1, 0, 0], ("0", "1"))),
-        ({"targets": [0, -1, 1]}, None),  # as of STL10's split train+unlabeled
+        ({"targets": [0, -1, 1]}, ([0, -1, 1], ("0", "1"))),  # as of STL10's split train+unlabeled
         ({"targets": [[0], [1, 2], [0]]}, None),
         ({"labels": [None] * 3}, None),
         ({}, None),
