@@ -15,14 +15,19 @@ from mast.data.columns import split_column
 from mast.data.decode import open_image, to_pixels
 from mast.data.labels import by_number
 from mast.data.partition import WHOLE
-from mast.data.parts import PARTS
+from mast.data.parts import parts_among
 from mast.data.shards.index import TASK, ShardIndex, check_named, is_there, look_for
 from mast.data.shards.shard import Sample, Shard, miscounted, read_range, read_rows, telling
 from mast.data.shards.table import Place, open_table
 from mast.data.source import UNLABELLED, SetDescription, Source, hash_labels
 from mast.data.sources import SHARDS
 
-NAMED = {"val": ("validation", "valid", "val")}  # what else a part is called
+# What parts are called, the usual name last.
+NAMED = {
+    "train": ("training", "train"),
+    "val": ("dev", "validation", "valid", "val"),
+    "test": ("testing", "test"),
+}
 _GROUPS = 8  # row groups of Parquet files that are kept in memory
 
 
@@ -148,11 +153,14 @@ def describe_shards(spec: str) -> SetDescription:
     whole, column = split_column(spec)
     place, end = whole.removeprefix(SHARDS).rstrip("/"), f"#{column}" if column else ""
     escaped = glob.escape(place) if os.path.isdir(place) else place
-    ways = [(part, word) for part in PARTS for word in NAMED.get(part, (part,))]
-    parts = {
-        part: SHARDS + way + end
-        for part, word in ways
+    ways = [
+        (part, way)
+        for part, words in NAMED.items()
+        for word in words
         for way in (f"{escaped}/{word}-*", f"{place}/{word}")
-        if is_there(SHARDS + way)
-    }
+    ]
+    if os.path.isdir(place):  # whatever their case and affix
+        among = parts_among(entry.name for entry in os.scandir(place) if entry.is_dir())
+        ways = [(part, f"{place}/{name}") for part, (name, *_) in among.items()] + ways
+    parts = {part: SHARDS + way + end for part, way in ways if is_there(SHARDS + way)}
     return SetDescription(parts or {WHOLE: spec})

@@ -293,3 +293,8 @@ def test_parts_are_folders_or_names(tmp_path: Path) -> None:
     (tmp_path / "more" / "train-000.tar").rename(tmp_path / "more" / "a.tar")
     whole = f"shards:{tmp_path / 'more'}"
     assert describe(whole).parts == {"all": whole}
+    for part in ("Training", "Testing"):
+        (tmp_path / "named").mkdir(exist_ok=True)
+        write_shards(tmp_path / "named" / part, 2)
+    parts = describe(f"shards:{tmp_path / 'named'}").parts
+    assert [spec.rpartition("/")[2] for spec in parts.values()] == ["Training", "Testing"]
