@@ -177,7 +177,8 @@ def to_canvas(image: Image.Image, size: int) -> tuple[np.ndarray, float]:
 def upright_size(image: Image.Image) -> tuple[int, int]:
     """Width and height in pixels once EXIF orientation is undone, of an image not yet decoded."""
     width, height = image.size
-    return (height, width) if _orientation(image) >= 5 else (width, height)
+    turned = image.format != "TIFF" and _orientation(image) >= 5  # Pillow says a TIFF's upright
+    return (height, width) if turned else (width, height)
 
 
 def _upright_rgb(image: Image.Image) -> tuple[Image.Image, bool]:
