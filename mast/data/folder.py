@@ -146,7 +146,8 @@ def no_classes(paths: Sequence[str]) -> str:
     if above > _STRAY * len(paths):
         return f"{above} of {len(paths)} images lie beside them"
     if parts := parts_among(below):
-        return f"{_some(sorted(itertools.chain(*parts.values())))} look like parts"
+        names = _some(sorted(itertools.chain(*parts.values())))
+        return f"{names} look like parts, of which one can be named alone"
     (same, *others) = below.values()
     if others and len(same) > 1 and "" not in same and all(of == same for of in others):
         return f"all of them ({_some(list(below))}) have the same subfolders, {_some(sorted(same))}"

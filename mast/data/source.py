@@ -4,7 +4,6 @@ Legend: N images, H height, W width, S side of the canvas, C classes of a task.
 """
 
 import hashlib
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +17,6 @@ from PIL import Image
 from mast.core.errors import UserError
 from mast.data.decode import BrokenImageError, to_canvas, to_pixels
 
-_log = logging.getLogger("mast")
 Metric = Literal["top1", "mean_per_class", "mAP"]
 
 # Where a set is searched for and whether it may be fetched; the other commands take what is there.
@@ -128,9 +126,7 @@ class SetDescription:
         """The same, but that val is the test part where there is no other, as of ImageNet."""
         if "test" in self.parts or not {"train", "val"} <= self.parts.keys():
             return self
-        val = self.parts["val"]
-        _log.warning("there is no test part, so %s is tested, and nothing is chosen by it.", val)
-        return replace(self, parts={"train": self.parts["train"], "test": val})
+        return replace(self, parts={"train": self.parts["train"], "test": self.parts["val"]})
 
 
 @final

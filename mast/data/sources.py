@@ -109,7 +109,8 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
 
     Args:
         spec: A folder; `factors`, `factors@test` or `factors@train:4096` (generated), and so
-            `toys`; `torchvision:CIFAR10@train`; `hf:owner/name@split`; `coco:FOLDER@train2017` or
+            `toys`; `torchvision:CIFAR10@train`; `hf:owner/name@split`, perhaps with a column of
+            images as in `hf:owner/name@split#photo`; `coco:FOLDER@train2017` or
             `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`; `shards:FOLDER` or
             `shards:s3://bucket/train-*.tar`; several sets with annotated objects joined by "+". A
             folder that is itself called `factors` is written `./factors`.
@@ -140,7 +141,8 @@ def describe(data: str | Path) -> SetDescription:
             them to validate and to test; `torchvision:NAME` or `hf:owner/name`; `coco:FOLDER` with
             annotations/instances_*.json in it; `voc:VOCdevkit/VOC2007`; `shards:FOLDER`, in
             which folders or names of files begin with train, val and test; or a folder with
-            `train`, `test` and perhaps `val` below it, or with a subfolder a class.
+            `train`, `test` and perhaps `val` below it, whatever their case and affix (`Training`,
+            `seg_test`, `valid`), or with a subfolder a class.
 
     Returns:
         The parts that there are; of a set by name without looking whether they are on disk.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,17 +33,20 @@ from mast.measure.sets import (
     labelled_images,
 )
 
+_log = logging.getLogger("mast")
+
 
 @dataclass(frozen=True)
 class NamedSets:
     """The sets of an evaluation, by name.
 
     Args:
-        data: The labelled set: a folder with `train`, `test` and perhaps `val` below it,
-            `factors`, `torchvision:NAME`, `hf:owner/name`, `coco:FOLDER`, `voc:VOCdevkit/VOC2007`
-            or `shards:FOLDER`, of which the usual splits are taken; or a folder with one subfolder
-            a class, of which a fifth of each class is drawn to be tested; `factors` if nothing is
-            named.
+        data: The labelled set: a folder with `train`, `test` and perhaps `val` below it, or
+            folders called likewise (`Training`, `seg_test`, `valid`), `factors`,
+            `torchvision:NAME`, `hf:owner/name`, `coco:FOLDER`, `voc:VOCdevkit/VOC2007`
+            or `shards:FOLDER`, of which the usual splits are taken (val is tested where there is no
+            test); or a folder with one subfolder a class, of which a fifth of each class is drawn
+            to be tested; `factors` if nothing is named. Images without a label are left out.
         train: Training images, if not those of `data`.
         val: Validation images, if not those of `data`.
         test: Test images, if not those of `data`.
@@ -90,8 +94,11 @@ class NamedSets:
                 labels of that kind.
         """
         described = self.description()
-        if self.val is None:
+        if self.val is None and "test" not in described.parts:
             described = described.with_test()
+            if tested := described.parts.get("test"):
+                _log.warning("%s has no test part: %s is tested, and chooses nothing.", self.data or
+                             "what is named", tested)  # fmt: skip
         if kind is EvaluationData and WHOLE in described.parts:
             return self._divided(described, size, seed)
         missing = sorted({"train", "test"} - described.parts.keys())
@@ -160,8 +167,8 @@ class NamedSets:
             reason = no_classes(whole.identifiers) if folder else ""
             raise UserError(
                 f"{whole.name} has no labels{f' ({reason})' if reason else ''}: expected train and "
-                "test below it, one subfolder a class, or, beside shards, an index.json with "
-                "classes; or give each part by train, val and test"
+                "test below it, one subfolder a class, or shards with labels; or give each part by "
+                "train, val and test"
             )
         (names,) = whole.classes.values()
         parts = [name for name in names if (part_of(name) or ("", "other"))[1] == ""]

@@ -40,6 +40,7 @@ def test_images_without_a_label_are_left_out(
     assert isinstance(data, EvaluationData)
     assert (len(data.train), len(data.test), data.val) == (10, 10, None)  # val is tested
     assert data.train.targets["class"].tolist() == [0] * 5 + [1] * 5
+    assert f"{tmp_path}/val is tested" in caplog.text
     assert "1 of 11" in caplog.text
     assert "logo.png" in caplog.text
 
