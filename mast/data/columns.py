@@ -19,7 +19,7 @@ _log = logging.getLogger("mast")
 def split_column(spec: str) -> tuple[str, str | None]:
     """A name without the column behind its last #, and that column; None where none is named."""
     before, sign, column = spec.rpartition("#")
-    if not sign or "/" in column or os.path.exists(named(spec.partition(":")[2])):
+    if not sign or "/" in column or "@" in column or os.path.exists(named(spec.partition(":")[2])):
         return spec, None
     return before, column
 

@@ -19,7 +19,7 @@ from mast.data.decode import HEIF, extensions, open_image
 from mast.data.partition import WHOLE
 from mast.data.parts import part_of, parts_among
 from mast.data.source import UNLABELLED, SetDescription, Source
-from mast.data.walk import Found, ending_of, walk, wanted
+from mast.data.walk import Found, ending_of, is_folder, walk, wanted
 
 _log = logging.getLogger("mast")
 _NAMED = 3  # of what is left out, with its most common endings
@@ -32,9 +32,9 @@ class Folder(Source):
 
     If images lie in subfolders, at any depth, the first folder below the root is the class; up to a
     tenth of them may lie in the root itself, and have no label. With more there are no labels, nor
-    where subfolders look like parts or all have the same ones. Hidden files and folders are left
-    out, and so are files of kinds that are not read, with a warning. Links are followed; a folder
-    that several paths lead to is read once.
+    where subfolders look like parts. Hidden files and folders are left out, and so are files of
+    kinds that are not read, with a warning. Links are followed; a folder that several paths lead to
+    is read once.
 
     Args:
         root: The folder.
@@ -58,7 +58,9 @@ class Folder(Source):
         paths = [path for path, _, _ in self._files]
         reason = no_classes(paths)
         self.targets, self.classes = ({}, {}) if reason else _label(paths)
-        if reason and any("/" in path for path in paths):
+        if not reason and (doubt := doubt_of_classes(paths)):
+            _log.warning("%s: its subfolders are taken for classes, though %s.", root, doubt)
+        elif reason and any("/" in path for path in paths):
             _log.warning("%s: its subfolders are not taken for classes: %s.", root, reason)
 
     def __len__(self) -> int:
@@ -135,29 +137,41 @@ def no_classes(paths: Sequence[str]) -> str:
     Args:
         paths: Of the images, below the folder.
     """
-    folders = {path.rpartition("/")[0] for path in paths}
-    below: dict[str, set[str]] = {}
-    for folder in sorted(folders - {""}):
-        first, _, rest = folder.partition("/")
-        below.setdefault(first, set()).add(rest.partition("/")[0])
+    below = _below(paths)
     if not below:
         return "no image lies in a subfolder"
-    above = sum("/" not in path for path in paths) if "" in folders else 0
+    above = sum("/" not in path for path in paths)
     if above > _STRAY * len(paths):
         return f"{above} of {len(paths)} images lie beside them"
     if parts := parts_among(below):
         names = _some(sorted(itertools.chain(*parts.values())))
         return f"{names} look like parts, of which one can be named alone"
-    (same, *others) = below.values()
-    if others and len(same) > 1 and "" not in same and all(of == same for of in others):
-        return f"all of them ({_some(list(below))}) have the same subfolders, {_some(sorted(same))}"
     return ""
+
+
+def doubt_of_classes(paths: Sequence[str]) -> str:
+    """What speaks against subfolders as classes, as of `no_classes`: another level may be these."""
+    below = _below(paths)
+    (first, *others) = below.values()
+    same = others and len(first) > 1 and "" not in first and all(of == first for of in others)
+    if same or all(len(of) > 1 and parts_among(of) for of in below.values()):
+        return f"each of them ({_some(list(below))}) has the subfolders {_some(sorted(first))}"
+    return ""
+
+
+def _below(paths: Sequence[str]) -> dict[str, set[str]]:
+    """The subfolders of each subfolder with an image; "" where an image lies in it."""
+    below: dict[str, set[str]] = {}
+    for folder in sorted({path.rpartition("/")[0] for path in paths} - {""}):
+        first, _, rest = folder.partition("/")
+        below.setdefault(first, set()).add(rest.partition("/")[0])
+    return below
 
 
 def _subfolders(root: Path) -> list[str]:
     """Names of the folders in one; none where it cannot be read."""
     try:
-        return sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and wanted(entry))
+        return sorted(entry.name for entry in filter(is_folder, filter(wanted, os.scandir(root))))
     except OSError:
         return []
 

@@ -67,14 +67,15 @@ def _walk(root: Path, work: Work) -> Found:
         for entry in entries:
             if not wanted(entry):
                 continue
-            if _is_folder(entry):
+            if is_folder(entry):
                 (links if entry.is_symlink() else folders).append(f"{prefix}{entry.name}/")
             else:
                 _sort_in(entry, prefix + entry.name, found)
     return found
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is one, or a link to one."""
     try:
         return entry.is_dir()
     except OSError:  # a link to itself

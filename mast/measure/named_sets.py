@@ -16,6 +16,7 @@ from mast.data import (
     DataConfig,
     SetDescription,
     describe,
+    doubt_of_classes,
     joined,
     no_classes,
     open_canvas,
@@ -176,6 +177,11 @@ class NamedSets:
             raise UserError(
                 f"{whole.name} has the subfolders {', '.join(parts)} among {len(names)}, and parts "
                 "are called so: rename what is a class, or give each part by train, val and test"
+            )
+        if folder and (reason := doubt_of_classes(whole.identifiers)):
+            raise UserError(
+                f"{whole.name} does not tell its classes: {reason}. Name the folder that holds one "
+                "subfolder a class, or give each part by train, val and test"
             )
         return whole
 

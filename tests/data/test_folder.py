@@ -92,13 +92,27 @@ def test_empty_folder_says_what_it_looked_for(tmp_path):
     ("paths", "seen"),
     [
         (("Training/a/1.png", "Testing/a/1.png"), "Testing, Training"),
-        (("cats/left/1.png", "cats/right/1.png", "dogs/left/1.png", "dogs/right/1.png"), "left"),
-        (("2019/a/1.png", "2019/b/1.png", "2020/a/1.png", "2020/b/1.png"), "2019, 2020"),
+        (("seg_train/1.png", "seg_test/1.png", "seg_pred/1.png"), "seg_test, seg_train"),
+        (("train_a/1.png", "test_a/1.png", "train_b/1.png", "test_b/1.png"), "test_a, test_b"),
     ],
 )
 def test_subfolders_that_are_no_classes_are_pointed_out(tmp_path, caplog, paths, seen):
     assert Folder(fill(tmp_path, *paths)).targets == {}
     assert seen in caplog.text
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("cats/left/1.png", "cats/right/1.png", "dogs/left/1.png", "dogs/right/1.png"),
+        ("2019/a/1.png", "2019/b/1.png", "2020/a/1.png", "2020/b/1.png"),
+        ("xray/train/1.png", "xray/test/1.png"),
+        ("a/train/1.png", "a/test/1.png", "b/train/1.png", "b/test/1.png", "b/val/1.png"),
+    ],
+)
+def test_classes_that_may_lie_on_another_level_are_pointed_out(tmp_path, caplog, paths):
+    assert Folder(fill(tmp_path, *paths)).targets
+    assert paths[0].split("/")[0] in caplog.text
 
 
 @pytest.mark.parametrize(
