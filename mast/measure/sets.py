@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -153,10 +153,18 @@ def image_identity(canvases: CanvasSet) -> str:
 
 
 def labelled_images(canvases: CanvasSet) -> CanvasSet:
-    """The images that have a label of every kind that the set has; a warning counts the others."""
-    known_N = np.ones(len(canvases), bool)
-    for label_N in canvases.targets.values():
-        known_N &= label_N != UNLABELLED
+    """The images that have a label, counting the others in a warning.
+
+    Where all images have one kind of labels and not another, the other kind is left out instead.
+    """
+    known = {task: label_N != UNLABELLED for task, label_N in canvases.targets.items()}
+    partly = [task for task, known_N in known.items() if not known_N.all()]
+    if 0 < len(partly) < len(known):
+        _log.warning("%s: labels that some images lack are left out: %s.", canvases.name,
+                     ", ".join(partly))  # fmt: skip
+        targets = {task: of for task, of in canvases.targets.items() if task not in partly}
+        return replace(canvases, targets=targets)
+    known_N = np.logical_and.reduce([*known.values(), np.ones(len(canvases), bool)])
     if known_N.all() or not known_N.any():
         return canvases
     missing = np.flatnonzero(~known_N)
