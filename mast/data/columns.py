@@ -24,21 +24,21 @@ def split_column(spec: str) -> tuple[str, str | None]:
     return before, column
 
 
-def image_column(name: str, columns: Sequence[str], asked: str | None = None) -> str:
-    """The column of the images: the one that is asked for, is called so, or is the only one.
+def image_column(name: str, columns: Sequence[str], wanted: str | None = None) -> str:
+    """The column of the images: the one that the user names, is called so, or is the only one.
 
     Args:
         name: What the set is called.
         columns: All that may hold images; one or more.
-        asked: The one that the user names.
+        wanted: The one that the user names.
 
     Raises:
         UserError: There is no such column, or there are several and none is called as images are.
     """
-    if asked is not None:
-        if asked not in columns:
-            raise unknown(f"column of images of {name}", asked, columns)
-        return asked
+    if wanted is not None:
+        if wanted not in columns:
+            raise unknown(f"column of images of {name}", wanted, columns)
+        return wanted
     called = [of for kind in IMAGES for of in columns if of.lower() == kind]
     if not called and len(columns) > 1:
         raise UserError(

@@ -243,12 +243,19 @@ class _Part(NamedTuple):
 
 
 def _merged(parts: Sequence[_Part]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels of all shards, and names of their classes, sorted unless all shards agree."""
+    """Labels of all shards, and names of their classes, sorted unless all shards agree.
+
+    Where all names are numbers, these are the labels.
+    """
     known = list(dict.fromkeys(part.classes for part in parts if part.classes))
-    if len(known) < 2:
-        return np.concatenate([part.label_N for part in parts]), (*known, ())[0]
-    classes = tuple(sorted({name for names in known for name in names}))
-    number = {name: at for at, name in enumerate(classes)}
+    classes = (
+        known[0] if len(known) == 1 else tuple(sorted({of for names in known for of in names}))
+    )
+    number = {name: label_of(name) for name in classes}
+    if UNLABELLED in number.values():
+        number = {name: at for at, name in enumerate(classes)}
+    else:
+        classes = ()
     labels = []
     for part in parts:
         # behind the others, for what has no label
@@ -307,7 +314,7 @@ def _of_parquet(file: IO[bytes], url: str, prefix: str, column: str | None) -> _
     label_N, classes = np.full(count, UNLABELLED, np.int64), tuple[str, ...]()
     if label is not None:
         written = [row[label] for row in rows_of(parquet, groups, [label], _LABELS)]
-        if any(isinstance(value, str) and label_of(value) < 0 for value in written):
+        if any(isinstance(value, str) for value in written):
             label_N[:], classes = numbered(written)
         else:
             label_N[:] = list(map(label_of, written))

@@ -151,6 +151,17 @@ def test_labels_of_text_and_of_numbers_need_no_index(tmp_path: Path) -> None:
         source = open_source(f"shards:{root}", tmp_path)
         assert source.classes == {"class": ("bird", "cat", "dog")}
         assert source.targets["class"].tolist() == [2, 1, -1, 0, 1, -1]
+    for file, labels in (("a", ["10", "2", None]), ("b", ["7", "", ""])):
+        table = pyarrow.table({"image": [FILE] * 3, "label": labels})
+        parquet.write_table(table, root / f"{file}.parquet")
+    source = open_source(f"shards:{root}", tmp_path)
+    assert source.classes == {"class": tuple(map(str, range(11)))}
+    assert source.targets["class"].tolist() == [10, 2, -1, 7, -1, -1]
+    table = pyarrow.table({"image": [FILE] * 3, "label": ["cat", "7", "7"]})
+    parquet.write_table(table, root / "b.parquet")
+    source = open_source(f"shards:{root}", tmp_path)
+    assert source.classes == {"class": ("10", "2", "7", "cat")}
+    assert source.targets["class"].tolist() == [0, 1, -1, 3, 2, 2]
     table = pyarrow.table({"image": [FILE] * 3, "label": [2, None, 0]})
     source = open_source(f"shards:{written(tmp_path / 'numbers', table)}", tmp_path)
     assert source.classes == {"class": ("0", "1", "2")}
