@@ -252,10 +252,10 @@ def _merged(parts: Sequence[_Part]) -> tuple[np.ndarray, tuple[str, ...]]:
         known[0] if len(known) == 1 else tuple(sorted({of for names in known for of in names}))
     )
     number = {name: label_of(name) for name in classes}
-    if UNLABELLED in number.values():
-        number = {name: at for at, name in enumerate(classes)}
-    else:
+    if all(name == str(of) for name, of in number.items()):
         classes = ()
+    else:
+        number = {name: at for at, name in enumerate(classes)}
     labels = []
     for part in parts:
         # behind the others, for what has no label
