@@ -37,23 +37,22 @@ def parts_among(names: Iterable[str]) -> dict[str, list[str]]:
     """The names that stand for parts of one set, by part; empty where they may well be classes.
 
     Such are a training part and another one that differ in nothing else (`seg_train`, `seg_test`),
-    and names of which every one is a part's. A part has several names where these do not tell which
-    one it is.
+    and names that say no more than a part, where there are no others. A part has several names
+    where these do not tell which one it is.
     """
-    names = list(names)
-    groups = defaultdict[str, dict[str, list[str]]](lambda: defaultdict(list))
-    count = 0
+    groups, others = defaultdict[str, dict[str, list[str]]](lambda: defaultdict(list)), False
     for name in names:
         if known := part_of(name):
             part, affix = known
             groups[affix][part].append(name)
-            count += 1
+        else:
+            others = True
     whole = {affix: of for affix, of in groups.items() if "train" in of and len(of) > 1}
-    found = [whole[""]] if "" in whole else list(whole.values() or groups.values())
-    parts = {
+    if not whole and groups.keys() == {""} and not others:
+        whole = groups
+    found = [whole[""]] if "" in whole else list(whole.values())
+    return {
         part: [part] if part in of else of
         for part in PARTS
         if (of := [name for group in found for name in group.get(part, ())])
     }
-    alone = count == len(names) and all(len(of) == 1 for of in parts.values())
-    return parts if whole or alone else {}

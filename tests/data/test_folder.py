@@ -147,6 +147,7 @@ def test_subfolders_that_are_classes(tmp_path, paths):
         ("cats dogs", ""),
         ("train_station test_track bridge", ""),
         ("train_a train_b test_a test_b", ""),
+        ("dev_board test_tube", ""),
         ("invalid contest strain", ""),
         ("trainval test_train a", ""),
     ],
