@@ -98,7 +98,8 @@ def outliers(
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
             timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
             Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
-        data: The images. If they have labels, as in one subfolder a class, these are checked.
+        data: The images. If they have labels, as in one subfolder a class, these are checked; an
+            image without one is ranked all the same.
         out: Where to write all: a table that ends in .csv or .parquet (which needs the extra of
             that name), or a page of the first thumbnails that ends in .html; nowhere if not given.
         by: What says how little an image fits in. "neighbours": its distance from the others, in
@@ -222,6 +223,8 @@ def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequen
     if len(np.unique(label_N[_judged(label_N)])) < 2:
         _log.warning("labels are not checked: fewer than two classes have several images")
         return None
+    if without := int((label_N == NO_CLASS).sum()):
+        _log.warning("%s: images without a label: %d of %d", canvases.name, without, len(label_N))
     return label_N, classes
 
 

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from mast.augment import Pipeline, draw_chosen, draw_views
@@ -36,7 +37,7 @@ from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
 from mast.core.processes import is_started, together
 from mast.core.run import RunFolder
-from mast.data import Batch, Feed, open_feed
+from mast.data import UNLABELLED, Batch, Feed, Loader, open_feed
 from mast.measure.compute import Compute
 from mast.measure.online import online_scores
 from mast.methods import METHODS, save_embedding
@@ -180,6 +181,14 @@ def _check_labels(feed: Feed, config: PretrainConfig) -> None:
             f"{config.method} learns from one kind of labels, and {feed.name} has {kinds}: "
             "give images in a folder a class"
         )
+    if isinstance(feed, Loader):  # of shards it is seen as they are read
+        (label_N,) = feed.canvas_set.targets.values()
+        if len(without_N := np.flatnonzero(label_N == UNLABELLED)):
+            raise UserError(
+                f"{len(without_N)} of {len(label_N)} images of {feed.name} have no class, the "
+                f"first is {feed.canvas_set.identifiers[without_N[0]]}: give every image one, or "
+                "take a method without labels"
+            )
     (names,) = feed.classes.values()
     count, expected = len(names), getattr(config.objective, "classes", None)
     if count != expected:

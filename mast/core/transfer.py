@@ -51,8 +51,9 @@ def packed(tensors: Mapping[str, Tensor]) -> tuple[Tensor, Layout]:
     )
     row_N = torch.zeros(layout.ends[-1] if tensors else 0, dtype=torch.uint8)
     for start, tensor in zip((0, *layout.ends), tensors.values(), strict=False):
-        own_N = tensor.contiguous().reshape(-1).view(torch.uint8)
-        row_N[start : start + len(own_N)] = own_N
+        if tensor.numel():  # one without elements may have a stride that no bytes have
+            own_N = tensor.contiguous().reshape(-1).view(torch.uint8)
+            row_N[start : start + len(own_N)] = own_N
     return row_N, layout
 
 

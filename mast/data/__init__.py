@@ -17,10 +17,13 @@ from mast.data.feed import Batch as Batch
 from mast.data.feed import Feed as Feed
 from mast.data.feeds import open_feed as open_feed
 from mast.data.files import open_files as open_files
-from mast.data.folder import SPLIT_NAMES as SPLIT_NAMES
 from mast.data.folder import Folder as Folder
+from mast.data.folder import doubt_of_classes as doubt_of_classes
+from mast.data.folder import no_classes as no_classes
 from mast.data.loader import Loader as Loader
 from mast.data.partition import WHOLE as WHOLE
+from mast.data.parts import part_of as part_of
+from mast.data.source import UNLABELLED as UNLABELLED
 from mast.data.source import Scheme as Scheme
 from mast.data.source import SetDescription as SetDescription
 from mast.data.source import Source as Source

@@ -40,7 +40,8 @@ class DataConfig:
         spec: A folder (flat, or with one subfolder a class), `factors` (generated images),
             `factors@test`, `factors@train:4096`, so `toys`, `torchvision:CIFAR10@train`,
             `hf:owner/name@split`, `coco:FOLDER@train2017`, `coco:FILE.json@FOLDER`,
-            `voc:VOCdevkit/VOC2007@trainval`, `shards:FOLDER` or `shards:s3://bucket/train-*.tar`.
+            `voc:VOCdevkit/VOC2007@trainval`, `shards:FOLDER` or `shards:s3://bucket/train-*.tar`;
+            `#photo` behind a set of the hub or of Parquet files names its column of images.
         canvas: Images of more pixels than a square of this side are shrunk to as many, once, and
             keep their shape; 2.75 times the size of the views if not given.
         cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` if not

@@ -24,6 +24,8 @@ class Usual:
         metric: What is reported.
         arguments: What torchvision's class is given beside its split.
         partition: How it is split, where torchvision's class has no splits.
+        halves: Whether each split has a half for training and one for the test, as letters-train
+            and letters-test.
     """
 
     train: str = "train"
@@ -32,6 +34,7 @@ class Usual:
     metric: Metric = "top1"
     arguments: Mapping[str, Any] = field(default_factory=dict)
     partition: Drawn | Listed | None = None
+    halves: bool = False
 
 
 CATALOGUE: dict[str, Usual] = {
@@ -42,6 +45,8 @@ CATALOGUE: dict[str, Usual] = {
     "CLEVRClassification": Usual(test="val"),  # the official test set has no labels
     "Country211": Usual(val="valid"),
     "DTD": Usual(val="val", arguments={"partition": 1}),
+    # Balanced is what its authors propose for most uses.
+    "EMNIST": Usual("balanced-train", test="balanced-test", halves=True),
     # As CLIP's and VISSL's sizes; there is no official split.
     "EuroSAT": Usual(partition=Drawn({"train": 1000, "test": 500})),
     "FashionMNIST": Usual(),

@@ -34,6 +34,7 @@ from mast.data.source import SetDescription
 
 _LISTS = ("images", "annotations", "categories")
 _NUMBERS, _FAR = frozenset((int, float)), 1e12
+_LEAST = 6  # numbers of a polygon: three points; one of fewer covers nothing
 _log = logging.getLogger("mast")
 _BEFORE, _AFTER = "instances_", ".json"
 
@@ -137,15 +138,15 @@ def read_coco(name: str, annotations: Path, images: Path) -> Annotated:
             f"{f'an entry lacks {error}' if isinstance(error, KeyError) else error}."
         ) from error
     undrawn = [
-        of_object.get("id")
+        f"{of_object.get('id')!r:.40} of {image.file}"
         for row, image in zip(rows, annotated, strict=True)
         for of_object, mask in zip(of_image[row["id"]], image.objects.masks, strict=True)
         if mask is None and of_object.get("segmentation")
     ]
     if undrawn:
         _log.warning(
-            "%d of %d annotations of %s have a segmentation that cannot be drawn and is left out, "
-            "the first is %r.", len(undrawn), len(document["annotations"]), annotations, undrawn[0],
+            "%s: segmentations that cannot be drawn in their image are left out: %d of %d, the "
+            "first is %s.", annotations, len(undrawn), len(document["annotations"]), undrawn[0],
         )  # fmt: skip
     return Annotated(name, images, annotated, categories, state)
 
@@ -245,15 +246,17 @@ def _mask(row: dict[str, Any], size: tuple[int, int]) -> Segmentation | None:
     mask = row.get("segmentation") or None
     if isinstance(mask, list):
         side = max(size)
+        if _NUMBERS.issuperset(map(type, mask)):  # one polygon, not in a list of several
+            mask = [mask]
+        polygons = [of for of in mask if not isinstance(of, list) or len(of) >= _LEAST]
         fits = all(
             isinstance(polygon, list)
-            and polygon
             and len(polygon) % 2 == 0
             and _NUMBERS.issuperset(map(type, polygon))
             and -side <= min(polygon) <= max(polygon) <= 2 * side  # else it may take all memory
-            for polygon in mask
+            for polygon in polygons
         )
-        return mask if fits else None
+        return polygons if polygons and fits else None
     if not isinstance(mask, dict) or mask.get("size") != [*size]:
         return None
     counts = mask.get("counts")

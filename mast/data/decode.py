@@ -30,6 +30,7 @@ UNREAD = (
     ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f",
     ".fff", ".gpr", ".apng", ".dib", ".exr", ".gif", ".hdr", ".heics", ".hif", ".ico", ".j2k",
     ".jfif", ".jpe", ".jp2", ".jxl", ".pbm", ".pgm", ".pnm", ".ppm", ".psd", ".tga",
+    ".dcm", ".dicom", ".fits", ".mat", ".nii", ".npy", ".npz", ".svg",
     *HEIF, AVIF,
 )  # fmt: skip
 
@@ -202,7 +203,8 @@ def has_pages(image: Image.Image) -> bool:
 def upright_size(image: Image.Image) -> tuple[int, int]:
     """Width and height in pixels once EXIF orientation is undone, of an image not yet decoded."""
     width, height = image.size
-    return (height, width) if _orientation(image) >= 5 else (width, height)
+    turned = image.format != "TIFF" and _orientation(image) >= 5  # Pillow says a TIFF's upright
+    return (height, width) if turned else (width, height)
 
 
 def _upright_rgb(image: Image.Image) -> tuple[Image.Image, bool]:

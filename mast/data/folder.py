@@ -1,10 +1,12 @@
 """A folder of images, flat or with one subfolder a class."""
 
 import hashlib
+import itertools
 import logging
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
@@ -15,22 +17,24 @@ from mast.core.errors import UserError
 from mast.core.files import as_unicode, named, special
 from mast.data.decode import HEIF, extensions, open_image
 from mast.data.partition import WHOLE
-from mast.data.source import PARTS, SetDescription, Source
-from mast.data.walk import Found, walk
+from mast.data.parts import part_of, parts_among
+from mast.data.source import UNLABELLED, SetDescription, Source
+from mast.data.walk import Found, ending_of, is_folder, walk, wanted
 
 _log = logging.getLogger("mast")
 _NAMED = 3  # of what is left out, with its most common endings
-SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "test", "testing"})
+_STRAY = 0.1  # share of the images that may lie beside the folders of the classes
 
 
 @final
 class Folder(Source):
     """Every image below a folder, in the order of their relative paths.
 
-    If all images lie in subfolders, at any depth, the first folder below the root is the class;
-    if any lies in the root itself, there are no labels. Hidden files and folders are left out, and
-    so are photos of kinds that are not read, with a warning. Links are followed; a folder that
-    several paths lead to is read once.
+    If images lie in subfolders, at any depth, the first folder below the root is the class; up to a
+    tenth of them may lie in the root itself, and have no label. With more there are no labels, nor
+    where subfolders look like parts. Hidden files and folders are left out, and so are files of
+    kinds that are not read, with a warning. Links are followed; a folder that several paths lead to
+    is read once.
 
     Args:
         root: The folder; or one image file, which then is the only one.
@@ -56,18 +60,12 @@ class Folder(Source):
         _warn(root, found)
         self._files = sorted(found.images)
         paths = [path for path, _, _ in self._files]
-        self.targets, self.classes = _label(paths)
-        above = [path for path in paths if "/" not in path]
-        if above and 10 * len(above) < len(paths):
-            _log.warning(
-                "%s: labels are left out, as %d of %d images are in no folder of a class: %s.",
-                root, len(above), len(paths), _some(above),
-            )  # fmt: skip
-        if set(self.classes.get("class", ())) & SPLIT_NAMES:
-            _log.warning(
-                "%s has the classes %s, which look like splits; name one of them to train on it "
-                "alone.", root, ", ".join(self.classes["class"][:5])
-            )  # fmt: skip
+        reason = no_classes(paths)
+        self.targets, self.classes = ({}, {}) if reason else _label(paths)
+        if not reason and (doubt := doubt_of_classes(paths)):
+            _log.warning("%s: its subfolders are taken for classes, though %s.", root, doubt)
+        elif reason and any("/" in path for path in paths):
+            _log.warning("%s: its subfolders are not taken for classes: %s.", root, reason)
 
     def __len__(self) -> int:
         return len(self._files)
@@ -123,8 +121,66 @@ def describe_folder(spec: str) -> SetDescription:
         raise UserError(
             f"no folder {root}; give one with `train` and `test`, or a folder a class, below it"
         )
-    parts = {part: str(root / part) for part in PARTS if (root / part).is_dir()}
-    return SetDescription(parts or {WHOLE: str(root)})
+    names = _subfolders(root)
+    parts = parts_among(names) or {
+        part: [name]
+        for name in names
+        for part, affix in [part_of(name) or ("", "other")]
+        if not affix and _subfolders(root / name)
+    }
+    if not parts or any(len(of) > 1 for of in parts.values()):
+        return SetDescription({WHOLE: str(root)})
+    if others := sorted(set(names) - {name for of in parts.values() for name in of}):
+        _log.warning(
+            "%s: %d subfolders that are not called as parts are left out: %s.",
+            root, len(others), _some(others),
+        )  # fmt: skip
+    return SetDescription({part: str(root / name) for part, (name,) in parts.items()})
+
+
+def no_classes(paths: Sequence[str]) -> str:
+    """Why the subfolders of a folder are no classes of its images; nothing if they are.
+
+    Args:
+        paths: Of the images, below the folder.
+    """
+    below = _below(paths)
+    if not below:
+        return "no image lies in a subfolder"
+    above = sum("/" not in path for path in paths)
+    if above > _STRAY * len(paths):
+        return f"{above} of {len(paths)} images lie beside them"
+    if parts := parts_among(below):
+        names = _some(sorted(itertools.chain(*parts.values())))
+        return f"{names} look like parts, of which one can be named alone"
+    return ""
+
+
+def doubt_of_classes(paths: Sequence[str]) -> str:
+    """What speaks against subfolders as classes, as of `no_classes`: another level may be these."""
+    below = _below(paths)
+    (first, *others) = below.values()
+    same = others and len(first) > 1 and "" not in first and all(of == first for of in others)
+    if same or all(len(of) > 1 and parts_among(of) for of in below.values()):
+        return f"each of them ({_some(list(below))}) has the subfolders {_some(sorted(first))}"
+    return ""
+
+
+def _below(paths: Sequence[str]) -> dict[str, set[str]]:
+    """The subfolders of each subfolder with an image; "" where an image lies in it."""
+    below: dict[str, set[str]] = {}
+    for folder in sorted({path.rpartition("/")[0] for path in paths} - {""}):
+        first, _, rest = folder.partition("/")
+        below.setdefault(first, set()).add(rest.partition("/")[0])
+    return below
+
+
+def _subfolders(root: Path) -> list[str]:
+    """Names of the folders in one; none where it cannot be read."""
+    try:
+        return sorted(entry.name for entry in filter(is_folder, filter(wanted, os.scandir(root))))
+    except OSError:
+        return []
 
 
 def _warn(root: Path, found: Found) -> None:
@@ -141,14 +197,16 @@ def _warn(root: Path, found: Found) -> None:
 
 
 def _unread(paths: list[str]) -> str:
-    """How many photos are left out because their kind is not read, and what to do about it."""
-    counts = Counter(os.path.splitext(path)[1].lower() for path in paths)
-    kinds = ", ".join(f"{count} {ending}" for ending, count in counts.most_common(_NAMED))
+    """How many files are left out because their kind is not read, and what to do about it."""
+    counts = Counter(map(ending_of, paths))
+    kinds = ", ".join(
+        f"{count} {ending or 'without an ending'}" for ending, count in counts.most_common(_NAMED)
+    )
     advice = "convert them to JPEG or PNG"
     if any(counts[ending] for ending in HEIF):
         advice = f"`pip install 'mast-ssl[heif]'` to read .heic and .heif, or {advice}"
     return (
-        f"{len(paths)} photos of kinds that are not read ({kinds}) are left out: {_some(paths)}; "
+        f"{len(paths)} files of kinds that are not read ({kinds}) are left out: {_some(paths)}; "
         f"{advice}"
     )
 
@@ -159,11 +217,9 @@ def _some(paths: list[str]) -> str:
 
 
 def _label(paths: list[str]) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]:
-    if not all("/" in path for path in paths):
-        return {}, {}
-    first = [path.split("/", 1)[0] for path in paths]
-    names = tuple(sorted(set(first)))
-    number = {name: target for target, name in enumerate(names)}
+    first = [path.partition("/")[0] if "/" in path else "" for path in paths]
+    names = tuple(sorted({*first} - {""}))
+    number = {name: target for target, name in enumerate(names)} | {"": UNLABELLED}
     target_N = np.array([number[name] for name in first], np.int64)
     # A byte that is no text becomes \xff, so a name that spells this becomes something else.
     shown = (as_unicode(re.sub(r"\\(?=x[0-9a-f]{2})", r"\\x5c", name)) for name in names)

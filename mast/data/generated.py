@@ -14,7 +14,8 @@ import numpy as np
 from PIL import Image
 
 from mast.core.errors import UserError, unknown
-from mast.data.source import PARTS, SetDescription, Source, refuse_split
+from mast.data.parts import PARTS
+from mast.data.source import SetDescription, Source, refuse_split
 
 SPLITS = {"train": 8192, "val": 2048, "test": 2048}
 

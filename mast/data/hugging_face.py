@@ -1,6 +1,6 @@
 """Data sets of the Hugging Face hub; nothing is downloaded unless the user asked for it."""
 
-import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -11,9 +11,12 @@ import numpy as np
 from PIL import Image
 
 from mast.core.errors import UserError
+from mast.data.columns import image_column, label_column, split_column
 from mast.data.decode import open_image
+from mast.data.labels import numbered
 from mast.data.source import (
     ROOT_AND_DOWNLOAD,
+    UNLABELLED,
     SetDescription,
     Source,
     hash_labels,
@@ -21,27 +24,34 @@ from mast.data.source import (
     split_names,
 )
 
-_log = logging.getLogger("mast")
-
 
 @final
 class HuggingFace(Source):
     """A data set of the Hugging Face hub, or a local folder that `datasets` can load.
 
-    The image column is the first of type Image; every ClassLabel column is a task.
+    Every ClassLabel column is a task; where there is none, the column of text or whole numbers that
+    is called as labels are.
 
     Args:
         name: `owner/name` on the hub, or a path.
         split: Name of the split.
         root: The cache folder of `datasets`.
         download: Whether the hub may be asked; without it, only what is cached is used.
+        column: The column of the images; by its name, or the only one, if not given.
 
     Raises:
         UserError: If `datasets` is not installed, the set is not found, or it has no image.
     """
 
-    def __init__(self, name: str, split: str, root: Path, download: bool = False) -> None:
-        self.name = f"hf:{name}@{split}"
+    def __init__(
+        self,
+        name: str,
+        split: str,
+        root: Path,
+        download: bool = False,
+        column: str | None = None,
+    ) -> None:
+        self.name = f"hf:{name}@{split}" + (f"#{column}" if column else "")
         try:
             import datasets
         except ImportError as error:
@@ -62,17 +72,16 @@ class HuggingFace(Source):
         images = [column for column, kind in kinds.items() if kind == "Image"]
         if not images:
             raise UserError(f"{self.name} has no column of images, only {kinds}.")
-        self._column = images[0]
-        labels = [column for column, kind in kinds.items() if kind == "ClassLabel"]
+        self._column = image_column(self.name, images, column)
         self.targets, self.classes = {}, {}
-        for column in labels:
-            names, values = tuple(loaded.features[column].names), list(loaded[column][:])
-            if all(isinstance(value, int) and 0 <= value < len(names) for value in values):
-                self.targets[column] = np.asarray(values, np.int64)
-                self.classes[column] = names
-            else:  # such as a test set whose labels are hidden
-                _log.warning("%s: the labels %s are left out, as some images have none",
-                             self.name, column)  # fmt: skip
+        for label, feature in loaded.features.items():
+            if kinds[label] == "ClassLabel":
+                values = [UNLABELLED if value is None else value for value in loaded[label][:]]
+                self.classes[label] = tuple(feature.names)
+                self.targets[label] = np.maximum(np.array(values, np.int64), UNLABELLED)
+        plain = [of for of, kind in kinds.items() if kind == "Value" and _is_label(loaded, of)]
+        if not self.targets and (label := label_column(plain)):
+            self.targets[label], self.classes[label] = numbered(list(loaded[label][:]))
         self._version = str(getattr(loaded, "_fingerprint", ""))
         # The encoded bytes: our own decoder treats every mode, and JPEGs at a reduced scale.
         self._images = loaded.select_columns([self._column]).cast_column(
@@ -96,14 +105,23 @@ class HuggingFace(Source):
 
 def open_hugging_face(spec: str, root: Path, download: bool) -> HuggingFace:
     """Opens hf:owner/name@SPLIT, its split for training where none is named."""
-    name, _, split = spec.removeprefix("hf:").partition("@")
-    return HuggingFace(name, split or "train", root, download)
+    whole, column = split_column(spec)
+    name, _, split = whole.removeprefix("hf:").partition("@")
+    return HuggingFace(name, split or "train", root, download, column)
 
 
 def describe_hugging_face(spec: str) -> SetDescription:
     """The splits train and test, which most sets have."""
-    refuse_split(spec)
-    return SetDescription(split_names(spec, {"train": "train", "test": "test"}))
+    whole, column = split_column(spec)
+    refuse_split(whole)
+    parts = split_names(whole, {"train": "train", "test": "test"})
+    end = f"#{column}" if column else ""
+    return SetDescription({part: name + end for part, name in parts.items()})
+
+
+def _is_label(loaded: Any, column: str) -> bool:
+    """Whether a column of values holds text or whole numbers."""
+    return bool(re.fullmatch(r"u?int\d+|bool|(large_)?string", loaded.features[column].dtype))
 
 
 @contextmanager

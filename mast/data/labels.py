@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 
 from mast.core.errors import UserError
+from mast.data.source import UNLABELLED
+
+_NUMBERED = 2**16  # classes at most that are called by all numbers up to the highest
 
 
 def told_apart(names: Sequence[str], numbers: Sequence[object] | None = None) -> tuple[str, ...]:
@@ -29,6 +32,39 @@ def told_apart(names: Sequence[str], numbers: Sequence[object] | None = None) ->
     return tuple(names)
 
 
+def numbered(values: Sequence[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Labels as numbers of classes.
+
+    Args:
+        values: N texts or whole numbers; None, "" and numbers below 0 are no labels.
+
+    Returns:
+        Labels (N,) int64, `UNLABELLED` where there is none, and the names of the classes.
+    """
+    if any(isinstance(value, str) for value in values):
+        known = sorted({value for value in values if value})
+        number = {value: at for at, value in enumerate(known)}
+        return np.array([number.get(value, UNLABELLED) for value in values], np.int64), tuple(known)
+    return by_number(
+        np.array([UNLABELLED if value is None else int(value) for value in values], np.int64)
+    )
+
+
+def by_number(number_N: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Labels of numbers without names, which stay what they are unless they are very high.
+
+    So parts agree even if a class is missing in one. Arguments and what is returned as of
+    `numbered`.
+    """
+    label_N = np.maximum(number_N, UNLABELLED)
+    highest = int(label_N.max(initial=UNLABELLED))
+    if highest < _NUMBERED:
+        return label_N, tuple(map(str, range(highest + 1)))
+    known, found_N = np.unique(label_N, return_inverse=True)
+    below = int(known[0] == UNLABELLED)  # which is no class
+    return found_N.reshape(-1) - below, tuple(map(str, known[below:].tolist()))
+
+
 def labels_of(name: str, dataset: Any) -> tuple[np.ndarray, tuple[str, ...]] | None:
     """The labels of a data set of torchvision.
 
@@ -37,8 +73,8 @@ def labels_of(name: str, dataset: Any) -> tuple[np.ndarray, tuple[str, ...]] | N
         dataset: An instance of a class of `torchvision.datasets`.
 
     Returns:
-        Labels (N,) int64 and the classes' names, which are numbers where it has no names; None for
-        a set without labels, and for one that leaves some images without (STL10's unlabeled).
+        Labels (N,) int64, `UNLABELLED` of an image without one (STL10's unlabeled), and the
+        classes' names, which are numbers where it has no names; None for a set without labels.
 
     Raises:
         UserError: If the labels do not fit the images or the classes.
@@ -55,9 +91,7 @@ def labels_of(name: str, dataset: Any) -> tuple[np.ndarray, tuple[str, ...]] | N
                 f"a label file of {name} does not fit its images: {len(label_N)} labels for "
                 f"{len(dataset)} images."
             )
-        label_N = label_N.astype(np.int64)
-        if label_N.min() < 0:
-            return None
+        label_N = np.maximum(label_N.astype(np.int64), UNLABELLED)
         highest = int(label_N.max())
         names = _names(dataset) or tuple(map(str, range(highest + 1)))
         if highest >= len(names):

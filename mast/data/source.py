@@ -6,7 +6,7 @@ Legend: N images, H height, W width, C classes of a task.
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -20,13 +20,14 @@ from mast.data.decode import BrokenImageError, has_pages, to_canvas, to_pixels
 
 Metric = Literal["top1", "mean_per_class", "mAP"]
 
-PARTS = ("train", "val", "test")
-
 # Where a set is searched for and whether it may be fetched; the other commands take what is there.
 ROOT_AND_DOWNLOAD = (
     "--data.root and --data.download of mast pretrain, --root and --download of mast evaluate, "
     "root and download=True in Python"
 )
+
+
+UNLABELLED = -1  # the label of an image that has none
 
 
 class Source(ABC):
@@ -36,7 +37,8 @@ class Source(ABC):
 
     Attributes:
         name: What the user called it.
-        targets: Label arrays, each (N,) int64, by task; empty where there are no labels.
+        targets: Label arrays, each (N,) int64, by task, `UNLABELLED` of an image without a label;
+            empty where there are no labels.
         multilabels: Labels of tasks in which an image has several classes or none, each (N, C)
             int8 by task: 1 present, 0 absent, -1 unknown, which is neither right nor wrong.
         classes: Class names by task, with the keys of `targets` and of `multilabels`.
@@ -127,6 +129,12 @@ class SetDescription:
 
     parts: Mapping[str, str]
     metric: Metric = "top1"
+
+    def with_test(self) -> "SetDescription":
+        """The same, but that val is the test part where there is no other, as of ImageNet."""
+        if "test" in self.parts or not {"train", "val"} <= self.parts.keys():
+            return self
+        return replace(self, parts={"train": self.parts["train"], "test": self.parts["val"]})
 
 
 @final

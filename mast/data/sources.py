@@ -3,6 +3,7 @@
 What has no such word is a folder.
 """
 
+import logging
 import os
 import re
 from pathlib import Path
@@ -15,11 +16,12 @@ from mast.data.factors import Factors
 from mast.data.folder import describe_folder, open_folder
 from mast.data.hugging_face import describe_hugging_face, open_hugging_face
 from mast.data.labels import told_apart
-from mast.data.source import Scheme, SetDescription, Source
+from mast.data.source import UNLABELLED, Scheme, SetDescription, Source
 from mast.data.torchvision_sets import describe_torchvision, open_torchvision
 from mast.data.toys import Toys
 from mast.data.voc import describe_voc, open_voc
 
+_log = logging.getLogger("mast")
 SHARDS = "shards:"  # which a training reads in order (`mast.data.feeds`)
 
 
@@ -107,7 +109,8 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
 
     Args:
         spec: A folder; `factors`, `factors@test` or `factors@train:4096` (generated), and so
-            `toys`; `torchvision:CIFAR10@train`; `hf:owner/name@split`; `coco:FOLDER@train2017` or
+            `toys`; `torchvision:CIFAR10@train`; `hf:owner/name@split`, perhaps with a column of
+            images as in `hf:owner/name@split#photo`; `coco:FOLDER@train2017` or
             `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`; `shards:FOLDER` or
             `shards:s3://bucket/train-*.tar`; several sets with annotated objects joined by "+". A
             folder that is itself called `factors` is written `./factors`.
@@ -138,7 +141,8 @@ def describe(data: str | Path) -> SetDescription:
             them to validate and to test; `torchvision:NAME` or `hf:owner/name`; `coco:FOLDER` with
             annotations/instances_*.json in it; `voc:VOCdevkit/VOC2007`; `shards:FOLDER`, in
             which folders or names of files begin with train, val and test; or a folder with
-            `train`, `test` and perhaps `val` below it, or with a subfolder a class.
+            `train`, `test` and perhaps `val` below it, whatever their case and affix (`Training`,
+            `seg_test`, `valid`), or with a subfolder a class.
 
     Returns:
         The parts that there are; of a set by name without looking whether they are on disk.
@@ -173,5 +177,8 @@ def _open(text: str, root: Path, download: bool) -> Source:
             f"Data are named by: {examples}."
         )
     source = scheme.open(text, root, download)
+    for task in [task for task, of in source.targets.items() if (of == UNLABELLED).all()]:
+        _log.warning("%s: no image has a label of %s", source.name, task)
+        del source.targets[task], source.classes[task]
     source.classes = {task: told_apart(names) for task, names in source.classes.items()}
     return source

@@ -68,8 +68,13 @@ class Torchvision(Source):
         choices = _choices(key, usual)
         if choices and split not in choices:
             raise unknown(f"split of {name}", split, choices)
+        whole, _, half = split.partition("-") if usual.halves else (split, "", "")
+        if half not in ("", "train", "test"):
+            raise unknown(f"half of {name}'s {whole}", half, ("train", "test"))
+        if usual.halves:
+            arguments["train"] = half != "test"
         if key is not None:
-            arguments[key] = split == "train" if key == "train" else split
+            arguments[key] = whole == "train" if key == "train" else whole
         try:
             self._dataset = dataset(**arguments)
         except LookupError as error:  # a class or an image that one file has and another lacks

@@ -10,9 +10,13 @@ Legend: M images.
 """
 
 import hashlib
+import logging
 import math
 import os
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -37,6 +41,7 @@ CLASSES = (
     "tvmonitor",
 )  # fmt: skip
 
+_log = logging.getLogger("mast")
 _TRUTH = {1: 1, -1: 0, 0: -1}  # VOC's present, absent, difficult → ours
 
 
@@ -106,18 +111,26 @@ def read_voc(name: str, folder: Path, split: str) -> Annotated:
     numbers = [inside_folder(file, line.split()[0]) for line in listed.splitlines() if line.strip()]
     if len(set(numbers)) < len(numbers):
         raise UserError(f"{file} lists {Counter(numbers).most_common(1)[0][0]} more than once")
-    images = []
+    images, found = [], dict[str, int]()
     for number in numbers:
         path = folder / "Annotations" / f"{number}.xml"
         if not os.path.exists(path):  # Path.exists raises of a name that is too long
             raise UserError(f"no {path}, though {split}.txt lists {number}.")
         content = read_bytes(path)
         state.update(content)
-        images.append(_image(path, f"{number}.jpg", content))
-    truth = _truth(folder, split, numbers)
+        images.append(_image(path, f"{number}.jpg", content, found))
+    classes = _classes(folder, found)
+    number_C = np.array([classes.index(of) for of in found], np.int64)
+    images = [
+        replace(image, objects=replace(image.objects, labels_N=number_C[image.objects.labels_N]))
+        for image in images
+    ]
+    truth = _truth(folder, split, numbers, classes)
     for label_M in truth.values():
         state.update(label_M.tobytes())
-    categories = dict(enumerate(CLASSES, start=1))
+    if classes != CLASSES:
+        state.update("\n".join(classes).encode())
+    categories = dict(enumerate(classes, start=1))
     source = Annotated(name, folder / "JPEGImages", images, categories, state.hexdigest())
     for label, label_M in truth.items():
         source.multilabels[TASK][:, label] = label_M
@@ -128,8 +141,24 @@ def _lists(folder: Path) -> Path:
     return folder / "ImageSets" / "Main"
 
 
-def _image(path: Path, file: str, content: bytes) -> AnnotatedImage:
-    """What one XML file says of an image file."""
+def _classes(folder: Path, found: Mapping[str, int]) -> tuple[str, ...]:
+    """VOC's classes, or those of all annotations of a folder with others, so that splits agree."""
+    if set(CLASSES) == found.keys():
+        return CLASSES
+    names = set(found)
+    for path in (folder / "Annotations").glob("*.xml"):
+        with suppress(ElementTree.ParseError, UserError, OSError):  # of another split
+            elements = ElementTree.fromstring(read_bytes(path)).iterfind("object/name")
+            names |= {(element.text or "").strip() for element in elements}
+    if names <= set(CLASSES):
+        return CLASSES
+    own = sorted(names - set(CLASSES))
+    _log.warning("%s has classes of its own: %d, the first is %s", folder, len(own), own[0])
+    return tuple(sorted(names))
+
+
+def _image(path: Path, file: str, content: bytes, found: dict[str, int]) -> AnnotatedImage:
+    """What one XML file says of an image file; its classes are numbered as they are found."""
     try:
         root = ElementTree.fromstring(content)
         elements = root.findall("object")
@@ -142,14 +171,11 @@ def _image(path: Path, file: str, content: bytes) -> AnnotatedImage:
         difficult_N = np.array([int(item.findtext("difficult") or 0) for item in elements], bool)
     except (ElementTree.ParseError, ValueError) as error:
         raise UserError(f"{path} is not written as VOC writes it: {error}.") from error
-    for name in names:
-        if name not in CLASSES:
-            raise unknown(f"class (in {path})", name, CLASSES)
     # VOC counts pixels from 1 and includes the last one.
     boxes_N4 = np.array(boxes, np.float64).reshape(len(elements), 4) - [1, 1, 0, 0]
     objects = Objects(
         boxes_N4=boxes_N4,
-        labels_N=np.array([CLASSES.index(name) for name in names], np.int64),
+        labels_N=np.array([found.setdefault(name, len(found)) for name in names], np.int64),
         masks=(None,) * len(elements),
         crowd_N=np.zeros(len(elements), bool),
         difficult_N=difficult_N,
@@ -172,12 +198,14 @@ def _number(element: ElementTree.Element, path: str) -> float:
     return number
 
 
-def _truth(folder: Path, split: str, numbers: list[str]) -> dict[int, np.ndarray]:
+def _truth(
+    folder: Path, split: str, numbers: list[str], classes: Sequence[str]
+) -> dict[int, np.ndarray]:
     """Labels (M,) int8 of the classes that have a file of their own, by class."""
     truth = {}
-    for label, name in enumerate(CLASSES):
+    for label, name in enumerate(classes):
         path = _lists(folder) / f"{name}_{split}.txt"
-        if not path.exists():
+        if "/" in name or not os.path.exists(path):
             continue
         text = read_text(path)
         try:

@@ -10,6 +10,9 @@ from mast.core.display import Work, doing
 from mast.core.errors import UserError
 from mast.data.decode import UNREAD, extensions
 
+_NOBODYS = frozenset({"@eadir", "__macosx"})  # what systems and stores put there
+_TEXTS = ("readme", "license", "licence", "makefile")  # that have no ending
+
 
 @dataclass
 class Found:
@@ -18,7 +21,7 @@ class Found:
     Attributes:
         images: Path, bytes and time of modification in ns of every image; both are -1 for what is
             no file, which is kept so that it is counted as broken.
-        unread: Photos of a kind that is not read.
+        unread: Files of a kind that is not read and may be images.
         again: Folders that were looked into by another path before; they are not entered twice.
         nowhere: Links that lead nowhere, other than those called as images are.
     """
@@ -62,16 +65,17 @@ def _walk(root: Path, work: Work) -> Found:
             continue
         seen.add((status.st_dev, status.st_ino))
         for entry in entries:
-            if entry.name.startswith("."):
+            if not wanted(entry):
                 continue
-            if _is_folder(entry):
+            if is_folder(entry):
                 (links if entry.is_symlink() else folders).append(f"{prefix}{entry.name}/")
             else:
                 _sort_in(entry, prefix + entry.name, found)
     return found
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is one, or a link to one."""
     try:
         return entry.is_dir()
     except OSError:  # a link to itself
@@ -83,10 +87,21 @@ def _sort_in(entry: os.DirEntry[str], path: str, found: Found) -> None:
     name = entry.name.lower()
     if name.endswith(extensions()):
         found.images.append((path, *_state(entry)))
-    elif name.endswith(UNREAD):
-        found.unread.append(path)
     elif entry.is_symlink() and not os.path.exists(entry.path):
         found.nowhere.append(path)
+    elif name.endswith(UNREAD) or not (ending_of(name) or name in _TEXTS):
+        found.unread.append(path)
+
+
+def wanted(entry: os.DirEntry[str]) -> bool:
+    """Whether what is in a folder is the user's own: not hidden, and not made by a system."""
+    return not entry.name.startswith(".") and entry.name.lower() not in _NOBODYS
+
+
+def ending_of(path: str) -> str:
+    """The ending of a name in small letters; nothing where it has none or a number, as of DICOM."""
+    ending = os.path.splitext(path)[1].lower()
+    return "" if ending[1:].isdecimal() else ending
 
 
 def _state(entry: os.DirEntry[str]) -> tuple[int, int]:

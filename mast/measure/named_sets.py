@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,15 +11,17 @@ from mast.core.arguments import check_fields
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.data import (
-    SPLIT_NAMES,
     WHOLE,
     CanvasSet,
     DataConfig,
     SetDescription,
     describe,
+    doubt_of_classes,
     joined,
+    no_classes,
     open_canvas,
     open_source,
+    part_of,
     with_objects,
 )
 from mast.measure.sets import (
@@ -27,7 +31,10 @@ from mast.measure.sets import (
     ObjectData,
     hold_out,
     image_identity,
+    labelled_images,
 )
+
+_log = logging.getLogger("mast")
 
 
 @dataclass(frozen=True)
@@ -35,11 +42,12 @@ class NamedSets:
     """The sets of an evaluation, by name.
 
     Args:
-        data: The labelled set: a folder with `train`, `test` and perhaps `val` below it,
-            `factors`, `torchvision:NAME`, `hf:owner/name`, `coco:FOLDER`, `voc:VOCdevkit/VOC2007`
-            or `shards:FOLDER`, of which the usual splits are taken; or a folder with one subfolder
-            a class, of which a fifth of each class is drawn to be tested; `factors` if nothing is
-            named.
+        data: The labelled set: a folder with `train`, `test` and perhaps `val` below it, or
+            folders called likewise (`Training`, `seg_test`, `valid`), `factors`,
+            `torchvision:NAME`, `hf:owner/name`, `coco:FOLDER`, `voc:VOCdevkit/VOC2007`
+            or `shards:FOLDER`, of which the usual splits are taken (val is tested where there is no
+            test); or a folder with one subfolder a class, of which a fifth of each class is drawn
+            to be tested; `factors` if nothing is named. Images without a label are left out.
         train: Training images, if not those of `data`.
         val: Validation images, if not those of `data`.
         test: Test images, if not those of `data`.
@@ -90,6 +98,11 @@ class NamedSets:
                 labels of that kind.
         """
         described = self.description()
+        if self.val is None and "test" not in described.parts:
+            described = described.with_test()
+            if tested := described.parts.get("test"):
+                _log.warning("%s has no test part: %s is tested, and chooses nothing.", self.data or
+                             "what is named", tested)  # fmt: skip
         if kind is EvaluationData and WHOLE in described.parts:
             return self._divided(described, size, seed)
         missing = sorted({"train", "test"} - described.parts.keys())
@@ -130,7 +143,7 @@ class NamedSets:
         config = DataConfig(
             spec, root=self.root, download=self.download, max_broken=self.max_broken
         )
-        return open_canvas(config, size)
+        return labelled_images(open_canvas(config, size))
 
     def _labelled(self, described: SetDescription, size: int) -> EvaluationData:
         sets = {part: self._canvases(spec, size) for part, spec in described.parts.items()}
@@ -155,15 +168,25 @@ class NamedSets:
     def _whole(self, described: SetDescription, size: int) -> CanvasSet:
         """A folder without parts, if its subfolders are classes."""
         whole = self._canvases(described.parts[WHOLE], size)
+        folder = os.path.isdir(described.parts[WHOLE])
         if not whole.targets:
+            reason = no_classes(whole.identifiers) if folder else ""
             raise UserError(
-                f"{whole.name} has no labels: expected train and test below it, or one subfolder "
-                "a class and no image beside them; or, beside shards, an index.json with classes"
+                f"{whole.name} has no labels{f' ({reason})' if reason else ''}: expected train and "
+                "test below it, one subfolder a class, or shards with labels; or give each part by "
+                "train, val and test"
             )
-        if parts := sorted(SPLIT_NAMES.intersection(*whole.classes.values())):
+        (names,) = whole.classes.values()
+        parts = [name for name in names if (part_of(name) or ("", "other"))[1] == ""]
+        if folder and parts:
             raise UserError(
-                f"{whole.name} has the subfolders {', '.join(parts)}, which look like parts, not "
-                "classes: call them train, val and test, or give each as one of these"
+                f"{whole.name} has the subfolders {', '.join(parts)} among {len(names)}, and parts "
+                "are called so: rename what is a class, or give each part by train, val and test"
+            )
+        if folder and (reason := doubt_of_classes(whole.identifiers)):
+            raise UserError(
+                f"{whole.name} does not tell its classes: {reason}. Name the folder that holds one "
+                "subfolder a class, or give each part by train, val and test"
             )
         return whole
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from mast.data.source import UNLABELLED
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.neighbours import knn_accuracy
@@ -46,13 +47,16 @@ def online_scores(
     accuracies = []
     for target in canvases.targets.values() if len(index_N) > 4 else ():
         labels_N = torch.from_numpy(target[index_N])
+        bank_N, asked_N = (some_N & (labels_N != UNLABELLED) for some_N in (~query_N, query_N))
+        if not bank_N.any() or not asked_N.any():
+            continue
         accuracies.append(
             knn_accuracy(
-                features_NC[~query_N],
-                labels_N[~query_N],
-                features_NC[query_N],
-                labels_N[query_N],
-                k=min(20, int((~query_N).sum())),
+                features_NC[bank_N],
+                labels_N[bank_N],
+                features_NC[asked_N],
+                labels_N[asked_N],
+                k=min(20, int(bank_N.sum())),
                 temperature=0.07,
             )
         )

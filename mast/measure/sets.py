@@ -10,8 +10,9 @@ N images in the pool, F of them to fit while tuning and V to choose by, M test i
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +20,13 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
+from mast.data.source import UNLABELLED
 
 if TYPE_CHECKING:
     from mast.data.annotated import Annotated
     from mast.data.canvas import CanvasSet
+
+_log = logging.getLogger("mast")
 
 # Without a validation set, that of fewer training images is a cross-validation.
 FEW, FOLDS = 5000, 5
@@ -146,6 +150,29 @@ class ObjectData:
 def image_identity(canvases: CanvasSet) -> str:
     """A hash of which images these are and of their labels, whatever their size."""
     return _identity(canvases.identifiers, {**canvases.targets, **canvases.multilabels})
+
+
+def labelled_images(canvases: CanvasSet) -> CanvasSet:
+    """The images that have a label, counting the others in a warning.
+
+    Where all images have one kind of labels and not another, the other kind is left out instead.
+    """
+    known = {task: label_N != UNLABELLED for task, label_N in canvases.targets.items()}
+    partly = [task for task, known_N in known.items() if not known_N.all()]
+    if 0 < len(partly) < len(known):
+        _log.warning("%s: labels that some images lack are left out: %s.", canvases.name,
+                     ", ".join(partly))  # fmt: skip
+        targets = {task: of for task, of in canvases.targets.items() if task not in partly}
+        return replace(canvases, targets=targets)
+    known_N = np.logical_and.reduce([*known.values(), np.ones(len(canvases), bool)])
+    if known_N.all() or not known_N.any():
+        return canvases
+    missing = np.flatnonzero(~known_N)
+    _log.warning(
+        "%s: images without a label are left out: %d of %d, the first is %s.",
+        canvases.name, len(missing), len(canvases), canvases.identifiers[missing[0]],
+    )  # fmt: skip
+    return canvases.part(np.flatnonzero(known_N), canvases.name)
 
 
 def _identity(names: Iterable[str], labels: Mapping[str, np.ndarray]) -> str:

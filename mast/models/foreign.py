@@ -284,6 +284,8 @@ def _infer(path: Path, layout: Layout, tensors: dict[str, Tensor]) -> tuple[str,
             options["patch_size"] = patches.shape[-1]
         if "blocks.0.ls1.gamma" in tensors:
             options["init_values"] = 1.0  # any number: the file has the scales
+        if "reg_token" in tensors:
+            options |= {"reg_tokens": tensors["reg_token"].shape[1], "no_embed_class": True}
         if name and patches.shape[0] < 768 and _has_sines(tensors) and not layout.sine_heads:
             name = None  # MoCo v3 has 12 heads, others 3 or 6, and no weight tells
     if name is None:

@@ -50,6 +50,10 @@ MMSELFSUP = (
 LAYOUTS = (
     Layout("VISSL", ("classy_state_dict.base_model.model.trunk", ""), "_feature_blocks."),
     Layout("MMSelfSup", ("state_dict", ""), "backbone.", MMSELFSUP, ("neck.",)),
+    Layout(
+        "stable-pretraining", ("state_dict", ""), "backbone.",
+        ("projector.", "predictor.", "callbacks_"), ("callbacks_",),
+    ),
     Layout("MoCo v1 or v2", ("state_dict", ""), "encoder_q.", ("encoder_k.", "queue")),
     Layout(
         "MoCo v3", ("state_dict", ""), "base_encoder.", ("momentum_encoder.", "predictor."),
@@ -68,7 +72,7 @@ LAYOUTS = (
         ("classifier.", "projector."), padding=2, sine_heads=12,
     ),
     Layout("SimSiam", ("state_dict", ""), "encoder.", ("predictor.",), ("predictor.",)),
-    Layout("DINO", ("teacher",), "backbone.", ("head.",)),
+    Layout("DINO", ("teacher",), "backbone.", ("head.", "dino_head.", "ibot_head.")),
     Layout(
         "BYOL-pytorch", ("state_dict", "model", ""), "online_encoder.net.",
         ("net.", "online_encoder.projector.", "online_predictor.", "target_encoder."),
@@ -150,7 +154,20 @@ def _state(path: Path, content: Any, place: str) -> dict[str, Tensor]:
 
 
 def with_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Name the children of a ResNet that was wrapped as an `nn.Sequential`."""
+    """Weights as torchvision and timm have them: of ResNets and of DINOv2's ViTs with registers.
+
+    The children of a ResNet that was wrapped as an `nn.Sequential` get their names. With registers,
+    timm has no position of the class token: it is added to the token.
+    """
+    if {"register_tokens", "cls_token", "pos_embed"} <= state.keys():
+        token, positions = state["cls_token"], state["pos_embed"]
+        if token.ndim == positions.ndim == 3 and token.shape[2] == positions.shape[2]:
+            own = {
+                "reg_token": state["register_tokens"],
+                "cls_token": token + positions[:, :1],
+                "pos_embed": positions[:, 1:],
+            }
+            return {key: of for key, of in state.items() if key != "register_tokens"} | own
     for names in CHILDREN:
         if {key.split(".")[0] for key in state} == names.keys():
             return {

@@ -11,7 +11,7 @@ from mast.core.run import RunFolder
 from mast.data import DataConfig, describe, open_canvas
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import ENDS, Result, readable, results_in
-from mast.measure.sets import EvaluationData, image_identity, tasks
+from mast.measure.sets import EvaluationData, image_identity, labelled_images, tasks
 from mast.protocols import Retained
 
 
@@ -19,7 +19,7 @@ def parts_of(data: str) -> dict[str, str]:
     """Train, val and test of a set that has both train and test; empty for images alone."""
     if "@" in data or "+" in data:
         return {}
-    parts = describe(data).parts
+    parts = describe(data).with_test().parts
     return dict(parts) if {"train", "test"} <= parts.keys() else {}
 
 
@@ -55,7 +55,8 @@ def labelled(data: str, folder: RunFolder, max_broken: float = 1.0) -> LabelledS
     """
     parts, size = parts_of(data), read(folder.config).size
     if parts:
-        canvases = open_canvas(DataConfig(parts["test"], max_broken=max_broken), size)
+        test = DataConfig(parts["test"], max_broken=max_broken)
+        canvases = labelled_images(open_canvas(test, size))
         if canvases.targets:
             return LabelledSet(NamedSets(data, max_broken=max_broken), image_identity(canvases))
     raise UserError(f"{data} has no train and test images with labels, which this needs")

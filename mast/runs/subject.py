@@ -17,7 +17,7 @@ from mast.measure.changes import changed_by
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import results_in
-from mast.measure.sets import image_identity
+from mast.measure.sets import image_identity, labelled_images
 from mast.methods import Embedding, Method, PredictedUncertainty, predicts_uncertainty
 from mast.runs.load import load_method
 from mast.runs.scores import scores_of
@@ -60,7 +60,7 @@ def subject_of(
     if data is None:
         return subject
     size = config.size
-    canvases = open_canvas(data, size)
+    canvases = labelled_images(open_canvas(data, size))
     order_N = np.random.default_rng(seed).permutation(len(canvases))
     index_N = np.sort(order_N[:images])
     chosen = canvases.subset(index_N)

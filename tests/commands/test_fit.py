@@ -367,7 +367,7 @@ def test_what_cannot_be_learned_is_one_line(
         ("--data factors:32", "has several targets: give target, one of shape, color"),
         ("--data factors:32 --target colour", "unknown target 'colour'. Did you mean 'color'"),
         (f"--data {coco}", "labels of several classes an image, and a classifier tells one"),
-        (f"--data {photos}/train/class0", "has no labels: expected train and test below it"),
+        (f"--data {photos}/train/class0", "has no labels"),
         (f"--data {photos} --kind svm", "unknown value of kind 'svm'"),
         (f"--data {photos} --settings {{}} --out run.pt", "out must end in .safetensors"),
         (f"--data {photos} --settings '{{\"penalty\": 1}}'", "Did you mean 'penalties'"),

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,12 +85,18 @@ def test_a_batch_that_must_be_whole_is_not_computed_in_parts(
     assert cost.config.accumulate == 1
 
 
-def test_labels_are_those_of_the_images(tiny: Configure, photos: Path) -> None:
+def test_labels_are_those_of_the_images(tiny: Configure, photos: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"objective\.classes is 1000, and .* has 3 classes: give"):
         mast.pretrain(tiny("supervised_small"))
     flat = {"data": str(photos / "train" / "class0"), "objective": {"classes": 3}}
     with pytest.raises(UserError, match=r"learns from one kind of labels, and .* has none"):
         mast.pretrain(tiny("supervised_small", **flat))
+    shutil.copytree(photos / "train", tmp_path / "stray")
+    shutil.copy(next(photos.rglob("class0/*")), tmp_path / "stray" / "logo.png")
+    with pytest.raises(UserError, match=r"1 of 49 images .*logo\.png"):
+        mast.pretrain(
+            tiny("supervised_small", data=str(tmp_path / "stray"), objective={"classes": 3})
+        )
     changes = {"operators": ["horizontal_flip"], "optimizer": {"lr": 0.05}}
     learned = mast.pretrain(tiny("supervised_small", epochs=8, objective={"classes": 3}, **changes))
     told = [line["stat/training_accuracy"] for line in learned.read_metrics() if "loss" in line]

@@ -50,6 +50,11 @@ class ClassLabel(SimpleNamespace):
     pass
 
 
+class Value(SimpleNamespace):
+    def __init__(self, dtype):
+        super().__init__(dtype=dtype)
+
+
 Image_.__name__ = "Image"
 
 
@@ -94,6 +99,16 @@ def hub(monkeypatch):
             features |= {"photo": Image_(), "breed": ClassLabel(names=["pug"])}
             photos = [encoded((9, 8, 7)), encoded((1, 2, 3))]
             return Table({"label": [0, 1], "breed": [None, -1], "photo": photos}, features)
+        if name in ("two", "three"):
+            photos, masks = [encoded((9, 8, 7))] * 4, [encoded((0, 0, 0))] * 4
+            third = "image" if name == "two" else "photo"
+            columns = {"mask": masks, third: photos, "label": ["dog", None, "cat", "cat"]}
+            return Table(columns, {"mask": Image_(), third: Image_(), "label": Value("string")})
+        if name in ("numbers", "null"):
+            label = Value("int64") if name == "numbers" else ClassLabel(names=["cat", "dog"])
+            labels = [2, None, 0, -1] if name == "numbers" else [1, None, 0, -1]
+            columns = {"image": [encoded((9, 8, 7))] * 4, "label": labels}
+            return Table(columns, {"image": Image_(), "label": label})
         if name == "words":
             return Table({"label": [0]}, features)
         return Table(

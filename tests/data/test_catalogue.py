@@ -2,7 +2,9 @@
 
 import inspect
 import json
+import math
 import pickle
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -331,7 +333,7 @@ class Stored(torchvision.datasets.VisionDataset):
         ({"targets": [0, 2, 1]}, ([0, 2, 1], ("0", "1", "2"))),
         ({"labels": [0, 1, 1], "classes": ["a", "b", "c"]}, ([0, 1, 1], ("a", "b", "c"))),
         ({"targets": ["x.png"] * 3, "y": [1, 0, 0]}, ([1, 0, 0], ("0", "1"))),
-        ({"targets": [0, -1, 1]}, None),  # as of STL10's split train+unlabeled
+        ({"targets": [0, -1, 1]}, ([0, -1, 1], ("0", "1"))),  # as of STL10's split train+unlabeled
         ({"targets": [[0], [1, 2], [0]]}, None),
         ({"labels": [None] * 3}, None),
         ({}, None),
@@ -371,8 +373,21 @@ def test_sets_that_are_named_by_their_kind() -> None:
     described = describe("hf:someone/pets")
     assert described.parts == {part: f"hf:someone/pets@{part}" for part in ("train", "test")}
     # What the catalogue does not know is taken to have both.
-    parts = describe("torchvision:EMNIST").parts
-    assert list(parts.values()) == ["torchvision:EMNIST@train", "torchvision:EMNIST@test"]
+    parts = describe("torchvision:SEMEION").parts
+    assert list(parts.values()) == ["torchvision:SEMEION@train", "torchvision:SEMEION@test"]
+
+
+def test_splits_of_emnist_have_halves(tmp_path: Path) -> None:
+    for half, count in (("train", 52), ("test", 26)):
+        for kind, shape in (("images-idx3", (count, 28, 28)), ("labels-idx1", (count,))):
+            file = tmp_path / "EMNIST" / "raw" / f"emnist-letters-{half}-{kind}-ubyte"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            header = struct.pack(f">HBB{len(shape)}I", 0, 8, len(shape), *shape)
+            file.write_bytes(header + bytes(math.prod(shape)))
+    for split, count in (("letters", 52), ("letters-train", 52), ("letters-test", 26)):
+        assert len(open_source(f"torchvision:EMNIST@{split}", tmp_path)) == count
+    with pytest.raises(UserError, match="half of EMNIST's letters 'val'"):
+        open_source("torchvision:EMNIST@letters-val", tmp_path)
 
 
 def test_a_folder_of_folders(tmp_path: Path) -> None:

@@ -38,16 +38,18 @@ def test_first_folder_is_the_class_at_any_depth(tmp_path):
     assert source.targets["class"].tolist() == [0, 1, 1]
 
 
-def test_one_image_in_the_root_means_no_labels(tmp_path):
+def test_many_images_beside_subfolders_mean_no_labels(tmp_path, caplog):
     source = Folder(fill(tmp_path, "cat/2.png", "1.png"))
     assert len(source) == 2
     assert source.targets == {}
+    assert "1 of 2 images" in caplog.text
 
 
-def test_a_stray_image_beside_folders_of_classes_is_told(tmp_path, caplog):
-    source = Folder(fill(tmp_path, "logo.png", *(f"cat/{number}.png" for number in range(20))))
-    assert source.targets == {}
-    assert "as 1 of 21 images are in no folder of a class: logo.png" in caplog.text
+def test_a_stray_image_beside_folders_of_classes_is_told(tmp_path):
+    cats = [f"cat/{number}.png" for number in range(20)]
+    source = Folder(fill(tmp_path, "dog/1.png", "logo.png", *cats))
+    assert source.classes == {"class": ("cat", "dog")}
+    assert source.targets["class"].tolist() == [0] * 20 + [1, -1]
 
 
 def test_folders_of_one_name_have_caches_of_their_own(tmp_path, monkeypatch):
@@ -60,7 +62,7 @@ def test_folders_of_one_name_have_caches_of_their_own(tmp_path, monkeypatch):
 
 
 def test_hidden_and_other_files_are_left_out(tmp_path):
-    fill(tmp_path, "a.png", ".hidden.png", ".git/b.png")
+    fill(tmp_path, "a.png", ".hidden.png", ".git/b.png", "@eaDir/a.png/c.png", "__MACOSX/a.png")
     (tmp_path / "notes.txt").write_text("x")
     assert names(Folder(tmp_path)) == ["a.png"]
 
@@ -86,9 +88,88 @@ def test_empty_folder_says_what_it_looked_for(tmp_path):
         Folder(tmp_path)
 
 
-def test_split_folders_as_classes_are_pointed_out(tmp_path, caplog):
-    Folder(fill(tmp_path, "train/a/1.png", "test/a/1.png"))
-    assert "look like splits" in caplog.text
+@pytest.mark.parametrize(
+    ("paths", "seen"),
+    [
+        (("Training/a/1.png", "Testing/a/1.png"), "Testing, Training"),
+        (("seg_train/1.png", "seg_test/1.png", "seg_pred/1.png"), "seg_test, seg_train"),
+        (("train_a/1.png", "test_a/1.png", "train_b/1.png", "test_b/1.png"), "test_a, test_b"),
+    ],
+)
+def test_subfolders_that_are_no_classes_are_pointed_out(tmp_path, caplog, paths, seen):
+    assert Folder(fill(tmp_path, *paths)).targets == {}
+    assert seen in caplog.text
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("cats/left/1.png", "cats/right/1.png", "dogs/left/1.png", "dogs/right/1.png"),
+        ("2019/a/1.png", "2019/b/1.png", "2020/a/1.png", "2020/b/1.png"),
+        ("xray/train/1.png", "xray/test/1.png"),
+        ("a/train/1.png", "a/test/1.png", "b/train/1.png", "b/test/1.png", "b/val/1.png"),
+    ],
+)
+def test_classes_that_may_lie_on_another_level_are_pointed_out(tmp_path, caplog, paths):
+    assert Folder(fill(tmp_path, *paths)).targets
+    assert paths[0].split("/")[0] in caplog.text
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("cat/images/1.png", "dog/images/1.png"),  # as in Tiny ImageNet
+        ("cat/a/1.png", "cat/b/1.png", "dog/a/1.png"),
+        ("train/1.png", "cat/1.png", "dog/1.png"),  # CIFAR-100 and COCO have trains
+        ("train_station/1.png", "test_track/1.png", "bridge/1.png"),
+    ],
+)
+def test_subfolders_that_are_classes(tmp_path, paths):
+    assert len(Folder(fill(tmp_path, *paths)).classes["class"]) > 1
+
+
+@pytest.mark.parametrize(
+    ("folders", "parts"),
+    [
+        ("train val test", "train val test"),
+        ("Training Testing", "Training - Testing"),
+        ("TRAIN Validation Test", "TRAIN Validation Test"),
+        ("train valid test", "train valid test"),
+        ("train dev test", "train dev test"),
+        ("seg_train seg_test seg_pred", "seg_train - seg_test"),
+        ("TrainSet TestSet", "TrainSet - TestSet"),
+        ("training-images test-images", "training-images - test-images"),
+        ("train test1", "train - test1"),
+        ("train_images test_images train_masks test_masks", "train_images - test_images"),
+        ("train train_old test", "train - test"),
+        ("train", "train - -"),
+        ("train extra", "train - -"),
+        ("cats dogs", ""),
+        ("train_station test_track bridge", ""),
+        ("train_a train_b test_a test_b", ""),
+        ("dev_board test_tube", ""),
+        ("invalid contest strain", ""),
+        ("trainval test_train a", ""),
+    ],
+)
+def test_parts_are_found_by_their_names(tmp_path, folders, parts):
+    fill(tmp_path, *(f"{name}/{kind}/1.png" for name in folders.split() for kind in "ab"))
+    expected = {
+        part: str(tmp_path / name)
+        for part, name in zip(("train", "val", "test"), parts.split(), strict=False)
+        if name != "-"
+    }
+    assert describe(tmp_path).parts == (expected or {"all": str(tmp_path)})
+
+
+def test_what_is_called_as_a_part_and_looks_like_a_class_is_no_part(tmp_path):
+    assert describe(fill(tmp_path, "train/1.png", "ship/1.png")).parts == {"all": str(tmp_path)}
+
+
+def test_val_is_tested_where_there_is_no_test(tmp_path):
+    described = describe(fill(tmp_path, "train/a/1.png", "val/a/1.png"))
+    assert described.with_test().parts["test"] == str(tmp_path / "val")
+    assert "val" not in described.with_test().parts
 
 
 def test_fingerprint_sees_added_renamed_and_touched_files(tmp_path):
@@ -248,7 +329,7 @@ def test_photos_that_are_not_read_are_counted_and_named(tmp_path, caplog):
     fill(tmp_path, "a.png")
     for name in ("b.HEIC", "c.heic", "d/e.heif", "f.CR2", ".g.heic"):
         with_name(tmp_path / name)
-    for name in ("README.md", "labels.csv", "a.json", "notes.txt", "Thumbs.db", "film.mp4", "x"):
+    for name in ("README.md", "labels.csv", "a.json", "notes.txt", "Thumbs.db", "film.mp4"):
         (tmp_path / name).write_text("")
     assert names(Folder(tmp_path)) == ["a.png"]
     [warning] = caplog.messages
@@ -258,10 +339,19 @@ def test_photos_that_are_not_read_are_counted_and_named(tmp_path, caplog):
 
 def test_side_files_make_no_noise(tmp_path, caplog):
     fill(tmp_path, "a.png")
-    for name in ("README.md", "labels.csv", "a.json", "notes.txt", ".DS_Store", "film.mp4", "x"):
+    for name in ("README", "labels.csv", "a.json", "notes.txt", ".DS_Store", "film.mp4"):
         (tmp_path / name).write_text("")
     Folder(tmp_path)
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("name", ["a.dcm", "b.npy", "IM0001", "1.2.840.10008"])
+def test_what_may_be_an_image_is_counted_and_named(tmp_path, caplog, name):
+    fill(tmp_path, "a.png")
+    (tmp_path / name).write_text("")
+    assert names(Folder(tmp_path)) == ["a.png"]
+    assert "1 files" in caplog.text
+    assert name in caplog.text
 
 
 @pytest.mark.usefixtures("without_heif")

@@ -12,7 +12,7 @@ from PIL import Image
 from torchvision.datasets import CIFAR10
 
 from mast.core.errors import UserError
-from mast.data import DataConfig, open_canvas, open_source
+from mast.data import DataConfig, describe, open_canvas, open_source
 from mast.data.labels import told_apart
 
 
@@ -84,6 +84,31 @@ def test_labels_that_are_hidden_are_left_out(hub, tmp_path, caplog):
     assert {task: label_N.tolist() for task, label_N in source.targets.items()} == {"label": [0, 1]}
     assert source.classes == {"label": ("cat", "dog")}
     assert "breed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "labels"),
+    [
+        ("null", ("cat", "dog"), [1, -1, 0, -1]),
+        ("numbers", ("0", "1", "2"), [2, -1, 0, -1]),
+        ("two", ("cat", "dog"), [1, -1, 0, 0]),
+    ],
+)
+def test_labels_of_any_kind_are_labels(hub, tmp_path, name, classes, labels):
+    source = open_source(f"hf:{name}", root=tmp_path)
+    assert source.classes == {"label": classes}
+    assert source.targets["label"].tolist() == labels
+
+
+def test_the_column_of_images_is_chosen_by_name_or_named(hub, tmp_path, caplog):
+    assert open_source("hf:two@test", root=tmp_path).load(0)[0, 0].tolist() == [9, 8, 7]
+    assert "column image, not of mask" in caplog.text
+    with pytest.raises(UserError, match=r"mask, photo: .*hf:three@test#mask"):
+        open_source("hf:three@test", root=tmp_path)
+    for spec in describe("hf:three#photo").parts.values():
+        assert open_source(spec, root=tmp_path).load(0)[0, 0].tolist() == [9, 8, 7]
+    with pytest.raises(UserError, match="Choose from: mask, photo"):
+        open_source("hf:three@test#foto", root=tmp_path)
 
 
 class Trap:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -27,6 +28,7 @@ TENSORS = {
     "count": torch.tensor(7),
     "flags": torch.tensor([True, False]),
     "none": torch.empty(0, 2),
+    "nothing": torch.from_numpy(np.empty(0, np.float32)),  # with a stride of 0
 }
 
 

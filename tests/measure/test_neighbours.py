@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,3 +116,13 @@ def test_a_run_of_very_few_images_is_watched_without_neighbours(
     scores = online_scores(encoder, make_set(2).subset(range(images)), 16)
     assert ("online/knn" in scores) is expected
     assert scores["online/effective_rank"] >= 1 - 1e-6
+
+
+def test_a_run_is_watched_by_the_images_that_have_a_label(
+    encoder: nn.Module, make_set: Callable[..., CanvasSet]
+) -> None:
+    images, label_N = make_set(10), make_set(10).targets["class"][:10]
+    whole = replace(images.subset(range(10)), targets={"class": label_N})
+    more = replace(images.subset(range(15)), targets={"class": np.r_[label_N, [-1] * 5]})
+    scores = [online_scores(encoder, watched, 16)["online/knn"] for watched in (whole, more)]
+    assert scores[0] == scores[1]

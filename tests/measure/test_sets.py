@@ -9,7 +9,7 @@ from tiny_evaluation import tiny_set
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.measure.sets import EvaluationData, cross_validation, hold_out, tasks
+from mast.measure.sets import EvaluationData, cross_validation, hold_out, labelled_images, tasks
 
 MakeSet = Callable[..., CanvasSet]
 
@@ -41,6 +41,24 @@ def test_small_sets_without_validation_are_cross_validated(
     monkeypatch.setattr("mast.measure.sets.FEW", len(train))
     large, *_ = tasks(EvaluationData(train, None, test, 16), seed=0)
     assert large.splits == ((large.fit_F, large.choose_V),)
+
+
+def test_images_without_a_label_are_left_out_or_the_labels_that_few_have(
+    make_set: MakeSet, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = make_set(4)
+    assert labelled_images(whole) is whole
+    class_N, bright_N = (whole.targets[task].copy() for task in ("class", "bright"))
+    class_N[3] = -1
+    some = labelled_images(replace(whole, targets={"class": class_N}))
+    assert some.identifiers == tuple(np.delete(whole.identifiers, 3))
+    assert some.targets["class"].tolist() == np.delete(class_N, 3).tolist()
+    assert f"1 of 12, the first is {whole.identifiers[3]}" in caplog.text
+    one = labelled_images(replace(whole, targets={"class": class_N, "bright": bright_N}))
+    assert (len(one), list(one.targets)) == (12, ["bright"])
+    assert "left out: class" in caplog.text
+    bright_N[:] = -1  # nothing is left to learn from, which is refused later
+    assert len(labelled_images(replace(whole, targets={"bright": bright_N}))) == 12
 
 
 def test_hold_out_is_stratified_and_seeded() -> None:

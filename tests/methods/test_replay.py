@@ -236,6 +236,7 @@ def test_what_the_host_says_arrives_bit_for_bit() -> None:
         "flags": torch.tensor([[True, False, True]]),
         "number": torch.tensor(0.1, dtype=torch.float64),
         "nothing": torch.empty(0, 3),
+        "no numbers": torch.empty(1).expand(0),  # with a stride of 0
         "strided": torch.arange(12.0).view(3, 4).T,
         "whole": torch.arange(5) - 2,
         "not a number": torch.tensor([float("nan"), -0.0]),

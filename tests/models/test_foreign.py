@@ -154,6 +154,17 @@ def dino(resnet: nn.Module) -> Any:
     }
 
 
+def dino2(resnet: nn.Module) -> Any:
+    heads = [under(f"{name}_head.", nn.Linear(512, 8)) for name in ("dino", "ibot")]
+    return {"teacher": under("backbone.", resnet) | heads[0] | heads[1]}
+
+
+def stable(resnet: nn.Module) -> Any:
+    heads = under("projector.", nn.Linear(512, 8)) | under("predictor.", nn.Linear(8, 8))
+    probe = under("callbacks_modules.probe.", nn.Linear(512, 10))
+    return {"state_dict": under("backbone.", resnet) | heads | probe}
+
+
 def byol(resnet: nn.Module) -> Any:
     whole = {f"{prefix}{key}": value for prefix in ("net.", "online_encoder.net.")
              for key, value in resnet.state_dict().items()}  # fmt: skip
@@ -248,6 +259,8 @@ ROWS: dict[str, tuple[Callable[[nn.Module], Any], str]] = {
     "vicreg.pth": (vicreg, "VICReg or Barlow Twins"),
     "barlow.pth": (barlow, "VICReg or Barlow Twins"),
     "dino.pth": (dino, "DINO"),
+    "dino2.pth": (dino2, "DINO"),
+    "stable.ckpt": (stable, "stable-pretraining"),
     "byol.pt": (byol, "BYOL-pytorch"),
     "solo.ckpt": (solo, "solo-learn"),
     "solo-old.ckpt": (lambda model: solo(model, "encoder."), "solo-learn, its first versions"),
@@ -388,6 +401,24 @@ def test_vits_are_inferred(tmp_path: Path) -> None:
     assert_is(load_foreign(tmp_path / "vit.pth", size=96), larger, size=96)
     with pytest.raises(UserError, match="size 100 is no multiple of the patches' 8 pixels"):
         load_foreign(tmp_path / "vit.pth", size=100)
+
+
+@torch.no_grad()
+def test_registers_as_dinov2_has_them(tmp_path: Path) -> None:
+    """Their class token has a position, which timm adds to the token."""
+    registers = {"reg_tokens": 4, "no_embed_class": True}
+    model = vit("vit_tiny_patch16_224", patch_size=8, img_size=64, init_values=0.1, **registers)
+    model.reset_classifier(0)
+    state = model.state_dict()
+    own = torch.rand(1, 1, 192, generator=torch.Generator().manual_seed(0))
+    state |= {
+        "register_tokens": state.pop("reg_token"), "cls_token": state["cls_token"] - own,
+        "pos_embed": torch.cat([own, state["pos_embed"]], dim=1),
+        "mask_token": torch.zeros(1, 192),
+    }  # fmt: skip
+    torch.save(state, tmp_path / "dinov2.pth")
+    assert_is(load_foreign(tmp_path / "dinov2.pth", size=64), model)
+    assert load_foreign(tmp_path / "dinov2.pth", size=96).encoder.config.options["reg_tokens"] == 4
 
 
 def test_heads_of_mocos_vits(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ from mast.core.files import named
 from mast.core.locks import locked
 from mast.core.waiting import Threads
 from mast.data.cache import named_after
+from mast.data.columns import split_column
+from mast.data.decode import extensions
 from mast.data.labels import told_apart
 from mast.data.shards.shard import (
     READERS,
@@ -47,6 +49,7 @@ INDEX = "index.json"
 LONGEST = 2**28  # bytes of an index
 TASK = "class"  # what the labels of shards are of
 KIND = "wids-shard-index-v1"
+COUNTED = 2  # version of how samples are counted
 # What stores call the time or the version of a file.
 STATES = ("mtime", "ETag", "etag", "LastModified", "Last-Modified", "last_modified", "updated",
           "blob_id")  # fmt: skip
@@ -105,15 +108,29 @@ def open_index(spec: str, cache: Path) -> ShardIndex:
     found = look_for(spec)
     known = {url: count for url, count in found.said.items() if count}  # an empty one is looked at
     if missing := {url: of for url, of in found.files.items() if url not in known}:
-        known |= _counted(spec, missing, cache)
+        known |= _counted(spec, missing, cache, found.column)
         for url in missing.keys() & found.said.keys():
             if known[url]:
                 raise miscounted(url, "more", 0)
-    shards = tuple(Shard(url, known[url], size) for url, (size, _) in found.files.items())
+    shards = tuple(
+        Shard(url, known[url], size, found.column) for url, (size, _) in found.files.items()
+    )
     index = ShardIndex(spec, shards, found.classes, found.version)
-    if len(index) == 0:
-        raise UserError(f"{spec} has {len(shards)} shards, and no image in them")
+    refuse_empty(spec, len(shards), len(index))
     return index
+
+
+def refuse_empty(spec: str, shards: int, images: int) -> None:
+    """Checks that there is an image in shards.
+
+    Raises:
+        UserError: There is none.
+    """
+    if images == 0:
+        raise UserError(
+            f"{spec} has no image: {shards} shards were looked through for files that end in "
+            f"{', '.join(extensions())}"
+        )
 
 
 class Found(NamedTuple):
@@ -124,12 +141,14 @@ class Found(NamedTuple):
         counts: Samples and size of each that the index names.
         classes: Names of the classes.
         version: What they were made of.
+        column: The column of images that the user names.
     """
 
     files: dict[str, tuple[int, str]]
     counts: dict[str, tuple[int, int | None]]
     classes: tuple[str, ...]
     version: str
+    column: str | None = None
 
     @property
     def said(self) -> dict[str, int]:
@@ -143,10 +162,11 @@ class Found(NamedTuple):
 
 def look_for(spec: str) -> Found:
     """Find the shards of a name; arguments and errors as of `open_index`."""
-    pattern = spec.removeprefix(SHARDS)
+    whole, column = split_column(spec)
+    pattern = whole.removeprefix(SHARDS)
     with doing(f"looking for the shards of {pattern}"):
         files = _find(pattern)
-        found = Found(files, *_beside(next(iter(files))))
+        found = Found(files, *_beside(next(iter(files))), column)
     partly = pattern.endswith(ENDINGS) or any(sign in pattern for sign in "*?[{")
     if is_local(pattern):
         partly = not os.path.isdir(named(pattern))
@@ -170,7 +190,9 @@ def is_there(spec: str) -> bool:
         return False
 
 
-def _counted(spec: str, found: Mapping[str, tuple[int, str]], cache: Path) -> dict[str, int]:
+def _counted(
+    spec: str, found: Mapping[str, tuple[int, str]], cache: Path, column: str | None
+) -> dict[str, int]:
     """How many samples shards have, as was counted before or is now."""
     pattern = spec.removeprefix(SHARDS)
     file = cache / f"{named_after(spec)}.shards.json"
@@ -181,13 +203,15 @@ def _counted(spec: str, found: Mapping[str, tuple[int, str]], cache: Path) -> di
         known = {
             url: before[url][1]
             for url, (_, state) in found.items()
-            if url in before and before[url][0] == state
+            if url in before and before[url][0] == f"{COUNTED} {state}"
         }
         missing = [url for url in found if url not in known]
-        counts = track(pool.map(_count, missing), f"counting {pattern}", len(missing), "shards")
+        counted = pool.map(functools.partial(_count, column=column), missing)
+        counts = track(counted, f"counting {pattern}", len(missing), "shards")
         known |= dict(zip(missing, counts, strict=True))
         if missing:
-            _write_counts(file, {url: (state, known[url]) for url, (_, state) in found.items()})
+            states = {url: f"{COUNTED} {state}" for url, (_, state) in found.items()}
+            _write_counts(file, {url: (state, known[url]) for url, state in states.items()})
     return known
 
 
@@ -350,7 +374,7 @@ def _text(value: Any, name: str) -> str:
     return value
 
 
-def _count(url: str) -> int:
+def _count(url: str, column: str | None) -> int:
     """Count the samples of a shard.
 
     Raises:
@@ -359,7 +383,7 @@ def _count(url: str) -> int:
     with telling(url), opened(url) as file:
         if not url.endswith(".parquet"):
             return sum(1 for _ in tar_samples(file, url))
-        return int(open_parquet(file, url)[0].metadata.num_rows)
+        return int(open_parquet(file, url, column)[0].metadata.num_rows)
 
 
 def _read_counts(file: Path) -> dict[str, tuple[str, int]]:

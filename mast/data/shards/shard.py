@@ -1,8 +1,8 @@
 """One shard, a tar of WebDataset or a Parquet file, read from its beginning to its end.
 
 A sample of a tar is what has one name but for the ending: an image, and perhaps `.cls` with the
-number of its class and `.json` with what is known of it. Of a Parquet file the first column of
-images is taken (a struct with `bytes`, as Hugging Face writes it, or bytes), and `label` or `cls`.
+number of its class and `.json` with what is known of it. Of a Parquet file the column of
+images is taken (a struct with `bytes`, as Hugging Face writes it, or bytes), and that of labels.
 Files are opened by fsspec, wherever they are.
 """
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from mast.core.errors import UserError
 from mast.core.waiting import wait
+from mast.data.columns import IMAGES, image_column, label_column
 from mast.data.decode import BrokenImageError, open_image, to_canvas
 from mast.data.shards.tar import CANVAS, LARGEST, image_endings, tar_samples
 
@@ -35,8 +36,6 @@ BLOCK = 2**23  # bytes that are asked of a store at a time
 BUFFER = 2**17  # bytes that are read of a file of this machine at a time
 ROWS = 8  # of a Parquet file in memory at a time: a small file can say that large ones are equal
 GROUP = 2**32  # bytes of the images of a row group
-LABELS = ("cls", "label")
-IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp")  # what columns of bytes are called
 
 
 class Sample(NamedTuple):
@@ -77,11 +76,13 @@ class Shard:
         url: Where it is, with its protocol where it is not on this machine.
         count: How many samples it has.
         size: Its bytes.
+        column: The column of the images of a Parquet file; by its name if not given.
     """
 
     url: str
     count: int
     size: int
+    column: str | None = None
 
     def samples(self, offset_N: np.ndarray) -> Generator[Sample, None, None]:
         """Some of the samples.
@@ -96,7 +97,7 @@ class Shard:
         number = -1
         with (
             telling(self.url),
-            closing(read_samples(self.url, int(offset_N.min(initial=0)))) as samples,
+            closing(read_samples(self.url, int(offset_N.min(initial=0)), self.column)) as samples,
         ):
             while number < last:
                 number, sample = next(samples, (self.count, None))
@@ -131,11 +132,15 @@ def telling(url: str) -> Iterator[None]:
         raise UserError(f"the shard {url} cannot be read: {reason_of(error)}") from error
 
 
-def read_samples(url: str, first: int) -> Generator[tuple[int, Sample], None, None]:
+def read_samples(
+    url: str, first: int, column: str | None = None
+) -> Generator[tuple[int, Sample], None, None]:
     """The samples of a file from a number on, each with its number."""
-    reading = _parquet if url.endswith(".parquet") else _tar
     with opened(url) as file:
-        yield from reading(file, url, first)
+        if url.endswith(".parquet"):
+            yield from _parquet(file, url, first, column)
+        else:
+            yield from _tar(file, url, first)
 
 
 def opened(url: str) -> io.BufferedReader:
@@ -328,8 +333,8 @@ def label_of(written: Any) -> int:
     return label if whole and 0 <= label < 2**63 else -1
 
 
-def _parquet(file: Any, url: str, first: int) -> Iterator[tuple[int, Sample]]:
-    parquet, image, label = open_parquet(file, url)
+def _parquet(file: Any, url: str, first: int, column: str | None) -> Iterator[tuple[int, Sample]]:
+    parquet, image, label = open_parquet(file, url, column)
     begin = 0
     groups = []
     for group in range(parquet.num_row_groups):
@@ -356,14 +361,14 @@ def rows_of(
         yield from batch.to_pylist()
 
 
-def read_rows(url: str, at: int) -> tuple[int, list[bytes]]:
+def read_rows(url: str, at: int, column: str | None = None) -> tuple[int, list[bytes]]:
     """The images of the row group of a Parquet file that has a row, and its first row.
 
     Raises:
         UserError: The row group is too large, or has other than as many rows as it says.
     """
     with opened(url) as file:
-        parquet, image, _ = open_parquet(file, url)
+        parquet, image, _ = open_parquet(file, url, column)
         first, group = 0, 0
         while at >= first + parquet.metadata.row_group(group).num_rows:
             first += parquet.metadata.row_group(group).num_rows
@@ -390,11 +395,17 @@ def _content(row: dict[str, Any], column: str) -> bytes:
     return content if content and len(content) <= LARGEST else b""
 
 
-def open_parquet(file: Any, url: str) -> tuple[Any, str, str | None]:
+def open_parquet(file: Any, url: str, column: str | None = None) -> tuple[Any, str, str | None]:
     """A Parquet file, its column of images, and that of labels if it has one.
 
+    Args:
+        file: The file.
+        url: What it is called.
+        column: The column of images that the user names, if any.
+
     Raises:
-        UserError: It has no column of images, or does not say truly how many rows it has.
+        UserError: It has no such column of images, or several, or does not say truly how many rows
+            it has.
     """
     from pyarrow import types
     from pyarrow.parquet import ParquetFile
@@ -413,25 +424,28 @@ def open_parquet(file: Any, url: str) -> tuple[Any, str, str | None]:
         if inner >= 0 and _holds_bytes(field.type.field(inner).type)
     ]
     plain = [field.name for field in schema if _holds_bytes(field.type)]
-    columns = [*structs, *plain]
-    images = [name for name in columns if name.removesuffix(".bytes").lower() in IMAGES]
-    if not images and len(structs) == 1:  # as Hugging Face writes images
-        images = structs
+    columns = {name.removesuffix(".bytes"): name for name in [*structs, *plain]}
     if not columns:
         raise UserError(
             f"the shard {url} has no column of images, of bytes or of a struct with bytes, among "
             f"{', '.join(schema.names)}"
         )
-    if len(columns) > 1 and not images:
-        raise UserError(
-            f"the shard {url} has several columns of bytes, {', '.join(columns)}: rename the "
-            "one that holds the images to image"
-        )
-    plain = [field.name for field in schema if not types.is_nested(field.type)]
-    labels = [
-        name for label in LABELS for name in sorted(plain, reverse=True) if name.lower() == label
-    ]  # small letters first
-    return parquet, [*images, *columns][0], next(iter(labels), None)
+    name = f"shards:{url.rpartition('/')[0] or url}"
+    likely = list(columns)
+    if column is None and len(structs) == 1 and not any(of.lower() in IMAGES for of in columns):
+        likely = [structs[0].removesuffix(".bytes")]  # as Hugging Face writes images
+    image = columns[image_column(name, likely, column)]
+    return parquet, image, label_column([of.name for of in schema if not types.is_nested(of.type)])
+
+
+def classes_of(parquet: Any, label: str) -> tuple[str, ...]:
+    """Names of the classes of labels that are numbers, as Hugging Face writes them; else none."""
+    try:
+        known = json.loads(parquet.schema_arrow.metadata[b"huggingface"])
+        names = known["info"]["features"][label]["names"]
+        return tuple(map(str, names)) if isinstance(names, list) else ()
+    except (KeyError, TypeError, ValueError):
+        return ()
 
 
 def _holds_bytes(kind: Any) -> bool:

@@ -2,7 +2,6 @@
 
 import glob
 import io
-import logging
 import os
 from collections import deque
 from pathlib import Path
@@ -12,18 +11,24 @@ from typing import final
 import numpy as np
 from PIL import Image
 
-from mast.core.errors import UserError
+from mast.data.columns import split_column
 from mast.data.decode import open_image, to_pixels
+from mast.data.labels import by_number
 from mast.data.partition import WHOLE
+from mast.data.parts import parts_among
 from mast.data.shards.index import TASK, ShardIndex, check_named, is_there, look_for
 from mast.data.shards.shard import Sample, Shard, miscounted, read_range, read_rows, telling
 from mast.data.shards.table import Place, open_table
-from mast.data.source import PARTS, SetDescription, Source, hash_labels
+from mast.data.source import UNLABELLED, SetDescription, Source, hash_labels
 from mast.data.sources import SHARDS
 
-NAMED = {"val": ("validation", "valid", "val")}  # what else a part is called
+# What parts are called, the usual name last.
+NAMED = {
+    "train": ("training", "train"),
+    "val": ("dev", "validation", "valid", "val"),
+    "test": ("testing", "test"),
+}
 _GROUPS = 8  # row groups of Parquet files that are kept in memory
-_log = logging.getLogger("mast")
 
 
 @final
@@ -42,7 +47,8 @@ class Shards(Source):
         self.name = spec
         found = look_for(spec)
         self._state = " ".join(state for _, state in found.files.values())
-        self._table = open_table(spec, found.files, cache)
+        self._column = found.column
+        self._table = open_table(spec, found.files, cache, found.column)
         counts = self._table.count_S.tolist()
         said = found.said
         for url, count in zip(found.files, counts, strict=True):
@@ -53,20 +59,13 @@ class Shards(Source):
             for (url, (size, _)), count in zip(found.files.items(), counts, strict=True)
         )
         self._index = ShardIndex(spec, shards, found.classes, found.version)
-        if len(self) == 0:
-            raise UserError(f"{spec} has {len(shards)} shards, and no image in them")
-        label_N, classes = self._table.label_N, found.classes
+        label_N, classes = np.asarray(self._table.label_N), self._table.classes or found.classes
         if classes:
             check_named(spec, int(label_N.max()), classes)
-        unnamed = int((label_N < 0).sum()) if classes else 0
-        if unnamed:
-            _log.warning("%s: %d of %d images have no class; labels are left out", spec, unnamed,
-                         len(self))  # fmt: skip
-        if not classes and bool((label_N >= 0).any()):
-            _log.warning('%s: labels are left out, as no "classes" in the index.json beside the '
-                         "shards name them", spec)  # fmt: skip
-        labelled = bool(classes) and not unnamed
-        self.targets = {TASK: np.asarray(label_N)} if labelled else {}
+        else:
+            label_N, classes = by_number(label_N)
+        labelled = bool((label_N != UNLABELLED).any())
+        self.targets = {TASK: label_N} if labelled else {}
         self.classes = {TASK: classes} if labelled else {}
         self._lock = Lock()
         self._recent: deque[tuple[int, int, list[bytes]]] = deque(maxlen=_GROUPS)
@@ -135,7 +134,7 @@ class Shards(Source):
                 for shard, first, rows in self._recent:
                     if shard == place.shard and first <= place.at < first + len(rows):
                         return rows[place.at - first]
-                first, rows = read_rows(url, place.at)
+                first, rows = read_rows(url, place.at, self._column)
                 self._recent.append((place.shard, first, rows))
                 return rows[place.at - first]
 
@@ -151,13 +150,17 @@ def describe_shards(spec: str) -> SetDescription:
     Raises:
         UserError: There is no such place.
     """
-    place = spec.removeprefix(SHARDS).rstrip("/")
+    whole, column = split_column(spec)
+    place, end = whole.removeprefix(SHARDS).rstrip("/"), f"#{column}" if column else ""
     escaped = glob.escape(place) if os.path.isdir(place) else place
-    ways = [(part, word) for part in PARTS for word in NAMED.get(part, (part,))]
-    parts = {
-        part: SHARDS + way
-        for part, word in ways
+    ways = [
+        (part, way)
+        for part, words in NAMED.items()
+        for word in words
         for way in (f"{escaped}/{word}-*", f"{place}/{word}")
-        if is_there(SHARDS + way)
-    }
+    ]
+    if os.path.isdir(place):  # whatever their case and affix
+        among = parts_among(entry.name for entry in os.scandir(place) if entry.is_dir())
+        ways = [(part, f"{place}/{name}") for part, (name, *_) in among.items()] + ways
+    parts = {part: SHARDS + way + end for part, way in ways if is_there(SHARDS + way)}
     return SetDescription(parts or {WHOLE: spec})

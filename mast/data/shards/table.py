@@ -6,10 +6,11 @@ gigabytes, of which only what is looked up comes into memory.
 Legend: S shards, N samples.
 """
 
+import functools
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,10 +27,13 @@ from mast.core.locks import locked
 from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.core.waiting import Threads
 from mast.data.cache import named_after
+from mast.data.labels import numbered
 from mast.data.names import Names
+from mast.data.shards.index import refuse_empty
 from mast.data.shards.shard import (
     READERS,
     aspect_of,
+    classes_of,
     label_of,
     open_parquet,
     opened,
@@ -37,8 +41,9 @@ from mast.data.shards.shard import (
     telling,
 )
 from mast.data.shards.tar import CANVAS, tar_samples
+from mast.data.source import UNLABELLED
 
-VERSION = 1
+VERSION = 2
 _LABELS = 1024  # that are read of a Parquet file at a time
 _log = logging.getLogger("mast")
 
@@ -71,6 +76,7 @@ class Table:
         label_N: int64, number of the class; -1 where there is none.
         aspect_N: float32, as in `Place`; NaN where the image is whole.
         names: Of the original where `mast shard` wrote the shard, else shard and key.
+        classes: Names of the classes where the shards have them.
     """
 
     count_S: np.ndarray
@@ -79,6 +85,7 @@ class Table:
     label_N: np.ndarray
     aspect_N: np.ndarray
     names: Names
+    classes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.at_N)
@@ -97,16 +104,19 @@ class Table:
         )  # fmt: skip
 
 
-def open_table(name: str, found: Mapping[str, tuple[int, str]], cache: Path) -> Table:
+def open_table(
+    name: str, found: Mapping[str, tuple[int, str]], cache: Path, column: str | None = None
+) -> Table:
     """The table of shards, made where there is none of them as they are.
 
     Args:
         name: What the user calls the set.
         found: Size and state of each shard, by where it is.
         cache: Folder where tables are kept.
+        column: The column of images that the user names.
 
     Raises:
-        UserError: A shard cannot be read, or the table cannot be kept.
+        UserError: A shard cannot be read, no image is in any, or the table cannot be kept.
     """
     file, state = _file(name, cache), _state(found)
     with suppress(OSError):
@@ -115,16 +125,20 @@ def open_table(name: str, found: Mapping[str, tuple[int, str]], cache: Path) -> 
         table = _read(file, state, found)
         if table is None:
             with Threads(READERS) as pool:
-                looked = pool.map(_look_through, found, _prefixes(list(found)))
+                look = functools.partial(_look_through, column=column)
+                looked = pool.map(look, found, _prefixes(list(found)))
                 title = f"looking through {name}"
                 parts = list(track(looked, title, len(found), "shards"))
+            refuse_empty(name, len(parts), sum(len(part.at_N) for part in parts))
+            label_N, classes = _merged(parts)
             whole = Table(
                 np.array([len(part.at_N) for part in parts]),
                 np.concatenate([part.at_N for part in parts]),
                 np.concatenate([part.size_N for part in parts]),
-                np.concatenate([part.label_N for part in parts]),
+                label_N,
                 np.concatenate([part.aspect_N for part in parts]),
                 Names.joined([part.names for part in parts]),
+                classes,
             )
             keep_table(name, found, cache, whole)
             table = _read(file, state, found)
@@ -141,7 +155,8 @@ def keep_table(name: str, found: Mapping[str, tuple[int, str]], cache: Path, tab
     arrays = {field: of for field, of in vars(table).items() if isinstance(of, np.ndarray)}
     arrays |= {"names": table.names.text, "ends": table.names.end_N}
     tensors = {field: torch.from_numpy(of) for field, of in arrays.items()}
-    write_tensors(_file(name, cache), tensors, {"state": _state(found)})
+    described = {"state": _state(found), "classes": list(table.classes)}
+    write_tensors(_file(name, cache), tensors, described)
 
 
 def _file(name: str, cache: Path) -> Path:
@@ -164,7 +179,8 @@ def _read(file: Path, state: str, found: Mapping[str, tuple[int, str]]) -> Table
             return None
         arrays: dict[str, Any] = {key: tensor.numpy() for key, tensor in tensors.items()}
         names = Names(arrays.pop("names"), arrays.pop("ends"))
-        table = Table(**arrays, names=names)
+        classes = tuple(map(str, said_of(header)["classes"]))
+        table = Table(**arrays, names=names, classes=classes)
         _check(table, found)
     except UserError as error:
         _log.warning("%s", error)
@@ -223,6 +239,29 @@ class _Part(NamedTuple):
     label_N: np.ndarray
     aspect_N: np.ndarray
     names: Names
+    classes: tuple[str, ...] = ()
+
+
+def _merged(parts: Sequence[_Part]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Labels of all shards, and names of their classes, sorted unless all shards agree.
+
+    Where all names are numbers, these are the labels.
+    """
+    known = list(dict.fromkeys(part.classes for part in parts if part.classes))
+    classes = (
+        known[0] if len(known) == 1 else tuple(sorted({of for names in known for of in names}))
+    )
+    number = {name: label_of(name) for name in classes}
+    if all(name == str(of) for name, of in number.items()):
+        classes = ()
+    else:
+        number = {name: at for at, name in enumerate(classes)}
+    labels = []
+    for part in parts:
+        # behind the others, for what has no label
+        own_C = np.array([*(number[name] for name in part.classes), UNLABELLED], np.int64)
+        labels.append(own_C[part.label_N] if part.classes else part.label_N)
+    return np.concatenate(labels), classes
 
 
 def _prefixes(urls: list[str]) -> list[str]:
@@ -233,10 +272,11 @@ def _prefixes(urls: list[str]) -> list[str]:
     return ["".join(f"{part}/" for part in folder[common:]) for folder in folders]
 
 
-def _look_through(url: str, prefix: str) -> _Part:
-    look = _of_parquet if url.endswith(".parquet") else _of_tar
+def _look_through(url: str, prefix: str, column: str | None) -> _Part:
     with telling(url), opened(url) as file:
-        return look(file, url, prefix)
+        if url.endswith(".parquet"):
+            return _of_parquet(file, url, prefix, column)
+        return _of_tar(file, url, prefix)
 
 
 def _of_tar(file: IO[bytes], url: str, prefix: str) -> _Part:
@@ -268,15 +308,21 @@ def _original(known: bytes | None) -> str | None:
         return None
 
 
-def _of_parquet(file: IO[bytes], url: str, prefix: str) -> _Part:
-    parquet, _, label = open_parquet(file, url)
+def _of_parquet(file: IO[bytes], url: str, prefix: str, column: str | None) -> _Part:
+    parquet, _, label = open_parquet(file, url, column)
     count, groups = parquet.metadata.num_rows, range(parquet.num_row_groups)
-    label_N = np.full(count, -1, np.int64)
+    label_N, classes = np.full(count, UNLABELLED, np.int64), tuple[str, ...]()
     if label is not None:
-        label_N[:] = [label_of(row[label]) for row in rows_of(parquet, groups, [label], _LABELS)]
+        written = [row[label] for row in rows_of(parquet, groups, [label], _LABELS)]
+        if any(isinstance(value, str) for value in written):
+            label_N[:], classes = numbered(written)
+        else:
+            label_N[:] = list(map(label_of, written))
+            classes = classes_of(parquet, label)
+            label_N[label_N >= (len(classes) or np.inf)] = UNLABELLED
     stem = PurePosixPath(url).stem
     return _Part(
         np.arange(count), np.zeros(count, np.int64), label_N,
         np.full(count, np.nan, np.float32),
-        Names.of(f"{prefix}{stem}/{row}" for row in range(count)),
+        Names.of(f"{prefix}{stem}/{row}" for row in range(count)), classes,
     )  # fmt: skip

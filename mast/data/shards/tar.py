@@ -21,6 +21,7 @@ META = re.compile(r"__[^/]*__($|/)")  # members that are no samples, as WebDatas
 CANVAS = "canvas."  # how the ending of a canvas begins, in shards that `mast shard` wrote
 LARGEST = 2**30  # bytes of an image
 _NAMED = 5  # kinds of files
+_HELD = 64  # files of a group of which each image is a sample that are looked at together
 _TEXT = 2**20  # bytes of a name, and of other content
 _RECORD = re.compile(rb"(\d{1,9}) ([^=]+)=")  # of a PAX header: how long it is, and its name
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
@@ -68,7 +69,10 @@ def image_endings() -> tuple[str, ...]:
 def tar_samples(
     file: IO[bytes], url: str, wanted: Collection[str] = ()
 ) -> Iterator[tuple[str, str, dict[str, Part]]]:
-    """The samples with an image, as WebDataset groups files. A warning counts those without one.
+    """The samples with an image, as WebDataset groups files: by their name up to its first dot.
+
+    Where none of a group is called as an image is (`key.jpg`), each of its images is a sample of
+    its own: `key.left.jpg` and `key.right.jpg`, or `key.5mm.jpg`. Warnings count what is left out.
 
     Args:
         file: The tar.
@@ -76,29 +80,68 @@ def tar_samples(
         wanted: Endings of the files whose content is read.
 
     Yields:
-        Key, ending of the image, and the files by their endings.
+        Key, ending of the image, and the files by their endings; key and endings from the last dot
+        on where each image is a sample.
 
     Raises:
         ReadError: It is damaged, or has files of a sample in several places.
     """
     seen, without, several = set[str](), Counter[str](), Counter[str]()
-    for key, named in groupby(_parts(file, wanted), lambda part: part[0]):
+    for key, named in groupby(_parts(file, wanted, without), lambda part: part[0]):
         if key in seen:
             raise ReadError(f"the files of {key} are not adjacent: write them one after the other")
         seen.add(key)
-        parts: dict[str, Part] = {}
+        endings, held, found = set[str](), dict[str, Part](), False
         for _, ending, part in named:
-            if ending in parts:  # as WebDataset has it
+            if ending in endings:  # as WebDataset has it
                 raise ReadError(f"{key}.{ending} is in it twice")
-            parts[ending] = part
-        images = [ending for ending in image_endings() if ending in parts]
-        if not images:
-            without[" and ".join(f".{ending}" for ending in parts)] += 1
+            endings.add(ending)
+            held[ending] = part
+            if len(held) == _HELD and not endings.intersection(image_endings()):
+                for sample in _each(key, held, several):
+                    yield sample
+                    found = True
+                held = {}
+        images = [ending for ending in image_endings() if ending in held]
+        if images:
+            others = [of for of in held if of not in images and _is_image(of)]
+            _count(several, [*images, *others])
+            yield key, images[0], held
             continue
-        if len(images) > 1:
-            several[" and ".join(f".{ending}" for ending in images)] += 1
-        yield key, images[0], parts
+        for sample in _each(key, held, several):
+            yield sample
+            found = True
+        if not found:
+            without[" and ".join(f".{ending}" for ending in held)] += 1
     _tell_once(url, _counted(without), _counted(several))
+
+
+def _is_image(ending: str) -> bool:
+    return ending.rpartition(".")[2] in image_endings()
+
+
+def _each(
+    key: str, parts: dict[str, Part], several: Counter[str]
+) -> Iterator[tuple[str, str, dict[str, Part]]]:
+    """Each image of a group as a sample, with the files that are called as it is, or as the group.
+
+    Yields:
+        As `tar_samples`.
+    """
+    named: dict[str, dict[str, Part]] = {}
+    for ending, part in parts.items():
+        own, _, last = ending.rpartition(".")
+        named.setdefault(own, {})[last] = part
+    for own, beside in named.items():
+        images = [ending for ending in image_endings() if ending in beside]
+        if own and images:
+            _count(several, images)
+            yield f"{key}.{own}", images[0], named.get("", {}) | beside
+
+
+def _count(several: Counter[str], images: list[str]) -> None:
+    if len(images) > 1:
+        several[" and ".join(f".{ending}" for ending in images)] += 1
 
 
 def _counted(kinds: Counter[str]) -> str:
@@ -109,23 +152,28 @@ def _counted(kinds: Counter[str]) -> str:
 def _tell_once(url: str, without: str, several: str) -> None:
     """What is left out of a shard, in a line each; a name ends at its first dot."""
     if without:
-        _log.warning("%s: samples without an image of a kind that is read are left out: %s. What "
-                     "follows the first dot of a name is its ending", url, without)  # fmt: skip
+        _log.warning("%s: files that belong to no image of a kind that is read are left out: %s",
+                     url, without)  # fmt: skip
     if several:
         _log.warning("%s: of samples with several images the first is read: %s", url, several)
 
 
-def _parts(file: IO[bytes], wanted: Collection[str]) -> Iterator[tuple[str, str, Part]]:
+def _parts(
+    file: IO[bytes], wanted: Collection[str], without: Counter[str]
+) -> Iterator[tuple[str, str, Part]]:
     from webdataset.tariterators import base_plus_ext
 
     for name, at, size in tar_members(file):
         key, ending = base_plus_ext(name)
-        if key is None or META.match(name):
+        if META.match(name) or name.rpartition("/")[2].startswith("."):
+            continue
+        if key is None:
+            without["no ending"] += 1
             continue
         ending, content = ending.lower(), None
-        if ending in wanted:
+        if ending in wanted or ending.rpartition(".")[2] in wanted:
             file.seek(at)
-            content = _read(file, size if ending in image_endings() else min(size, _TEXT))
+            content = _read(file, size if _is_image(ending) else min(size, _TEXT))
         yield key, ending, Part(at, size, content)
 
 

@@ -39,7 +39,9 @@ def test_shards_are_counted_once_and_again_where_they_changed(
     root, cache = write_shards(tmp_path / "set", 3, 4), tmp_path / "cache"
     counted: list[str] = []
     count = module._count
-    monkeypatch.setattr(module, "_count", lambda url: (counted.append(url), count(url))[1])
+    monkeypatch.setattr(
+        module, "_count", lambda url, **of: (counted.append(url), count(url, **of))[1]
+    )
     first = open_index(f"shards:{root}", cache)
     assert len(counted) == 2
     assert open_index(f"shards:{root}", cache).fingerprint == first.fingerprint
@@ -247,7 +249,7 @@ def test_parquet_is_counted_by_its_footer(tmp_path: Path) -> None:
         ("shards:nonsense://x/y.tar", "Protocol not known: nonsense"),
         ("shards:{root}/{{a", "cannot be opened"),
         ("shards:{root}/broken", r"the shard .*broken/a\.tar cannot be read"),
-        ("shards:{root}/none", "no image in them"),
+        ("shards:{root}/none", "has no image"),
     ],
 )
 def test_what_is_no_set_of_shards_is_refused(tmp_path: Path, name: str, says: str) -> None:

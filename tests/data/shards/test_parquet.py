@@ -1,5 +1,6 @@
 """Parquet files of others: what is no image counts as broken, and no file is larger than it is."""
 
+import json
 import math
 import resource
 from contextlib import suppress
@@ -7,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pytest
 import torch
@@ -17,6 +19,7 @@ from mast.core.errors import UserError
 from mast.data import BrokenImageError, open_source
 from mast.data.shards import ShardLoader, open_index
 from mast.data.shards import shard as module
+from mast.data.shards.shard import Sample
 
 
 def written(root: Path, table: Any, **options: Any) -> Path:
@@ -112,8 +115,65 @@ def test_columns_are_found_by_their_names(tmp_path: Path) -> None:
     assert opened(root) == (4, 0)
     assert open_source(f"shards:{root}", tmp_path).targets["class"].tolist() == [1] * 4
     root = written(tmp_path / "other", pyarrow.table({"md5": [b"x"], "content": [FILE]}))
-    with pytest.raises(UserError, match=r"several columns of bytes, md5, content: rename the"):
+    with pytest.raises(UserError, match=r"several columns of images, md5, content: .*other#md5"):
         opened(root)
+    assert len(open_source(f"shards:{root}#content", tmp_path)) == 1
+    for look in (open_source, open_index):
+        with pytest.raises(UserError, match="Choose from: md5, content"):
+            look(f"shards:{root}#photo", tmp_path)
+
+
+def test_the_column_called_image_comes_first_and_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mask, photo = encoded(0), encoded(9)
+    table = pyarrow.table({"thumbnail": [{"bytes": mask}] * 2, "image": [photo] * 2})
+    root = written(tmp_path / "set", table)
+    for spec, number in (("", 9), ("#image", 9), ("#thumbnail", 0)):
+        source = open_source(f"shards:{root}{spec}", tmp_path)
+        shard = open_index(f"shards:{root}{spec}", tmp_path).shards[0]
+        (first, _) = shard.samples(np.arange(2))
+        expected = photo if number else mask
+        assert (first.image, source.canvas(0, 12)[0].tolist()) == (
+            expected, Sample("a", expected).canvas(12)[0].tolist(),
+        )  # fmt: skip
+    (told,) = [each for each in caplog.messages if "column" in each]
+    assert "column image, not of thumbnail" in told
+
+
+def test_labels_of_text_and_of_numbers_need_no_index(tmp_path: Path) -> None:
+    root = tmp_path / "set"
+    root.mkdir()
+    for file, labels in (("a", ["dog", "cat", None]), ("b", ["bird", "cat", ""])):
+        table = pyarrow.table({"image": [FILE] * 3, "label": labels})
+        parquet.write_table(table, root / f"{file}.parquet")
+    for _ in range(2):  # from the shards, and from the table that is kept
+        source = open_source(f"shards:{root}", tmp_path)
+        assert source.classes == {"class": ("bird", "cat", "dog")}
+        assert source.targets["class"].tolist() == [2, 1, -1, 0, 1, -1]
+    for file, labels in (("a", ["10", "2", None]), ("b", ["7", "", ""])):
+        table = pyarrow.table({"image": [FILE] * 3, "label": labels})
+        parquet.write_table(table, root / f"{file}.parquet")
+    source = open_source(f"shards:{root}", tmp_path)
+    assert source.classes == {"class": tuple(map(str, range(11)))}
+    assert source.targets["class"].tolist() == [10, 2, -1, 7, -1, -1]
+    table = pyarrow.table({"image": [FILE] * 3, "label": ["cat", "7", "7"]})
+    parquet.write_table(table, root / "b.parquet")
+    source = open_source(f"shards:{root}", tmp_path)
+    assert source.classes == {"class": ("10", "2", "7", "cat")}
+    assert source.targets["class"].tolist() == [0, 1, -1, 3, 2, 2]
+    table = pyarrow.table({"image": [FILE] * 3, "label": [2, None, 0]})
+    source = open_source(f"shards:{written(tmp_path / 'numbers', table)}", tmp_path)
+    assert source.classes == {"class": ("0", "1", "2")}
+    assert source.targets["class"].tolist() == [2, -1, 0]
+    features = {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}
+    known = {"huggingface": json.dumps({"info": {"features": features}})}
+    table = pyarrow.table({"image": [FILE] * 3, "label": [1, None, 0]}).replace_schema_metadata(
+        known
+    )
+    source = open_source(f"shards:{written(tmp_path / 'hub', table)}", tmp_path)
+    assert source.classes == {"class": ("cat", "dog")}
+    assert source.targets["class"].tolist() == [1, -1, 0]
 
 
 def test_row_groups_without_rows(tmp_path: Path) -> None:

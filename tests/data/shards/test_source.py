@@ -72,22 +72,22 @@ def test_tars_of_others(tmp_path: Path) -> None:
     canvases = np.stack([source.canvas(index, 12)[0] for index in range(12)])
     assert numbers(canvases) == list(range(12))
     assert source.load(3).shape == (12, 12, 3)
-    assert source.targets == {}
+    assert source.classes == {"class": ("0", "1", "2")}
     (root / "index.json").write_text(json.dumps({"shardlist": [], "classes": ["a", "b", "c"]}))
     named = open_source(f"shards:{root}", tmp_path)
-    assert named.targets["class"].tolist() == [number % 3 for number in range(12)]
+    assert named.classes == {"class": ("a", "b", "c")}
+    for labelled in (source, named):
+        assert labelled.targets["class"].tolist() == [number % 3 for number in range(12)]
 
 
-def test_an_image_without_a_class_leaves_out_all_labels(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_image_without_a_class_has_no_label(tmp_path: Path) -> None:
     root = write_shards(tmp_path / "set", 6)
     with TarWriter(str(root / "train-001.tar")) as tar:
         tar.write({"__key__": "6", "png": encoded(6)})
     index = {"shardlist": [], "classes": ["a", "b", "c"]}
     (root / "index.json").write_text(json.dumps(index))
-    assert open_source(f"shards:{root}", tmp_path).targets == {}
-    assert "1 of 7 images have no class" in caplog.text
+    labels = open_source(f"shards:{root}", tmp_path).targets["class"].tolist()
+    assert labels == [0, 1, 2, 0, 1, 2, -1]
     (root / "index.json").write_text(json.dumps(index | {"classes": ["a", "b"]}))
     with pytest.raises(UserError, match=r"images of class 2, counted from 0, and its index\.json"):
         open_source(f"shards:{root}", tmp_path)
@@ -99,7 +99,7 @@ def test_a_table_is_made_once_and_again_where_shards_changed(
     root, looked = write_shards(tmp_path / "set", 3, 4), list[str]()
     look = module._look_through
     monkeypatch.setattr(
-        module, "_look_through", lambda url, prefix: (looked.append(url), look(url, prefix))[1]
+        module, "_look_through", lambda url, *of, **a: (looked.append(url), look(url, *of, **a))[1]
     )
     first = open_source(f"shards:{root}", tmp_path).fingerprint()
     assert open_source(f"shards:{root}", tmp_path).fingerprint() == first
@@ -175,7 +175,8 @@ def test_a_row_beyond_a_parquet_file_is_noticed(
 def test_rows_of_parquet_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read, groups = reading.read_rows, list[int]()
     monkeypatch.setattr(
-        "mast.data.shards.source.read_rows", lambda url, at: (groups.append(at), read(url, at))[1]
+        "mast.data.shards.source.read_rows",
+        lambda url, at, *column: (groups.append(at), read(url, at, *column))[1],
     )
     root = tmp_path / "set"
     root.mkdir()
@@ -278,11 +279,6 @@ def test_a_file_that_is_twice_in_a_sample_is_refused_by_all(tmp_path: Path) -> N
             look(f"shards:{root}", tmp_path)
 
 
-def test_labels_without_names_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    open_source(f"shards:{write_shards(tmp_path / 'set', 3)}", tmp_path)
-    assert 'no "classes" in the index.json beside the shards name them' in caplog.text
-
-
 def test_parts_are_folders_or_names(tmp_path: Path) -> None:
     write_shards(tmp_path / "train", 2)
     assert describe(f"shards:{tmp_path}").parts == {"train": f"shards:{tmp_path}/train"}
@@ -298,3 +294,8 @@ def test_parts_are_folders_or_names(tmp_path: Path) -> None:
     (tmp_path / "more" / "train-000.tar").rename(tmp_path / "more" / "a.tar")
     whole = f"shards:{tmp_path / 'more'}"
     assert describe(whole).parts == {"all": whole}
+    for part in ("Training", "Testing"):
+        (tmp_path / "named").mkdir(exist_ok=True)
+        write_shards(tmp_path / "named" / part, 2)
+    parts = describe(f"shards:{tmp_path / 'named'}").parts
+    assert [spec.rpartition("/")[2] for spec in parts.values()] == ["Training", "Testing"]

@@ -232,17 +232,51 @@ def packed(root: Path, *names: str) -> str:
 def test_what_of_a_tar_is_not_read_is_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spec = packed(tmp_path / "set", "1.png", "2.gif", "IMG.1.png", "3.jpg", "3.png", "4.cls")
+    spec = packed(tmp_path / "set", "1.png", "2.gif", "x", "3.jpg", "3.png", "3.a.png", "4.cls")
     (tmp_path / "set" / "b.tar.gz").touch()
     (tmp_path / "set" / "c.TAR").touch()
     for _ in range(2):
         source = open_source(spec, tmp_path)
         assert [source.identifier(index) for index in range(len(source))] == ["a/1", "a/3"]
-    (told,) = [each for each in caplog.messages if "without an image" in each]
-    assert all(f"1 of .{ending}" in told for ending in ("gif", "1.png", "cls"))
+    (told,) = [each for each in caplog.messages if "belong to no image" in each]
+    assert all(f"1 of {ending}" in told for ending in (".gif", "no ending", ".cls"))
     (told,) = [each for each in caplog.messages if "several images" in each]
-    assert told.endswith("1 of .jpg and .png") or told.endswith("1 of .png and .jpg")
+    assert told.endswith("1 of .jpg and .png and .a.png")
     assert "2 files are left out, as shards end in .tar or .parquet" in caplog.text
+
+
+def test_each_image_is_a_sample_where_none_is_called_as_its_group(tmp_path: Path) -> None:
+    files = {
+        "s0.left.png": "s0.left", "s0.right.png": "s0.right", "s0.cls": "",
+        "a.png": "a", "a.mask.png": "", "a.cls": "",
+        "scan_1.5mm.png": "scan_1.5mm", "scan_1.5mm.cls": "", "scan_1.7mm.png": "scan_1.7mm",
+    }  # fmt: skip
+    spec = packed(tmp_path / "set", *files)
+    source = open_source(spec, tmp_path)
+    expected = [f"a/{name}" for name in files.values() if name]
+    assert [source.identifier(index) for index in range(len(source))] == expected
+    assert source.targets["class"].tolist() == [0, 0, 0, 0, -1]
+    numbers = [at for at, name in enumerate(files.values()) if name]
+    shard = open_index(spec, tmp_path).shards[0]
+    assert [each.image for each in shard.samples(np.arange(5))] == list(map(encoded, numbers))
+
+
+def test_names_that_differ_behind_a_dot_are_no_group_that_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mast.data.shards.tar._HELD", 4)
+    spec = packed(tmp_path / "set", *(f"frame.{number:03d}.png" for number in range(30)))
+    source = open_source(spec, tmp_path)
+    assert [source.identifier(at) for at in (0, 29)] == ["a/frame.000", "a/frame.029"]
+    assert len(source) == len(open_index(spec, tmp_path)) == 30
+
+
+@pytest.mark.parametrize("name", ["README", "a.txt", ".hidden.png"])
+def test_shards_without_an_image_end_in_one_line(tmp_path: Path, name: str) -> None:
+    spec = packed(tmp_path / "set", name)
+    for look in (open_index, open_source):
+        with pytest.raises(UserError, match="has no image: 1 shards"):
+            look(spec, tmp_path)
 
 
 def test_a_sample_in_two_places_is_refused(tmp_path: Path) -> None:
