@@ -41,7 +41,7 @@ def center_views(
         UserError: The fraction is not in (0, 1].
 
     Reference: torchvision `Resize(floor(size / crop_fraction))` and `CenterCrop(size)` of Pillow's
-        images. Of those that a canvas did not shrink views are equal bit for bit.
+        images: bit for bit, where the canvas did not shrink them.
     """
     from mast.augment import compiled
 
@@ -63,7 +63,12 @@ def center_views(
 
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         list(pool.map(draw, range(0, len(views), _PART)))
-    return (to_device(views, canvases.device) / 255).to(dtype)
+    return in_unit(to_device(views, canvases.device)).to(dtype)
+
+
+def in_unit(views_BCHW: Tensor) -> Tensor:
+    """uint8 as float32 in [0, 1], by a product as torchvision has it: a quotient differs."""
+    return views_BCHW.float().mul_(1 / 255)
 
 
 def resized(size_B2: Tensor, aspect_B: Tensor, short: int) -> Tensor:

@@ -11,7 +11,9 @@ from mast.data.canvas import DataConfig as DataConfig
 from mast.data.canvas import canvas_size as canvas_size
 from mast.data.canvas import open_canvas as open_canvas
 from mast.data.decode import BrokenImageError as BrokenImageError
+from mast.data.decode import crop_fraction as crop_fraction
 from mast.data.decode import read_canvas as read_canvas
+from mast.data.decode import read_test_view as read_test_view
 from mast.data.factors import Factors as Factors
 from mast.data.feed import Batch as Batch
 from mast.data.feed import Feed as Feed

@@ -5,6 +5,11 @@ Two files a set, named after what they hold:
     <set>-<key>-<side>px.<source fingerprint>.u8      every canvas, H × W × 3 bytes, no header
     <set>-<key>-<side>px.<source fingerprint>.safetensors    the manifest, written last
 
+and two more for each size of test views that was asked for, if canvases are smaller than images:
+
+    <set>-<key>-<side>px.<source fingerprint>.v<size>.u8     every view, 3 × size × size bytes
+    <set>-<key>-<side>px.<source fingerprint>.v<size>.safetensors   their checksums, written last
+
 Both are written under a temporary name and then renamed, so a killed build leaves nothing that
 looks finished. A set over the size limit has the manifest alone: its images were all decoded once,
 so that the broken ones are known.
@@ -12,7 +17,6 @@ so that the broken ones are known.
 Legend: N images, H and W height and width of a canvas, at most side × side pixels.
 """
 
-import functools
 import hashlib
 import logging
 import math
@@ -23,16 +27,19 @@ from array import array
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO
 from zlib import crc32
 
 import numpy as np
+import torch
 
 from mast.core.checkpoint import replacing
 from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.locks import locked
+from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.data.decode import BrokenImageError
 from mast.data.decoded import decode_in_order
 from mast.data.manifest import Manifest
@@ -74,12 +81,12 @@ class Request:
     max_broken: float
     workers: int
 
-    @functools.cached_property
+    @cached_property
     def fingerprint(self) -> str:
         """The source's state, of which the files bear the beginning in their names."""
         return self.source.fingerprint()
 
-    @functools.cached_property
+    @cached_property
     def stem(self) -> str:
         """What the files of all states of one set have in common; readable, and unique."""
         return f"{named_after(self.source.whereabouts)}-{self.side}px"
@@ -119,7 +126,7 @@ def kept(folder: Path, verify: bool = False) -> list[Kept]:
         verify: Read every canvas and compare its checksum.
     """
     sets = []
-    for path in sorted(folder.glob("*px.*.safetensors")):
+    for path in sorted(folder.glob("*px.????????????????.safetensors")):
         name, file = path.name.partition(".")[0], path.with_suffix(".u8")
         stored = file.stat().st_size if file.is_file() else 0
         try:
@@ -189,6 +196,53 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
             ", ".join([*stacks[:3], *["…"] * (len(stacks) > 3)]),
         )  # fmt: skip
     return cached
+
+
+def obtain_test_views(
+    request: Request, kept_N: np.ndarray, size: int
+) -> tuple[np.ndarray | None, Path | None]:
+    """Opens the file of the test views of a source, writing it first if there is none that fits.
+
+    Args:
+        request: The set, of which canvases are there.
+        kept_N: Index in the source of each image.
+        size: Side of the views in pixels.
+
+    Returns:
+        CRC-32 of each view, and the file; neither without `store`.
+
+    Raises:
+        UserError: If the folder cannot be written, or an image is no longer what it was.
+    """
+    if not request.store:
+        return None, None
+    stored, sums = (request.file(f"v{size}.{ending}") for ending in ("u8", MANIFEST))
+    said = {"version": VERSION, "source": request.fingerprint, "size": size}
+
+    def read() -> np.ndarray | None:
+        try:
+            tensors, header = read_tensors(sums, "it is built anew")
+            checksum_N = tensors["checksum"].numpy().view(np.uint32)
+            fits = stored.stat().st_size == 3 * size**2 * len(kept_N)
+        except (UserError, OSError, KeyError):
+            return None
+        return checksum_N if fits and said_of(header) == said else None
+
+    with locked(request.folder / f"{request.stem}.lock"):
+        if (checksum_N := read()) is None:
+            checksums = array("I")
+            view = partial(request.source.test_view, size=size)
+            outcomes = decode_in_order(view, kept_N.tolist(), request.workers)
+            with replacing(stored) as unfinished, open(unfinished, "wb") as file:
+                name = f"test views of {request.source.name}"
+                for outcome in track(outcomes, name, len(kept_N), "images"):
+                    if isinstance(outcome, BrokenImageError):
+                        raise outcome
+                    file.write(outcome.tobytes())
+                    checksums.append(crc32(outcome.data))
+            checksum_N = np.array(checksums, np.uint32)
+            write_tensors(sums, {"checksum": torch.from_numpy(checksum_N.view(np.int32))}, said)
+    return checksum_N, stored
 
 
 def _read(
@@ -262,7 +316,8 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
     kept, sizes, identifiers = array("q"), array("q"), list[str]()
     aspect, checksums = array("f"), array("I")
     content = hashlib.blake2b(digest_size=16)
-    outcomes = decode_in_order(source, range(len(source)), request.side, request.workers)
+    canvas = partial(source.canvas, side=request.side)
+    outcomes = decode_in_order(canvas, range(len(source)), request.workers)
     shown = track(outcomes, f"reading {source.name}", len(source), "images")
     for index, outcome in enumerate(shown):
         if isinstance(outcome, BrokenImageError):

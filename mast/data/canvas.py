@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import final
 
@@ -26,6 +27,7 @@ from mast.data.decoded import Decoded
 from mast.data.pixels import Chosen, InMemory, Pixels
 from mast.data.sources import default_cache, open_source
 from mast.data.stored import Stored
+from mast.data.test_views import TestViews
 
 LARGEST = 16_384  # side of a square with as many pixels as a canvas may have, which are 805 MB
 PER_VIEW = 2.75  # sides of a view
@@ -135,6 +137,7 @@ class CanvasSet:
         skipped: Reason by name of every broken file that was left out.
         multilabels: Label arrays of tasks in which an image has several classes or none, each
             (N, L) int8, by task: 1 present, 0 absent, -1 unknown.
+        test_views: Central views of the whole images; None: they are cut from the canvases.
     """
 
     name: str
@@ -146,6 +149,7 @@ class CanvasSet:
     fingerprint: str
     skipped: dict[str, str] = field(default_factory=dict)
     multilabels: Mapping[str, np.ndarray] = field(default_factory=dict)
+    test_views: TestViews | None = None
 
     def __len__(self) -> int:
         return len(self.identifiers)
@@ -208,6 +212,7 @@ class CanvasSet:
             identifiers=tuple(self.identifiers[i] for i in index_B),
             fingerprint=hashlib.sha256(self.fingerprint.encode() + index_B.tobytes()).hexdigest(),
             multilabels={task: label_NL[index_B] for task, label_NL in self.multilabels.items()},
+            test_views=None if self.test_views is None else self.test_views.some(index_B),
         )
 
     def batch(self, indices: Sequence[int] | np.ndarray | Tensor) -> Canvases:
@@ -255,12 +260,26 @@ def open_canvas(config: DataConfig | str | Path, view_size: int, processes: int 
     side = config.canvas or canvas_size(view_size)
     workers = config.workers or max(1, cores() // processes)
     store = cache.expected_bytes(source, side) <= config.cache_limit_gb * 1e9
-    manifest, stored = cache.obtain(
-        cache.Request(source, side, folder, store, config.max_broken, workers)
-    )
+    request = cache.Request(source, side, folder, store, config.max_broken, workers)
+    manifest, stored = cache.obtain(request)
     # Copies of what every batch needs: if the mapped manifest is cut short, a look at it is fatal.
     kept_N, checksum_N = manifest.kept_N.copy(), manifest.checksum_N.copy()
-    decoded = Decoded(source, kept_N, side, workers, manifest.size_N2, checksum_N)
+    decoded = Decoded(
+        source, kept_N, lambda index: source.canvas(index, side)[0], workers,
+        manifest.size_N2, checksum_N,
+    )  # fmt: skip
+
+    def make(size: int) -> Pixels | None:
+        area_N, sides_N = manifest.size_N2.prod(1), manifest.size_N2.sum(1)
+        if (area_N + sides_N < side**2).all():  # no image is larger than its canvas
+            return None
+        checksum_N, file = cache.obtain_test_views(request, kept_N, size)
+        views = Decoded(
+            source, kept_N, partial(source.test_view, size=size), workers,
+            np.full((len(kept_N), 2), size), np.zeros(0) if checksum_N is None else checksum_N,
+        )  # fmt: skip
+        return views if file is None else Stored(file, views)
+
     return CanvasSet(
         name=source.name,
         pixels=decoded if stored is None else Stored(stored, decoded),
@@ -271,4 +290,5 @@ def open_canvas(config: DataConfig | str | Path, view_size: int, processes: int 
         fingerprint=manifest.content,
         skipped=dict(manifest.skipped),
         multilabels={task: label_NL[kept_N] for task, label_NL in source.multilabels.items()},
+        test_views=TestViews(make),
     )

@@ -10,9 +10,10 @@ Legend: H height, W width, C the three channels.
 import functools
 import math
 import re
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from PIL import Image, ImageFile, ImageStat, features
@@ -40,6 +41,8 @@ _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "AVIF", "HEIF")
 _BRIGHT = 250  # mean level of what is visible, above which it would not show on white
 _BITS, _PHOTOMETRIC, _EXTRA_SAMPLES, _SAMPLE_FORMAT = 258, 262, 338, 339  # tags of TIFF
 _ALPHA = ((1,), (2,))  # a fourth sample that is opacity
+SMALL = 96  # pixels of a test view; up to here it shows the whole centre square
+CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
 _AT_ONCE = 1_000_000  # pixels that are scaled at a time, as float64 takes eight times the memory
 
 _ORIENTATION_TAG = 0x0112
@@ -52,6 +55,9 @@ _UNDO_ORIENTATION = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+
+
+_T = TypeVar("_T")
 
 
 class BrokenImageError(UserError):
@@ -133,12 +139,26 @@ def read_canvas(image: str | Path | Image.Image, side: int) -> tuple[np.ndarray,
     Raises:
         BrokenImageError: It cannot be decoded.
     """
+    return _reading(image, lambda opened: to_canvas(opened, side))
+
+
+def read_test_view(image: str | Path | Image.Image, size: int) -> np.ndarray:
+    """A file, or an image that is open already and stays as it is, as `to_test_view` gives it.
+
+    Raises:
+        BrokenImageError: It cannot be decoded.
+    """
+    return _reading(image, lambda opened: to_test_view(opened, size))
+
+
+def _reading(image: str | Path | Image.Image, read: Callable[[Image.Image], _T]) -> _T:
+    """What is made of an image, by a name for what is broken."""
     try:
         if isinstance(image, Image.Image):
             _load(image)
-            return to_canvas(image.copy(), side)
+            return read(image.copy())
         with open_image(Path(image)) as opened:
-            return to_canvas(opened, side)
+            return read(opened)
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
         name = "an image" if isinstance(image, Image.Image) else str(image)
         raise BrokenImageError.of(name, error) from error
@@ -179,6 +199,33 @@ def to_canvas(image: Image.Image, side: int) -> tuple[np.ndarray, float]:
     if rgb.size != shrunk:
         rgb = rgb.resize(shrunk, Image.Resampling.LANCZOS, reducing_gap=3.0)
     return np.asarray(rgb), round(width / height, 6)
+
+
+def crop_fraction(size: int) -> float:
+    """The share of the short side that a test view of `size` pixels shows."""
+    return CROP_FRACTION if size > SMALL else 1.0
+
+
+def to_test_view(image: Image.Image, size: int) -> np.ndarray:
+    """Decodes an opened image whole, and cuts the view by which an encoder is tested.
+
+    Args:
+        image: An image as `PIL.Image.open` returns it, not yet decoded.
+        size: Side of the view in pixels, V.
+
+    Returns:
+        (3, V, V) uint8.
+
+    Reference: torchvision `Resize(floor(size / crop_fraction(size)))` and `CenterCrop(size)`, bit
+        for bit.
+    """
+    rgb, _ = _upright_rgb(image)
+    short, low = math.floor(size / crop_fraction(size)), min(rgb.size)
+    width, height = (short if side == low else short * side // low for side in rgb.size)
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    resized = rgb.resize((width, height), Image.Resampling.BILINEAR)
+    view = resized.crop((left, top, left + size, top + size))
+    return np.ascontiguousarray(np.asarray(view).transpose(2, 0, 1))
 
 
 def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:

@@ -11,8 +11,9 @@ import numpy as np
 
 from mast.core.files import named
 from mast.data.canvas import CanvasSet, canvas_size
-from mast.data.decode import BrokenImageError, open_image, to_canvas
+from mast.data.decode import BrokenImageError, open_image, read_test_view, to_canvas
 from mast.data.pixels import InMemory
+from mast.data.test_views import TestViews
 
 
 def open_files(paths: Sequence[str | Path], view_size: int) -> CanvasSet:
@@ -30,15 +31,19 @@ def open_files(paths: Sequence[str | Path], view_size: int) -> CanvasSet:
     """
     side = canvas_size(view_size)
     canvases, aspects, digest = [], [], hashlib.blake2b(digest_size=16)
+    views = []
     for path in paths:
         try:
             with open_image(named(path)) as image:
                 canvas_HWC, aspect = to_canvas(image, side)
         except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
             raise BrokenImageError.of(str(path), error) from error
+        views.append(read_test_view(named(path), view_size))
         canvases.append(canvas_HWC)
         aspects.append(aspect)
         digest.update(repr((canvas_HWC.shape, aspect)).encode() + canvas_HWC.tobytes())
+    sizes_N2 = np.full((len(views), 2), view_size)
+    of_size = InMemory(np.concatenate([view.ravel() for view in views]), sizes_N2)
     return CanvasSet(
         name="files",
         pixels=InMemory.of(canvases),
@@ -47,4 +52,5 @@ def open_files(paths: Sequence[str | Path], view_size: int) -> CanvasSet:
         classes={},
         identifiers=tuple(map(str, paths)),
         fingerprint=digest.hexdigest(),
+        test_views=TestViews(lambda size: of_size if size == view_size else None),
     )

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from mast.core.errors import UserError
-from mast.data.decode import BrokenImageError, has_pages, to_canvas, to_pixels
+from mast.data.decode import BrokenImageError, has_pages, to_canvas, to_pixels, to_test_view
 
 Metric = Literal["top1", "mean_per_class", "mAP"]
 
@@ -108,6 +108,25 @@ class Source(ABC):
                 if has_pages(image):
                     self.stacks.add(index)
                 return to_canvas(image, side)
+        except Exception as error:
+            raise self._broken(index, error) from error
+
+    def test_view(self, index: int, size: int) -> np.ndarray:
+        """The view of one image by which an encoder is tested.
+
+        Args:
+            index: Which image.
+            size: Side of the view in pixels, V.
+
+        Returns:
+            (3, V, V) uint8.
+
+        Raises:
+            BrokenImageError: If it cannot be decoded.
+        """
+        try:
+            with self.open(index) as image:
+                return to_test_view(image, size)
         except Exception as error:
             raise self._broken(index, error) from error
 

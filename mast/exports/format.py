@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from mast.core.checkpoint import write_json
+from mast.data import crop_fraction
 from mast.exports.original import Original
-from mast.measure.features import crop_fraction
 
 EXACT = (1e-4, 1e-5)
 ANY = "onnx, pt2 and torchscript hold any encoder or classifier"

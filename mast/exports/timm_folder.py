@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
+from mast.data import crop_fraction
 from mast.exports.format import ANY, Format, Place
 from mast.exports.original import Original
 from mast.exports.stock import scores_head, stock
 from mast.exports.weights import write_weights
-from mast.measure.features import crop_fraction
 from mast.models import Encoder
 from mast.models.encoders import arguments, stem_of
 

@@ -18,14 +18,14 @@ from PIL import Image
 from torch import Tensor, nn
 
 from mast.augment import center_views
+from mast.augment.central import in_unit
 from mast.core.arguments import as_list
-from mast.core.canvases import Canvases
 from mast.core.display import doing
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.memory import keep_freed_memory
 from mast.core.transfer import to_device
-from mast.data import canvas_size, read_canvas
+from mast.data import crop_fraction, read_test_view
 from mast.measure.changes import Change
 from mast.measure.compute import Compute, autocast
 
@@ -35,13 +35,6 @@ if TYPE_CHECKING:
 
 LARGEST = 1e15  # squares of features are summed in float32
 GATHERED = 16384  # rows that processes exchange at a time
-SMALL = 96  # pixels; up to here the whole centre square is shown
-CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
-
-
-def crop_fraction(size: int) -> float:
-    """The share of the short side that a test view of `size` pixels shows."""
-    return CROP_FRACTION if size > SMALL else 1.0
 
 
 @entry()
@@ -56,28 +49,27 @@ def open_images(
 
     Returns:
         images_BCHW, RGB in [0, 1]: of each the central view, with 87.5 % of the short side above
-        96 pixels and all of it below. Those of files are the same to the last bit as a set's; of
-        an opened JPEG pixels may differ a little.
+        96 pixels and all of it below, bit for bit as torchvision's `Resize` and `CenterCrop` give
+        it of Pillow's images.
 
     Raises:
         UserError: One cannot be decoded, or there is none.
     """
     if size < 1:
         raise UserError(f"size must be 1 pixel or more, got {size}")
-    read = [read_canvas(image, canvas_size(size)) for image in as_list(images)]
-    if not read:
+    views = [read_test_view(image, size) for image in as_list(images)]
+    if not views:
         raise UserError("there is no image: name one or more")
-    canvases = Canvases.packed(
-        torch.from_numpy(np.concatenate([canvas_HWC.ravel() for canvas_HWC, _ in read])),
-        torch.tensor([canvas_HWC.shape[:2] for canvas_HWC, _ in read]),
-        torch.tensor([aspect for _, aspect in read]),
-    )
-    return _central(canvases, size)
+    return in_unit(torch.from_numpy(np.stack(views)))
 
 
-def _central(canvases: Canvases, size: int) -> Tensor:
-    """The views that are tested."""
-    return center_views(canvases, size, crop_fraction(size))
+def test_views(canvas_set: CanvasSet, indices: range, size: int) -> Tensor:
+    """The views by which an encoder is tested, images_BCHW in [0, 1] on the CPU."""
+    views = None if canvas_set.test_views is None else canvas_set.test_views.at(size)
+    if views is None:  # the canvases are the whole images
+        return center_views(canvas_set.batch(indices), size, crop_fraction(size))
+    values_T = torch.from_numpy(views.read(np.asarray(indices)))
+    return in_unit(values_T.view(len(indices), 3, size, size))
 
 
 @contextmanager
@@ -173,7 +165,7 @@ def extract(
     ):
         for start in batches_here:
             stop = min(start + batch_size, len(canvas_set))
-            images_BCHW = to_device(_central(canvas_set.batch(range(start, stop)), size), device)
+            images_BCHW = to_device(test_views(canvas_set, range(start, stop), size), device)
             if change is not None:
                 images_BCHW = change.apply(images_BCHW, torch.arange(start, stop))
             features_BD = represent(encoder, images_BCHW, compute.dtype).cpu()

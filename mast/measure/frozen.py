@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
+from mast.data import crop_fraction
 from mast.measure.bench import Bench
 from mast.measure.changes import Change
 from mast.measure.compute import Compute
-from mast.measure.features import crop_fraction, extract
+from mast.measure.features import extract
 from mast.measure.store import FeatureStore, fingerprint
 
 if TYPE_CHECKING:

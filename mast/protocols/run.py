@@ -13,8 +13,8 @@ from mast.core.display import doing, track
 from mast.core.errors import UserError, unknown
 from mast.core.fields import build
 from mast.core.run import provenance
+from mast.data import crop_fraction
 from mast.measure.duplicates import count_copies, near_copies
-from mast.measure.features import crop_fraction
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result
 from mast.measure.sets import HELD_OUT, EvaluationData, ObjectData

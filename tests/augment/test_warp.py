@@ -213,7 +213,7 @@ def test_outside_takes_the_mean_colour(turned):
     torch.testing.assert_close(views[:1, :, :, :16], blank[:1], rtol=0, atol=1e-5)
     torch.testing.assert_close(views[1:, :, :, 48:], blank[1:], rtol=0, atol=1e-5)
     whole = center_views(Canvases.of(canvas), 64)
-    near = 0.12 if turned else 2.1e-3  # two filters against one; the latter has 8 bits
+    near = 0.12 if turned else 4.1e-3  # two filters against one; the latter rounds to 8 bits twice
     assert (views[0, :, :, 17:] - whole[0, :, :, 1:48]).abs().max() < near
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,13 +20,14 @@ from torchvision.transforms import v2
 from mast.augment import center_views
 from mast.core.errors import UserError
 from mast.core.tensors import write_tensors
-from mast.data import DataConfig, canvas_size, open_canvas, open_source
+from mast.data import DataConfig, Folder, canvas_size, open_canvas, open_source
 from mast.data import cache as cache_module
 from mast.data import canvas as canvas_module
 from mast.data.decode import canvas_shape
 from mast.data.manifest import Manifest
 from mast.data.names import Names
 from mast.data.stored import Stored
+from mast.measure.features import test_views as shown_views
 
 NUMBERED = ("kept_N", "size_N2", "aspect_N", "checksum_N")  # arrays of a manifest, a row an image
 
@@ -326,6 +328,70 @@ def test_too_many_broken_files_name_ten(config, photos):
         open_canvas(config, 32)
     assert str(caught.value).count(".png: ") == 10
     assert not files(config, "safetensors")
+
+
+def expected_views(config, canvases, size):
+    """Of whole images by torchvision."""
+    prepare = v2.Compose([v2.Resize(size), v2.CenterCrop(size), v2.PILToTensor()])
+    images = [Image.open(Path(config.spec) / name) for name in canvases.identifiers]
+    return torch.stack([prepare(image) for image in images])
+
+
+def views(canvases, size):
+    pixels = canvases.test_views.at(size)
+    flat = torch.from_numpy(pixels.read(np.arange(len(canvases))))
+    return flat.view(len(canvases), 3, size, size)
+
+
+@pytest.mark.parametrize("limit_gb", [32.0, 0.0])
+def test_test_views_are_those_of_whole_images(config, monkeypatch, limit_gb):
+    config.canvas, config.cache_limit_gb = 16, limit_gb  # fewer pixels than any image has
+    canvases = open_canvas(config, 24)
+    expected = expected_views(config, canvases, 24)
+    assert torch.equal(views(canvases, 24), expected)
+    some = canvases.part([7, 3, 2], "some").subset([2, 0])
+    assert torch.equal(views(some, 24), expected[[2, 7]])
+    assert torch.equal(views(canvases, 18), expected_views(config, canvases, 18))
+    again = open_canvas(config, 24)
+    assert again.fingerprint == canvases.fingerprint
+    assert len(files(config, "u8")) == (3 if limit_gb else 0)
+    if limit_gb:  # what is kept is read, and decoded again where it is damaged
+        [path] = config.cache.glob("*.v24.u8")
+        damaged = bytearray(path.read_bytes())
+        damaged[5] ^= 1
+        path.write_bytes(damaged)
+        read, decode = [], Folder.test_view
+        monkeypatch.setattr(
+            Folder,
+            "test_view",
+            lambda source, index, size: (read.append(index), decode(source, index, size))[1],
+        )
+        assert torch.equal(views(again, 24), expected)
+        assert read == [0]
+        assert torch.equal(views(open_canvas(config, 24), 24), expected)
+        assert read == [0]
+
+
+def test_images_that_are_their_own_canvases_need_no_views_beside_them(config):
+    canvases = open_canvas(config, 24)
+    assert canvases.test_views.at(24) is None
+    shown = shown_views(canvases, range(12), 24)
+    assert torch.equal((shown * 255).round().to(torch.uint8), expected_views(config, canvases, 24))
+
+
+@pytest.mark.parametrize("damage", ["short", "no sums", "other sums"])
+def test_damaged_views_are_written_again(config, damage):
+    config.canvas = 16
+    expected = views(open_canvas(config, 24), 24)
+    [data], [sums] = config.cache.glob("*.v24.u8"), config.cache.glob("*.v24.safetensors")
+    match damage:
+        case "short":
+            data.write_bytes(data.read_bytes()[:-1])
+        case "no sums":
+            sums.unlink()
+        case _:
+            write_tensors(sums, {"checksum": torch.zeros(12, dtype=torch.int32)}, {"version": 5})
+    assert torch.equal(views(open_canvas(config, 24), 24), expected)
 
 
 def test_files_of_several_pages_are_counted(config, photos, caplog):
