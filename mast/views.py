@@ -21,6 +21,7 @@ from mast.core.collectives import processes, rank
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.data import canvas_size, read_canvas
+from mast.data.canvas import LARGEST
 
 # A file, or an image: (H, W, 3) or (3, H, W) where it is an array or a tensor.
 AnyImage: TypeAlias = str | Path | Image.Image | np.ndarray | Tensor
@@ -54,8 +55,8 @@ class ToCanvas:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.side < 1:
-            raise UserError(f"side must be 1 pixel or more, got {self.side}")
+        if not 1 <= self.side <= LARGEST:
+            raise UserError(f"side must be 1 to {LARGEST:,} pixels, got {self.side}")
 
     @entry()
     def __call__(self, image: AnyImage) -> Canvas:
@@ -69,6 +70,13 @@ class ToCanvas:
             BrokenImageError: It cannot be decoded.
             UserError: It is no image of three channels.
         """
+        pixels_HWC, aspect = self.read(image)
+        pixels_T = torch.zeros(3 * self.side**2, dtype=torch.uint8)
+        pixels_T[: pixels_HWC.size] = torch.from_numpy(pixels_HWC.flatten())
+        return Canvas(pixels_T, torch.tensor(pixels_HWC.shape[:2]), torch.tensor(aspect))
+
+    def read(self, image: AnyImage) -> tuple[np.ndarray, float]:
+        """The canvas (H, W, 3), uint8, and width / height of the image; else as the call."""
         if isinstance(image, np.ndarray | Tensor):
             tensor = image if isinstance(image, Tensor) else _of_array(image)
             if tensor.ndim != 3:
@@ -76,10 +84,7 @@ class ToCanvas:
                     f"expected an image (H, W, 3) or (3, H, W), got the shape {tuple(tensor.shape)}"
                 )
             image = Image.fromarray(_bytes_BHWC(tensor[None])[0].cpu().numpy())
-        pixels_HWC, aspect = read_canvas(image, self.side)
-        pixels_T = torch.zeros(3 * self.side**2, dtype=torch.uint8)
-        pixels_T[: pixels_HWC.size] = torch.from_numpy(pixels_HWC.flatten())
-        return Canvas(pixels_T, torch.tensor(pixels_HWC.shape[:2]), torch.tensor(aspect))
+        return read_canvas(image, self.side)
 
 
 @final
@@ -95,7 +100,7 @@ class ViewMaker:
         views: Name in `mast.augment.PRESETS`, such as "mast5" or "vicreg", or a preset of your own.
         size: Side in pixels of the views that have none of their own.
         seed: Of what is drawn.
-        canvas: Images of more pixels than a square of this side are shrunk to as many, once; 2.75
+        canvas: Images of more pixels than a square of this side are shrunk to that many, once; 2.75
             times `size` if not given, as in pretraining.
         mean: Of the colour channels, for an encoder that takes normalised images: it is subtracted
             from the views, which stay in [0, 1] if it is not given.
@@ -189,22 +194,28 @@ class ViewMaker:
         if isinstance(images, Tensor):
             return Canvases.of(_bytes_BHWC(images))
         if not isinstance(images, Canvas):
-            made = [self.to_canvas(image) for image in images]
+            made = [self.to_canvas.read(image) for image in images]
             if not made:
                 raise UserError("expected at least one image, got none")
-            images = Canvas(*map(torch.stack, zip(*made, strict=True)))
+            return Canvases.packed(
+                torch.cat([torch.from_numpy(pixels_HWC.flatten()) for pixels_HWC, _ in made]),
+                torch.tensor([pixels_HWC.shape[:2] for pixels_HWC, _ in made]),
+                torch.tensor([aspect for _, aspect in made]),
+            )
         for name, tensor in images._asdict().items():
             argument(tensor, Tensor, name)
         pixels_BT, size_B2, aspect_B = images.pixels, images.size.cpu(), images.aspect.cpu()
         count, room = pixels_BT.shape if pixels_BT.ndim == 2 else (-1, 0)
-        if pixels_BT.dtype != torch.uint8 or (len(size_B2), len(aspect_B)) != (count, count):
+        shapes = (*size_B2.shape, *aspect_B.shape)
+        if pixels_BT.dtype != torch.uint8 or shapes != (count, 2, count):
             raise UserError(
                 "expected pixels (B, T) of uint8, size (B, 2) and aspect (B,), got "
                 f"{tuple(pixels_BT.shape)}, {tuple(size_B2.shape)} and {tuple(aspect_B.shape)}"
             )
         if not bool(((aspect_B > 0) & aspect_B.isfinite()).all()):
             raise UserError("expected aspects above 0 and finite, which some are not")
-        if not bool(((size_B2 > 0).all(1) & (3 * size_B2.prod(1) <= room)).all()):
+        fits_B = (size_B2 > 0).all(1) & (size_B2 <= room).all(1)
+        if not bool((fits_B & (3.0 * size_B2.double().prod(1) <= room)).all()):
             raise UserError(f"expected sizes of 1 to {room // 3} pixels, which some are not")
         start_B = torch.arange(count) * room
         return Canvases(pixels_BT.reshape(-1), size_B2.long(), start_B, aspect_B.float())

@@ -127,7 +127,7 @@ def test_large_images_are_shrunk_as_by_the_loader(images_BHWC: Tensor) -> None:
     pictures = [Image.fromarray(image.numpy()) for image in wide_BHWC]
     resized = [picture.resize((27, 21), Image.Resampling.LANCZOS) for picture in pictures]
     pixels = torch.from_numpy(np.stack([np.asarray(picture) for picture in resized]))
-    sizes, aspect = torch.tensor([[21, 27]] * 4), torch.full((4,), 1.333333)
+    sizes, aspect = torch.tensor([[21, 27]] * 4), torch.full((4,), 4 / 3)
     expected = make(Canvas(pixels.flatten(1), sizes, aspect), 0)
     others = [np.asarray(pictures[0]), pictures[1], wide_BHWC[2].permute(2, 0, 1), wide_BHWC[3]]
     for images in (pictures, others):

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from mast.core.canvases import Canvases
+from mast.core.central import cut_center
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.transfer import to_device
-
-_PART = 16  # images that a thread treats at a time
 
 
 @entry()
@@ -43,27 +43,21 @@ def center_views(
     Reference: torchvision `Resize(floor(size / crop_fraction))` and `CenterCrop(size)` of Pillow's
         images: bit for bit, where the canvas did not shrink them.
     """
-    from mast.augment import compiled
-
     if size < 1:
         raise UserError(f"size must be 1 pixel or more, got {size}")
     if not 0.0 < crop_fraction <= 1.0:
         raise UserError(f"expected crop_fraction in (0, 1], got {crop_fraction}; 1 keeps all")
-    resized_B2 = resized(canvases.size_B2, canvases.aspect_B, math.floor(size / crop_fraction))
-    first_B2 = ((resized_B2 - size) / 2).round().long()
-    views = torch.empty(len(canvases), 3, size, size, dtype=torch.uint8, device="cpu")
-    arrays = [
-        tensor.cpu().contiguous().numpy()
-        for tensor in (canvases.values_T, canvases.start_B, canvases.size_B2, resized_B2, first_B2)
-    ]
-    index_B, images = np.arange(len(views)), views.numpy()
+    sides_B2 = resized(canvases.size_B2, canvases.aspect_B, math.floor(size / crop_fraction))
+    on_cpu = canvases.to(torch.device("cpu"))
 
-    def draw(start: int) -> None:
-        compiled.center_views(images, index_B[start : start + _PART], *arrays)
+    def draw(index: int) -> np.ndarray:
+        height, width = sides_B2[index].tolist()
+        return cut_center(Image.fromarray(on_cpu.image(index).numpy()), (width, height), size)
 
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        list(pool.map(draw, range(0, len(views), _PART)))
-    return in_unit(to_device(views, canvases.device)).to(dtype)
+        drawn = list(pool.map(draw, range(len(canvases))))
+    views = np.stack(drawn) if drawn else np.empty((0, 3, size, size), np.uint8)
+    return in_unit(to_device(torch.from_numpy(views), canvases.device)).to(dtype)
 
 
 def in_unit(views_BCHW: Tensor) -> Tensor:
@@ -76,7 +70,7 @@ def resized(size_B2: Tensor, aspect_B: Tensor, short: int) -> Tensor:
 
     Args:
         size_B2: Height and width, int64: of the images, or of what they were shrunk to.
-        aspect_B: Width / height of the images, of which six digits count.
+        aspect_B: Width / height of the images, in float32.
         short: The short side then, in pixels.
 
     Returns:
@@ -85,7 +79,7 @@ def resized(size_B2: Tensor, aspect_B: Tensor, short: int) -> Tensor:
     low_B1, high_B1 = size_B2.amin(1, keepdim=True), size_B2.amax(1, keepdim=True)
     exact_B2 = torch.where(size_B2 == low_B1, short, short * high_B1 // low_B1)
     ratio_B2 = torch.stack([1 / aspect_B, aspect_B], dim=1).double().clamp(min=1.0)
-    # a third more than 48 pixels is 64, whatever the seventh digit is
+    # a third more than 48 pixels is 64, whatever the last digit is
     near_B2 = (short * ratio_B2 + 2e-3).floor().long()
     whole_B = (size_B2[:, 1] / size_B2[:, 0] / aspect_B - 1).abs() < 2e-6
     return torch.where(whole_B[:, None], exact_B2, near_B2)

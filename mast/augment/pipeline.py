@@ -198,8 +198,9 @@ class Pipeline:
         count, size = len(images), images.shape[3]
         if count > len(canvases):
             canvases = canvases[torch.arange(count) % len(canvases)]
-        largest = 3 * int(canvases.size_B2.amax(0).prod()) if count else 1
-        part = PART_VALUES // (3 * size**2) if images.device.type == "cpu" else PADDED // largest
+        part = PADDED // (3 * int(canvases.size_B2.amax(0).prod())) if count else 1
+        if images.device.type == "cpu":
+            part = min(part, PART_VALUES // (3 * size**2))
         for start in range(0, count, max(part, 1)):
             some = slice(start, start + max(part, 1))
             drawn = render(canvases[some], warp[some], size)

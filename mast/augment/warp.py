@@ -136,16 +136,28 @@ def resize_boxes(
     return _fill(views, images_BCHW, size_B2, inside_y[:, :, None] & inside_x[:, None, :])
 
 
-def shrinks(canvases: Canvases, warp: Warp, size: int) -> Tensor:
-    """How many pixels of its image a pixel of each view is wide and high, (B, 2), on the CPU.
+def shrunk(canvases: Canvases, warp: Warp, size: int) -> tuple[Tensor, Tensor]:
+    """To what images are shrunk before they are turned, along x and y; on the CPU.
 
-    All kernels take it from here, as how many pixels are kept changes at whole numbers.
+    All kernels take it from here: how many pixels are kept changes at whole numbers, to either side
+    of which a quotient may round.
+
+    Returns:
+        How many pixels of an image one of the smaller image is wide and high, (B, 2), at least 1,
+        and how many pixels that has, (B, 2), int64; the last may be cut off.
     """
-    return warp.extent_B2 * canvases.size_B2.flip(1) / size
+    pixels_B2 = canvases.size_B2.flip(1)
+    step_B2 = (warp.extent_B2 * pixels_B2 / size).clamp(min=1.0)
+    return step_B2, (pixels_B2 / step_B2).ceil().long()
 
 
 def warp_affine(
-    images_BCHW: Tensor, size_B2: Tensor, matrices_B33: Tensor, size: int, shrink_B2: Tensor
+    images_BCHW: Tensor,
+    size_B2: Tensor,
+    matrices_B33: Tensor,
+    size: int,
+    step_B2: Tensor,
+    count_B2: Tensor,
 ) -> Tensor:
     """Resample under any affine map: shrink by the view's shrink factor, then bilinear.
 
@@ -154,13 +166,13 @@ def warp_affine(
         size_B2: Height and width of each without padding, on the CPU.
         matrices_B33: View to image, normalised.
         size: Side of the view in pixels.
-        shrink_B2: As of `shrinks`, on the CPU.
+        step_B2: As of `shrunk`, with `count_B2`; on the CPU.
 
     Returns:
         images_BCVV: Float32 views in [0, 1].
     """
-    along_y, height_B = _low_pass(shrink_B2[:, 1], size_B2[:, 0], images_BCHW, axis=2)
-    along_x, width_B = _low_pass(shrink_B2[:, 0], size_B2[:, 1], images_BCHW, axis=3)
+    along_y, height_B = _low_pass(step_B2[:, 1], count_B2[:, 1], size_B2[:, 0], images_BCHW, 2)
+    along_x, width_B = _low_pass(step_B2[:, 0], count_B2[:, 0], size_B2[:, 1], images_BCHW, 3)
     size_B2 = to_device(size_B2, images_BCHW.device)
     images = separable(images_BCHW, along_y, along_x)
     centers_V = (torch.arange(size, device=images.device) + 0.5) / size
@@ -219,8 +231,9 @@ def render(canvases: Canvases, warp: Warp, size: int) -> Tensor:
         images.index_copy_(0, index, views)
     if len(turned):
         index = turned.to(device, non_blocking=True)
-        some, shrink_B2 = canvases[turned], shrinks(canvases, warp, size)[turned]
-        views = warp_affine(padded(some), some.size_B2, matrices_B33[index], size, shrink_B2)
+        some = canvases[turned]
+        smaller = (of_B2[turned] for of_B2 in shrunk(canvases, warp, size))
+        views = warp_affine(padded(some), some.size_B2, matrices_B33[index], size, *smaller)
         images.index_copy_(0, index, views)
     return images
 
@@ -246,7 +259,8 @@ def compiled_steps(canvases: Canvases, warp: Warp, size: int) -> list[Step]:
     # scale and offset along x, then along y
     boxes_N4 = warp.matrices_B33[straight][:, [0, 0, 1, 1], [0, 2, 1, 2]]
     boxes = boxes_N4.contiguous(), warp.bounded_B[straight]
-    matrices = warp.matrices_B33[turned], shrinks(canvases, warp, size)[turned]
+    smaller = (of_B2[turned] for of_B2 in shrunk(canvases, warp, size))
+    matrices = (warp.matrices_B33[turned], *smaller)
 
     def resize(images: np.ndarray, index_N: np.ndarray, *rows: np.ndarray) -> None:
         compiled.resize_boxes(images, index_N, *rows, values, start_B, size_B2, warp.bicubic)
@@ -310,23 +324,20 @@ def _cubic(distance: Tensor) -> Tensor:
 
 
 def _low_pass(
-    shrink_B: Tensor, pixels_B: Tensor, images_BCHW: Tensor, axis: int
+    step_B: Tensor, count_B: Tensor, pixels_B: Tensor, images_BCHW: Tensor, axis: int
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Triangle filters of half-width `shrink_B` pixels; the identity where it is 1 or less.
-
-    The image is kept at a pixel for each half-width, of which the last may be cut off.
+    """Triangle filters of half-width `step_B` pixels, at each of which a pixel is kept.
 
     Args:
-        shrink_B: On the CPU.
-        pixels_B: Those of each image along the axis, on the CPU.
+        step_B: On the CPU; the filter of 1 is the identity.
+        count_B: How many pixels are kept of each image, on the CPU.
+        pixels_B: How many it has along the axis, on the CPU.
         images_BCHW: The images.
         axis: 2 or 3.
 
     Returns:
-        weights_BQP, the half-widths, and how many of Q each image has, on the images' device.
+        weights_BQP, and steps and counts, on the device of the images.
     """
-    step_B = shrink_B.clamp(min=1.0)
-    count_B = (pixels_B / step_B).ceil()
     most, device = int(count_B.max()), images_BCHW.device
     step_B, count_B, pixels_B = to_device(torch.stack([step_B, count_B, pixels_B]), device)
     center_BQ = (torch.arange(most, device=device) + 0.5) * step_B[:, None] - 0.5

@@ -31,6 +31,7 @@ LOCK = "writing.lock"
 OURS = re.compile(r"\d{6,}\.tar")
 END = "__end__"  # the last member of a shard, which readers leave out
 FORMATS = ("jpg", "bmp")
+_LONGEST = 65_500  # pixels of a side of a JPEG
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Plan:
         quality: Of the JPEGs.
         images: In a shard.
         seed: Of the order.
+        layout: Of the canvases; squares had none.
     """
 
     source: str
@@ -52,6 +54,7 @@ class Plan:
     quality: int
     images: int
     seed: int
+    layout: str = "own shape"
 
 
 @final
@@ -105,8 +108,8 @@ def shard(
     Args:
         data: A folder, or a set by name, as of `mast pretrain`.
         out: The folder to write into.
-        size: Images of more pixels than a square of this side are shrunk to as many; 2.75 times
-            the size of the views, as by default for 224, loses nothing that they show.
+        size: Images of more pixels than a square of this side are shrunk to that
+            many; 2.75 times the size of the views, as by default for 224, keeps crops sharp.
         format: jpg, or bmp, which loses nothing and takes ten times the room.
         quality: Of the JPEGs, 1 to 100.
         images: In a shard.
@@ -252,6 +255,10 @@ class _Writer:
                     canvas_HWC, aspect = self.source.canvas(index, self.plan.size)
                 except BrokenImageError as error:
                     self._leave_out(error)
+                    continue
+                if self.plan.format == "jpg" and max(canvas_HWC.shape) > _LONGEST:
+                    name = self.source.identifier(index)
+                    self._leave_out(BrokenImageError(name, "too long for JPEG; bmp would hold it"))
                     continue
                 key, encoded = f"{index:09d}", io.BytesIO()
                 form = "JPEG" if self.plan.format == "jpg" else "BMP"

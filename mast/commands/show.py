@@ -95,6 +95,8 @@ def show_cache(cache: str | Path | None = None, verify: bool = False) -> FittedT
         state = "not verified" if each.damaged is None else "whole"
         if each.damaged:
             state = f"{each.damaged:,} damaged: decoded again when they are read"
+        elif each.earlier:
+            state = "of an earlier version: built anew when it is opened"
         elif not each.readable:
             state = "manifest damaged: built anew when it is opened"
         gigabytes = f"{each.stored / 1e9:.2f}" if each.stored else "not stored"

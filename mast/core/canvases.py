@@ -42,8 +42,17 @@ class Canvases:
             values_T: uint8.
             size_B2: int64, height and width.
             aspect_B: Those of the sizes if not given.
+
+        Raises:
+            UserError: There are fewer numbers, or others.
         """
         count_B = 3 * size_B2.prod(1)
+        needed = int(count_B.sum())
+        if values_T.dtype != torch.uint8 or needed > values_T.numel():
+            raise UserError(
+                f"expected {needed} numbers of uint8 or more for images of these sizes, got "
+                f"{values_T.numel()} of {values_T.dtype}"
+            )
         if aspect_B is None:
             aspect_B = size_B2[:, 1] / size_B2[:, 0].clamp(min=1)
         return cls(values_T, size_B2, count_B.cumsum(0) - count_B, aspect_B.cpu().float())
@@ -70,11 +79,13 @@ class Canvases:
 
     @classmethod
     def cat(cls, parts: Sequence["Canvases"]) -> "Canvases":
-        """One batch after the other; all fill their tensors, which are on one device."""
+        """One batch after the other, on one device."""
         if len(parts) == 1:
             return parts[0]
         return cls.packed(
-            torch.cat([part.values_T for part in parts]),
+            torch.cat([part.image(at).flatten() for part in parts for at in range(len(part))])
+            if any(map(len, parts))
+            else parts[0].values_T[:0],
             torch.cat([part.size_B2 for part in parts]),
             torch.cat([part.aspect_B for part in parts]),
         )

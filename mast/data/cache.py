@@ -21,6 +21,7 @@ import hashlib
 import logging
 import math
 import os
+import random
 import re
 import shutil
 from array import array
@@ -69,7 +70,7 @@ class Request:
         source: The images.
         side: Of a square with as many pixels as a canvas may have.
         folder: The cache folder.
-        store: Whether to keep the canvases on disk, or only the manifest.
+        limit: Bytes up to which canvases are kept on disk; above, only the manifest is.
         max_broken: Share of the images that may be broken.
         workers: Number of decoding threads.
     """
@@ -77,7 +78,7 @@ class Request:
     source: Source
     side: int
     folder: Path
-    store: bool
+    limit: float
     max_broken: float
     workers: int
 
@@ -108,6 +109,7 @@ class Kept:
         damaged: Canvases that changed since they were written; None: not verified, or the manifest
             itself is damaged.
         readable: Whether the manifest is whole.
+        earlier: Whether an earlier version of this program wrote it.
     """
 
     name: str
@@ -116,6 +118,7 @@ class Kept:
     stored: int
     damaged: int | None = None
     readable: bool = True
+    earlier: bool = False
 
 
 def kept(folder: Path, verify: bool = False) -> list[Kept]:
@@ -132,7 +135,8 @@ def kept(folder: Path, verify: bool = False) -> list[Kept]:
         try:
             manifest = Manifest.read(path)
         except UserError:
-            sets.append(Kept(name, 0, 0, stored, readable=False))
+            earlier = Manifest.version_of(path) in range(VERSION)
+            sets.append(Kept(name, 0, 0, stored, readable=False, earlier=earlier))
             continue
         damaged = _damaged(manifest, file) if verify else None
         sets.append(Kept(name, manifest.side, len(manifest.kept_N), stored, damaged))
@@ -157,7 +161,7 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
         request: The set and how to keep it.
 
     Returns:
-        The manifest, and the file of the canvases, None without `store`.
+        The manifest, and the file of the canvases, None where they exceed the limit.
 
     Raises:
         UserError: If too many images are broken, or the folder cannot be written.
@@ -209,12 +213,12 @@ def obtain_test_views(
         size: Side of the views in pixels.
 
     Returns:
-        CRC-32 of each view, and the file; neither without `store`.
+        CRC-32 of each view, and the file; neither where that would exceed the limit.
 
     Raises:
         UserError: If the folder cannot be written, or an image is no longer what it was.
     """
-    if not request.store:
+    if 3 * size**2 * len(kept_N) > request.limit:
         return None, None
     stored, sums = (request.file(f"v{size}.{ending}") for ending in ("u8", MANIFEST))
     said = {"version": VERSION, "source": request.fingerprint, "size": size}
@@ -222,11 +226,11 @@ def obtain_test_views(
     def read() -> np.ndarray | None:
         try:
             tensors, header = read_tensors(sums, "it is built anew")
-            checksum_N = tensors["checksum"].numpy().view(np.uint32)
+            checksum_N = tensors["checksum"].numpy().view(np.uint32).copy()  # the file may be cut
             fits = stored.stat().st_size == 3 * size**2 * len(kept_N)
         except (UserError, OSError, KeyError):
             return None
-        return checksum_N if fits and said_of(header) == said else None
+        return checksum_N if fits and said_of(header).items() >= said.items() else None
 
     with locked(request.folder / f"{request.stem}.lock"):
         if (checksum_N := read()) is None:
@@ -250,7 +254,7 @@ def _read(
 ) -> tuple[Manifest, Path | None] | None:
     """The finished cache, or None if there is none that fits; damage is told of."""
     path, stored = request.file(MANIFEST), request.file("u8")
-    if not path.exists() or (request.store and not stored.exists()):
+    if not path.exists():
         return None
     if Manifest.version_of(path) not in (VERSION, None):
         return None
@@ -267,9 +271,12 @@ def _read(
         tell("%s does not match the %d images of %s; it is built anew.", path,
              len(request.source), request.source.name)  # fmt: skip
         return None
-    if not request.store:
+    expected = 3 * int(manifest.size_N2.prod(1).sum())
+    if expected > request.limit:
         return manifest, None
-    expected, actual = 3 * int(manifest.size_N2.prod(1).sum()), stored.stat().st_size
+    if not stored.exists():
+        return None
+    actual = stored.stat().st_size
     if actual != expected:
         tell("%s has %d bytes where %d belong; it is built anew.", stored, actual, expected)
         return None
@@ -284,7 +291,7 @@ def expected_bytes(source: Source, side: int) -> float:
         side: Of a square with as many pixels as a canvas may have.
     """
     known = list[int]()
-    for index in range(0, len(source), -(-len(source) // _SEEN)):
+    for index in random.Random(0).sample(range(len(source)), min(_SEEN, len(source))):
         try:
             with source.open(index) as image:
                 known.append(min(math.prod(image.size), side**2))
@@ -297,14 +304,17 @@ def _build(request: Request) -> None:
     """Decodes every image once and writes data and manifest, the manifest last."""
     needed = expected_bytes(request.source, request.side)
     free = shutil.disk_usage(request.folder).free
-    if request.store and needed > free:
+    store = needed <= 2 * request.limit  # than which no estimate is farther off
+    if needed <= request.limit and needed > free:
         raise OSError(f"it needs {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free")
     # Plain writes, not a mapping: on a full disk a mapping kills the process without a word.
     with (
-        replacing(request.file("u8")) if request.store else nullcontext(os.devnull) as unfinished,
+        replacing(request.file("u8")) if store else nullcontext(os.devnull) as unfinished,
         open(unfinished, "wb") as file,
     ):
         manifest = _decode_all(request, file)
+    if 3 * manifest.size_N2.prod(1).sum() > request.limit:
+        request.file("u8").unlink(missing_ok=True)
     request.file(MANIFEST).unlink(missing_ok=True)  # whatever is in its place
     manifest.write(request.file(MANIFEST))
 
@@ -315,7 +325,7 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
     skipped: dict[str, str] = {}
     kept, sizes, identifiers = array("q"), array("q"), list[str]()
     aspect, checksums = array("f"), array("I")
-    content = hashlib.blake2b(digest_size=16)
+    content, written = hashlib.blake2b(digest_size=16), 0
     canvas = partial(source.canvas, side=request.side)
     outcomes = decode_in_order(canvas, range(len(source)), request.workers)
     shown = track(outcomes, f"reading {source.name}", len(source), "images")
@@ -326,7 +336,9 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
                 _refuse_too_many(request, skipped, len(kept))
             continue
         pixels = outcome[0].tobytes()
-        file.write(pixels)
+        written += len(pixels)
+        if written <= request.limit:
+            file.write(pixels)
         content.update(pixels)
         checksums.append(crc32(pixels))
         kept.append(index)

@@ -31,7 +31,7 @@ from mast.data.test_views import TestViews
 
 LARGEST = 16_384  # side of a square with as many pixels as a canvas may have, which are 805 MB
 PER_VIEW = 2.75  # sides of a view
-_COPIED = 1024  # canvases that go to a device at a time
+_COPIED = 200_000_000  # bytes of canvases that go to a device at a time
 
 
 @dataclass
@@ -44,7 +44,7 @@ class DataConfig:
             `hf:owner/name@split`, `coco:FOLDER@train2017`, `coco:FILE.json@FOLDER`,
             `voc:VOCdevkit/VOC2007@trainval`, `shards:FOLDER` or `shards:s3://bucket/train-*.tar`;
             `#photo` behind a set of the hub or of Parquet files names its column of images.
-        canvas: Images of more pixels than a square of this side are shrunk to as many, once, and
+        canvas: Images of more pixels than a square of this side are shrunk to that many, once, and
             keep their shape; 2.75 times the size of the views if not given.
         cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` if not
             given.
@@ -171,10 +171,11 @@ class CanvasSet:
         if isinstance(self.pixels, Decoded) or self.pixels.nbytes > limit_gb * 1e9:
             return None
         values_T = torch.empty(self.pixels.nbytes, dtype=torch.uint8, device=device)
-        first = 0
+        first, largest = 0, 3 * int(self.pixels.size_N2.prod(1).max())
+        step = max(1, _COPIED // largest)
         with doing(f"copying the images to {device}", len(self), "images") as work:
-            for start in range(0, len(self), _COPIED):
-                stop = min(start + _COPIED, len(self))
+            for start in range(0, len(self), step):
+                stop = min(start + step, len(self))
                 part = torch.from_numpy(self.pixels.read(np.arange(start, stop)))
                 values_T[first : first + len(part)] = part.to(device)
                 first += len(part)
@@ -259,8 +260,8 @@ def open_canvas(config: DataConfig | str | Path, view_size: int, processes: int 
         source = open_source(config.spec, config.root or folder / "downloads", config.download)
     side = config.canvas or canvas_size(view_size)
     workers = config.workers or max(1, cores() // processes)
-    store = cache.expected_bytes(source, side) <= config.cache_limit_gb * 1e9
-    request = cache.Request(source, side, folder, store, config.max_broken, workers)
+    limit = config.cache_limit_gb * 1e9
+    request = cache.Request(source, side, folder, limit, config.max_broken, workers)
     manifest, stored = cache.obtain(request)
     # Copies of what every batch needs: if the mapped manifest is cut short, a look at it is fatal.
     kept_N, checksum_N = manifest.kept_N.copy(), manifest.checksum_N.copy()

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from PIL import Image, ImageFile, ImageStat, features
+from PIL import Image, ImageFile, features
 
+from mast.core.central import cut_center
 from mast.core.errors import UserError
 from mast.core.files import special
 from mast.data.bombs import refuse_bomb
@@ -187,7 +188,7 @@ def to_canvas(image: Image.Image, side: int) -> tuple[np.ndarray, float]:
         side: Of a square with as many pixels as the canvas may have.
 
     Returns:
-        The canvas, (H, W, 3) uint8, and width / height of the upright original, to six digits.
+        The canvas, (H, W, 3) uint8, and width / height of the upright original.
     """
     width, height = image.size
     shrunk = canvas_shape(width, height, side)
@@ -198,7 +199,7 @@ def to_canvas(image: Image.Image, side: int) -> tuple[np.ndarray, float]:
         (width, height), shrunk = (height, width), shrunk[::-1]
     if rgb.size != shrunk:
         rgb = rgb.resize(shrunk, Image.Resampling.LANCZOS, reducing_gap=3.0)
-    return np.asarray(rgb), round(width / height, 6)
+    return np.asarray(rgb), width / height
 
 
 def crop_fraction(size: int) -> float:
@@ -222,10 +223,7 @@ def to_test_view(image: Image.Image, size: int) -> np.ndarray:
     rgb, _ = _upright_rgb(image)
     short, low = math.floor(size / crop_fraction(size)), min(rgb.size)
     width, height = (short if side == low else short * side // low for side in rgb.size)
-    left, top = round((width - size) / 2), round((height - size) / 2)
-    resized = rgb.resize((width, height), Image.Resampling.BILINEAR)
-    view = resized.crop((left, top, left + size, top + size))
-    return np.ascontiguousarray(np.asarray(view).transpose(2, 0, 1))
+    return cut_center(rgb, (width, height), size)
 
 
 def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:
@@ -300,8 +298,7 @@ def _rgb(image: Image.Image) -> Image.Image:
         return image.convert("RGB")
     image = image.convert("RGBA")
     alpha = image.getchannel("A")
-    visible = ImageStat.Stat(image.convert("L"), alpha.point(lambda value: 255 * (value > 127)))
-    bright = bool(visible.count[0]) and visible.mean[0] > _BRIGHT
+    bright = _shows_nothing(np.asarray(image.convert("L")), np.asarray(alpha))
     ground = Image.new("RGB", image.size, "black" if bright else "white")
     ground.paste(image, mask=alpha)
     return ground
@@ -323,8 +320,17 @@ def _deep(image: Image.Image) -> np.ndarray:
         gray_HW = 255 - gray_HW
     clear = image.info.get("transparency")
     if isinstance(clear, int) and image.format == "PNG":
-        gray_HW = np.where(values_HW == clear, np.uint8(255), gray_HW)
+        visible_HW = values_HW != clear
+        ground = 0 if _shows_nothing(gray_HW, visible_HW) else 255
+        gray_HW = np.where(visible_HW, gray_HW, np.uint8(ground))
     return gray_HW
+
+
+def _shows_nothing(level_HW: np.ndarray, alpha_HW: np.ndarray) -> bool:
+    """Whether what is visible is so bright that nothing of it would show on white."""
+    total = int(alpha_HW.sum(dtype=np.int64))
+    seen = np.einsum("hw,hw->", level_HW, alpha_HW, dtype=np.float64)
+    return total > 0 and float(seen) > _BRIGHT * total
 
 
 def _tag(image: Image.Image, number: int) -> Any:

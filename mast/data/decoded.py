@@ -87,11 +87,11 @@ class Decoded(Pixels):
         values_T = np.empty(3 * size_B2.prod(1).sum(), np.uint8)
         decoded = decode_in_order(self._decode, source_index_B, self._workers)
         ends = [*starts(size_B2).tolist(), len(values_T)]
-        spans = zip(source_index_B, ends, ends[1:], strict=False)
-        for outcome, (index, start, end) in zip(decoded, spans, strict=True):
+        spans = zip(source_index_B, size_B2.tolist(), ends, ends[1:], strict=False)
+        for outcome, (index, size, start, end) in zip(decoded, spans, strict=True):
             if isinstance(outcome, BrokenImageError):
                 self._refuse(outcome.name, outcome.reason)
-            if outcome.size != end - start:
+            if [*outcome.shape] not in ([*size, 3], [3, *size]):
                 self._refuse(self._source.identifier(index), "it has another size")
             values_T[start:end] = outcome.ravel()
         return values_T

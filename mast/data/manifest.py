@@ -122,7 +122,7 @@ class Manifest:
             and len(kept_N) == len(end_N) > 0
             and kept_N[0] >= 0
             and (kept_N[1:] > kept_N[:-1]).all()
-            and ((aspect_N > 1e-6) & (aspect_N < 1e6)).all()
+            and ((aspect_N > 0) & np.isfinite(aspect_N)).all()
             and end_N[0] >= 0
             and (end_N[1:] >= end_N[:-1]).all()
             and end_N[-1] == len(self.identifiers.text)

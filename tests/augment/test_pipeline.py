@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, View, center_views, describe
+from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, Record, View, describe
 from mast.augment.operator import Step
 from mast.augment.warp import render
 from mast.core.canvases import Canvases
@@ -290,7 +290,8 @@ def test_the_record_says_exactly_who_changed(operator, batch):
     chosen[::2, k] = True
     (record,) = pipeline.draw(B, generator(), chosen)
     (images,) = pipeline.views(batch, (record,)).images
-    identity = center_views(batch, SIZE)
+    nothing = Record((), torch.zeros(B, 0, dtype=torch.bool), {})
+    (identity,) = Pipeline(Preset((), (View(),)), SIZE).views(batch, (nothing,)).images
     applied = record.applied_BK[:, k]
     assert not applied[1::2].any()
     torch.testing.assert_close(images[~applied], identity[~applied], rtol=0, atol=1e-5)

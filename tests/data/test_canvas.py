@@ -441,6 +441,22 @@ def test_what_a_set_takes_is_known_from_some_of_its_images(config, photos):
     assert cache_module.expected_bytes(open_source(config.spec), 88) == taken - 3 * 20 * 40
 
 
+def test_what_is_kept_is_decided_by_what_is_written(tmp_path, monkeypatch):
+    """Names may have a period, of which every so many images are the same."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number in range(8):
+        Image.new("RGB", (2, 2) if number == 0 else (60, 60)).save(folder / f"{number}.png")
+    config = DataConfig(str(folder), cache=tmp_path / "cache", cache_limit_gb=70e-6)
+    monkeypatch.setattr(cache_module, "expected_bytes", lambda *_: 1.0)
+    assert open_canvas(config, 64).pixels.nbytes == 75_612
+    assert not files(config, "u8")
+    config.cache_limit_gb = 76e-6
+    assert isinstance(open_canvas(config, 64).pixels, Stored)
+    monkeypatch.setattr(cache_module, "expected_bytes", lambda *_: pytest.fail("it is known"))
+    assert isinstance(open_canvas(config, 64).pixels, Stored)
+
+
 def test_a_strip_keeps_what_its_view_shows(tmp_path):
     """Its canvas was stretched to a square, with a quarter of these columns."""
     noise = np.random.default_rng(0).integers(0, 256, (32, 128, 3), np.uint8).repeat(4, 0)

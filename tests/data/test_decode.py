@@ -171,6 +171,9 @@ def test_white_on_transparent_ground_shows(tmp_path: Path) -> None:
     assert seen["white"] == [(255, 255, 255), (0, 0, 0)]
     assert seen["black"] == [(0, 0, 0), (255, 255, 255)]
     assert seen["red"] == [RED, (255, 255, 255)]
+    faint = halves((255, 255, 255, 100), (9, 9, 9, 0))
+    Image.fromarray(faint).save(tmp_path / "faint.png")
+    assert read(tmp_path / "faint.png") == [(100, 100, 100), (0, 0, 0)]
     Image.new("RGBA", (24, 16)).save(tmp_path / "nothing.png")
     assert read(tmp_path / "nothing.png") == [(255, 255, 255)] * 2
 

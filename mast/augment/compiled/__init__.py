@@ -12,12 +12,11 @@ view pixels, T taps. Images are contiguous float32 planes in [0, 1].
 from mast.augment.compiled.color import equalize, grayscale, invert, jitter, posterize, solarize
 from mast.augment.compiled.filters import blend_edges, cut_out, gaussian_blur, motion_blur, sharpen
 from mast.augment.compiled.noise import add_noise
-from mast.augment.compiled.resample import center_views, resize_boxes, warp_affine
+from mast.augment.compiled.resample import resize_boxes, warp_affine
 
 __all__ = [
     "add_noise",
     "blend_edges",
-    "center_views",
     "cut_out",
     "equalize",
     "gaussian_blur",

@@ -21,8 +21,6 @@ from mast.augment.compiled.rows import (
 
 _SHARE = np.float32(1 / 255)
 _FAR = np.float32(np.inf)
-_ONE_LEVEL = 1 << 22  # whole numbers stand for weights, as in Pillow
-_HALF_LEVEL = np.int32(1 << 21)
 # A matrix that maps to a border may round to either side of it.
 _SLACK = np.float32(1e-3)
 
@@ -240,14 +238,14 @@ def _mean_color(values_T, start, height, width, mean_C):
 
 
 @kernel
-def warp_affine(images_BCVV, index_N, matrices_N33, shrink_N2, values_T, start_B, size_B2):
+def warp_affine(images_BCVV, index_N, matrices_N33, step_N2, count_N2, values_T, start_B, size_B2):
     """See `warp.warp_affine`.
 
     Args:
         images_BCVV: Where the views go.
         index_N: Samples to treat.
         matrices_N33: float32, from the view to the canvas, normalised.
-        shrink_N2: float32, as of `warp.shrinks`.
+        step_N2: float32, as of `warp.shrunk`, with count_N2, int64.
         values_T: uint8.
     """
     size = images_BCVV.shape[2]
@@ -255,8 +253,7 @@ def warp_affine(images_BCVV, index_N, matrices_N33, shrink_N2, values_T, start_B
     for n in range(len(index_N)):
         i, matrix_33 = index_N[n], matrices_N33[n]
         (height, width), start = size_B2[i], start_B[i]
-        step_x, step_y = max(shrink_N2[n, 0], ONE), max(shrink_N2[n, 1], ONE)
-        columns, rows = math.ceil(width / step_x), math.ceil(height / step_y)
+        (step_x, step_y), (columns, rows) = step_N2[n], count_N2[n]
         low_x, high_x = _reach(matrix_33[0])
         low_y, high_y = _reach(matrix_33[1])
         if min(low_x, low_y) < _SLACK or max(high_x, high_y) > ONE - _SLACK:
@@ -343,84 +340,3 @@ def _sample(
                 low = left_share * source[sw] + right_share * source[at(sw, east)]
                 value = clip((ONE - lower) * high + lower * low)
                 image[at(to, x)] = value if inside[at(0, x)] else mean_C[c]
-
-
-@kernel
-def center_views(images_BCVV, index_N, values_T, start_B, size_B2, resized_B2, first_B2):
-    """Resize whole images in 8 bits, and cut the centre: bit for bit what Pillow gives.
-
-    Args:
-        images_BCVV: uint8, where the views go.
-        index_N: Samples to treat.
-        values_T: uint8.
-        resized_B2: int64, height and width to which an image is resized.
-        first_B2: int64, the row and the column at which the view begins then.
-
-    Reference: `ImagingResample` of Pillow with its bilinear filter.
-    """
-    size = images_BCVV.shape[2]
-    total = np.empty(3 * size, np.int32)
-    for i in index_N:
-        (height, width), origin = size_B2[i], start_B[i]
-        start_x, weight_x = _levels(width, resized_B2[i, 1], first_B2[i, 1], size)
-        start_y, weight_y = _levels(height, resized_B2[i, 0], first_B2[i, 0], size)
-        taps_x, taps_y = len(weight_x), len(weight_y)
-        top = start_y[0]
-        rows = min(start_y[size - 1] + taps_y, height) - top
-        between = np.empty(3 * size * rows, np.uint8)
-        line = np.zeros(3 * (width + taps_x), np.int32)  # what lies beyond counts nothing
-        for y in range(rows):
-            here = origin + 3 * (top + y) * width
-            for q in range(3 * width):
-                line[at(0, q)] = values_T[at(here, q)]
-            for t in range(0, taps_x, 2):
-                for x in range(size):
-                    first = at(3 * t, 3 * start_x[x])
-                    w0, w1 = weight_x[t, x], weight_x[t + 1, x]
-                    for c in range(3):
-                        value = w0 * line[at(first, c)] + w1 * line[at(first, c + 3)]
-                        target = at(c * size, x)
-                        total[target] = value if t == 0 else total[target] + value
-            for q in range(3 * size):
-                between[at(3 * size * y, q)] = _level(total[at(0, q)])
-        image = images_BCVV[i].ravel()
-        for y in range(size):
-            for t in range(min(taps_y, height - start_y[y])):
-                weight, here = weight_y[t, y], 3 * size * (start_y[y] - top + t)
-                for q in range(3 * size):
-                    value = weight * np.int32(between[at(here, q)])
-                    total[at(0, q)] = value if t == 0 else total[at(0, q)] + value
-            for c in range(3):
-                for x in range(size):
-                    image[at((c * size + y) * size, x)] = _level(total[at(c * size, x)])
-
-
-@kernel
-def _levels(pixels, resized, first, size):
-    """Where each of `size` pixels from the first on begins along an axis, and its weights."""
-    scale = pixels / resized
-    support = max(scale, 1.0)
-    most = math.ceil(support) * 2 + 2  # even, as two are gathered at a time
-    start_V, weight_TV = np.zeros(size, np.int64), np.zeros((most, size), np.int32)
-    weights_T = np.empty(most)
-    for v in range(size):
-        center = (first + v + 0.5) * scale
-        start_V[v] = max(int(center - support + 0.5), 0)
-        count = min(int(center + support + 0.5), pixels) - start_V[v]
-        total = 0.0
-        for t in range(count):
-            distance = abs((t + start_V[v] - center + 0.5) / support)
-            weights_T[t] = max(1.0 - distance, 0.0)
-            total += weights_T[t]
-        for t in range(count):
-            weight_TV[t, v] = int(0.5 + weights_T[t] / total * _ONE_LEVEL)
-    last = most
-    while last > 2 and not weight_TV[last - 2 : last].any():
-        last -= 2
-    return start_V, weight_TV[:last]
-
-
-@kernel
-def _level(total):
-    level = (total + _HALF_LEVEL) >> np.int32(22)
-    return np.uint8(min(max(level, np.int32(0)), np.int32(255)))

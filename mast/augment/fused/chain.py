@@ -73,7 +73,7 @@ def works_on(device: torch.device) -> bool:
     """Whether kernels can be built for a device, which takes a C compiler; says so if not."""
     arguments = {
         "values_T": torch.zeros(3, dtype=torch.uint8, device=device),
-        "table": torch.ones(1, resample.COLUMNS, dtype=torch.int32, device=device),
+        "table": resample.smallest(device),
         "mean_BC": torch.empty(1, 3, device=device),
         "AT": 0,
         "WIDTH": resample.COLUMNS,

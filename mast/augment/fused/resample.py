@@ -17,7 +17,7 @@ from mast.augment.fused.rows import (
     store,
     whole,
 )
-from mast.augment.warp import Warp, shrinks
+from mast.augment.warp import Warp, shrunk
 from mast.core.canvases import Canvases
 
 COLUMNS = 20  # of a sample in the table
@@ -97,9 +97,8 @@ def _whole_tent(center, reach, pixels):
 
 
 @triton.jit
-def _sampling(at, reach, pixels):
+def _sampling(at, reach, count, pixels):
     """Of a sample of the smaller image: its two pixels' centres, and what each is worth."""
-    count = tl.ceil(pixels / reach)
     near = tl.minimum(tl.maximum(at / reach - 0.5, 0.0), count - 1.0)
     left = tl.floor(near)
     part = near - left
@@ -183,8 +182,10 @@ def warp(
                     canvas, first_x + t, first_y + s, weight, live, red, green, blue, width
                 )
     else:
-        left, right, worth_left, worth_right = _sampling(x, reach_x, width)
-        top, below, worth_top, worth_below = _sampling(y, reach_y, height)
+        kept = whole(table, sample, AT + 11, WIDTH)
+        left, right, worth_left, worth_right = _sampling(x, reach_x, kept, width)
+        kept = whole(table, sample, AT + 13, WIDTH)
+        top, below, worth_top, worth_below = _sampling(y, reach_y, kept, height)
         first_x = tl.floor(left - reach_x).to(tl.int32) + 1
         first_y = tl.floor(top - reach_y).to(tl.int32) + 1
         for s in range(taps_y):
@@ -221,8 +222,8 @@ def columns(warp: Warp, canvases: Canvases, count: int, size: int) -> list[Tenso
     aligned_B1 = warp.aligned_B[:, None]
     matrices_B33, pixels_B2 = warp.matrices_B33, canvases.size_B2.flip(1)
     scale_B2 = matrices_B33.diagonal(dim1=1, dim2=2)[:, :2]
-    shrink_B2 = shrinks(canvases, warp, size)
-    reach_B2 = torch.where(aligned_B1, scale_B2.abs() * pixels_B2 / size, shrink_B2).clamp(min=1.0)
+    step_B2, count_B2 = shrunk(canvases, warp, size)
+    reach_B2 = torch.where(aligned_B1, (scale_B2.abs() * pixels_B2 / size).clamp(min=1.0), step_B2)
     resizing_B2 = ((4 if warp.bicubic else 2) * reach_B2).ceil()
     taps_B2 = torch.where(aligned_B1, resizing_B2, (3 * reach_B2).ceil())
     ends_2B2 = torch.stack([matrices_B33[:, :2, 2], matrices_B33[:, :2, 2] + scale_B2]) * pixels_B2
@@ -232,7 +233,10 @@ def columns(warp: Warp, canvases: Canvases, count: int, size: int) -> list[Tenso
     cut_B2 = warp.bounded_B[:, None] & (first_B2 <= last_B2)
     first_B2 = torch.where(cut_B2, first_B2, 0.0)
     last_B2 = torch.where(cut_B2, last_B2, pixels_B2 - 1.0)
-    bounds_B4 = torch.stack([first_B2, last_B2], dim=2).flatten(1)
+    # what is turned needs how many pixels are kept in place of the bounds
+    bounds_B4 = torch.stack([torch.where(aligned_B1, first_B2, count_B2), last_B2], dim=2).flatten(
+        1
+    )
     # a view's corners lie beyond its image, or on its border
     corners_43 = torch.tensor([[0.0, 0, 1], [1, 0, 1], [0, 1, 1], [1, 1, 1]])
     reached_B8 = (matrices_B33[:, :2] @ corners_43.T).flatten(1)
@@ -247,3 +251,10 @@ def columns(warp: Warp, canvases: Canvases, count: int, size: int) -> list[Tenso
         canvases.size_B2.int(),
         beyond_VB.any(0).repeat(len(beyond_VB))[:, None],
     ]
+
+
+def smallest(device: torch.device) -> Tensor:
+    """The table of one sample, whose canvas is one pixel at the beginning."""
+    table_1N = torch.zeros(1, COLUMNS, dtype=torch.int32, device=device)
+    table_1N[:, -3:] = 1  # its height and width, and that its mean is wanted
+    return table_1N

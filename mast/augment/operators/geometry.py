@@ -72,7 +72,7 @@ class GeometricOperator(Operator):
             bounded_B = torch.full((count,), self.keeps_frame, device=images.device)
             views = resize_boxes(images, size_B2, matrices_B33, side, bounded_B, self.bicubic)
         else:
-            views = warp_affine(images, size_B2, matrices_B33, side, torch.ones(count, 2))
+            views = warp_affine(images, size_B2, matrices_B33, side, torch.ones(count, 2), size_B2)
         return views.to(images_BCHW.dtype)
 
 

@@ -17,6 +17,7 @@ import torch
 from mast.core.ahead import Ahead
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
+from mast.data.cache import VERSION
 from mast.data.canvas import CanvasSet
 from mast.data.decode import BrokenImageError
 from mast.data.decoded import Canvas
@@ -82,7 +83,7 @@ class ShardLoader(Feed):
         self.readers = readers
         self.workers = workers
         self.max_broken = max_broken
-        self.fingerprint = index.fingerprint
+        self.fingerprint = f"{index.fingerprint}, canvases {VERSION}"  # which are made anew
         self.skipped: dict[str, str] = {}
         self.classes = {TASK: index.classes} if index.classes else {}
         self._deals: tuple[int, tuple[Deal, ...]] = (-1, ())
