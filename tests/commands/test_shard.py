@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from tiny import stop_after
 
 import mast
@@ -39,6 +40,24 @@ def test_shards_hold_every_canvas_bit_for_bit(photos: Path, tmp_path: Path) -> N
         assert np.array_equal(found[0], expected[0])
         assert found[1] == expected[1]
         assert sample.label == source.targets["class"][int(sample.key)]
+
+
+def test_shards_of_squares_are_not_added_to(photos: Path, tmp_path: Path) -> None:
+    """An earlier version wrote them, with a plan that says nothing of their shape."""
+    root = sharded(photos, tmp_path / "set")
+    plan = json.loads((root / "plan.json").read_text())
+    del plan["layout"]
+    (root / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(UserError, match="which this command did not write"):
+        sharded(photos, tmp_path / "set")
+
+
+def test_a_strip_that_no_jpeg_holds_is_left_out_and_named(tmp_path: Path) -> None:
+    for name, size in (("strip", (66_000, 1)), ("photo", (20, 30))):
+        Image.new("RGB", size).save(tmp_path / f"{name}.png")
+    for form, count in (("jpg", 1), ("bmp", 2)):
+        made = command.shard(tmp_path, tmp_path / "out" / form, format=form, max_broken=0.5)
+        assert (made.images, made.broken) == (count, 2 - count)
 
 
 def test_jpegs_are_near(photos: Path, tmp_path: Path) -> None:
@@ -87,6 +106,7 @@ def test_a_shard_that_is_cut_short_is_written_again(photos: Path, tmp_path: Path
 
 
 PLAN = {"source": "x", "size": 24, "format": "jpg", "quality": 92, "images": 20, "seed": 0}
+PLAN |= {"layout": "own shape"}
 OTHERS = {
     "a shard": {"000000.tar": "theirs"},
     "an index": {"index.json": '{"shardlist": []}'},
