@@ -34,6 +34,7 @@ from mast.cli import main as run_command
 from mast.commands import pretrain
 from mast.config import read
 from mast.core import processes
+from mast.core.canvases import Canvases
 
 # Imported before the processes part.
 HEAVY = (lightning_fabric, pretrain, tensorboard, timm, torchvision)
@@ -181,11 +182,8 @@ def train(
 def main() -> None:
     torch.set_num_threads(1)
     pipeline = Pipeline(read(sys.argv[1]).preset, 16)  # whose kernels are loaded once
-    pipeline.views(
-        torch.zeros(16, 16, 16, 3, dtype=torch.uint8),
-        torch.ones(16),
-        pipeline.draw(16, torch.Generator()),
-    )
+    canvases = Canvases.of(torch.zeros(16, 16, 16, 3, dtype=torch.uint8))
+    pipeline.views(canvases, pipeline.draw(16, torch.Generator()))
     assert threading.active_count() == 1, "no process parts from one with threads"
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     folder = Path(sys.argv[2])

@@ -164,7 +164,7 @@ def test_how_an_encoder_is_run_is_decided_where_it_is_frozen(data: EvaluationDat
         assert extraction["batch_size"] == compute.batch_size
         assert extraction["precision"] == str(compute.dtype).removeprefix("torch.")
         assert {dtype for _, dtype in module.batches} == {compute.dtype}
-        sizes = [60, 18, 24] if compute.batch_size > 60 else [20, 20, 20, 18, 20, 4]
+        sizes = [60, 18, 24] if compute.batch_size > 60 else [20, 20, 20, 18, 12, 12]
         assert [size for size, _ in module.batches] == sizes
     # The settings of an evaluation have no second say.
     assert [field.name for field in fields(EvaluationSettings)] == ["seed", "protocols"]
