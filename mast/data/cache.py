@@ -213,12 +213,13 @@ def obtain_test_views(
         size: Side of the views in pixels.
 
     Returns:
-        CRC-32 of each view, and the file; neither where that would exceed the limit.
+        CRC-32 of each view, and the file; neither where that would exceed the limit, or, with a
+        warning, where the folder cannot be written.
 
     Raises:
-        UserError: If the folder cannot be written, or an image is no longer what it was.
+        UserError: If an image is no longer what it was.
     """
-    if 3 * size**2 * len(kept_N) > request.limit:
+    if (needed := 3 * size**2 * len(kept_N)) > request.limit:
         return None, None
     stored, sums = (request.file(f"v{size}.{ending}") for ending in ("u8", MANIFEST))
     said = {"version": VERSION, "source": request.fingerprint, "size": size}
@@ -227,26 +228,37 @@ def obtain_test_views(
         try:
             tensors, header = read_tensors(sums, "it is built anew")
             checksum_N = tensors["checksum"].numpy().view(np.uint32).copy()  # the file may be cut
-            fits = stored.stat().st_size == 3 * size**2 * len(kept_N)
+            found = len(checksum_N), stored.stat().st_size
         except (UserError, OSError, KeyError):
             return None
-        return checksum_N if fits and said_of(header).items() >= said.items() else None
+        fits = found == (len(kept_N), needed) and said_of(header).items() >= said.items()
+        return checksum_N if fits else None
 
-    with locked(request.folder / f"{request.stem}.lock"):
-        if (checksum_N := read()) is None:
-            checksums = array("I")
-            view = partial(request.source.test_view, size=size)
-            outcomes = decode_in_order(view, kept_N.tolist(), request.workers)
-            with replacing(stored) as unfinished, open(unfinished, "wb") as file:
-                name = f"test views of {request.source.name}"
-                for outcome in track(outcomes, name, len(kept_N), "images"):
-                    if isinstance(outcome, BrokenImageError):
-                        raise outcome
-                    file.write(outcome.tobytes())
-                    checksums.append(crc32(outcome.data))
-            checksum_N = np.array(checksums, np.uint32)
-            write_tensors(sums, {"checksum": torch.from_numpy(checksum_N.view(np.int32))}, said)
-    return checksum_N, stored
+    def write() -> np.ndarray:
+        checksums = array("I")
+        view = partial(request.source.test_view, size=size)
+        outcomes = decode_in_order(view, kept_N.tolist(), request.workers)
+        with replacing(stored) as unfinished, open(unfinished, "wb") as file:
+            name = f"test views of {request.source.name}"
+            for outcome in track(outcomes, name, len(kept_N), "images"):
+                if isinstance(outcome, BrokenImageError):
+                    raise outcome
+                file.write(outcome.tobytes())
+                checksums.append(crc32(outcome.data))
+        checksum_N = np.array(checksums, np.uint32)
+        write_tensors(sums, {"checksum": torch.from_numpy(checksum_N.view(np.int32))}, said)
+        return checksum_N
+
+    try:
+        with locked(request.folder / f"{request.stem}.lock"):
+            kept = read()
+            return (write() if kept is None else kept), stored
+    except OSError as error:
+        _log.warning(
+            "the test views of %s cannot be kept in %s (%s): every evaluation cuts them anew",
+            request.source.name, request.folder, error.strerror or error,
+        )  # fmt: skip
+        return None, None
 
 
 def _read(

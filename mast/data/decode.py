@@ -1,8 +1,8 @@
 """One image file → 8-bit RGB pixels, and from there to the canvas.
 
-Every mode that Pillow opens becomes RGB in 0 to 255. What is transparent lies over white, or over
-black where what is visible is white itself, of which nothing would be left; of an animation the
-first frame is taken; EXIF orientation is undone. What has more than 8 bits is scaled.
+Every mode that Pillow opens becomes RGB in 0 to 255. Transparent images are composited over white,
+or over black if their visible part is itself white; of an animation the first frame is taken; EXIF
+orientation is undone. What has more than 8 bits is scaled.
 
 Legend: H height, W width, C the three channels.
 """

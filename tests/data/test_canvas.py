@@ -379,6 +379,19 @@ def test_images_that_are_their_own_canvases_need_no_views_beside_them(config):
     assert torch.equal((shown * 255).round().to(torch.uint8), expected_views(config, canvases, 24))
 
 
+def test_views_that_cannot_be_kept_are_cut_for_every_evaluation(config, monkeypatch, caplog):
+    config.canvas = 16
+    canvases = open_canvas(config, 24)
+
+    def full(path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache_module, "replacing", full)
+    assert torch.equal(views(canvases, 24), expected_views(config, canvases, 24))
+    assert "No space left on device" in caplog.text
+    assert not list(config.cache.glob("*.v24.*"))
+
+
 @pytest.mark.parametrize("damage", ["short", "no sums", "other sums"])
 def test_damaged_views_are_written_again(config, damage):
     config.canvas = 16
