@@ -5,6 +5,7 @@ Legend: B images, C channels, H and W pixels, V pixels of a view along an axis.
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import numpy as np
 import torch
@@ -16,6 +17,8 @@ from mast.core.central import cut_center
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.transfer import to_device
+
+_PART = 16  # images that a thread treats at a time
 
 
 @entry()
@@ -48,14 +51,20 @@ def center_views(
     if not 0.0 < crop_fraction <= 1.0:
         raise UserError(f"expected crop_fraction in (0, 1], got {crop_fraction}; 1 keeps all")
     sides_B2 = resized(canvases.size_B2, canvases.aspect_B, math.floor(size / crop_fraction))
-    on_cpu = canvases.to(torch.device("cpu"))
+    values_T = canvases.values_T.cpu().numpy()
+    images = list(
+        zip(canvases.start_B.tolist(), canvases.size_B2.tolist(), sides_B2.tolist(), strict=True)
+    )
 
-    def draw(index: int) -> np.ndarray:
-        height, width = sides_B2[index].tolist()
-        return cut_center(Image.fromarray(on_cpu.image(index).numpy()), (width, height), size)
+    def draw(first: int) -> list[np.ndarray]:
+        views = []
+        for start, (height, width), (high, wide) in images[first : first + _PART]:
+            canvas_HWC = values_T[start : start + 3 * height * width].reshape(height, width, 3)
+            views.append(cut_center(Image.fromarray(canvas_HWC), (wide, high), size))
+        return views
 
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        drawn = list(pool.map(draw, range(len(canvases))))
+        drawn = [*chain(*pool.map(draw, range(0, len(images), _PART)))]
     views = np.stack(drawn) if drawn else np.empty((0, 3, size, size), np.uint8)
     return in_unit(to_device(torch.from_numpy(views), canvases.device)).to(dtype)
 
