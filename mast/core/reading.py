@@ -3,8 +3,12 @@
 Legend: B images, C channels of an image, P planes of bytes, H and W pixels.
 """
 
+import math
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
+
+import numpy as np
+from torch import Tensor
 
 MOST_CHANNELS = 16
 
@@ -31,8 +35,34 @@ class Layout:
         """Of an image: P / 3."""
         return -(-self.channels * (1 + self.deep) // 3)
 
+    def split(self, image_CHW: np.ndarray) -> np.ndarray:
+        """An image in [0, 1] as planes (P, H, W) of bytes, rounded to 8 or 16 bits."""
+        planes_PHW = np.zeros((3 * self.sheets, *image_CHW.shape[1:]), np.uint8)
+        for channel, image_HW in enumerate(image_CHW):
+            level_HW = np.rint(image_HW * (65535.0 if self.deep else 255.0)).astype(np.uint16)
+            if self.deep:
+                planes_PHW[self.channels + channel] = level_HW & 255
+                level_HW >>= 8
+            planes_PHW[channel] = level_HW
+        return planes_PHW
+
+    def joined(self, planes_BPHW: Tensor) -> Tensor:
+        """Images (B, C, H, W) in [0, 1] of their planes, which are bytes divided by 255."""
+        images_BCHW = planes_BPHW[:, : self.channels]
+        if not self.deep:
+            return images_BCHW
+        low_BCHW = planes_BPHW[:, self.channels : 2 * self.channels]
+        return (images_BCHW * (256 / 257)).add_(low_BCHW, alpha=1 / 257)
+
 
 RGB = Layout()
+
+
+def shown(images_BCHW: Tensor) -> Tensor:
+    """Images (B, 3, H, W) to look at: their first three channels, or the first one as gray."""
+    if images_BCHW.shape[1] < 3:
+        return images_BCHW[:, :1].expand(-1, 3, -1, -1)
+    return images_BCHW[:, :3]
 
 
 @final
@@ -52,3 +82,34 @@ class Reading:
     low: tuple[float, ...] = (0.0,)
     high: tuple[float, ...] = (255.0,)
     no_data: float | None = None
+
+
+def read_reading(described: Any, channels: int | None = None) -> Reading:
+    """A reading from a file, which has it as `dataclasses.asdict` gives it.
+
+    Args:
+        described: As JSON has it.
+        channels: That it must have.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        layout = Layout(**described["layout"])
+        low, high = (tuple(map(float, described[end])) for end in ("low", "high"))
+        no_data = described["no_data"]
+        no_data = None if no_data is None else float(no_data)
+    except (TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise ValueError("it says how files are read, but not as this version does") from error
+    count = layout.channels
+    whole = type(count) is int and 1 <= count <= MOST_CHANNELS and type(layout.deep) is bool
+    if not whole or channels not in (None, count):
+        raise ValueError(f"files of {count!r:.50} channels are read for {channels or 'canvases'}")
+    if not {len(low), len(high)} <= {1, count} or not all(
+        0 < upper - lower < math.inf
+        for lower, upper in zip(low * (count // len(low)), high * (count // len(high)), strict=True)
+    ):
+        raise ValueError(f"the ends of their values are {low!s:.100} and {high!s:.100}")
+    if no_data is not None and not math.isfinite(no_data):
+        raise ValueError(f"no_data must be finite, got {no_data}")
+    return Reading(layout, low, high, no_data)
