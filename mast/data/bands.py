@@ -331,20 +331,56 @@ def _read_dicom(file: BinaryIO, page: int) -> Bands:
         from pydicom.pixels.utils import pixel_array
     except ImportError:
         raise _needs("dicom") from None
+    file.seek(132)
     about = filereader.read_dataset(file, False, True, stop_when=lambda tag, *_: tag >> 16 != 2)
-    if about.TransferSyntaxUID == uid.DeflatedExplicitVRLittleEndian:
+    if about.TransferSyntaxUID == uid.DeflatedExplicitVRLittleEndian:  # of any length
         raise ValueError("a DICOM whose whole content is deflated, which is not read")
+    file.seek(0)
     dicom = dcmread(file, stop_before_pixels=True)
     refuse_size(dicom.Columns, dicom.Rows)
-    pages = int(dicom.get("NumberOfFrames") or 1)
+    pages, bits = int(dicom.get("NumberOfFrames") or 1), dicom.get("BitsStored")
     values = pixel_array(file, index=_checked(page, pages))
     if dicom.PhotometricInterpretation == "PALETTE COLOR":
-        values = apply_color_lut(values, dicom)[..., :3]
+        values, bits = apply_color_lut(values, dicom)[..., :3], None
     if values.ndim == 3:
-        return replace(_bands(values, "DICOM"), pages=pages)
-    units = _functions(dicom, page, "PixelValueTransformationSequence", "RescaleSlope")
-    shown = _functions(dicom, page, "FrameVOILUTSequence", "WindowWidth")
-    ...
+        return replace(_bands(values, "DICOM", bits), pages=pages)
+    no_data = np.ravel(
+        [] if "PixelPaddingRangeLimit" in dicom else dicom.get("PixelPaddingValue", [])
+    )
+    units = _part(dicom, page, "PixelValueTransformationSequence", "RescaleSlope")
+    if (units.get("RescaleSlope", 1), units.get("RescaleIntercept", 0)) != (1, 0) or (
+        "ModalityLUTSequence" in units
+    ):
+        values, no_data = (apply_modality_lut(of, units) for of in (values, no_data))
+        values, bits = values.astype(np.float32) if values.dtype.kind == "f" else values, None
+    shown = _part(dicom, page, "FrameVOILUTSequence", "WindowWidth")
+    return replace(
+        _bands(values[..., None], "DICOM", bits, *no_data),
+        inverted=dicom.PhotometricInterpretation == "MONOCHROME1",
+        window=_window(shown),
+        pages=pages,
+    )
+
+
+def _part(dicom: Any, page: int, sequence: str, keyword: str) -> Any:
+    """What of a DICOM has an element: a part for a frame or for all of them, or the whole."""
+    frames = dicom.get("PerFrameFunctionalGroupsSequence", [])[page : page + 1]
+    groups = (*frames, *dicom.get("SharedFunctionalGroupsSequence", []))
+    parts = (part for group in groups for part in group.get(sequence, []))
+    return next((part for part in parts if keyword in part), dicom)
+
+
+def _window(dicom: Any) -> tuple[float, float] | None:
+    """The first that it has.
+
+    Reference: DICOM PS3.3, C.11.2.1.2.
+    """
+    center, width = (np.ravel(dicom.get(f"Window{of}", [])) for of in ("Center", "Width"))
+    if not (len(center) and len(width) and width[0] > 0):
+        return None
+    low, high = (float(center[0] + side * width[0] / 2) for side in (-1, 1))
+    exact = dicom.get("VOILUTFunction") == "LINEAR_EXACT" or width[0] <= 1
+    return low, high - (not exact)
 
 
 # ------------------------------------------------------------------------------------------- both

@@ -135,9 +135,10 @@ def open_image(
         if state not in (None, (status.st_size, status.st_mtime_ns)):
             raise ValueError("not the file that was there when the set was opened")
     with file.open("rb") if isinstance(file, Path) else nullcontext(file) as content:
-        refuse_bomb(content)
         if bands := read_other(content, page):
             return bands
+        content.seek(0)
+        refuse_bomb(content)
         content.seek(0)
         is_tiff = content.read(2) in (b"II", b"MM")
     try:
