@@ -3,11 +3,34 @@
 Legend: H height, W width, C channels.
 """
 
+import math
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
-from typing import final
+from typing import Any, BinaryIO, cast, final
 
 import numpy as np
+from PIL import Image, ImageFile
+
+from mast.core.reading import MOST_CHANNELS
+from mast.data.bombs import refuse_size
+
+_BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES = 258, 262, 274, 277  # tags of TIFF
+_EXTRA_SAMPLES, _SAMPLE_FORMAT, _NO_DATA = 338, 339, 42113
+_ALPHA = _ASSOCIATED, _ = ((1,), (2,))  # an extra sample that is opacity; colours are multiplied
+_WHITE_IS_ZERO, _CMYK = 0, 5
+_COLORS = {0: 1, 1: 1, 2: 3, 3: 1, 5: 4, 6: 3, 8: 3}  # samples, by photometric interpretation
+_UNDO_ORIENTATION: dict[int, Callable[[np.ndarray], np.ndarray]] = {
+    2: lambda x_HWC: x_HWC[:, ::-1],
+    3: lambda x_HWC: x_HWC[::-1, ::-1],
+    4: lambda x_HWC: x_HWC[::-1],
+    5: lambda x_HWC: x_HWC.swapaxes(0, 1),
+    6: lambda x_HWC: np.rot90(x_HWC, -1),
+    7: lambda x_HWC: x_HWC[::-1, ::-1].swapaxes(0, 1),
+    8: np.rot90,
+}
 
 
 @final
@@ -21,6 +44,8 @@ class Bands:
         inverted: Whether the smallest value is white.
         alpha_HW: Opacity in [0, 1], where the file has it.
         no_data: The value that the file says to stand for none.
+        window: The values that the file says to show as black and as white.
+        pages: How many of them the file has.
         format: What Pillow, or its own project, calls the format.
     """
 
@@ -29,7 +54,35 @@ class Bands:
     inverted: bool = False
     alpha_HW: np.ndarray | None = None
     no_data: float | None = None
+    window: tuple[float, float] | None = None
+    pages: int = 1
     format: str | None = None
+
+    @classmethod
+    def of(cls, image: Image.Image) -> "Bands":
+        """An image that Pillow opened: gray as one channel, anything else as RGB.
+
+        Values of more than 8 bits stay as they are, and so do four bands without alpha of a TIFF.
+
+        Raises:
+            Exception: It cannot be decoded.
+        """
+        from mast.data.decode import _load, _orientation  # which imports this module
+
+        _load(image)
+        if _is_deep(image):
+            bands = _deep(image)
+        elif _has_four_bands(image):
+            bands = cls(np.asarray(image))
+        else:
+            mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
+            if image.has_transparency_data:
+                values_HWC = np.asarray(image.convert("LA" if mode == "L" else "RGBA"))
+                bands = cls(values_HWC[..., :-1], alpha_HW=_unit(values_HWC[..., -1]))
+            else:
+                bands = cls(np.atleast_3d(np.asarray(image.convert(mode))))
+        # Pillow itself turns a TIFF while it loads and then drops the tag.
+        return replace(bands, format=image.format)._upright(_orientation(image))
 
     @property
     def size(self) -> tuple[int, int]:
@@ -49,6 +102,12 @@ class Bands:
         alpha_HW = None if self.alpha_HW is None else self.alpha_HW[inside]
         return replace(self, values_HWC=self.values_HWC[inside], alpha_HW=alpha_HW)
 
+    def _upright(self, orientation: int) -> "Bands":
+        if not (undo := _UNDO_ORIENTATION.get(orientation)):
+            return self
+        alpha_HW = None if self.alpha_HW is None else undo(self.alpha_HW)
+        return replace(self, values_HWC=undo(self.values_HWC), alpha_HW=alpha_HW)
+
     def __enter__(self) -> "Bands":
         return self
 
@@ -57,3 +116,334 @@ class Bands:
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
         """Nothing is open: the file was read whole."""
+
+
+# ------------------------------------------------------------------------------- what Pillow opens
+
+
+def beyond_pillow(image: ImageFile.ImageFile, file: Path | BinaryIO, page: int) -> Bands | None:
+    """What Pillow would lose of an image; None where it loses nothing.
+
+    Args:
+        image: As Pillow opened it, at the page.
+        file: Where from.
+        page: Of a TIFF.
+
+    Raises:
+        Exception: It cannot be decoded.
+    """
+    if image.format == "TIFF":
+        if _is_plain(image):
+            return None
+        try:
+            return read_tiff(file, page)
+        except ModuleNotFoundError:
+            if not (_is_deep(image) or _has_four_bands(image)):
+                raise
+            pages, no_data = getattr(image, "n_frames", 1), _tag(image, _NO_DATA)
+            bands = Bands.of(image)
+            return replace(bands, pages=pages, no_data=_number(no_data, bands.values_HWC.dtype))
+    if _is_deep(image):
+        return Bands.of(image)
+    if image.format == "PNG" and image.tile[0].args in _LOW_BYTES:
+        return _deep_png(image, file)
+    if image.format == "PPM" and image.mode == "RGB" and image.tile[0].codec_name == "ppm":
+        return _deep_ppm(image, file)
+    return None
+
+
+def _is_deep(image: Image.Image) -> bool:
+    return image.mode == "F" or image.mode.startswith("I")
+
+
+def _has_four_bands(image: Image.Image) -> bool:
+    """Such as red, green, blue and near infrared."""
+    colors = image.format == "TIFF" and image.mode in ("RGBA", "RGBX")
+    return colors and _tag(image, _EXTRA_SAMPLES) not in _ALPHA
+
+
+def _is_plain(image: Image.Image) -> bool:
+    """Whether a TIFF has 8 bits at most, and gray or colours, with opacity or without."""
+    extra = _tag(image, _SAMPLES, 1) - _COLORS.get(_tag(image, _PHOTOMETRIC), 1)
+    return (
+        max(_tag(image, _BITS, (1,))) <= 8
+        and set(_tag(image, _SAMPLE_FORMAT, (1,))) <= {1, 4}  # unsigned, or not said
+        and (extra == 0 or (extra == 1 and _tag(image, _EXTRA_SAMPLES) in _ALPHA))
+    )
+
+
+def _deep(image: Image.Image) -> Bands:
+    """Gray of more than 8 bits, in the mode that Pillow has for it."""
+    values_HW, bits = np.asarray(image), _tag(image, _BITS)
+    if image.format == "PPM" and image.mode == "I":  # Pillow has brought it to 16 bits
+        values_HW = values_HW.astype(np.uint16)
+    elif image.format == "TIFF" and image.mode == "I":
+        signed = _tag(image, _SAMPLE_FORMAT, (1,)) != (1,)
+        values_HW = values_HW.astype(np.int16) if bits == (16,) else values_HW
+        values_HW = values_HW if signed else values_HW.view(np.uint32)
+    clear = image.info.get("transparency") if image.format == "PNG" else None
+    return replace(
+        _bands(values_HW[..., None], "", 12 if bits == (12,) else None),
+        inverted=_tag(image, _PHOTOMETRIC) == _WHITE_IS_ZERO,
+        alpha_HW=(values_HW != clear).astype(np.float32) if isinstance(clear, int) else None,
+    )
+
+
+# Pillow keeps the high bytes of a PNG's colours; asked in this way it gives what it left out. Of
+# gray with opacity it gives all four bytes.
+_LOW_BYTES = {"RGB;16B": "RGB;16L", "RGBA;16B": "RGBA;16L", "LA;16B": "RGBA"}
+
+
+def _deep_png(image: ImageFile.ImageFile, file: Path | BinaryIO) -> Bands:
+    from mast.data.decode import _orientation
+
+    (part,), high_HWC = image.tile, np.asarray(image)
+    with Image.open(file, formats=("PNG",)) as other:
+        other.tile = [part._replace(args=_LOW_BYTES[str(part.args)])]
+        low_HWC = np.asarray(other)
+        clear, turn = other.info.get("transparency"), _orientation(other)
+    if part.args == "LA;16B":
+        values_HWC = low_HWC.view(">u2").astype(np.uint16)
+    else:
+        values_HWC = high_HWC.astype(np.uint16) << 8 | low_HWC
+    bands = Bands(values_HWC, format="PNG")
+    if values_HWC.shape[2] in (2, 4):
+        bands = replace(bands, values_HWC=values_HWC[..., :-1], alpha_HW=_unit(values_HWC[..., -1]))
+    elif isinstance(clear, tuple):
+        visible_HW = (values_HWC != np.array(clear)).any(2)
+        bands = replace(bands, alpha_HW=visible_HW.astype(np.float32))
+    return bands._upright(turn)
+
+
+def _deep_ppm(image: ImageFile.ImageFile, file: Path | BinaryIO) -> Bands | None:
+    """Colours of 16 bits, brought to the whole range as Pillow brings gray."""
+    (part,), (width, height) = image.tile, image.size
+    most = cast(tuple[str, int], part.args)[1]
+    if most <= 255:
+        return None
+    with file.open("rb") if isinstance(file, Path) else nullcontext(file) as content:
+        content.seek(part.offset)
+        values = np.frombuffer(content.read(6 * width * height), ">u2")
+    values_HWC = np.rint(values.reshape(height, width, 3) * (65535 / most)).clip(0, 65535)
+    return Bands(values_HWC.astype(np.uint16), format="PPM")
+
+
+def _tag(image: Image.Image, number: int, default: Any = None) -> Any:
+    """What a TIFF says; the default of other files, and where it says nothing."""
+    return getattr(image, "tag_v2", {}).get(number, default)
+
+
+# ------------------------------------------------------------------------------- what it does not
+
+
+def read_other(file: BinaryIO, page: int) -> Bands | None:
+    """An image of a format that Pillow does not know; None where it is of another.
+
+    Args:
+        file: What is in a file.
+        page: Of those that a DICOM may have.
+
+    Raises:
+        Exception: It cannot be decoded.
+    """
+    file.seek(0)
+    begin = file.read(132)
+    if begin.startswith(b"\x93NUMPY"):
+        return _read_array(file)
+    return _read_dicom(file, page) if begin.endswith(b"DICM") else None
+
+
+def _read_array(file: BinaryIO) -> Bands:
+    """(H, W), (H, W, C), or (C, H, W) where C cannot be the last."""
+    from numpy.lib import format as npy
+
+    file.seek(0)
+    old = npy.read_magic(file) == (1, 0)
+    shape, by_columns, dtype = (npy.read_array_header_1_0 if old else npy.read_array_header_2_0)(
+        file
+    )
+    if dtype.hasobject:
+        raise ValueError("an array of objects, where numbers are read")
+    leads = len(shape) == 3 and shape[0] <= MOST_CHANNELS and shape[0] < min(shape[1:])
+    ends = len(shape) == 3 and shape[2] <= MOST_CHANNELS
+    if (len(shape) != 2 and leads == ends) or min(shape) < 1:
+        raise ValueError(
+            f"an array of shape {shape}, where (H, W), (H, W, C) or (C, H, W) is read with "
+            f"1 to {MOST_CHANNELS} channels" + " and it is clear which axis they are" * leads
+        )
+    height, width = shape[1:] if leads else shape[:2]
+    refuse_size(width, height)
+    count = math.prod(shape)
+    values = np.frombuffer(file.read(count * dtype.itemsize), dtype, count)
+    values = values.reshape(shape, order="F" if by_columns else "C")
+    return _bands(np.moveaxis(values, 0, 2) if leads else np.atleast_3d(values), "NPY")
+
+
+def read_tiff(file: Path | BinaryIO, page: int) -> Bands:
+    """A page of a TIFF, of any depth and of up to 16 channels.
+
+    Raises:
+        ModuleNotFoundError: The extra for it is not installed.
+        Exception: It cannot be decoded.
+    """
+    try:
+        import imagecodecs  # noqa: F401 (what tifffile needs for most of what is compressed)
+        from tifffile import TiffFile, TiffPage, logger
+    except ImportError:
+        raise _needs("bands") from None
+    logger().setLevel("CRITICAL")  # tags that it cannot read, and that do not matter here
+    if not isinstance(file, Path):
+        file.seek(0)
+    with TiffFile(file, _multifile=False) as tiff:
+        pages = len(tiff.pages)
+        found = cast(TiffPage, tiff.pages[_checked(page, pages)])  # as no frames are asked for
+        kind, samples = found.photometric, found.samplesperpixel
+        refuse_size(found.imagewidth, found.imagelength)
+        refuse_size(found.tilewidth, found.tilelength)
+        if kind not in (0, 1, 2, _CMYK) and (kind, found.compression) != (6, 7):  # JPEG of YCbCr
+            raise ValueError(f"a TIFF of {kind!r}, which is not read where Pillow does not")
+        bits, uses = found.bitspersample, found.extrasamples
+        if found.dtype is None or samples > MOST_CHANNELS + 1 or found.imagedepth != 1:
+            raise ValueError(f"a TIFF of {samples} samples of {bits} bits")
+        values_SDHWC = found.asarray(squeeze=False, maxworkers=1)
+        orientation, no_data = (found.tags.valueof(tag) for tag in (_ORIENTATION, _NO_DATA))
+    height, width = values_SDHWC.shape[2:4]
+    values_HWC = values_SDHWC[:, 0].transpose(1, 2, 0, 3).reshape(height, width, samples)
+    first, alpha_HW = samples - len(uses), None
+    if opaque := [at for at, use in enumerate(uses, first) if (use,) in _ALPHA]:
+        alpha_HW = _unit(values_HWC[..., opaque[0]], bits)
+        values_HWC = np.delete(values_HWC, opaque[0], 2)
+        if (uses[opaque[0] - first],) == _ASSOCIATED:
+            values_HWC = _divided(values_HWC, alpha_HW)
+    if kind == _CMYK and values_HWC.shape[2] == 4:
+        values_HWC = _rgb(values_HWC, bits)
+    bands = _bands(values_HWC, "TIFF", bits, no_data)
+    return replace(bands, inverted=kind == _WHITE_IS_ZERO, alpha_HW=alpha_HW, pages=pages)._upright(
+        orientation
+    )
+
+
+def _read_dicom(file: BinaryIO, page: int) -> Bands:
+    """A frame, in the units of its modality, such as those of Hounsfield."""
+    try:
+        from pydicom import dcmread, filereader, uid
+        from pydicom.pixels.processing import apply_color_lut, apply_modality_lut
+        from pydicom.pixels.utils import pixel_array
+    except ImportError:
+        raise _needs("dicom") from None
+    file.seek(132)
+    about = filereader.read_dataset(file, False, True, stop_when=lambda tag, *_: tag >> 16 != 2)
+    if about.TransferSyntaxUID == uid.DeflatedExplicitVRLittleEndian:  # of any length
+        raise ValueError("a DICOM whose whole content is deflated, which is not read")
+    file.seek(0)
+    dicom = dcmread(file, stop_before_pixels=True)
+    refuse_size(dicom.Columns, dicom.Rows)
+    pages, bits = int(dicom.get("NumberOfFrames") or 1), dicom.get("BitsStored")
+    values = pixel_array(file, index=_checked(page, pages))
+    if dicom.PhotometricInterpretation == "PALETTE COLOR":
+        values, bits = apply_color_lut(values, dicom)[..., :3], None
+    if values.ndim == 3:
+        return replace(_bands(values, "DICOM", bits), pages=pages)
+    no_data = np.ravel(
+        [] if "PixelPaddingRangeLimit" in dicom else dicom.get("PixelPaddingValue", [])
+    )
+    units = _part(dicom, page, "PixelValueTransformationSequence", "RescaleSlope")
+    if (units.get("RescaleSlope", 1), units.get("RescaleIntercept", 0)) != (1, 0) or (
+        "ModalityLUTSequence" in units
+    ):
+        values, no_data = (apply_modality_lut(of, units) for of in (values, no_data))
+        values, bits = values.astype(np.float32) if values.dtype.kind == "f" else values, None
+    shown = _part(dicom, page, "FrameVOILUTSequence", "WindowWidth")
+    return replace(
+        _bands(values[..., None], "DICOM", bits, *no_data),
+        inverted=dicom.PhotometricInterpretation == "MONOCHROME1",
+        window=_window(shown),
+        pages=pages,
+    )
+
+
+def _part(dicom: Any, page: int, sequence: str, keyword: str) -> Any:
+    """What of a DICOM has an element: a part for a frame or for all of them, or the whole."""
+    frames = dicom.get("PerFrameFunctionalGroupsSequence", [])[page : page + 1]
+    groups = (*frames, *dicom.get("SharedFunctionalGroupsSequence", []))
+    parts = (part for group in groups for part in group.get(sequence, []))
+    return next((part for part in parts if keyword in part), dicom)
+
+
+def _window(dicom: Any) -> tuple[float, float] | None:
+    """The first that it has.
+
+    Reference: DICOM PS3.3, C.11.2.1.2.
+    """
+    center, width = (np.ravel(dicom.get(f"Window{of}", [])) for of in ("Center", "Width"))
+    if not (len(center) and len(width) and width[0] > 0):
+        return None
+    low, high = (float(center[0] + side * width[0] / 2) for side in (-1, 1))
+    exact = dicom.get("VOILUTFunction") == "LINEAR_EXACT" or width[0] <= 1
+    return low, high - (not exact)
+
+
+# ------------------------------------------------------------------------------------------- both
+
+
+def _needs(extra: str) -> ModuleNotFoundError:
+    return ModuleNotFoundError(f"needs the extra {extra}: pip install 'mast-ssl[{extra}]'")
+
+
+def _checked(page: int, pages: int) -> int:
+    if page >= pages:
+        raise ValueError(f"has no page {page + 1}, but {pages}")
+    return page
+
+
+def _bands(
+    values_HWC: np.ndarray, kind: str, bits: int | None = None, no_data: Any = None
+) -> Bands:
+    """Of values as a file has them, in any order of bytes."""
+    if not 1 <= (channels := values_HWC.shape[2]) <= MOST_CHANNELS:
+        raise ValueError(f"{channels} channels, where 1 to {MOST_CHANNELS} are read")
+    dtype = values_HWC.dtype
+    if dtype.kind not in "buif" or dtype.itemsize > 8:
+        raise ValueError(f"values of {dtype}, where integers and floats of up to 64 bits are read")
+    if dtype.kind == "b":
+        dtype, values_HWC = np.dtype(np.uint8), values_HWC * np.uint8(255)
+    values_HWC = values_HWC.astype(dtype.newbyteorder("="), copy=False)
+    all_bits = dtype.kind == "f" or bits == 8 * dtype.itemsize
+    return Bands(
+        values_HWC, None if all_bits else bits, no_data=_number(no_data, dtype), format=kind
+    )
+
+
+def _number(text: Any, dtype: np.dtype) -> float | None:
+    """What a tag of GDAL says in text, as the values have it."""
+    with suppress(ValueError, TypeError), np.errstate(over="ignore"):
+        number = float(str(text).strip("\0 "))
+        return float(dtype.type(number)) if dtype.kind == "f" else number
+    return None
+
+
+def _unit(values: np.ndarray, bits: int | None = None) -> np.ndarray:
+    """Opacity in [0, 1]."""
+    top = _top(values.dtype, bits)
+    return np.nan_to_num(values.astype(np.float32) / np.float32(top)).clip(0, 1)
+
+
+def _divided(values_HWC: np.ndarray, alpha_HW: np.ndarray) -> np.ndarray:
+    """Colours that were multiplied by opacity, as they were before."""
+    straight_HWC = values_HWC / np.maximum(alpha_HW, 1e-6)[..., None]
+    if values_HWC.dtype.kind == "f":
+        return straight_HWC.astype(values_HWC.dtype)
+    return np.rint(straight_HWC).clip(0, _top(values_HWC.dtype)).astype(values_HWC.dtype)
+
+
+def _rgb(cmyk_HWC: np.ndarray, bits: int) -> np.ndarray:
+    """Of inks, as Pillow does it with 8 bits."""
+    top = _top(cmyk_HWC.dtype, bits)
+    paper_HWC = top - cmyk_HWC.astype(np.float64)
+    rgb_HWC = paper_HWC[..., :3] * paper_HWC[..., 3:] / top
+    return (rgb_HWC if cmyk_HWC.dtype.kind == "f" else np.rint(rgb_HWC)).astype(cmyk_HWC.dtype)
+
+
+def _top(dtype: np.dtype, bits: int | None = None) -> float:
+    """The largest value; 1 of floats."""
+    return 1.0 if dtype.kind == "f" else float(2 ** (bits or 8 * dtype.itemsize) - 1)

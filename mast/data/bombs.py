@@ -3,10 +3,13 @@
 Sizes that a file declares are Pillow's own concern: it refuses more than 179 million pixels.
 """
 
+import math
 import os
 import re
 import struct
 from typing import IO
+
+from PIL import Image
 
 _FEW = 1000  # of what images have dozens of
 _MANY = 200_000  # of what holds pixels: chunks of 8 KiB of a PNG, strips and tiles of a TIFF
@@ -31,6 +34,20 @@ def refuse_bomb(file: IO[bytes]) -> None:
     for signature, too_many in _KINDS.items():
         if begin.startswith(signature) and too_many(file, begin):
             raise ValueError("more parts than an image has, as if made to keep its reader busy")
+
+
+def refuse_size(width: int, height: int) -> None:
+    """Checks what a file declares before memory is taken for it.
+
+    Raises:
+        ValueError: It has more pixels than Pillow decodes.
+    """
+    most = 2 * (Image.MAX_IMAGE_PIXELS or math.inf)
+    if width * height > most:
+        raise ValueError(
+            f"{width} × {height} pixels (width × height) exceed the limit of {most:,}: could be a "
+            "decompression bomb"
+        )
 
 
 def _png(file: IO[bytes], begin: bytes) -> bool:

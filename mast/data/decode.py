@@ -12,22 +12,27 @@ import functools
 import math
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from PIL import Image, ImageFile, features
+from PIL import Image, ImageFile, UnidentifiedImageError, features
 
 from mast.core.central import cut_center, cut_planes
 from mast.core.errors import UserError
 from mast.core.files import special
 from mast.core.reading import Reading
-from mast.data.bands import Bands
+from mast.data.bands import Bands, beyond_pillow, read_other, read_tiff
 from mast.data.bombs import refuse_bomb
 from mast.data.ranges import alone, read_channels, shows_nothing
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff")
+EXTENSIONS = (
+    ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".pnm", ".npy",
+)  # fmt: skip
+DICOM = (".dcm", ".dicom")  # read where the extra dicom is installed
 HEIF = (".heic", ".heif")  # read where the extra heif is installed
 AVIF = ".avif"  # read where Pillow was built with it, as its wheels are
 # What is left out with a warning: raw files of cameras, and images of other kinds.
@@ -35,9 +40,9 @@ UNREAD = (
     ".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".iiq", ".kdc", ".mef", ".mos",
     ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f",
     ".fff", ".gpr", ".apng", ".dib", ".exr", ".gif", ".hdr", ".heics", ".hif", ".ico", ".j2k",
-    ".jfif", ".jpe", ".jp2", ".jxl", ".pbm", ".pgm", ".pnm", ".ppm", ".psd", ".tga",
-    ".dcm", ".dicom", ".fits", ".mat", ".nii", ".npy", ".npz", ".svg",
-    *HEIF, AVIF,
+    ".jfif", ".jpe", ".jp2", ".jxl", ".pbm", ".psd", ".tga",
+    ".fits", ".mat", ".nii", ".npz", ".svg",
+    *DICOM, *HEIF, AVIF,
 )  # fmt: skip
 
 # What a file may hold, whatever its ending, as Pillow calls it. Of the forty others that it knows,
@@ -85,11 +90,13 @@ class BrokenImageError(UserError):
 
 @functools.cache
 def extensions() -> tuple[str, ...]:
-    """The endings of the images that are read here, those of HEIC where its extra is installed.
+    """The endings of the images that are read here, of some where their extra is installed.
 
-    Pillow opens such files from then on.
+    Pillow opens HEIC from then on.
     """
     read = EXTENSIONS + ((AVIF,) if features.check("avif") else ())
+    if find_spec("pydicom"):
+        read += DICOM
     try:
         from pillow_heif import register_heif_opener
     except ImportError:
@@ -106,17 +113,21 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
-def open_image(file: Path | BytesIO, state: tuple[int, int] | None = None) -> Image.Image:
-    """Opens an image file, or its content; its pixels are not decoded yet.
+def open_image(
+    file: Path | BytesIO, state: tuple[int, int] | None = None, page: int = 0
+) -> Image.Image | Bands:
+    """Opens an image file, or its content; pixels that Pillow holds are not decoded yet.
 
     Args:
         file: A path, or what is in a file.
         state: Size in bytes and time of modification in ns that the file must have.
+        page: Which of its pages or frames.
 
     Raises:
         ValueError: It is a pipe, which would not answer, or something else that is no file; it is
             in another state, or made to take minutes.
         OSError: It is no image of a format that is read, or there is none.
+        Exception: Its values, which Pillow cannot hold, cannot be decoded.
     """
     if isinstance(file, Path):
         if kind := special(file):
@@ -124,11 +135,23 @@ def open_image(file: Path | BytesIO, state: tuple[int, int] | None = None) -> Im
         status = file.stat()
         if state not in (None, (status.st_size, status.st_mtime_ns)):
             raise ValueError("not the file that was there when the set was opened")
-        with file.open("rb") as content:
-            refuse_bomb(content)
-    else:
-        refuse_bomb(file)
-    return Image.open(file, formats=_formats())
+    with file.open("rb") if isinstance(file, Path) else nullcontext(file) as content:
+        if bands := read_other(content, page):
+            return bands
+        content.seek(0)
+        refuse_bomb(content)
+        content.seek(0)
+        is_tiff = content.read(2) in (b"II", b"MM")
+    try:
+        image = Image.open(file, formats=_formats())
+    except UnidentifiedImageError:
+        if not is_tiff:
+            raise
+        return read_tiff(file, page)
+    image.seek(page)
+    if bands := beyond_pillow(image, file, page):
+        image.close()
+    return bands or image
 
 
 def read_canvas(
@@ -266,8 +289,10 @@ def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:
     return (long, short) if width > height else (short, long)
 
 
-def has_pages(image: Image.Image) -> bool:
+def has_pages(image: Opened) -> bool:
     """Whether a file has several pages or frames; a photo's own previews (MPO) do not count."""
+    if isinstance(image, Bands):
+        return image.pages > 1
     return image.format != "MPO" and bool(getattr(image, "is_animated", False))
 
 
