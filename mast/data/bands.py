@@ -108,6 +108,9 @@ class Bands:
         alpha_HW = None if self.alpha_HW is None else undo(self.alpha_HW)
         return replace(self, values_HWC=undo(self.values_HWC), alpha_HW=alpha_HW)
 
+    def close(self) -> None:
+        """Nothing is open: the file was read whole."""
+
     def __enter__(self) -> "Bands":
         return self
 
@@ -115,7 +118,7 @@ class Bands:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        """Nothing is open: the file was read whole."""
+        self.close()
 
 
 # ------------------------------------------------------------------------------- what Pillow opens

@@ -8,7 +8,7 @@ Legend: N images, B batch, L classes of a task, T numbers of all canvases.
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from mast.core.errors import UserError
 from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, Reading
 from mast.data import cache
+from mast.data.decode import Opened
 from mast.data.decoded import Decoded
 from mast.data.pixels import Chosen, InMemory, Pixels, lengths
 from mast.data.ranges import find_reading, sampled
@@ -83,6 +84,10 @@ class DataConfig:
     readers: int = 4
     download: bool = False
     root: str | Path | None = None
+
+    def find_reading(self, name: str, images: Iterable[Opened]) -> Reading:
+        """How the files of a set are read, from some of its images."""
+        return find_reading(name, images, self.range, self.channels, self.no_data)
 
     def __post_init__(self) -> None:
         self.spec = os.fspath(self.spec)
@@ -297,9 +302,7 @@ def open_canvas(
     limit = config.cache_limit_gb * 1e9
 
     def find() -> Reading:
-        return find_reading(
-            source.name, sampled(source), config.range, config.channels, config.no_data
-        )
+        return config.find_reading(source.name, sampled(source))
 
     asked = (
         ""

@@ -296,8 +296,10 @@ def has_pages(image: Opened) -> bool:
     return image.format != "MPO" and bool(getattr(image, "is_animated", False))
 
 
-def upright_size(image: Image.Image) -> tuple[int, int]:
+def upright_size(image: Opened) -> tuple[int, int]:
     """Width and height in pixels once EXIF orientation is undone, of an image not yet decoded."""
+    if isinstance(image, Bands):
+        return image.size
     width, height = image.size
     turned = image.format != "TIFF" and _orientation(image) >= 5  # Pillow says a TIFF's upright
     return (height, width) if turned else (width, height)

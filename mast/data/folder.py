@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import final
 
 import numpy as np
-from PIL import Image
 
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, named, special
-from mast.data.decode import HEIF, extensions, open_image
+from mast.data.decode import HEIF, Opened, extensions, open_image
 from mast.data.partition import WHOLE
 from mast.data.parts import part_of, parts_among
 from mast.data.source import UNLABELLED, SetDescription, Source
@@ -70,7 +69,7 @@ class Folder(Source):
     def __len__(self) -> int:
         return len(self._files)
 
-    def open(self, index: int) -> Image.Image:
+    def open(self, index: int) -> Opened:
         path, size, modified = self._files[index]
         return open_image(self.root / path, (size, modified))
 

@@ -96,7 +96,8 @@ def sampled(source: "Source") -> Iterator[Image.Image | Bands]:
 
 def alone(bands: Bands) -> Reading:
     """How an image is read of which nothing else is known: as RGB of 8 bits."""
-    return Reading(Layout(), *_limits([bands], ("auto",), 3, None))
+    declared = bands.values_HWC.dtype in (np.uint8, np.uint16)
+    return Reading(Layout(), *_limits([bands], ("dtype" if declared else "auto",), 3, None))
 
 
 def is_deep(bands: Bands) -> bool:
