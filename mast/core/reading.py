@@ -3,8 +3,9 @@
 Legend: B images, C channels of an image, P planes of bytes, H and W pixels.
 """
 
+import math
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 MOST_CHANNELS = 16
 
@@ -52,3 +53,34 @@ class Reading:
     low: tuple[float, ...] = (0.0,)
     high: tuple[float, ...] = (255.0,)
     no_data: float | None = None
+
+
+def read_reading(described: Any, channels: int | None = None) -> Reading:
+    """A reading from a file, which has it as `dataclasses.asdict` gives it.
+
+    Args:
+        described: As JSON has it.
+        channels: That it must have.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        layout = Layout(**described["layout"])
+        low, high = (tuple(map(float, described[end])) for end in ("low", "high"))
+        no_data = described["no_data"]
+        no_data = None if no_data is None else float(no_data)
+    except (TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise ValueError("it says how files are read, but not as this version does") from error
+    count = layout.channels
+    whole = type(count) is int and 1 <= count <= MOST_CHANNELS and type(layout.deep) is bool
+    if not whole or channels not in (None, count):
+        raise ValueError(f"files of {count!r:.50} channels are read for {channels or 'canvases'}")
+    if not {len(low), len(high)} <= {1, count} or not all(
+        0 < upper - lower < math.inf
+        for lower, upper in zip(low * (count // len(low)), high * (count // len(high)), strict=True)
+    ):
+        raise ValueError(f"the ends of their values are {low!s:.100} and {high!s:.100}")
+    if no_data is not None and not math.isfinite(no_data):
+        raise ValueError(f"no_data must be finite, got {no_data}")
+    return Reading(layout, low, high, no_data)
