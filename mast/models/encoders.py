@@ -164,8 +164,8 @@ class EncoderConfig:
         if not self.normalization.usable:
             raise UserError(
                 "encoder.mean must be finite, and encoder.std positive and finite, up to "
-                f"{MOST_MOMENT:g}, both of 1 to {MOST_CHANNELS} channels, got {in_short(self.mean)} "
-                f"and {in_short(self.std)}"
+                f"{MOST_MOMENT:g}, for the same 1 to {MOST_CHANNELS} channels, got "
+                f"{in_short(self.mean)} and {in_short(self.std)}"
             )
         check_options(self.options)
         if self.weights == "":
