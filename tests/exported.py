@@ -40,7 +40,10 @@ else:
     raise SystemExit("mast can be imported")
 for folder, line, pictures, output in json.loads(sys.argv[1]):
     os.chdir(folder)
-    images = [Image.open(picture).convert("RGB") for picture in pictures]
+    images = [
+        numpy.load(picture) if picture.endswith(".npy") else Image.open(picture).convert("RGB")
+        for picture in pictures
+    ]
     load, use = re.findall(r"```python\n(.*?)```", Path("README.md").read_text(), re.DOTALL)
     exec(load, {})
     for count in (len(images), 1):

@@ -51,7 +51,7 @@ def card(
     parts = [
         _front(form, original, license),
         f"# {_text(title)}",
-        _summary(original.encoder) if classifier is None else _classifier(original, classifier),
+        _summary(original) if classifier is None else _classifier(original, classifier),
         f"## Use\n\n{_use(form, original, place)}",
         f"## Preprocessing\n\n{_preprocessing(form, original)}",
     ]
@@ -93,11 +93,12 @@ def _front(form: Format, original: Original, license: str | None) -> str:
     return f"---\n{yaml.safe_dump(known, sort_keys=False)}---"
 
 
-def _summary(encoder: Encoder) -> str:
+def _summary(original: Original) -> str:
+    encoder = original.encoder
     return (
         f"An encoder of images, pretrained without labels by `mast`: {_architecture(encoder)}. "
-        f"{_weights(encoder)} parameters; RGB images of {encoder.size} × {encoder.size} pixels to "
-        f"{encoder.dim} features."
+        f"{_weights(encoder)} parameters; {_images(original)} of {encoder.size} × {encoder.size} "
+        f"pixels to {encoder.dim} features."
     )
 
 
@@ -105,9 +106,17 @@ def _classifier(original: Original, classifier: Classifier) -> str:
     size = original.size
     return (
         f"A classifier of images by `mast`: a linear layer on the features of "
-        f"{_architecture(original.encoder)}. {_weights(classifier)} parameters; RGB images of "
-        f"{size} × {size} pixels to the probabilities of {len(classifier.classes)} classes."
+        f"{_architecture(original.encoder)}. {_weights(classifier)} parameters; "
+        f"{_images(original)} of {size} × {size} pixels to the probabilities of "
+        f"{len(classifier.classes)} classes."
     )
+
+
+def _images(original: Original) -> str:
+    channels = original.encoder.channels
+    if channels == 3:
+        return "RGB images"
+    return f"images of {channels} channel{'s' * (channels > 1)}"
 
 
 def _architecture(encoder: Encoder) -> str:
@@ -127,9 +136,13 @@ def _use(form: Format, original: Original, place: Place) -> str:
     to = f"`{original.output}` of shape (B, C)"
     if original.classifier is not None:
         to += " and the `names` of the likeliest classes"
+    images = "images of Pillow in RGB"
+    if not original.of_photos:
+        channels = original.encoder.channels
+        images = f"arrays of NumPy with the values of files, (H, W, {channels})"
     return (
-        f"{where}```python\n{imports}\n\n{load}\n```\n\nFrom `images`, a list of images of Pillow "
-        f"in RGB, to {to}:\n\n```python\n{form.example(place)}\n```"
+        f"{where}```python\n{imports}\n\n{load}\n```\n\nFrom `images`, a list of {images}, "
+        f"to {to}:\n\n```python\n{form.example(place)}\n```"
     )
 
 
@@ -138,9 +151,22 @@ def _preprocessing(form: Format, original: Original) -> str:
     mean, std = (", ".join(f"{value:g}" for value in values) for values in moments)
     where = "inside the model" if form.normalises else "before the model"
     return (
-        f"RGB; the short side resized to {resized(size)} pixels (bilinear, antialiased), the "
+        f"{_values(original)}; the short side resized to {resized(size)} pixels (bilinear, antialiased), the "
         f"central {size} × {size} of it; values in [0, 1], normalised {where} by mean ({mean}) and "
         f"standard deviation ({std})."
+    )
+
+
+def _values(original: Original) -> str:
+    """What is read of a file."""
+    if original.of_photos:
+        return "RGB"
+    reading = original.reading
+    low, high = (", ".join(f"{end:g}" for end in ends) for ends in (reading.low, reading.high))
+    nothing = "" if reading.no_data is None else f"{reading.no_data:g} and "
+    return (
+        f"{original.encoder.channels} channel{'s' * (original.encoder.channels > 1)}: from {low} to "
+        f"{high} to 0 to 1, clipped, and {nothing}what is not finite to 0"
     )
 
 

@@ -4,21 +4,24 @@ import os
 import stat
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 
 from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError, one_line
 from mast.core.files import as_unicode, read_json
+from mast.core.reading import Reading
 from mast.core.table import Shown
 from mast.data import Factors
-from mast.exports.format import Format, Place, alike
+from mast.exports.format import Format, Place, alike, resized
 from mast.exports.original import OUTPUTS, Kind, Original
 from mast.measure.features import open_images
 
@@ -146,8 +149,7 @@ def _difference(form: Format, name: str, original: Original, folder: Path) -> fl
     Raises:
         UserError: Farther than rounding explains.
     """
-    size, output = original.size, original.output
-    images_BCHW = torch.rand(3, 3, size, size, generator=torch.Generator().manual_seed(0))
+    output, images_BCHW = original.output, original.noise(3)
     names: dict[str, Any] = {}
     largest = 0.0
     with warnings.catch_warnings(), torch.inference_mode():
@@ -173,6 +175,8 @@ def _difference(form: Format, name: str, original: Original, folder: Path) -> fl
 def _prepared(form: Format, name: str, original: Original, folder: Path) -> float | None:
     """How far outputs are from the original's for images that each prepares in its own way.
 
+    They are drawn scenes, or noise in the range of the values of files.
+
     Returns:
         None where a module is missing that the format's example needs.
 
@@ -182,17 +186,22 @@ def _prepared(form: Format, name: str, original: Original, folder: Path) -> floa
     if not all(map(find_spec, form.modules)):
         return None
     sides = [[round(share * original.size) for share in shape] for shape in SHAPES]
-    scenes = Factors("test", len(sides), max(map(max, sides)))
-    images = [
-        scenes.open(index).crop((0, 0, width, height))
-        for index, (height, width) in enumerate(sides)
-    ]
+    images: Sequence[Any] = [_values(original.reading, height, width) for height, width in sides]
+    if original.of_photos:
+        scenes = Factors("test", len(sides), max(map(max, sides)))
+        images = [
+            scenes.open(index).crop((0, 0, width, height))
+            for index, (height, width) in enumerate(sides)
+        ]
+        views_BCHW = open_images(images, original.size)
+    else:
+        views_BCHW = torch.stack([_view(original, values_HWC) for values_HWC in images])
     names: dict[str, Any] = {"images": images, "torch": torch}
     place = Place(str(folder))
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")
         exec(f"{form.line(place)}\n{form.example(place)}", names)
-        ours_BC = original.module(open_images(images, original.size))
+        ours_BC = original.module(views_BCHW)
     theirs_BC = torch.as_tensor(names[original.output])
     difference = (ours_BC - theirs_BC).abs().max().item()
     if difference > AGREED * (1.0 if original.classifier else ours_BC.abs().max().item()):
@@ -201,3 +210,33 @@ def _prepared(form: Format, name: str, original: Original, folder: Path) -> floa
             f"{original.kind}'s for images of odd shapes; nothing was kept, choose another format"
         )
     return difference
+
+
+def _values(reading: Reading, height: int, width: int) -> np.ndarray:
+    """Of a file, (H, W, channels): some beyond the range that is read, some that are none."""
+    generator = np.random.default_rng((height, width))
+    low, high = np.array(reading.low), np.array(reading.high)
+    shares_HWC = generator.uniform(-0.1, 1.1, (height, width, reading.layout.channels))
+    values_HWC = low + shares_HWC * (high - low)
+    values_HWC[: height // 4, : width // 4] = np.nan
+    if reading.no_data is not None:
+        values_HWC[-(height // 4) :, -(width // 4) :] = reading.no_data
+    return values_HWC
+
+
+def _view(original: Original, values_HWC: np.ndarray) -> torch.Tensor:
+    """What an encoder sees of them, (channels, V, V), by Pillow in floats."""
+    reading, size = original.reading, original.size
+    low, high = np.array(reading.low), np.array(reading.high)
+    known_HWC = np.isfinite(values_HWC) & (values_HWC != reading.no_data)
+    shares_HWC = np.where(known_HWC, ((values_HWC - low) / (high - low)).clip(0, 1), 0)
+    sides = np.array(values_HWC.shape[1::-1])
+    across = tuple(int(side) for side in resized(size) * sides // sides.min())
+    left, top = (round((side - size) / 2) for side in across)
+    view_CVV = [
+        Image.fromarray(plane_HW.astype(np.float32))
+        .resize(across, Image.Resampling.BILINEAR)
+        .crop((left, top, left + size, top + size))
+        for plane_HW in np.moveaxis(shares_HWC, 2, 0)
+    ]
+    return torch.from_numpy(np.stack([np.asarray(plane) for plane in view_CVV]))

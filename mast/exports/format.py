@@ -1,11 +1,12 @@
 """What an encoder or a classifier is written as, to be loaded elsewhere.
 
-Images are float in [0, 1]: B a batch, 3 colours, H and W the size that it takes; C features or
+Images (B, channels, H, W) are float in [0, 1], H and W the size that it takes; C features or
 classes.
 """
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mast.core.checkpoint import write_json
+from mast.core.reading import Reading
 from mast.data import crop_fraction
 from mast.exports.original import Original
 
@@ -89,7 +91,10 @@ class Format(ABC):
 
     @abstractmethod
     def example(self, place: Place) -> str:
-        """Python from `model` and `images`, of Pillow and in RGB, to `features`.
+        """Python from `model` and `images` to `features`.
+
+        These are images of Pillow in RGB or, where the original does not read such, arrays of the
+        values of files, (H, W, channels).
 
         Of a classifier to `probabilities` and `names`, the likeliest class of each.
         """
@@ -115,23 +120,36 @@ def alike(ours_BC: Tensor, theirs_BC: Tensor, tolerance: tuple[float, float]) ->
 
 
 def transforms(original: Original, normalise: bool) -> str:
-    """Python that makes `prepare`, from an image of Pillow to what a model takes, by torchvision.
+    """Python that makes `prepare`, from one of `images` to what a model takes, by torchvision.
 
     Args:
         original: Whose size and normalization it has.
         normalise: Whether the model does not do so itself.
     """
-    steps = [
-        f"v2.Resize({resized(original.size)})",
-        f"v2.CenterCrop({original.size})",
-        "v2.ToImage()",
-        "v2.ToDtype(torch.float32, scale=True)",
-    ]
+    steps = [f"v2.Resize({resized(original.size)})", f"v2.CenterCrop({original.size})"]
+    if original.of_photos:
+        steps += ["v2.ToImage()", "v2.ToDtype(torch.float32, scale=True)"]
     if normalise:
         mean, std = original.encoder.config.normalization
         steps.append(f"v2.Normalize({list(mean)}, {list(std)})")
     inside = "".join(f"    {step},\n" for step in steps)
-    return f"from torchvision.transforms import v2\n\nprepare = v2.Compose([\n{inside}])"
+    name = "prepare" if original.of_photos else "crop"
+    crop = f"from torchvision.transforms import v2\n\n{name} = v2.Compose([\n{inside}])"
+    return crop if original.of_photos else f"import numpy\n{crop}\n{_scaled(original.reading)}"
+
+
+def _scaled(reading: Reading) -> str:
+    """Python that makes `prepare` of `crop`, as `mast` reads the values of files."""
+    known = "numpy.isfinite(values)"
+    if reading.no_data is not None:
+        known += f" & (values != {reading.no_data!r})"
+    return (
+        f"low, high = numpy.array({list(reading.low)}), numpy.array({list(reading.high)})\n\n\n"
+        "def prepare(values):  # (H, W, channels), as files have them\n"
+        f"    known = {known}\n"
+        "    shares = numpy.where(known, (values - low) / (high - low), 0).clip(0, 1)\n"
+        "    return crop(torch.from_numpy(shares.transpose(2, 0, 1)).float())\n\n"
+    )
 
 
 def write_classes(original: Original, folder: Path, normalised: bool) -> None:
@@ -151,6 +169,8 @@ def write_classes(original: Original, folder: Path, normalised: bool) -> None:
         "resized": resized(original.size),
         "normalization": "inside the model" if normalised else {"mean": mean, "std": std},
     }
+    if not original.of_photos:
+        said["reading"] = asdict(original.reading)
     write_json(folder / CLASSES, said)
 
 

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
@@ -17,7 +16,7 @@ from mast.exports.original import Original
 class Graph(Format):
     """What the original computes of images, normalization included, for batches of any number.
 
-    Asked for are a module from images (B, 3, S, S) to (B, C), S and a name, whatever it is.
+    Asked for are a module from images (B, channels, S, S) to (B, C), S and a name, whatever it is.
 
     Attributes:
         ending: Of the file's name.
@@ -43,9 +42,8 @@ class Graph(Format):
         """
 
     def write(self, folder: Path) -> None:
-        size = self.original.size
         with _following(self.original.name, self.file):
-            content = self.encode(torch.zeros(2, 3, size, size))
+            content = self.encode(self.original.encoder.blank(2, self.original.size))
         (folder / self.file).write_bytes(content)
         write_classes(self.original, folder, normalised=True)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mast.exports.format import Format, Place
+from mast.exports.format import Format, Place, transforms
 from mast.exports.original import Original
 from mast.exports.timm_folder import load_by_timm, outputs_by_timm, timm_twin, write_timm
 
@@ -42,13 +42,16 @@ class HuggingFace(Format):
 
     def example(self, place: Place) -> str:
         prepared = (
-            "import torch\n\n"
-            f"prepare = transformers.AutoImageProcessor.from_pretrained({place.name!r})\n"
-            "with torch.inference_mode():\n"
+            f"\nprepare = transformers.AutoImageProcessor.from_pretrained({place.name!r})\n"
         )
+        run = "model(**prepare(images))"
+        if not self.original.of_photos:  # which alone timm's transforms behind it take
+            prepared = f"{transforms(self.original, normalise=True)}\n"
+            run = "model(pixel_values=torch.stack([prepare(image) for image in images]))"
+        prepared = f"import torch\n{prepared}with torch.inference_mode():\n"
         if self.original.classifier is None:
-            return f"{prepared}    features = model(**prepare(images)).pooler_output"
+            return f"{prepared}    features = {run}.pooler_output"
         return (
-            f"{prepared}    probabilities = model(**prepare(images)).logits.softmax(dim=1)\n"
+            f"{prepared}    probabilities = {run}.logits.softmax(dim=1)\n"
             "names = [model.config.id2label[at] for at in probabilities.argmax(dim=1).tolist()]"
         )

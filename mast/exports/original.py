@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, final
 
+import torch
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
 from mast.core.files import quoted
+from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
 from mast.measure.store import fingerprint
 from mast.models import (
@@ -30,7 +32,7 @@ class Original:
     """What an export is written from and compared with, in evaluation mode, on the CPU.
 
     Args:
-        encoder: From images (B, 3, H, W), RGB in [0, 1], to features (B, D).
+        encoder: From images (B, channels, H, W) in [0, 1] to features (B, D).
         classifier: The classifier that it is part of; None where the encoder is exported alone.
     """
 
@@ -56,6 +58,22 @@ class Original:
     def size(self) -> int:
         """Side of the views in pixels."""
         return self.encoder.size if self.classifier is None else self.classifier.size
+
+    @property
+    def reading(self) -> Reading:
+        """How the values of files become images; where nothing is known, as 8 bits do."""
+        known = (self.classifier or self.encoder).reading
+        return known or Reading(Layout(self.encoder.channels))
+
+    @property
+    def of_photos(self) -> bool:
+        """Whether it takes what Pillow opens as RGB."""
+        return self.reading == Reading()
+
+    def noise(self, count: int) -> Tensor:
+        """The same random images in [0, 1] at every call."""
+        shape = (count, self.encoder.channels, self.size, self.size)
+        return torch.rand(shape, generator=torch.Generator().manual_seed(0))
 
     @property
     def name(self) -> str:

@@ -26,8 +26,8 @@ def stock(encoder: Encoder, library: Literal["timm", "torchvision"]) -> Encoder:
         UserError: The library has no such model, or one that gives something else.
     """
     twin = _built(encoder, library)
-    size = encoder.size
-    images_BCHW = torch.rand(2, 3, size, size, generator=torch.Generator().manual_seed(0))
+    shape = (2, encoder.channels, encoder.size, encoder.size)
+    images_BCHW = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         ours_BC = encoder(images_BCHW)
         theirs = twin.model((images_BCHW - encoder.mean) / encoder.std)
@@ -53,6 +53,7 @@ def _built(encoder: Encoder, library: str) -> Encoder:
         raise UserError(
             f"{library} has no model with the weights of {encoder.config.name!r}; {ANY}"
         ) from error
+    twin.reading = encoder.reading
     return twin.eval()
 
 

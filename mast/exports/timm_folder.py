@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
 from mast.data import crop_fraction
-from mast.exports.format import ANY, Format, Place
+from mast.exports.format import ANY, Format, Place, transforms
 from mast.exports.original import Original
 from mast.exports.stock import scores_head, stock
 from mast.exports.weights import write_weights
@@ -39,11 +39,12 @@ class Timm(Format):
 
     def example(self, place: Place) -> str:
         prepared = (
-            "import torch\n\n"
-            "settings = timm.data.resolve_model_data_config(model)\n"
+            "\nsettings = timm.data.resolve_model_data_config(model)\n"
             "prepare = timm.data.create_transform(**settings, is_training=False)\n"
-            "with torch.inference_mode():\n"
         )
+        if not self.original.of_photos:  # which alone timm prepares
+            prepared = f"{transforms(self.original, normalise=True)}\n"
+        prepared = f"import torch\n{prepared}with torch.inference_mode():\n"
         run = "model(torch.stack([prepare(image) for image in images]))"
         if self.original.classifier is None:
             return f"{prepared}    features = {run}"
@@ -105,7 +106,7 @@ def write_timm(original: Original, twin: Encoder, folder: Path) -> None:
             "num_features": twin.dim,
             "model_args": arguments(twin),
             "pretrained_cfg": {
-                "input_size": [3, original.size, original.size],
+                "input_size": [twin.channels, original.size, original.size],
                 "fixed_input_size": bool(built.get("fixed_input_size", False)),
                 "interpolation": "bilinear",
                 "crop_pct": crop_fraction(original.size),
@@ -114,7 +115,8 @@ def write_timm(original: Original, twin: Encoder, folder: Path) -> None:
                 "std": list(twin.config.normalization.std),
                 "num_classes": len(classes),
                 "pool_size": None,
-                "first_conv": built.get("first_conv"),
+                # timm adapts weights of RGB to other channels, which these are of already.
+                "first_conv": built.get("first_conv") if twin.channels == 3 else None,
                 "classifier": built.get("classifier"),
             },
         },
@@ -133,6 +135,6 @@ def load_by_timm(original: Original, place: Place) -> str:
 def outputs_by_timm(original: Original, model: Any, images_BCHW: Tensor) -> Tensor:
     """Outputs for images in [0, 1], normalised as the folder's configuration says."""
     moments = (images_BCHW.new_tensor(model.pretrained_cfg[key]) for key in ("mean", "std"))
-    mean, std = (moment.view(3, 1, 1) for moment in moments)
+    mean, std = (moment.view(-1, 1, 1) for moment in moments)
     outputs_BC: Tensor = model((images_BCHW - mean) / std)
     return outputs_BC if original.classifier is None else outputs_BC.softmax(dim=1)

@@ -9,7 +9,7 @@ from mast.exports.format import Format, Place, read_classes, transforms, write_c
 from mast.exports.original import Original
 from mast.exports.stock import scores_head, stock
 from mast.exports.weights import WEIGHTS, write_weights
-from mast.models.encoders import HEADS, arguments, stem_of
+from mast.models.encoders import HEADS, arguments, first_convolution, stem_of
 
 
 class Torchvision(Format):
@@ -36,7 +36,12 @@ class Torchvision(Format):
     def load(self, place: Place) -> str:
         name = self.twin.config.name.removeprefix("torchvision:")
         given = "".join(f", {key}={value!r}" for key, value in arguments(self.twin).items())
-        replaced = [f"model.{layer} = {python}" for layer, python in self._replaced().items()]
+        replaced = [
+            f"model.set_submodule({layer!r}, {python})"
+            if "." in layer
+            else f"model.{layer} = {python}"
+            for layer, python in self._replaced().items()
+        ]
         return "; ".join(
             [
                 f"model = torchvision.models.get_model({name!r}{given})",
@@ -65,11 +70,10 @@ class Torchvision(Format):
         """Python for the layers that are not the library's own, by name."""
         model, layers = self.twin.model, {}
         stride = stem_of(self.twin).stem_stride
+        name, first = first_convolution(model)
+        if stride is not None or self.twin.channels != 3:
+            layers[name] = f"torch.nn.{first}"
         if stride is not None:
-            channels = model.conv1.out_channels
-            layers["conv1"] = (
-                f"torch.nn.Conv2d(3, {channels}, 3, stride={stride}, padding=1, bias=False)"
-            )
             layers["maxpool"] = "torch.nn.Identity()"
         for name in self.heads:
             head = getattr(model, name)

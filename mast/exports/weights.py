@@ -1,6 +1,7 @@
 """The weights of an encoder in a file that says how to rebuild it, for us and for others."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from mast.core.tensors import write_tensors
@@ -11,7 +12,7 @@ WEIGHTS = "model.safetensors"
 
 
 def write_weights(encoder: Encoder, folder: Path) -> None:
-    """Write `model.safetensors`, which `mast evaluate` reads with its stem and normalization."""
+    """Write `model.safetensors`, which `mast evaluate` reads with all that it says."""
     stem, config = stem_of(encoder), encoder.config
     header = {
         "format": "pt",  # transformers asks for it
@@ -20,4 +21,6 @@ def write_weights(encoder: Encoder, folder: Path) -> None:
         "stem": json.dumps({"stem": stem.stem, "stride": stem.stem_stride, "size": encoder.size}),
         **{key: json.dumps(values) for key, values in config.normalization._asdict().items()},
     }
+    if encoder.reading is not None:
+        header["reading"] = json.dumps(asdict(encoder.reading))
     write_tensors(folder / WEIGHTS, encoder.model.state_dict(), header=header)

@@ -92,7 +92,7 @@ class MAE(DrawingMethod):
         )
         norm = nn.LayerNorm(config.dim)
         self.decoder = nn.TransformerEncoder(block, config.depth, norm, enable_nested_tensor=False)
-        self.leave = nn.Linear(config.dim, 3 * self.shown.side**2)
+        self.leave = nn.Linear(config.dim, encoder.channels * self.shown.side**2)
         for part in (self.enter, self.decoder, self.leave):
             part.apply(_start)
 

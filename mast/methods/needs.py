@@ -77,6 +77,7 @@ def step_needs(
     dtype: torch.dtype,
     *,
     moments: int,
+    channels: int = 3,
     channels_last: bool = False,
     compiled: bool = False,
 ) -> StepNeeds:
@@ -91,6 +92,7 @@ def step_needs(
         device: Where it is to be trained.
         dtype: In which the network takes images; bfloat16 stands for mixed precision.
         moments: As `mast.core.optim.moments`.
+        channels: Of the images.
         channels_last: Whether weights of convolutions are in channels-last memory.
         compiled: Whether the method is to be compiled, which may keep less than autograd does:
             activations are not counted.
@@ -102,7 +104,8 @@ def step_needs(
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    step = StepNeeds(sum(count * 3 * size**2 * dtype.itemsize for size in pipeline.sizes))
+    pixels = sum(count * size**2 for size in pipeline.sizes)
+    step = StepNeeds(pixels * channels * dtype.itemsize)
     with _quietly(), drawing():
         try:
             with torch.device("meta"):
@@ -119,7 +122,7 @@ def step_needs(
             # A kernel without shapes would be run on real memory to learn them.
             with FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True):
                 _onto(method, device, channels_last)
-                views = _views(pipeline, count, device, dtype)
+                views = _views(pipeline, count, channels, device, dtype)
                 mixed = dtype is not torch.float32
 
                 def forward() -> dict[str, Tensor]:
@@ -157,18 +160,22 @@ def step_flops(build: Callable[[], Method], pipeline: Pipeline, count: int) -> i
                 method = build().train()
             with FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True):
                 _onto(method, device, channels_last=False)
+                views = _views(pipeline, count, method.encoder.channels, device, torch.float32)
                 with _attention_as_products(), FlopCounterMode(display=False) as counter:
-                    method(_views(pipeline, count, device, torch.float32), 0.0)["loss"].backward()
+                    method(views, 0.0)["loss"].backward()
         except Exception:  # of whatever kind: an encoder's own code runs here
             return 0
     return counter.get_total_flops()
 
 
-def _views(pipeline: Pipeline, count: int, device: torch.device, dtype: torch.dtype) -> Views:
+def _views(
+    pipeline: Pipeline, count: int, channels: int, device: torch.device, dtype: torch.dtype
+) -> Views:
     """Views of B images as a method takes them, without numbers."""
     records = tuple(_of_many(record, count) for record in pipeline.draw(1, torch.Generator()))
     images = tuple(
-        torch.empty(count, 3, size, size, dtype=dtype, device=device) for size in pipeline.sizes
+        torch.empty(count, channels, size, size, dtype=dtype, device=device)
+        for size in pipeline.sizes
     )
     label_B = torch.zeros(count, dtype=torch.int64)
     return Views(images, records, None, torch.ones(count), label_B)

@@ -78,7 +78,7 @@ class PrCL(DrawingMethod, MoCo):
             )
         self.seen = count_shown(config.hidden, encoder.locations)
         self.side = encoder.size // grid
-        sizes = MLPConfig(encoder.map_dim, 3 * self.side**2)
+        sizes = MLPConfig(encoder.map_dim, encoder.channels * self.side**2)
         self.decoder = MLP(encoder.map_dim, sizes, layers=2, inner_norm=False, bias=True)
 
     def given(self, views: Views, progress: float) -> dict[str, Tensor]:

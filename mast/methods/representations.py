@@ -22,7 +22,7 @@ MatchBy = Literal["block", "heads"]
 
 
 class Embedding(nn.Module):
-    """The embedding of an image, where it is a Gaussian its mean: (B, 3, H, W) to (B, D).
+    """The embedding of an image, where it is a Gaussian its mean: (B, channels, H, W) to (B, D).
 
     Which of its invariances are used is chosen at every call.
 
@@ -54,7 +54,7 @@ class Embedding(nn.Module):
         """Features in float32 in the `space` that is chosen; the whole embedding by default.
 
         Args:
-            images_BCHW: RGB in [0, 1], best of side `size`.
+            images_BCHW: In [0, 1], best of side `size`.
             ignore: Operators to which the features must be invariant, by name, or a property such
                 as "color": all operators that destroy it.
             match: Likewise, those from which they must be exempt, so that neighbours agree in what
@@ -154,7 +154,7 @@ class Embedding(nn.Module):
 
 
 class EncoderAndEmbedding(nn.Module):
-    """Representation and embedding of an image side by side: (B, 3, H, W) to (B, C + D).
+    """Representation and embedding of an image side by side: (B, channels, H, W) to (B, C + D).
 
     Args:
         method: A trained method.
@@ -171,7 +171,7 @@ class EncoderAndEmbedding(nn.Module):
 
 
 class PredictedUncertainty(nn.Module):
-    """The trace of the covariance that is predicted for an image: (B, 3, H, W) to (B, 1).
+    """The trace of the covariance that is predicted for an image: (B, channels, H, W) to (B, 1).
 
     Args:
         method: A trained method that predicts one.
@@ -200,7 +200,7 @@ class PredictedUncertainty(nn.Module):
 
 
 class Ensemble(nn.Module):
-    """What the parts of a method say of an image, side by side: (B, 3, H, W) to (B, D).
+    """What the parts of a method say of an image, side by side: (B, channels, H, W) to (B, D).
 
     They are the K masked embeddings of MAST, or the first layers of LooC's heads.
 
@@ -254,9 +254,8 @@ def predicts_uncertainty(method: Method) -> bool:
 @torch.no_grad()
 def _says(method: Method, ask: Callable[[Tensor], Tensor | None]) -> bool:
     """Whether a method, which is left as it was, has an answer for a blank image."""
-    training, size = method.training, method.encoder.size
-    blank_BCHW = torch.zeros(1, 3, size, size, device=next(method.parameters()).device)
+    training = method.training
     method.eval()
-    answer = ask(blank_BCHW)
+    answer = ask(method.encoder.blank(1))
     method.train(training)
     return answer is not None

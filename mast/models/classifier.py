@@ -5,6 +5,7 @@ Shapes: B images a batch, D dimensions of the representation, C classes.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import quoted
+from mast.core.reading import Reading, read_reading
 from mast.core.tensors import check_finite, read_header, read_tensors, said_of, write_tensors
 from mast.models.encoders import Encoder, check_size, described_encoder, unlike
 
@@ -41,7 +43,7 @@ class Prediction(NamedTuple):
 
 @final
 class Classifier(nn.Module):
-    """Images (B, 3, H, W), RGB in [0, 1], to the probabilities of C classes.
+    """Images (B, channels, H, W) in [0, 1] to the probabilities of C classes.
 
     Args:
         encoder: From images to (B, D).
@@ -50,6 +52,9 @@ class Classifier(nn.Module):
         size: Side of the views in pixels that it was made for.
         temperature: By which scores are divided, so that probabilities say how often it is right.
         about: What else is known, as JSON has it: what it learned from, how well it does.
+
+    Attributes:
+        reading: How the values of files become images; None: as those of 8-bit RGB.
     """
 
     @entry()
@@ -82,9 +87,17 @@ class Classifier(nn.Module):
         self.size = size
         self.temperature = temperature
         self.about = dict(about or {})
+        self.reading: Reading | None = encoder.reading if isinstance(encoder, Encoder) else None
+
+    @property
+    def channels(self) -> int:
+        """Of the images."""
+        if isinstance(self.encoder, Encoder):
+            return self.encoder.channels
+        return (self.reading or Reading()).layout.channels
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
-        """Probabilities (B, C) of images (B, 3, H, W) in [0, 1]."""
+        """Probabilities (B, C) of images (B, channels, H, W) in [0, 1]."""
         return (self.scores(images_BCHW) / self.temperature).softmax(dim=1)
 
     def scores(self, images_BCHW: Tensor) -> Tensor:
@@ -98,13 +111,15 @@ class Classifier(nn.Module):
         """Classes, probabilities and margins of images; `mast.open_images` reads some.
 
         Args:
-            images_BCHW: RGB in [0, 1], best of side `size`, on the device of the classifier.
+            images_BCHW: In [0, 1], best of side `size`, on the device of the classifier.
 
         Raises:
             UserError: They are no batch of such images.
         """
-        if images_BCHW.shape[1] != 3:
-            raise UserError(f"expected images (B, 3, H, W), got {tuple(images_BCHW.shape)}")
+        if images_BCHW.shape[1] != self.channels:
+            raise UserError(
+                f"expected images (B, {self.channels}, H, W), got {tuple(images_BCHW.shape)}"
+            )
         return self.told(self(images_BCHW))
 
     def told(self, probability_BC: Tensor) -> Prediction:
@@ -138,6 +153,8 @@ def save_classifier(classifier: Classifier, path: Path) -> None:
         "temperature": classifier.temperature,
         "about": classifier.about,
     }
+    if classifier.reading is not None:
+        described["reading"] = asdict(classifier.reading)
     # Copies, as a module may hold the same tensor twice.
     state = {name: tensor.clone() for name, tensor in classifier.state_dict().items()}
     write_tensors(path, state, described)
@@ -153,8 +170,8 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
             it gets the weights that are in the file.
 
     Returns:
-        The classifier in evaluation mode, on the CPU. It takes images (B, 3, H, W) in [0, 1] and
-        gives probabilities (B, C); `predict` gives names, too.
+        The classifier in evaluation mode, on the CPU. It takes images (B, channels, H, W) in
+        [0, 1] and gives probabilities (B, C); `predict` gives names, too.
 
     Raises:
         UserError: No such file, several in a folder, a damaged one, or one that `mast fit` did not
@@ -194,6 +211,8 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
         classifier = Classifier(
             module, head, said["classes"], said["size"], said["temperature"], said["about"]
         )
+        if "reading" in described:
+            classifier.reading = read_reading(described["reading"])
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
         raise UserError(
             f"{file}: its header describes no classifier of this version: {error}"

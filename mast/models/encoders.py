@@ -1,7 +1,8 @@
 """Encoders: any timm or torchvision image model by name, as one module with one interface.
 
 Shapes: B batch, L locations of the last feature map (or patch tokens), C features.
-Images are RGB in [0, 1]; the encoder normalises them itself.
+Images are in [0, 1], usually RGB, always of as many channels as the encoder's mean has numbers; the
+encoder normalises them itself.
 """
 
 import math
@@ -19,23 +20,24 @@ from mast.core.arguments import in_short
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.memory import bounded_weights
+from mast.core.reading import MOST_CHANNELS, Reading, read_reading
 from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_tensors, said_of, write_tensors
 
-Moment = tuple[float, float, float]  # of the colour channels
+Moment = tuple[float, ...]  # of the channels
 
 
 class Normalization(NamedTuple):
-    """What is subtracted from each colour channel in [0, 1], and what it is divided by then."""
+    """What is subtracted from each channel in [0, 1], and what it is divided by then."""
 
     mean: Moment
     std: Moment
 
     @property
     def usable(self) -> bool:
-        """Whether images can be normalised so: finite numbers, those to divide by positive."""
-        three = all(len(values) == 3 for values in self)
-        small = three and all(abs(value) <= MOST_MOMENT for values in self for value in values)
+        """Whether images of 1 to 16 channels can be normalised so: finite, the divisors positive."""
+        fits = len(self.mean) == len(self.std) and 1 <= len(self.mean) <= MOST_CHANNELS
+        small = fits and all(abs(value) <= MOST_MOMENT for values in self for value in values)
         return small and min(self.std) >= 1 / MOST_MOMENT
 
 
@@ -87,7 +89,12 @@ OPTIONS = {
 MOST_VALUE, MOST_VALUES = 2**14, 64  # of a number in an option; of the values of a list
 WORD = re.compile(r"[\w.-]{0,64}", re.ASCII)
 FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
-MOST_MOMENT = 1e6  # of a colour channel
+MOST_MOMENT = 1e6  # of a channel
+
+
+def usual_normalization(channels: int) -> Normalization:
+    """What is taken where nobody says another: ImageNet's for 3 channels."""
+    return IMAGENET if channels == 3 else Normalization((0.5,) * channels, (0.25,) * channels)
 
 
 @dataclass
@@ -105,13 +112,16 @@ class EncoderConfig:
             3x3 without max-pooling; "auto": small for ResNets and views up to 64 pixels.
         stem_stride: Stride of the small stem; 1 for views up to 32 pixels and 2 above if not
             given.
-        mean: What is subtracted from each colour channel in [0, 1]; ImageNet's if not given.
+        mean: What is subtracted from each channel in [0, 1], 1 to 16 numbers, as many as images
+            have channels; ImageNet's if not given.
         std: What each is divided by then.
         weights: Where pretraining starts; random weights if not given. A run folder, a checkpoint
             that `mast evaluate` recognises, or a name with a tag, such as
             "timm:vit_small_patch14_dinov2.lvd142m". The architecture, the stem and the
             normalisation are then those of the weights, options are added to theirs, and what
-            contradicts them is refused. A file of another project says nothing of the
+            contradicts them is refused. For other images than RGB, weights of RGB are those of the
+            first layer repeated over the channels, and mean and std are the ones given here. A file
+            of another project says nothing of the
             normalisation and little of the architecture: there name, with options and perhaps a
             tag, mean, std and stem_stride are believed. `order:FILE` matches weights of other
             names by their order and shapes.
@@ -132,6 +142,11 @@ class EncoderConfig:
         """Mean and standard deviation by which the encoder normalises images."""
         return Normalization(self.mean, self.std)
 
+    @property
+    def channels(self) -> int:
+        """Of the images."""
+        return len(self.mean)
+
     def check(self) -> None:
         """Refuse values that cannot be.
 
@@ -149,7 +164,8 @@ class EncoderConfig:
         if not self.normalization.usable:
             raise UserError(
                 "encoder.mean must be finite, and encoder.std positive and finite, up to "
-                f"{MOST_MOMENT:g}, got {in_short(self.mean)} and {in_short(self.std)}"
+                f"{MOST_MOMENT:g}, for the same 1 to {MOST_CHANNELS} channels, got "
+                f"{in_short(self.mean)} and {in_short(self.std)}"
             )
         check_options(self.options)
         if self.weights == "":
@@ -181,6 +197,8 @@ class Encoder(nn.Module):
         locations: L, of the map of features that it pools, of images of that size.
         map_dim: Dimensions of these features; C for most.
         stem_padding: Of the first convolution, where it is not that of the architecture.
+        reading: How the values of files became the images that it learned from; None: as those of
+            8-bit RGB.
 
     Raises:
         UserError: An unknown name, or options that the model does not take.
@@ -195,14 +213,25 @@ class Encoder(nn.Module):
         self.config = config
         self.size = size
         self.stem_padding: int | None = None
+        self.reading: Reading | None = None
         self._looked = False  # at images on a GPU
         self.model = build_model(config, size)
         self.library = resolve(config.name)[0]
         for moment, values in config.normalization._asdict().items():
-            self.register_buffer(moment, torch.tensor(values).view(3, 1, 1), persistent=False)
+            self.register_buffer(moment, torch.tensor(values).view(-1, 1, 1), persistent=False)
         self._family = _torchvision_family(self.model) if self.library == "torchvision" else None
         with _in_one_line(config, size):
             self.dim, self.locations, self.map_dim = self._measure()
+
+    @property
+    def channels(self) -> int:
+        """Of the images that it takes."""
+        return self.config.channels
+
+    def blank(self, count: int, side: int | None = None) -> Tensor:
+        """Black images, of its own size if not given, where its weights are."""
+        side = self.size if side is None else side
+        return torch.zeros(count, self.channels, side, side, device=self.mean.device)
 
     def pad_stem(self, padding: int) -> None:
         """Pad the first convolution by so many pixels, where another project pads it otherwise."""
@@ -212,7 +241,7 @@ class Encoder(nn.Module):
         self.model.conv1.padding = (padding, padding)
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
-        """Representations (B, C) of images (B, 3, H, W) in [0, 1]."""
+        """Representations (B, C) of images (B, channels, H, W) in [0, 1]."""
         return self.encode(images_BCHW).representation_BC
 
     def __getstate__(self) -> dict[str, Any]:
@@ -220,7 +249,7 @@ class Encoder(nn.Module):
         return {name: value for name, value in self.__dict__.items() if name != "encode"}
 
     def encode(self, images_BCHW: Tensor) -> Encoding:
-        """Representations and unpooled features of images (B, 3, H, W) in [0, 1].
+        """Representations and unpooled features of images (B, channels, H, W) in [0, 1].
 
         Raises:
             UserError: The images are no floats, or, outside of training, far from [0, 1].
@@ -230,7 +259,7 @@ class Encoder(nn.Module):
         # first batch must do.
         traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
         if not traced:
-            _check_kind(images_BCHW)
+            _check_kind(images_BCHW, self.channels)
         if not (self.training or traced or self._looked or images_BCHW.is_meta):
             _check_range(images_BCHW)
             self._looked = images_BCHW.device.type != "cpu"
@@ -254,7 +283,7 @@ class Encoder(nn.Module):
         """Run two blank images to learn what the model gives, whatever it calls it."""
         training = self.model.training
         self.eval()
-        representation_BC, features_BLC = self.encode(torch.zeros(2, 3, self.size, self.size))
+        representation_BC, features_BLC = self.encode(self.blank(2))
         self.train(training)
         shapes = tuple(representation_BC.shape), tuple(features_BLC.shape)
         if [len(shape) for shape in shapes] != [2, 3] or 0 in (*shapes[0], *shapes[1]):
@@ -274,7 +303,7 @@ class Encoder(nn.Module):
         training = self.model.training
         self.eval()
         try:
-            self.encode(torch.zeros(2, 3, side, side))
+            self.encode(self.blank(2, side))
         except Exception as error:  # of the library's own code
             raise UserError(
                 f"encoder {self.config.name!r} cannot take images of {side} pixels, which are "
@@ -293,8 +322,7 @@ class Encoder(nn.Module):
         training = self.model.training
         self.eval()
         with torch.enable_grad():
-            blank_BCHW = torch.zeros(1, 3, self.size, self.size, device=self.mean.device)
-            total = self.encode(blank_BCHW).features_BLC.sum()
+            total = self.encode(self.blank(1)).features_BLC.sum()
         self.train(training)
         gradients = torch.autograd.grad(total, trained, allow_unused=True)
         for parameter, gradient in zip(trained, gradients, strict=True):
@@ -316,6 +344,27 @@ class Encoder(nn.Module):
         depth_of = group_parameters(self.model, self.model.group_matcher(), reverse=True)
         return {f"model.{name}": depth for name, depth in depth_of.items()}
 
+    def weights_of(self, source: "Encoder") -> dict[str, Tensor]:
+        """The state dict of another encoder's model, for the channels of this one.
+
+        Weights of RGB are repeated over other channels in their order, R, G, B, R, …, and
+        multiplied by 3 / channels; for one channel they are summed.
+
+        Reference:
+            timm, `adapt_input_conv`.
+        """
+        from timm.models import adapt_input_conv
+
+        theirs, ours = source.model.state_dict(), self.model.state_dict()
+        if source.channels == self.channels:
+            return dict(theirs)
+        return {
+            key: adapt_input_conv(self.channels, tensor)
+            if tensor.ndim == 4 and key in ours and tensor.shape != ours[key].shape
+            else tensor
+            for key, tensor in theirs.items()
+        }
+
     def describe(self) -> dict[str, Any]:
         """What rebuilds this encoder, as stored in the header of `encoder.safetensors`.
 
@@ -330,19 +379,22 @@ class Encoder(nn.Module):
             described["normalization"] = self.config.normalization._asdict()
         if self.stem_padding is not None:
             described["stem_padding"] = self.stem_padding
+        if self.reading is not None:
+            described["reading"] = asdict(self.reading)
         return described
 
 
-def _check_kind(images_BCHW: Tensor) -> None:
-    if not isinstance(images_BCHW, Tensor) or images_BCHW.ndim != 4 or images_BCHW.shape[1] != 3:
-        raise UserError(f"expected images (B, 3, H, W), got {in_short(images_BCHW)}")
+def _check_kind(images_BCHW: Tensor, channels: int) -> None:
+    batch = isinstance(images_BCHW, Tensor) and images_BCHW.ndim == 4
+    if not batch or images_BCHW.shape[1] != channels:
+        raise UserError(f"expected images (B, {channels}, H, W), got {in_short(images_BCHW)}")
     if images_BCHW.layout is not torch.strided or 0 in images_BCHW.shape[2:]:
         raise UserError(
             f"expected images with pixels, got {in_short(images_BCHW)}, {images_BCHW.layout}"
         )
     if not images_BCHW.is_floating_point():
         kind = str(images_BCHW.dtype).removeprefix("torch.")
-        raise UserError(f"expected images as RGB float in [0, 1], got {kind}: {UNSCALED}")
+        raise UserError(f"expected images as floats in [0, 1], got {kind}: {UNSCALED}")
 
 
 def _check_range(images_BCHW: Tensor) -> None:
@@ -371,7 +423,7 @@ def load_encoder(path: str | Path) -> Encoder:
         path: A run folder, or an `encoder.safetensors` file.
 
     Returns:
-        The encoder in evaluation mode, on the CPU. It takes images (B, 3, H, W) in [0, 1].
+        The encoder in evaluation mode, on the CPU. It takes images (B, channels, H, W) in [0, 1].
 
     Raises:
         UserError: No such file, a damaged one, or one that `mast pretrain` did not write.
@@ -421,6 +473,8 @@ def described_encoder(
                 encoder = Encoder(config, described["size"])
             if "stem_padding" in described:
                 encoder.pad_stem(described["stem_padding"])
+            if "reading" in described:
+                encoder.reading = read_reading(described["reading"], encoder.channels)
             check_finite(file, tensors)
             encoder.model.load_state_dict(tensors)
             return encoder.eval()
@@ -464,13 +518,14 @@ def read_normalization(mean: Sequence[float], std: Sequence[float]) -> Normaliza
     """A normalization from the header of a file.
 
     Raises:
-        ValueError: It is not one of three channels, is not finite, or divides by what is not
+        ValueError: It is not one of 1 to 16 channels, is not finite, or divides by what is not
             positive.
     """
     moments = Normalization(*(cast(Moment, tuple(values)) for values in (mean, std)))
     if not moments.usable:
         raise ValueError(
-            f"expected mean and std of three channels, got {in_short(mean)} and {in_short(std)}"
+            f"expected mean and std of 1 to {MOST_CHANNELS} channels, got {in_short(mean)} and "
+            f"{in_short(std)}"
         )
     return Normalization(*(cast(Moment, tuple(map(float, values))) for values in moments))
 
@@ -555,7 +610,7 @@ def arguments(encoder: Encoder) -> dict[str, Any]:
     """What rebuilds an encoder's model for its weights: the arguments of its constructor."""
     library, name = resolve(encoder.config.name)
     given = _timm_arguments if library == "timm" else _torchvision_arguments
-    options = given(name, encoder.size, encoder.config.options)
+    options = given(name, encoder.size, encoder.config)
     return {key: value for key, value in options.items() if key != ZERO_INIT}
 
 
@@ -575,7 +630,7 @@ def build_model(config: EncoderConfig, size: int) -> nn.Module:
     build = _torchvision_model if library == "torchvision" else _timm_model
     with bounded_weights():
         with _in_one_line(config, size):
-            model = build(name, size, config.options)
+            model = build(name, size, config)
         _set_stem(model, config, size)
     return model
 
@@ -610,39 +665,61 @@ def _in_one_line(config: EncoderConfig, size: int) -> Iterator[None]:
         ) from error
 
 
-def _timm_arguments(name: str, size: int, options: dict[str, Any]) -> dict[str, Any]:
+def _timm_arguments(name: str, size: int, config: EncoderConfig) -> dict[str, Any]:
     import timm
 
     pretrained = timm.get_pretrained_cfg(name)
+    own = {} if config.channels == 3 else {"in_chans": config.channels}
     if pretrained is not None and pretrained.fixed_input_size:
-        return {"img_size": size, **options}
-    return dict(options)
+        own["img_size"] = size
+    return own | config.options
 
 
-def _timm_model(name: str, size: int, options: dict[str, Any]) -> nn.Module:
+def _timm_model(name: str, size: int, config: EncoderConfig) -> nn.Module:
     import timm
 
-    given = _timm_arguments(name, size, options)
+    given = _timm_arguments(name, size, config)
     model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **given)
     return model
 
 
-def _torchvision_arguments(name: str, size: int, options: dict[str, Any]) -> dict[str, Any]:
+def _torchvision_arguments(name: str, size: int, config: EncoderConfig) -> dict[str, Any]:
+    options = config.options
     if name.startswith(("resnet", "resnext", "wide_resnet")):
         # VICReg's encoder starts every residual branch at zero.
         return {ZERO_INIT: True, **options}
     return {"image_size": size, **options} if name.startswith("vit") else dict(options)
 
 
-def _torchvision_model(name: str, size: int, options: dict[str, Any]) -> nn.Module:
+def _torchvision_model(name: str, size: int, config: EncoderConfig) -> nn.Module:
     import torchvision
 
-    options = _torchvision_arguments(name, size, options)
+    options = _torchvision_arguments(name, size, config)
     model: nn.Module = torchvision.models.get_model(name, weights=None, **options)
     for head in HEADS:
         if hasattr(model, head):
             setattr(model, head, nn.Identity())
+    if config.channels != 3:
+        _replace_first(model, config.channels)
     return model
+
+
+def first_convolution(model: nn.Module) -> tuple[str, nn.Conv2d]:
+    """The convolution of torchvision's model that sees the images, and its name."""
+    return next(
+        (name, part) for name, part in model.named_modules() if isinstance(part, nn.Conv2d)
+    )
+
+
+@torch.no_grad()
+def _replace_first(model: nn.Module, channels: int) -> None:
+    """Have a model of RGB take other images; its first layer starts as large as the library's."""
+    name, first = first_convolution(model)
+    settings = (first.kernel_size, first.stride, first.padding, first.dilation, first.groups)
+    replaced = nn.Conv2d(channels, first.out_channels, *settings, bias=first.bias is not None)
+    replaced.weight.normal_().mul_(first.weight.std() * math.sqrt(3 / channels))
+    replaced.bias = first.bias
+    model.set_submodule(name, replaced)
 
 
 class Stem(NamedTuple):
@@ -678,7 +755,8 @@ def _set_stem(model: nn.Module, config: EncoderConfig, size: int) -> None:
         deep.stride = (stride, stride)
     else:
         assert isinstance(first, nn.Conv2d)
-        conv = nn.Conv2d(3, first.out_channels, 3, stride=stride, padding=1, bias=False)
+        channels = config.channels
+        conv = nn.Conv2d(channels, first.out_channels, 3, stride=stride, padding=1, bias=False)
         nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
         model.register_module("conv1", conv)
     model.register_module("maxpool", nn.Identity())

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.core.files import parse_json
+from mast.core.reading import read_reading
 from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_header, read_tensors, said_of
 from mast.models.encoders import (
@@ -108,8 +109,8 @@ def load_foreign(
             size are interpolated.
 
     Returns:
-        The encoder in evaluation mode, on the CPU, which takes images (B, 3, H, W) in [0, 1]; the
-        name of the layout; the keys that were left out.
+        The encoder in evaluation mode, on the CPU, which takes images (B, channels, H, W) in
+        [0, 1]; the name of the layout; the keys that were left out.
 
     Raises:
         UserError: No such file, a damaged one, one that holds code, an unknown layout or
@@ -148,6 +149,7 @@ def load_foreign(
         encoder.pad_stem(layout.padding)
     weights = {key: tensors[key] for key in expected.keys() & tensors}
     check_finite(path, weights)
+    encoder.reading = exported.get("reading")
     encoder.model.load_state_dict(encoder.model.state_dict() | weights)
     return Foreign(encoder, layout.name, (*(layout.prefix + key for key in left_out), *beside))
 
@@ -258,12 +260,17 @@ def _exported(path: Path, header: dict[str, str]) -> dict[str, Any]:
         return {}
     try:
         stem, options = parse_json(header["stem"]), parse_json(header["options"])
+        normalization = read_normalization(*(parse_json(header[key]) for key in MOMENTS))
+        reading = parse_json(header.get("reading", "null"))
+        if reading is not None:
+            reading = read_reading(reading, len(normalization.mean))
         return {
             "architecture": header["architecture"],
             "options": dict(options),
             "size": int(stem["size"]),
             "stride": {1: 1, 2: 2, None: 1 if stem["size"] <= 32 else 2}[stem["stride"]],
-            "normalization": read_normalization(*(parse_json(header[key]) for key in MOMENTS)),
+            "normalization": normalization,
+            "reading": reading,
         }
     except (ValueError, RecursionError, KeyError, TypeError, OverflowError) as error:
         raise UserError(f"{path}: its header is not one of `mast export`: {error}") from error

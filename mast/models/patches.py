@@ -75,7 +75,7 @@ def picked(tokens_BLC: Tensor, position_BS: Tensor) -> Tensor:
 
 
 def patches_of(images_BCHW: Tensor, side: int) -> Tensor:
-    """Images as rows of patches, (B, L, 3 side²), pixel by pixel and then by channel."""
+    """Images as rows of patches, (B, L, side² C), pixel by pixel and then by channel."""
     count, channels, height, width = images_BCHW.shape
     rows, columns = height // side, width // side
     parts = images_BCHW.reshape(count, channels, rows, side, columns, side)
@@ -83,10 +83,10 @@ def patches_of(images_BCHW: Tensor, side: int) -> Tensor:
 
 
 def images_of(patches_BLP: Tensor, side: int) -> Tensor:
-    """Square images (B, 3, H, H) of rows of patches, as `patches_of` makes them."""
+    """Square images (B, C, H, H) of rows of patches, as `patches_of` makes them."""
     grid = math.isqrt(patches_BLP.shape[1])
-    parts = patches_BLP.unflatten(2, (side, side, 3)).unflatten(1, (grid, grid))
-    return parts.permute(0, 5, 1, 3, 2, 4).reshape(-1, 3, grid * side, grid * side)
+    parts = patches_BLP.unflatten(2, (side, side, -1)).unflatten(1, (grid, grid))
+    return parts.permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)
 
 
 def positions(grid: int, dim: int) -> Tensor:

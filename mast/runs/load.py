@@ -83,7 +83,7 @@ def load_embedding(run: str | Path) -> Embedding:
         run: A run folder.
 
     Returns:
-        The embedding in evaluation mode, on the CPU: from images (B, 3, H, W) in [0, 1], best of
+        The embedding in evaluation mode, on the CPU: from images (B, channels, H, W) in [0, 1], best of
         side `size`, to (B, D), or what heads read of them. `trained_with` names the operators
         that can be chosen, as do the properties of images that they destroy.
 
@@ -96,6 +96,7 @@ def load_embedding(run: str | Path) -> Embedding:
 def _weights(folder: RunFolder, method: Method) -> dict[str, Tensor]:
     """The state of a complete run's method, from its two files."""
     encoder = load_encoder(folder.encoder)
+    method.encoder.reading = encoder.reading  # which no configuration has
     if encoder.describe() != method.encoder.describe():
         raise UserError(f"{folder.encoder} holds another encoder than {folder.config} describes")
     tensors, _ = read_tensors(folder.embedding, RETRAIN)
@@ -147,7 +148,7 @@ def load(
         options: Of the architecture that the name names, beside weights, as in `EncoderConfig`.
 
     Returns:
-        A module in evaluation mode from images (B, 3, H, W) in [0, 1] to (B, D), the side of the
+        A module in evaluation mode from images (B, channels, H, W) in [0, 1] to (B, D), the side of the
         views in pixels, a description, and the folder of its evaluations: the run's,
         `runs/<name>-random-<seed>`, or for another project's checkpoint, beside which nothing is
         written, `runs/[<name>-]<file>-<first digits of its SHA-256>`, for a module

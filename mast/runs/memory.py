@@ -118,6 +118,7 @@ def needs_of(
         device,
         type_of(config.precision, device),
         moments=moments(config.optimizer),
+        channels=config.encoder.channels,
         channels_last=config.channels_last,
         compiled=compiled,
     )

@@ -1,5 +1,6 @@
 """The weights from which a run starts, where they are not random."""
 
+import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +20,12 @@ from mast.models import (
     near_weights,
     stem_of,
 )
+from mast.models.encoders import usual_normalization
 from mast.models.foreign import says_how
 from mast.models.matching import checkpoint_of
 from mast.runs.load import Loaded, load
+
+_log = logging.getLogger("mast")
 
 
 def with_architecture(config: PretrainConfig) -> PretrainConfig:
@@ -34,7 +38,8 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
 
     Raises:
         UserError: No such weights, they do not tell an architecture and fit no `encoder.name`, or
-            another stem or normalisation was asked for than they are known to have.
+            another stem, normalisation or number of channels was asked for than they are known to
+            have; those of RGB serve any number of channels.
     """
     wanted, run = config.encoder, RunFolder(config.folder())
     if wanted.weights is None:
@@ -57,19 +62,34 @@ def with_architecture(config: PretrainConfig) -> PretrainConfig:
 
 
 def _believed(wanted: EncoderConfig, known: EncoderConfig) -> dict[str, Any]:
-    """What was asked for that weights do not say: a file of other projects has no such numbers."""
-    file, usual = checkpoint_of(str(wanted.weights))[0], EncoderConfig()
-    if not is_foreign(file) or says_how(file):
-        return {}
-    silent = ["stem_stride"] if known.stem == "small" else []
-    silent += ["mean", "std"] if named_weights(wanted.name) is None else []  # a tag says these
+    """What was asked for that weights do not say: a file of other projects has no such numbers.
+
+    Weights of RGB do not say how images of other channels are normalised.
+    """
+    file, usual, silent = checkpoint_of(str(wanted.weights))[0], _usual(wanted), []
+    if is_foreign(file) and not says_how(file):
+        silent += ["stem_stride"] if known.stem == "small" else []
+        silent += ["mean", "std"] if named_weights(wanted.name) is None else []  # a tag says these
     asked = {name: getattr(wanted, name) for name in silent}
-    return {name: value for name, value in asked.items() if value != getattr(usual, name)}
+    asked = {name: value for name, value in asked.items() if value != getattr(usual, name)}
+    if known.channels == 3 != wanted.channels:
+        asked |= wanted.normalization._asdict()
+    return asked
+
+
+def _usual(wanted: EncoderConfig) -> EncoderConfig:
+    """Where nobody says more than the number of channels."""
+    return EncoderConfig(**usual_normalization(wanted.channels)._asdict())
 
 
 def _refuse_another_architecture(wanted: EncoderConfig, known: EncoderConfig) -> None:
     """Refuse what was asked for beside weights that were trained with something else."""
-    usual = EncoderConfig()
+    if wanted.channels not in (3, known.channels):
+        raise UserError(
+            f"encoder.weights {wanted.weights} are of images of {known.channels} channels, and "
+            f"these have {wanted.channels}: only weights of RGB can start with other channels"
+        )
+    usual = _usual(wanted)
     for name in ("stem", "stem_stride", "mean", "std"):
         given, theirs = getattr(wanted, name), getattr(known, name)
         if given not in (getattr(usual, name), theirs):
@@ -101,12 +121,17 @@ def start(method: Method, config: PretrainConfig) -> dict[str, Any] | None:
         return None
     source, description = _load(config)
     try:
-        method.encoder.model.load_state_dict(source.model.state_dict())
+        method.encoder.model.load_state_dict(method.encoder.weights_of(source))
     except RuntimeError as error:
         raise UserError(
             f"the weights {config.encoder.weights} do not fit {config.encoder.name!r} at size "
             f"{config.size} with options {config.encoder.options}: {' '.join(str(error).split())}"
         ) from error
+    if (channels := method.encoder.channels) != source.channels:
+        _log.warning(
+            "the weights are of RGB: those of the first layer are repeated over %d channels, and "
+            "rescaled by 3/%d", channels, channels,
+        )  # fmt: skip
     normalization = method.encoder.describe().get("normalization")  # the file may not have it
     described = description | ({"normalization": normalization} if normalization else {})
     return described | {"fingerprint": fingerprint(source, description)}

@@ -146,6 +146,8 @@ def _images(
 ) -> Images:
     """Thumbnails and labels of the chosen images, and whether the linear probe is right."""
     view_NCHW = center_views(chosen.batch(np.arange(len(chosen))), THUMBNAIL)
+    if (channels := view_NCHW.shape[1]) != 3:  # as a picture: the first three, or the first in gray
+        view_NCHW = view_NCHW[:, [0, 1, 2] if channels > 3 else [0, 0, 0]]
     thumbnails_NPP3 = (view_NCHW * 255 + 0.5).to(torch.uint8).permute(0, 2, 3, 1).numpy()
     tested = image_identity(canvases)
     hits = {

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tiny import (
     OPERATORS,
     SIZE,
     build_method,
+    encoder_of,
     make_views,
 )
 from torch import Tensor
@@ -44,6 +46,7 @@ from mast.methods import (
 )
 from mast.methods.mast_config import MODES
 from mast.models import Encoder, EncoderConfig
+from mast.models.encoders import usual_normalization
 
 PROPERTIES = ("color", "position", "orientation")
 GUARDED = {"mode": "guarded"}
@@ -135,6 +138,33 @@ def step(method: Method, optimizer: torch.optim.Optimizer, seed: int) -> dict[st
 
 def optimizer_of(method: Method, name: str) -> torch.optim.Optimizer:
     return make_optimizer(method.parameter_groups(), OPTIMIZERS[name], BATCH)
+
+
+OF_EVERY_METHOD = {method: variant for variant, (method, *_) in reversed(VARIANTS.items())}
+
+
+@pytest.mark.parametrize("variant", OF_EVERY_METHOD.values())
+def test_images_of_five_channels(variant: str) -> None:
+    """Two steps that reach every channel of the first layer, and an embedding."""
+    name, projector, options = VARIANTS[variant]
+    config = replace(encoder_of(name), **usual_normalization(5)._asdict())
+    method = build_method(name, projector, options, encoder=config)
+    views = views_for(method, 0)
+    generator = torch.Generator().manual_seed(1)
+    shape = (BATCH, 5, SIZE, SIZE)
+    images = [torch.rand(shape, generator=generator) for _ in views.images]
+    views = Views(tuple(images), views.records, label_B=views.label_B)
+    optimizer = optimizer_of(method, "adamw")
+    for _ in range(2):
+        optimizer.zero_grad()
+        output = method(views, 0.0)
+        output["loss"].backward()
+        optimizer.step()
+        assert bool(output["loss"].isfinite())
+    first = next(p for p in method.encoder.parameters() if p.ndim == 4 and p.shape[1] == 5)
+    assert first.grad is not None
+    assert first.grad.abs().amax(dim=(0, 2, 3)).min() > 0
+    assert Embedding(method.eval())(images[0]).shape[0] == BATCH
 
 
 VIT = {"embed_dim": 24, "depth": 1, "num_heads": 3, "patch_size": 8}

@@ -26,6 +26,7 @@ from mast.core.optim import OptimizerConfig, make_optimizer, moments
 from mast.methods import Method, StepNeeds, step_flops, step_needs
 from mast.methods.needs import MOST
 from mast.models import Encoder, EncoderConfig, Teacher
+from mast.runs.memory import needs_of
 
 CPU = torch.device("cpu")
 COUNT = 8
@@ -63,6 +64,18 @@ def of(config: mast.PretrainConfig, count: int = COUNT, **changes: Any) -> StepN
         "channels_last": config.channels_last,
     }
     return step_needs(**{**arguments, **changes})
+
+
+def test_images_of_other_channels_are_counted(photos: Path) -> None:
+    three = configure(photos, Path("run"), "mast5_small")
+    six = replace(three, encoder=replace(three.encoder, mean=(0.5,) * 6, std=(0.25,) * 6))
+    least, more = (needs_of(config, CPU, parts=1) for config in (three, six))
+    assert more.views == 2 * least.views
+    assert more.activations > least.activations > 0
+    pipeline = Pipeline(three.preset, three.size)
+    assert step_flops(partial(build_method, six), pipeline, COUNT) > step_flops(
+        partial(build_method, three), pipeline, COUNT
+    )
 
 
 @pytest.mark.parametrize("name", CASES)

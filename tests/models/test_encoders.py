@@ -205,7 +205,7 @@ def test_one_pixel_that_is_no_number_does_not_switch_the_look_off(others):
 @pytest.mark.parametrize("place", ["mean", "std"])
 def test_a_normalization_that_is_no_number_is_refused(place):
     moments = IMAGENET._replace(**{place: (0.5, torch.nan, 0.5)})
-    with pytest.raises(ValueError, match="three channels"):
+    with pytest.raises(ValueError, match="1 to 16 channels"):
         read_normalization(*moments)
     with pytest.raises(UserError, match=r"encoder\.mean must be finite"):
         EncoderConfig(**moments._asdict()).check()

@@ -171,7 +171,7 @@ def test_encoders_from_scratch_are_described_as_ever(tmp_path: Path) -> None:
     file = tmp_path / "encoder.safetensors"
     save_encoder(encoder, file)
     assert load_encoder(file).config.normalization == IMAGENET
-    described = {**encoder.describe(), "normalization": {"mean": [0.5], "std": [0.5]}}
+    described = {**encoder.describe(), "normalization": {"mean": [0.5], "std": [0.5, 0.5]}}
     save_file(loaded(file.read_bytes()), file, metadata={"mast": json.dumps(described)})
-    with pytest.raises(UserError, match="expected mean and std of three channels"):
+    with pytest.raises(UserError, match="expected mean and std of 1 to 16"):
         load_encoder(file)

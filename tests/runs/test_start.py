@@ -17,8 +17,9 @@ from mast.core.errors import UserError
 from mast.core.optim import make_optimizer
 from mast.core.run import RunFolder
 from mast.models import Encoder, EncoderConfig, load_encoder, save_encoder
+from mast.models.encoders import usual_normalization
 from mast.runs.load import load
-from mast.runs.start import load_untrained, untrained, with_architecture
+from mast.runs.start import load_untrained, start, untrained, with_architecture
 
 Configure = Callable[..., mast.PretrainConfig]
 IMAGES = torch.linspace(0, 1, 2 * 3 * 32 * 32).reshape(2, 3, 32, 32)
@@ -146,6 +147,52 @@ def test_what_is_said_is_believed_where_a_file_is_silent(
     assert configuration_of(run).encoder.name == name
 
 
+# ----------------------------------------------------------------- images of other channels
+
+FIVE = {"mean": (0.1, 0.2, 0.3, 0.4, 0.5), "std": (0.5, 0.4, 0.3, 0.2, 0.1)}
+
+
+def test_weights_of_rgb_start_a_run_of_other_channels(
+    tiny: Configure, theirs: RunFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The moments are the run's own, and all but the first layer is that of the weights."""
+    torch.save(load_encoder(theirs.path).model.state_dict(), tmp_path / "file.pth")
+    file = {"weights": str(tmp_path / "file.pth"), "options": ENCODER.options, "stem_stride": 2}
+    usual = usual_normalization(5)._asdict()
+    for asked in ({"weights": str(theirs.path)}, {"name": "timm:resnet18", **file}):
+        for moments in (FIVE, usual):
+            config = with_architecture(tiny(encoder={**asked, **moments}))
+            assert config.encoder.normalization._asdict() == moments
+            method = build_method(config)
+            description = start(method, config)
+            assert description is not None
+            assert description["normalization"] == moments
+            ours = method.encoder.model.state_dict()
+            for key, value in load_encoder(theirs.path).model.state_dict().items():
+                expected = value[:, [0, 1, 2, 0, 1]] * 3 / 5 if key == "conv1.weight" else value
+                torch.testing.assert_close(ours[key], expected)
+    said = {record.message for record in caplog.records}
+    assert any("repeated over 5 channels" in line for line in said)
+
+
+def test_weights_of_other_channels_start_runs_of_as_many(tiny: Configure, tmp_path: Path) -> None:
+    source = Encoder(replace(ENCODER, **FIVE), 32).eval()
+    weights = tmp_path / "encoder.safetensors"
+    save_encoder(source, weights)
+    images_BCHW = torch.rand(2, 5, 32, 32)
+    for moments in ({}, FIVE, usual_normalization(5)._asdict()):
+        config, encoder = started(tiny(encoder={"weights": str(weights), **moments}))
+        assert config.encoder.normalization._asdict() == FIVE
+        with torch.no_grad():
+            assert torch.equal(encoder(images_BCHW), source(images_BCHW))
+    with pytest.raises(UserError, match="leave encoder.std out"):
+        with_architecture(tiny(encoder={"weights": str(weights), **FIVE, "std": (0.7,) * 5}))
+    with pytest.raises(UserError, match="images of 5 channels, and these have 4"):
+        with_architecture(
+            tiny(encoder={"weights": str(weights), **usual_normalization(4)._asdict()})
+        )
+
+
 def test_options_are_added_to_those_of_the_weights(tiny: Configure, theirs: RunFolder) -> None:
     config = tiny(encoder={"weights": str(theirs.path), "options": {"drop_path_rate": 0.5}})
     options = with_architecture(config).encoder.options
@@ -203,7 +250,7 @@ def test_rates_of_the_encoder(tiny: Configure, theirs: RunFolder, decay: float) 
         ({"weights": "timm:resnt18.a1_in1k"}, r"such as timm:resnet18\.a1_in1k or "),
         ({"weights": "runs/none"}, "no encoder at runs/none"),
         ({"std": [0.0, 1.0, 1.0]}, "encoder.std positive and finite"),
-        ({"mean": [0.5]}, "expected encoder.mean to be"),
+        ({"mean": [0.5]}, "for the same 1 to 16 channels, got"),
     ],
 )
 def test_what_is_no_start(tiny: Configure, encoder: dict[str, Any], message: str) -> None:

@@ -72,7 +72,7 @@ def build_detector(encoder: nn.Module, categories: int, config: DetectorConfig) 
         and returns its losses, otherwise it takes images and returns what it finds.
 
     Raises:
-        UserError: The encoder is no ResNet, or the configuration does not fit together.
+        UserError: The encoder is no ResNet of RGB, or the configuration does not fit together.
     """
     _check(config)
     resnet = _resnet(encoder)
@@ -114,6 +114,11 @@ def _resnet(encoder: nn.Module) -> Any:
         raise UserError(
             "detection and segmentation need an encoder that is a ResNet of torchvision or timm, "
             f"whose layers have a map each; got {type(model).__name__}."
+        )
+    if encoder.channels != 3:
+        raise UserError(
+            "detection and segmentation read images as RGB, and this encoder takes images of "
+            f"{encoder.channels} channels"
         )
     return copy.deepcopy(model).cpu().requires_grad_(True)
 

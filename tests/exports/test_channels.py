@@ -1,0 +1,171 @@
+"""Exports of encoders and classifiers that read other files than 8-bit RGB."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from exported import INSTALLED, NARROW, Case, load_in_a_fresh_process, scrambled
+from torch import Tensor, nn
+
+import mast
+from mast.core.errors import UserError
+from mast.core.reading import Layout, Reading
+from mast.exports import FORMATS
+from mast.models import (
+    Classifier,
+    Encoder,
+    EncoderConfig,
+    load_foreign,
+    save_classifier,
+    save_encoder,
+)
+
+MOMENTS = {"mean": (0.5, 0.4, 0.3, 0.2, 0.1), "std": (0.5, 0.25, 0.2, 0.3, 0.4)}
+HIGH = 4000.0
+READING = Reading(Layout(5, deep=True), (0.0, 10.0, 20.0, 30.0, 40.0), (HIGH,), no_data=-9999.0)
+SIDE = 32
+
+
+def of_five_channels(config: EncoderConfig) -> Encoder:
+    encoder = scrambled(Encoder(replace(config, **MOMENTS), SIDE))
+    for module in encoder.train().modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = None  # statistics are those of the next batch
+            module.reset_running_stats()
+    with torch.no_grad():
+        encoder(torch.rand(8, 5, SIDE, SIDE, generator=torch.Generator().manual_seed(0)))
+    encoder.reading = READING
+    return encoder.eval()
+
+
+def files_of(folder: Path) -> list[str]:
+    """Two images of the size that is read, so that nothing is resized."""
+    generator = np.random.default_rng(0)
+    for at in range(2):
+        values = generator.integers(0, 5000, (SIDE, SIDE, 5)).astype(np.int32)
+        values[3] = -9999
+        np.save(folder / f"{at}.npy", values)
+    return [str(folder / f"{at}.npy") for at in range(2)]
+
+
+def seen(files: list[str]) -> Tensor:
+    """What an encoder sees of the files, by hand."""
+    images = torch.from_numpy(np.stack([np.load(file) for file in files])).float()
+    low = torch.tensor(READING.low)
+    shares = ((images - low) / (HIGH - low)).clamp(0, 1)
+    shares[:, 3] = 0
+    return shares.permute(0, 3, 1, 2)
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
+    """An export of every format that can be loaded here, after a fresh process loaded it."""
+    root = tmp_path_factory.mktemp("exports")
+    files, found = files_of(root), {}
+    built = {
+        name: EncoderConfig("resnet18") if name == "torchvision" else NARROW for name in INSTALLED
+    }
+    built["torchvision, by name"] = EncoderConfig("torchvision:shufflenet_v2_x0_5")
+    for name, config in built.items():
+        form = name.partition(",")[0]
+        stem = "standard" if form in ("timm", "hf") else "auto"  # they build no small stem
+        encoder = of_five_channels(replace(config, stem=stem))
+        file = root / f"{name}.safetensors"
+        save_encoder(encoder, file)
+        found[name] = Case(mast.export(file, form), encoder, files)
+    load_in_a_fresh_process([*found.values()], "features", root)
+    return found
+
+
+def test_a_process_without_mast_gets_the_same_features(cases: dict[str, Case]) -> None:
+    for name, case in cases.items():
+        with torch.inference_mode():
+            expected_BC = case.module(seen(case.pictures))
+        assert expected_BC.std(dim=0).max() > 0.001, name
+        torch.testing.assert_close(case.theirs(2), expected_BC, rtol=1e-3, atol=1e-4)
+        assert case.exported.difference < 1e-4
+        assert case.exported.prepared is not None  # then it agreed
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_card_says_what_is_read(cases: dict[str, Case], name: str) -> None:
+    if name not in cases:
+        pytest.skip(f"{name} cannot be loaded here")
+    text = (cases[name].exported.folder / "README.md").read_text()
+    assert "images of 5 channels of 32 × 32" in text
+    assert "0, 10, 20, 30, 40 to 4000" in text
+    assert "-9999" in text
+    assert "RGB" not in text
+
+
+def test_timm_keeps_the_channels(cases: dict[str, Case]) -> None:
+    kept = json.loads((cases["timm"].exported.folder / "config.json").read_text())
+    assert kept["model_args"]["in_chans"] == 5
+    assert kept["pretrained_cfg"]["input_size"] == [5, SIDE, SIDE]
+    assert kept["pretrained_cfg"]["mean"] == list(MOMENTS["mean"])
+
+
+def test_transformers_prepares_no_such_images(tmp_path: Path) -> None:
+    file = tmp_path / "encoder.safetensors"
+    save_encoder(of_five_channels(replace(NARROW, stem="standard")), file)
+    text = (mast.export(file, "hf").folder / "README.md").read_text()
+    assert "AutoImageProcessor" not in text
+    assert "pixel_values" in text
+
+
+@pytest.mark.parametrize("name", ["timm", "torchvision", "torchvision, by name"])
+def test_what_was_exported_is_read_again(cases: dict[str, Case], name: str) -> None:
+    case = cases[name]
+    encoder = load_foreign(case.exported.folder / "model.safetensors").encoder
+    assert encoder.reading == READING
+    images_BCHW = torch.rand(2, 5, SIDE, SIDE)
+    with torch.inference_mode():
+        assert torch.equal(encoder(images_BCHW), case.module(images_BCHW))
+
+
+def test_a_classifier_of_five_channels(tmp_path: Path) -> None:
+    encoder = of_five_channels(NARROW)
+    classifier = Classifier(encoder, nn.Linear(encoder.dim, 3), ("a", "b", "c"), 48).eval()
+    file = tmp_path / "classifier-a.safetensors"
+    save_classifier(classifier, file)
+    exported = mast.export(file, "pt2")
+    kept = json.loads((exported.folder / "classes.json").read_text())
+    assert kept["reading"] == json.loads(json.dumps(asdict(READING)))
+    assert "images of 5 channels of 48 × 48" in (exported.folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        None,  # of 8 bits
+        Reading(Layout(3, deep=True), (0.0,), (65535.0,)),
+        Reading(Layout(1, deep=True), (-5.0,), (5.0,)),
+    ],
+    ids=["two channels", "16-bit RGB", "one channel"],
+)
+def test_files_of_other_kinds(reading: Reading | None, tmp_path: Path) -> None:
+    """The example is run against what `mast` reads before an export is kept."""
+    channels = 2 if reading is None else reading.layout.channels
+    config = replace(NARROW, mean=(0.5,) * channels, std=(0.25,) * channels)
+    encoder = scrambled(Encoder(config, 112))  # of which a border is cut off
+    encoder.reading = reading
+    save_encoder(encoder, tmp_path / "encoder.safetensors")
+    exported = mast.export(tmp_path / "encoder.safetensors", "torchscript")
+    assert exported.prepared is not None
+    assert exported.prepared < 1e-3
+    text = (exported.folder / "README.md").read_text()
+    assert ("RGB images of 112" in text) == (channels == 3)
+    assert "Pillow" not in text
+
+
+def test_a_wrong_example_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mast.exports import format
+
+    monkeypatch.setattr(format, "_scaled", lambda reading: "prepare = crop\n")
+    save_encoder(of_five_channels(NARROW), tmp_path / "encoder.safetensors")
+    with pytest.raises((UserError, TypeError)):
+        mast.export(tmp_path / "encoder.safetensors", "torchscript")
+    assert not (tmp_path / "encoder-torchscript").exists()

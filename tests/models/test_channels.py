@@ -1,0 +1,225 @@
+"""Encoders of images of other channels than RGB: built, saved, and started from weights of RGB."""
+
+import copy
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import ENCODER, VIT
+
+from mast.core.errors import UserError
+from mast.core.reading import Layout, Reading, read_reading
+from mast.core.tensors import read_header
+from mast.models import (
+    Classifier,
+    Encoder,
+    EncoderConfig,
+    load_classifier,
+    load_encoder,
+    patches_of,
+    save_classifier,
+    save_encoder,
+)
+from mast.models.encoders import arguments, usual_normalization
+from mast.models.patches import images_of
+
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "resnet18": {},
+    "timm:resnet18": {"channels": [8, 8, 16, 16]},
+    "timm:convnext_atto": {"dims": [8, 8, 16, 16], "depths": [1, 1, 1, 1]},
+    "timm:vit_tiny_patch16_224": {"embed_dim": 24, "depth": 1, "num_heads": 3, "patch_size": 8},
+    "timm:swin_tiny_patch4_window7_224": {"embed_dim": 12, "depths": [1, 1], "num_heads": [1, 2]},
+    "torchvision:swin_t": {},
+    "torchvision:efficientnet_b0": {},
+    "timm:mobilenetv3_small_050": {},
+    "torchvision:mobilenet_v3_small": {},
+    "timm:regnetx_002": {},
+    "torchvision:regnet_x_400mf": {},
+    "torchvision:densenet121": {},
+    "torchvision:shufflenet_v2_x0_5": {},
+}
+
+
+def of_channels(config: EncoderConfig, channels: int) -> EncoderConfig:
+    return replace(config, **usual_normalization(channels)._asdict())
+
+
+@pytest.mark.parametrize("channels", [1, 5, 13])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_an_encoder_of_some_channels(name: str, channels: int, tmp_path: Path) -> None:
+    config = of_channels(EncoderConfig(name, ARCHITECTURES[name]), channels)
+    encoder = Encoder(config, 64)
+    images_BCHW = torch.rand(2, channels, 64, 64)
+    features_BC = encoder(images_BCHW)
+    assert features_BC.shape == (2, encoder.dim)
+    features_BC.square().sum().backward()
+    first = next(p for p in encoder.model.parameters() if p.ndim == 4 and p.shape[1] == channels)
+    assert first.grad is not None
+    assert first.grad.abs().amax(dim=(0, 2, 3)).min() > 0  # of each channel
+    save_encoder(encoder, tmp_path / "encoder.safetensors")
+    loaded = load_encoder(tmp_path / "encoder.safetensors")
+    assert loaded.channels == channels
+    with torch.no_grad():
+        assert torch.equal(loaded(images_BCHW), encoder.eval()(images_BCHW))
+
+
+def test_vit_of_torchvision_takes_channels() -> None:
+    """Its first layer, which alone differs; the whole is large."""
+    three, five = (
+        Encoder(of_channels(EncoderConfig("torchvision:vit_b_32"), channels), 32).model
+        for channels in (3, 5)
+    )
+    assert three.conv_proj.weight.shape[1:] == (3, 32, 32)
+    assert five.conv_proj.weight.shape[1:] == (5, 32, 32)
+    started = five.conv_proj.weight.std() / three.conv_proj.weight.std()
+    torch.testing.assert_close(started.item(), (3 / 5) ** 0.5, rtol=0.02, atol=0)
+
+
+def test_headers_of_rgb_say_nothing_of_channels(tmp_path: Path) -> None:
+    encoder = Encoder(ENCODER, 32)
+    described = {"encoder", "size"}
+    assert encoder.describe().keys() == described
+    assert "in_chans" not in arguments(encoder)
+    assert arguments(Encoder(of_channels(ENCODER, 2), 32))["in_chans"] == 2
+
+
+@pytest.mark.parametrize(
+    ("mean", "std"), [((0.5,) * 4, (0.5,) * 5), ((), ()), ((0.5,) * 17, (0.5,) * 17)]
+)
+def test_mean_and_std_are_of_one_to_sixteen_channels(mean: Any, std: Any) -> None:
+    with pytest.raises(UserError, match="1 to 16"):
+        replace(ENCODER, mean=mean, std=std).check()
+
+
+def test_other_channels_are_refused() -> None:
+    encoder = Encoder(of_channels(ENCODER, 5), 32)
+    with pytest.raises(UserError, match=r"\(B, 5, H, W\)"):
+        encoder(torch.rand(2, 3, 32, 32))
+    encoder.check_side(48)
+
+
+# ------------------------------------------------------------------------- weights of RGB
+
+
+@pytest.mark.parametrize("config", [ENCODER, VIT], ids=["resnet", "vit"])
+@pytest.mark.parametrize("channels", [1, 2, 5, 6, 13])
+def test_the_first_layer_is_repeated_over_channels(config: EncoderConfig, channels: int) -> None:
+    """Where all channels are one gray image, C weights in turn times 3/C act as RGB's."""
+    gray = {"mean": (0.4,) * 3, "std": (0.2,) * 3}
+    source = Encoder(replace(config, **gray), 32).eval()
+    encoder = Encoder(replace(config, mean=(0.4,) * channels, std=(0.2,) * channels), 32).eval()
+    encoder.model.load_state_dict(encoder.weights_of(source))
+    gray_B1HW = torch.rand(2, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+    # Of one channel or of a multiple of three it is the gray image itself; else a tinted one.
+    count_3 = torch.tensor([len(range(at, channels, 3)) for at in range(3)])
+    share_3 = torch.ones(3) if channels == 1 else 3 * count_3 / channels
+    tinted_BCHW = 0.4 + share_3[:, None, None] * (gray_B1HW - 0.4)
+    with torch.no_grad():
+        expected = source.model(((tinted_BCHW) - 0.4) / 0.2)
+        theirs = encoder.model((gray_B1HW.expand(-1, channels, -1, -1) - 0.4) / 0.2)
+    torch.testing.assert_close(theirs, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_of_as_many_channels_stay_as_they_are() -> None:
+    source, encoder = (Encoder(of_channels(ENCODER, 5), 32) for _ in range(2))
+    encoder.model.load_state_dict(encoder.weights_of(source))
+    for ours, theirs in zip(encoder.parameters(), source.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+# -------------------------------------------------------------------- how files were read
+
+READING = Reading(Layout(5, deep=True), (0.0,), (1.0, 2.0, 3.0, 4.0, 5.0), no_data=-9999.0)
+
+
+def test_an_encoder_keeps_how_files_were_read(tmp_path: Path) -> None:
+    encoder = Encoder(of_channels(ENCODER, 5), 32)
+    assert encoder.reading is None
+    encoder.reading = READING
+    file = tmp_path / "encoder.safetensors"
+    save_encoder(encoder, file)
+    assert load_encoder(file).reading == READING
+    assert copy.deepcopy(encoder).reading == READING
+
+
+def test_a_classifier_keeps_how_files_were_read(tmp_path: Path) -> None:
+    encoder = Encoder(of_channels(ENCODER, 5), 32).eval()
+    encoder.reading = READING
+    head = torch.nn.Linear(encoder.dim, 2)
+    classifier = Classifier(encoder, head, ("a", "b"), 32)
+    file = tmp_path / "classifier-a.safetensors"
+    save_classifier(classifier, file)
+    loaded = load_classifier(file)
+    assert loaded.reading == READING
+    images_BCHW = torch.rand(2, 5, 32, 32)
+    assert torch.equal(
+        loaded.predict(images_BCHW).probability_B, classifier.eval().predict(images_BCHW)[1]
+    )
+    with pytest.raises(UserError, match=r"\(B, 5, H, W\)"):
+        loaded.predict(torch.rand(2, 3, 32, 32))
+    # A module of the user's own, of which the file has no code.
+    classifier.encoder = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    classifier.head = torch.nn.Linear(5, 2)
+    save_classifier(classifier, file)
+    again = load_classifier(file, encoder=classifier.encoder)
+    assert (again.reading, again.channels) == (READING, 5)
+
+
+def test_a_reading_survives_json() -> None:
+    from dataclasses import asdict
+
+    for reading in (READING, Reading(), Reading(Layout(1, True), (-5.5,), (7.0,))):
+        assert read_reading(json.loads(json.dumps(asdict(reading)))) == reading
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"layout": {"channels": 4, "deep": True}},
+        {"layout": {"channels": True, "deep": True}},
+        {"layout": {"channels": 5, "deep": "yes"}},
+        {"layout": {"channels": 5, "deep": True, "more": 1}},
+        {"layout": {"channels": 10**9, "deep": True}},
+        {"layout": None},
+        {"low": []},
+        {"low": [0.0, 1.0]},
+        {"low": [1.0]},
+        {"low": ["x"]},
+        {"high": [float("nan")] * 5},
+        {"low": [-1.7e308], "high": [1.7e308]},
+        {"high": 10**400},
+        {"no_data": float("nan")},
+        {"no_data": "none"},
+        {"no_data": 10**400},
+    ],
+)
+def test_a_reading_of_a_file_is_checked(wrong: dict[str, Any]) -> None:
+    from dataclasses import asdict
+
+    with pytest.raises(ValueError, match="."):
+        read_reading({**asdict(READING), **wrong}, 5)
+    with pytest.raises(ValueError, match="."):
+        read_reading(list(wrong), 5)
+
+
+def test_a_header_with_another_reading_is_refused(tmp_path: Path) -> None:
+    encoder = Encoder(of_channels(ENCODER, 4), 32)
+    encoder.reading = READING
+    save_encoder(encoder, tmp_path / "encoder.safetensors")
+    assert read_header(tmp_path / "encoder.safetensors")
+    with pytest.raises(UserError, match="4"):
+        load_encoder(tmp_path / "encoder.safetensors")
+
+
+# ----------------------------------------------------------------------------------- patches
+
+
+@pytest.mark.parametrize("channels", [1, 5])
+def test_patches_of_channels(channels: int) -> None:
+    images_BCHW = torch.rand(2, channels, 12, 12)
+    patches_BLP = patches_of(images_BCHW, 4)
+    assert patches_BLP.shape == (2, 9, 16 * channels)
+    assert torch.equal(images_of(patches_BLP, 4), images_BCHW)
