@@ -301,7 +301,9 @@ def read_tiff(file: Path | BinaryIO, page: int) -> Bands:
         if found.nbytes > _RATIO * tiff.filehandle.size:  # then as much as Pillow's may take
             refuse_size(found.nbytes // 4, 1)
         values_SDHWC = found.asarray(squeeze=False, maxworkers=1)
-        orientation, no_data = (found.tags.valueof(tag) for tag in (_ORIENTATION, _NO_DATA))
+        orientation, no_data, white = map(
+            found.tags.valueof, (_ORIENTATION, _NO_DATA, _PHOTOMETRIC)
+        )
     height, width = values_SDHWC.shape[2:4]
     values_HWC = values_SDHWC[:, 0].transpose(1, 2, 0, 3).reshape(height, width, samples)
     first, alpha_HW = samples - len(uses), None
@@ -313,19 +315,24 @@ def read_tiff(file: Path | BinaryIO, page: int) -> Bands:
     if kind == _CMYK and values_HWC.shape[2] == 4:
         values_HWC = _rgb(values_HWC, bits)
     bands = as_bands(values_HWC, "TIFF", bits, no_data)
-    return replace(bands, inverted=kind == _WHITE_IS_ZERO, alpha_HW=alpha_HW, pages=pages)._upright(
-        orientation
-    )
+    bands = replace(bands, inverted=white == _WHITE_IS_ZERO, alpha_HW=alpha_HW, pages=pages)
+    return bands._upright(orientation)
 
 
 # ------------------------------------------------------------------------------------------- both
 
 
 def needs(extra: str) -> ModuleNotFoundError:
+    """What is said of a file whose reader is not installed."""
     return ModuleNotFoundError(f"needs the extra {extra}: pip install 'mast-ssl[{extra}]'")
 
 
 def checked(page: int, pages: int) -> int:
+    """A page that there is.
+
+    Raises:
+        ValueError: There are fewer.
+    """
     if page >= pages:
         raise ValueError(f"has no page {page + 1}, but {pages}")
     return page
@@ -334,7 +341,17 @@ def checked(page: int, pages: int) -> int:
 def as_bands(
     values_HWC: np.ndarray, kind: str, bits: int | None = None, no_data: Any = None
 ) -> Bands:
-    """Of values as a file has them, in any order of bytes."""
+    """An image of the values in a file, in any order of bytes.
+
+    Args:
+        values_HWC: Numbers of up to 64 bits.
+        kind: The format.
+        bits: How many of each value are used.
+        no_data: What stands for no value, as a number or as text.
+
+    Raises:
+        ValueError: These are other values, or there are too many channels.
+    """
     if not 1 <= (channels := values_HWC.shape[2]) <= MOST_CHANNELS:
         raise ValueError(f"{channels} channels, where 1 to {MOST_CHANNELS} are read")
     dtype = values_HWC.dtype

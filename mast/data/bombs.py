@@ -1,7 +1,7 @@
 """Image files of so many parts that decoding them takes minutes, most of it in Pillow's Python.
 
-Sizes that a file declares are Pillow's own concern, which refuses more than 179 million pixels; what
-other readers open has the same limit.
+Sizes that a file declares are Pillow's own concern, which refuses more than 179 million pixels;
+what other readers open has the same limit.
 """
 
 import math

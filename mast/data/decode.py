@@ -94,8 +94,7 @@ def extensions() -> tuple[str, ...]:
     Pillow opens HEIC from then on.
     """
     read = EXTENSIONS + ((AVIF,) if features.check("avif") else ())
-    if find_spec("pydicom"):
-        read += DICOM
+    read += DICOM if find_spec("pydicom") else ()
     try:
         from pillow_heif import register_heif_opener
     except ImportError:
