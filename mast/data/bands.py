@@ -4,6 +4,7 @@ Legend: H height, W width, C channels.
 """
 
 import math
+import os
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ _EXTRA_SAMPLES, _SAMPLE_FORMAT, _NO_DATA = 338, 339, 42113
 _ALPHA = _ASSOCIATED, _ = ((1,), (2,))  # an extra sample that is opacity; colours are multiplied
 _WHITE_IS_ZERO, _CMYK = 0, 5
 _COLORS = {0: 1, 1: 1, 2: 3, 3: 1, 5: 4, 6: 3, 8: 3}  # samples, by photometric interpretation
+_RATIO = 1000  # by which deflate shrinks what is all the same; other codecs have no limit
 _UNDO_ORIENTATION: dict[int, Callable[[np.ndarray], np.ndarray]] = {
     2: lambda x_HWC: x_HWC[:, ::-1],
     3: lambda x_HWC: x_HWC[::-1, ::-1],
@@ -186,7 +188,7 @@ def _deep(image: Image.Image) -> Bands:
         values_HW = values_HW if signed else values_HW.view(np.uint32)
     clear = image.info.get("transparency") if image.format == "PNG" else None
     return replace(
-        _bands(values_HW[..., None], "", 12 if bits == (12,) else None),
+        as_bands(values_HW[..., None], "", 12 if bits == (12,) else None),
         inverted=_tag(image, _PHOTOMETRIC) == _WHITE_IS_ZERO,
         alpha_HW=(values_HW != clear).astype(np.float32) if isinstance(clear, int) else None,
     )
@@ -239,47 +241,36 @@ def _tag(image: Image.Image, number: int, default: Any = None) -> Any:
 # ------------------------------------------------------------------------------- what it does not
 
 
-def read_other(file: BinaryIO, page: int) -> Bands | None:
-    """An image of a format that Pillow does not know; None where it is of another.
+def read_array(file: BinaryIO) -> Bands:
+    """The array of a .npy file: (H, W), (H, W, C), or (C, H, W) where C cannot be the last.
 
     Args:
-        file: What is in a file.
-        page: Of those that a DICOM may have.
+        file: At its beginning.
 
     Raises:
-        Exception: It cannot be decoded.
+        ValueError: It is another array, or is not there whole.
     """
-    file.seek(0)
-    begin = file.read(132)
-    if begin.startswith(b"\x93NUMPY"):
-        return _read_array(file)
-    return _read_dicom(file, page) if begin.endswith(b"DICM") else None
-
-
-def _read_array(file: BinaryIO) -> Bands:
-    """(H, W), (H, W, C), or (C, H, W) where C cannot be the last."""
     from numpy.lib import format as npy
 
-    file.seek(0)
     old = npy.read_magic(file) == (1, 0)
-    shape, by_columns, dtype = (npy.read_array_header_1_0 if old else npy.read_array_header_2_0)(
-        file
-    )
-    if dtype.hasobject:
-        raise ValueError("an array of objects, where numbers are read")
+    header = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
+    shape, by_columns, dtype = header(file)
     leads = len(shape) == 3 and shape[0] <= MOST_CHANNELS and shape[0] < min(shape[1:])
     ends = len(shape) == 3 and shape[2] <= MOST_CHANNELS
-    if (len(shape) != 2 and leads == ends) or min(shape) < 1:
+    if (len(shape) != 2 and leads == ends) or min(shape) < 1 or dtype.hasobject:
         raise ValueError(
-            f"an array of shape {shape}, where (H, W), (H, W, C) or (C, H, W) is read with "
-            f"1 to {MOST_CHANNELS} channels" + " and it is clear which axis they are" * leads
+            f"an array of {dtype} of shape {shape}, where (H, W), (H, W, C) and (C, H, W) are read "
+            f"with 1 to {MOST_CHANNELS} channels" + ", if only one axis can be these" * leads
         )
     height, width = shape[1:] if leads else shape[:2]
     refuse_size(width, height)
-    count = math.prod(shape)
+    count, begin = math.prod(shape), file.tell()
+    if file.seek(0, os.SEEK_END) - begin < count * dtype.itemsize:
+        raise ValueError(f"too short for an array of {dtype} of shape {shape}")
+    file.seek(begin)
     values = np.frombuffer(file.read(count * dtype.itemsize), dtype, count)
     values = values.reshape(shape, order="F" if by_columns else "C")
-    return _bands(np.moveaxis(values, 0, 2) if leads else np.atleast_3d(values), "NPY")
+    return as_bands(np.moveaxis(values, 0, 2) if leads else np.atleast_3d(values), "NPY")
 
 
 def read_tiff(file: Path | BinaryIO, page: int) -> Bands:
@@ -293,23 +284,29 @@ def read_tiff(file: Path | BinaryIO, page: int) -> Bands:
         import imagecodecs  # noqa: F401 (what tifffile needs for most of what is compressed)
         from tifffile import TiffFile, TiffPage, logger
     except ImportError:
-        raise _needs("bands") from None
+        raise needs("bands") from None
     logger().setLevel("CRITICAL")  # tags that it cannot read, and that do not matter here
     if not isinstance(file, Path):
         file.seek(0)
     with TiffFile(file, _multifile=False) as tiff:
         pages = len(tiff.pages)
-        found = cast(TiffPage, tiff.pages[_checked(page, pages)])  # as no frames are asked for
+        found = cast(TiffPage, tiff.pages[checked(page, pages)])  # as no frames are asked for
+        bits, uses = found.bitspersample, found.extrasamples
         kind, samples = found.photometric, found.samplesperpixel
         refuse_size(found.imagewidth, found.imagelength)
         refuse_size(found.tilewidth, found.tilelength)
         if kind not in (0, 1, 2, _CMYK) and (kind, found.compression) != (6, 7):  # JPEG of YCbCr
             raise ValueError(f"a TIFF of {kind!r}, which is not read where Pillow does not")
-        bits, uses = found.bitspersample, found.extrasamples
         if found.dtype is None or samples > MOST_CHANNELS + 1 or found.imagedepth != 1:
             raise ValueError(f"a TIFF of {samples} samples of {bits} bits")
+        if len(found.dataoffsets) < math.prod(found.chunked):
+            raise ValueError("not all of its strips or tiles are there")
+        if found.nbytes > _RATIO * tiff.filehandle.size:  # then as much as Pillow's may take
+            refuse_size(found.nbytes // 4, 1)
         values_SDHWC = found.asarray(squeeze=False, maxworkers=1)
-        orientation, no_data = (found.tags.valueof(tag) for tag in (_ORIENTATION, _NO_DATA))
+        orientation, no_data, white = map(
+            found.tags.valueof, (_ORIENTATION, _NO_DATA, _PHOTOMETRIC)
+        )
     height, width = values_SDHWC.shape[2:4]
     values_HWC = values_SDHWC[:, 0].transpose(1, 2, 0, 3).reshape(height, width, samples)
     first, alpha_HW = samples - len(uses), None
@@ -320,89 +317,44 @@ def read_tiff(file: Path | BinaryIO, page: int) -> Bands:
             values_HWC = _divided(values_HWC, alpha_HW)
     if kind == _CMYK and values_HWC.shape[2] == 4:
         values_HWC = _rgb(values_HWC, bits)
-    bands = _bands(values_HWC, "TIFF", bits, no_data)
-    return replace(bands, inverted=kind == _WHITE_IS_ZERO, alpha_HW=alpha_HW, pages=pages)._upright(
-        orientation
-    )
-
-
-def _read_dicom(file: BinaryIO, page: int) -> Bands:
-    """A frame, in the units of its modality, such as those of Hounsfield."""
-    try:
-        from pydicom import dcmread, filereader, uid
-        from pydicom.pixels.processing import apply_color_lut, apply_modality_lut
-        from pydicom.pixels.utils import pixel_array
-    except ImportError:
-        raise _needs("dicom") from None
-    file.seek(132)
-    about = filereader.read_dataset(file, False, True, stop_when=lambda tag, *_: tag >> 16 != 2)
-    if about.TransferSyntaxUID == uid.DeflatedExplicitVRLittleEndian:  # of any length
-        raise ValueError("a DICOM whose whole content is deflated, which is not read")
-    file.seek(0)
-    dicom = dcmread(file, stop_before_pixels=True)
-    refuse_size(dicom.Columns, dicom.Rows)
-    pages, bits = int(dicom.get("NumberOfFrames") or 1), dicom.get("BitsStored")
-    values = pixel_array(file, index=_checked(page, pages))
-    if dicom.PhotometricInterpretation == "PALETTE COLOR":
-        values, bits = apply_color_lut(values, dicom)[..., :3], None
-    if values.ndim == 3:
-        return replace(_bands(values, "DICOM", bits), pages=pages)
-    no_data = np.ravel(
-        [] if "PixelPaddingRangeLimit" in dicom else dicom.get("PixelPaddingValue", [])
-    )
-    units = _part(dicom, page, "PixelValueTransformationSequence", "RescaleSlope")
-    if (units.get("RescaleSlope", 1), units.get("RescaleIntercept", 0)) != (1, 0) or (
-        "ModalityLUTSequence" in units
-    ):
-        values, no_data = (apply_modality_lut(of, units) for of in (values, no_data))
-        values, bits = values.astype(np.float32) if values.dtype.kind == "f" else values, None
-    shown = _part(dicom, page, "FrameVOILUTSequence", "WindowWidth")
-    return replace(
-        _bands(values[..., None], "DICOM", bits, *no_data),
-        inverted=dicom.PhotometricInterpretation == "MONOCHROME1",
-        window=_window(shown),
-        pages=pages,
-    )
-
-
-def _part(dicom: Any, page: int, sequence: str, keyword: str) -> Any:
-    """What of a DICOM has an element: a part for a frame or for all of them, or the whole."""
-    frames = dicom.get("PerFrameFunctionalGroupsSequence", [])[page : page + 1]
-    groups = (*frames, *dicom.get("SharedFunctionalGroupsSequence", []))
-    parts = (part for group in groups for part in group.get(sequence, []))
-    return next((part for part in parts if keyword in part), dicom)
-
-
-def _window(dicom: Any) -> tuple[float, float] | None:
-    """The first that it has.
-
-    Reference: DICOM PS3.3, C.11.2.1.2.
-    """
-    center, width = (np.ravel(dicom.get(f"Window{of}", [])) for of in ("Center", "Width"))
-    if not (len(center) and len(width) and width[0] > 0):
-        return None
-    low, high = (float(center[0] + side * width[0] / 2) for side in (-1, 1))
-    exact = dicom.get("VOILUTFunction") == "LINEAR_EXACT" or width[0] <= 1
-    return low, high - (not exact)
+    bands = as_bands(values_HWC, "TIFF", bits, no_data)
+    bands = replace(bands, inverted=white == _WHITE_IS_ZERO, alpha_HW=alpha_HW, pages=pages)
+    return bands._upright(orientation)
 
 
 # ------------------------------------------------------------------------------------------- both
 
 
-def _needs(extra: str) -> ModuleNotFoundError:
+def needs(extra: str) -> ModuleNotFoundError:
+    """What is said of a file whose reader is not installed."""
     return ModuleNotFoundError(f"needs the extra {extra}: pip install 'mast-ssl[{extra}]'")
 
 
-def _checked(page: int, pages: int) -> int:
+def checked(page: int, pages: int) -> int:
+    """A page that there is.
+
+    Raises:
+        ValueError: There are fewer.
+    """
     if page >= pages:
         raise ValueError(f"has no page {page + 1}, but {pages}")
     return page
 
 
-def _bands(
+def as_bands(
     values_HWC: np.ndarray, kind: str, bits: int | None = None, no_data: Any = None
 ) -> Bands:
-    """Of values as a file has them, in any order of bytes."""
+    """An image of the values in a file, in any order of bytes.
+
+    Args:
+        values_HWC: Numbers of up to 64 bits.
+        kind: The format.
+        bits: How many of each value are used.
+        no_data: What stands for no value, as a number or as text.
+
+    Raises:
+        ValueError: These are other values, or there are too many channels.
+    """
     if not 1 <= (channels := values_HWC.shape[2]) <= MOST_CHANNELS:
         raise ValueError(f"{channels} channels, where 1 to {MOST_CHANNELS} are read")
     dtype = values_HWC.dtype

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import final
+from typing import cast, final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mast.core.canvases import Canvases
 from mast.core.display import doing
@@ -271,7 +271,7 @@ def open_canvas(
     config: DataConfig | str | Path,
     view_size: int,
     processes: int = 1,
-    reading: Reading | None = None,
+    model: nn.Module | None = None,
 ) -> CanvasSet:
     """Opens a set, resizing and caching its images if that has not been done yet.
 
@@ -279,8 +279,8 @@ def open_canvas(
         config: What to open; a name or path stands for `DataConfig(spec=…)`.
         view_size: Side in pixels of the views that will be cut from the canvases.
         processes: How many of this machine open it and share its cores.
-        reading: How an encoder's images were read, for others to be read so, too; by default it is
-            found from the files and the configuration.
+        model: The images are for it: an encoder, or what holds one, has the number of `channels`
+            and the `reading` of what it learned from, which is found anew where it has none.
 
     Returns:
         The set, over a file, or decoding on the fly where the file would exceed
@@ -294,6 +294,10 @@ def open_canvas(
         raise UserError(f"size must be 1 pixel or more, got {view_size}")
     if isinstance(config, str | Path):
         config = DataConfig(str(config))
+    reading = None
+    for part in [part for part in model.modules() if hasattr(part, "reading")] if model else []:
+        reading = cast(Reading | None, part.reading)
+        config = replace(config, channels=cast(int, part.channels))
     folder = Path(config.cache) if config.cache is not None else default_cache()
     with doing(f"looking for the images of {config.spec}"):
         source = open_source(config.spec, config.root or folder / "downloads", config.download)

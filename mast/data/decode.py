@@ -25,7 +25,7 @@ from mast.core.central import cut_center, cut_planes
 from mast.core.errors import UserError
 from mast.core.files import special
 from mast.core.reading import Reading
-from mast.data.bands import Bands, beyond_pillow, read_other, read_tiff
+from mast.data.bands import Bands, beyond_pillow, needs, read_array, read_tiff
 from mast.data.bombs import refuse_bomb
 from mast.data.ranges import alone, read_channels, shows_nothing
 
@@ -95,8 +95,7 @@ def extensions() -> tuple[str, ...]:
     Pillow opens HEIC from then on.
     """
     read = EXTENSIONS + ((AVIF,) if features.check("avif") else ())
-    if find_spec("pydicom"):
-        read += DICOM
+    read += DICOM if find_spec("pydicom") else ()
     try:
         from pillow_heif import register_heif_opener
     except ImportError:
@@ -136,16 +135,22 @@ def open_image(
         if state not in (None, (status.st_size, status.st_mtime_ns)):
             raise ValueError("not the file that was there when the set was opened")
     with file.open("rb") if isinstance(file, Path) else nullcontext(file) as content:
-        if bands := read_other(content, page):
-            return bands
         content.seek(0)
+        begin = content.read(132)
+        content.seek(0)
+        if begin.startswith(b"\x93NUMPY"):
+            return read_array(content)
+        if begin.endswith(b"DICM"):
+            try:
+                from mast.data.dicom import read_dicom
+            except ModuleNotFoundError:
+                raise needs("dicom") from None
+            return read_dicom(content, page)
         refuse_bomb(content)
-        content.seek(0)
-        is_tiff = content.read(2) in (b"II", b"MM")
     try:
         image = Image.open(file, formats=_formats())
     except UnidentifiedImageError:
-        if not is_tiff:
+        if not begin.startswith((b"II", b"MM")):
             raise
         return read_tiff(file, page)
     image.seek(page)

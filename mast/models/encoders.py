@@ -706,9 +706,7 @@ def _torchvision_model(name: str, size: int, config: EncoderConfig) -> nn.Module
 
 def first_convolution(model: nn.Module) -> tuple[str, nn.Conv2d]:
     """The convolution of torchvision's model that sees the images, and its name."""
-    return next(
-        (name, part) for name, part in model.named_modules() if isinstance(part, nn.Conv2d)
-    )
+    return next((name, part) for name, part in model.named_modules() if isinstance(part, nn.Conv2d))
 
 
 @torch.no_grad()
