@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mast.augment import OPERATORS
+from mast.augment import OPERATORS, operators_for
+from mast.core.errors import UserError
+from mast.data import CanvasSet
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,21 @@ class Change:
 
     name: str
     apply: Callable[[Tensor, Tensor], Tensor]
+
+
+def for_images(names: tuple[str, ...], images: CanvasSet) -> tuple[str, ...]:
+    """Operators for a set; where all of RGB are named, all that are for its channels.
+
+    Raises:
+        UserError: One needs red, green and blue, which the images do not have.
+    """
+    channels = images.reading.layout.channels
+    if channels != 3 and names == operators_for(3):
+        return operators_for(channels)
+    for name in names:
+        if channels != 3 and name not in operators_for(channels):
+            raise UserError(f"{name} needs red, green and blue, got images of {channels} channels")
+    return names
 
 
 def changed_by(
