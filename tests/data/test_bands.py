@@ -48,6 +48,14 @@ def tiff(values: np.ndarray, photometric: str = "minisblack", **more: object) ->
     return file.getvalue()
 
 
+def twelve_bits(values_HW: np.ndarray) -> bytes:
+    """A TIFF that packs two values into three bytes."""
+    left, right = values_HW[:, ::2], values_HW[:, 1::2]
+    parts = (left >> 4, (left & 15) << 4 | right >> 8, right & 255)
+    packed = np.stack(parts, 2).astype(np.uint8).reshape(len(values_HW), -1)
+    return patched(tiff(packed), t256=values_HW.shape[1], t258=12)
+
+
 def tag(number: int, value: object) -> list[tuple]:
     return [(number, 2 if isinstance(value, str) else 3, 1, value, True)]
 
@@ -205,7 +213,9 @@ def test_a_turned_tiff_is_upright(orientation, with_extra, monkeypatch):
 
 
 def test_what_the_tags_of_a_tiff_say():
-    assert opened(tiff(GRAY >> 4, bitspersample=12)).bits == 12
+    bands = opened(twelve_bits(GRAY >> 4))
+    assert bands.bits == 12
+    np.testing.assert_array_equal(bands.values_HWC[..., 0], GRAY >> 4)
     assert opened(tiff(GRAY, "miniswhite")).inverted
     assert opened(tiff(GRAY, extratags=tag(42113, "-9999"))).no_data == -9999
     least = float(np.finfo(np.float32).min)
@@ -220,7 +230,7 @@ def test_without_the_extra_the_tags_of_a_gray_tiff_say_the_same(monkeypatch):
     bands = opened(tiff(GRAY, "miniswhite", extratags=tag(42113, "7")))
     assert (bands.bits, bands.inverted, bands.no_data) == (None, True, 7)
     np.testing.assert_array_equal(bands.values_HWC[..., 0], GRAY)
-    bands = opened(tiff(GRAY >> 4, bitspersample=12))
+    bands = opened(twelve_bits(GRAY >> 4))
     assert (bands.bits, bands.inverted, bands.no_data) == (12, False, None)
     np.testing.assert_array_equal(bands.values_HWC[..., 0], GRAY >> 4)
     for values in (VALUES[..., :3], VALUES, VALUES.astype(np.uint8)):
