@@ -11,7 +11,7 @@ import functools
 import math
 import re
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -27,8 +27,9 @@ from mast.data.bands import Bands, beyond_pillow, needs, read_array, read_tiff
 from mast.data.bombs import refuse_bomb
 
 EXTENSIONS = (
-    ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".pnm", ".npy",
+    ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".pnm",
 )  # fmt: skip
+ARRAY = ".npy"  # may as well hold features or labels of images beside it
 DICOM = (".dcm", ".dicom")  # read where the extra dicom is installed
 HEIF = (".heic", ".heif")  # read where the extra heif is installed
 AVIF = ".avif"  # read where Pillow was built with it, as its wheels are
@@ -95,12 +96,12 @@ def extensions() -> tuple[str, ...]:
     """
     read = EXTENSIONS + ((AVIF,) if features.check("avif") else ())
     read += DICOM if find_spec("pydicom") else ()
-    try:
+    with suppress(ImportError):
         from pillow_heif import register_heif_opener
-    except ImportError:
-        return read
-    register_heif_opener()
-    return read + HEIF
+
+        register_heif_opener()
+        read += HEIF
+    return (*read, ARRAY)
 
 
 @functools.cache

@@ -575,16 +575,28 @@ def test_a_dicom_that_is_deflated_as_a_whole_is_not_inflated():
 # ------------------------------------------------------------------------------------- folders
 
 
-def test_a_folder_finds_arrays_and_dicom_with_or_without_an_ending(tmp_path, caplog):
-    for name in ("a.DCM", "b.dicom", "IM0001", "1.2.840.10008", "c.npy", "d.pgm"):
+def test_a_folder_finds_dicom_with_or_without_an_ending(tmp_path):
+    for name in ("a.DCM", "b.dicom", "IM0001", "1.2.840.10008", "d.pgm"):
         (tmp_path / name).write_bytes(PLAIN)
     (tmp_path / "IM0002").write_bytes(b"no DICOM")
     os.mkfifo(tmp_path / "pipe")
     found = walk(tmp_path)
     assert [path for path, _, _ in found.images] == [
-        "1.2.840.10008", "IM0001", "a.DCM", "b.dicom", "c.npy", "d.pgm",
+        "1.2.840.10008", "IM0001", "a.DCM", "b.dicom", "d.pgm",
     ]  # fmt: skip
     assert found.unread == ["IM0002", "pipe"]
+
+
+def test_arrays_beside_images_are_no_images(tmp_path, caplog):
+    for name in ("a.NPY", "b.npy", "c.npy"):
+        (tmp_path / name).write_bytes(array(VALUES))
+    (tmp_path / "d.png").write_bytes(png(GRAY))
+    (tmp_path / "e.png").write_bytes(png(GRAY))
+    assert len(Folder(tmp_path)) == 5
+    assert not caplog.text
+    (tmp_path / "c.npy").unlink()
+    assert [Folder(tmp_path).identifier(index) for index in range(2)] == ["d.png", "e.png"]
+    assert "2 .npy" in caplog.text
 
 
 def test_without_the_extra_dicom_is_counted_and_the_extra_named(tmp_path, monkeypatch):
