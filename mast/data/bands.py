@@ -299,7 +299,9 @@ def read_tiff(file: Path | BinaryIO, page: int) -> Bands:
             raise ValueError(f"a TIFF of {kind!r}, which is not read where Pillow does not")
         if found.dtype is None or samples > MOST_CHANNELS + 1 or found.imagedepth != 1:
             raise ValueError(f"a TIFF of {samples} samples of {bits} bits")
-        if len(found.dataoffsets) < math.prod(found.chunked):
+        ends = map(sum, zip(found.dataoffsets, found.databytecounts, strict=False))
+        cut_off = found.compression > 1 and max(ends, default=0) > tiff.filehandle.size
+        if cut_off or len(found.dataoffsets) < math.prod(found.chunked):
             raise ValueError("not all of its strips or tiles are there")
         if found.nbytes > _RATIO * tiff.filehandle.size:  # then as much as Pillow's may take
             refuse_size(found.nbytes // 4, 1)

@@ -12,7 +12,7 @@ import functools
 import math
 import re
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -30,8 +30,9 @@ from mast.data.bombs import refuse_bomb
 from mast.data.ranges import alone, read_channels, shows_nothing
 
 EXTENSIONS = (
-    ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".pnm", ".npy",
+    ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".pnm",
 )  # fmt: skip
+ARRAY = ".npy"  # may as well hold features or labels of images beside it
 DICOM = (".dcm", ".dicom")  # read where the extra dicom is installed
 HEIF = (".heic", ".heif")  # read where the extra heif is installed
 AVIF = ".avif"  # read where Pillow was built with it, as its wheels are
@@ -96,12 +97,12 @@ def extensions() -> tuple[str, ...]:
     """
     read = EXTENSIONS + ((AVIF,) if features.check("avif") else ())
     read += DICOM if find_spec("pydicom") else ()
-    try:
+    with suppress(ImportError):
         from pillow_heif import register_heif_opener
-    except ImportError:
-        return read
-    register_heif_opener()
-    return read + HEIF
+
+        register_heif_opener()
+        read += HEIF
+    return (*read, ARRAY)
 
 
 @functools.cache

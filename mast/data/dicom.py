@@ -31,6 +31,8 @@ def is_available(_syntax: str) -> bool:
 
 def decode_frame(content: bytes, runner: DecodeRunner) -> bytes:
     """One frame as bytes; no memory is taken for more pixels than the DICOM says."""
+    if not content.rstrip(b"\0").endswith(b"\xff\xd9"):  # CharLS would look for it for seconds
+        raise ValueError("a frame that is cut off")
     colors = runner.samples_per_pixel
     shape = (runner.rows, runner.columns, *[colors] * (colors > 1))
     values = np.empty(shape, f"u{runner.bits_allocated // 8}")
