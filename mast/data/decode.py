@@ -1,7 +1,7 @@
 """One image file → 8-bit RGB pixels, and from there to the canvas.
 
 Every mode that Pillow opens becomes RGB in 0 to 255. Transparent images are composited over white,
-or over black if their visible part is itself white; of an animation the first frame is taken; EXIF
+or over black if their visible part is itself white; of several pages or frames one is taken; EXIF
 orientation is undone. What has more than 8 bits is scaled.
 
 Legend: H height, W width, C the three channels.
@@ -10,17 +10,19 @@ Legend: H height, W width, C the three channels.
 import functools
 import math
 import re
+import struct
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from PIL import Image, ImageFile, features
+from PIL import Image, ImageFile, TiffImagePlugin, features
 
 from mast.core.central import cut_center
 from mast.core.errors import UserError
 from mast.core.files import special
+from mast.data.bands import Bands
 from mast.data.bombs import refuse_bomb
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff")
@@ -104,17 +106,25 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
-def open_image(file: Path | BytesIO, state: tuple[int, int] | None = None) -> Image.Image:
+def open_image(
+    file: Path | BytesIO,
+    state: tuple[int, int] | None = None,
+    page: int = 0,
+    max_pixels: int | None = None,
+) -> Image.Image:
     """Opens an image file, or its content; its pixels are not decoded yet.
 
     Args:
         file: A path, or what is in a file.
         state: Size in bytes and time of modification in ns that the file must have.
+        page: Which of its pages or frames, from 0.
+        max_pixels: The most that it may have; Pillow's bound, 179 million, if not given.
 
     Raises:
         ValueError: It is a pipe, which would not answer, or something else that is no file; it is
-            in another state, or made to take minutes.
+            in another state, made to take minutes, or has more pixels than it may.
         OSError: It is no image of a format that is read, or there is none.
+        EOFError: It has no such page.
     """
     if isinstance(file, Path):
         if kind := special(file):
@@ -126,7 +136,55 @@ def open_image(file: Path | BytesIO, state: tuple[int, int] | None = None) -> Im
             refuse_bomb(content)
     else:
         refuse_bomb(file)
-    return Image.open(file, formats=_formats())
+    image = _opened(file) if max_pixels is None else _opened_within(file, max_pixels)
+    if page:
+        try:
+            image.seek(page)
+        except Exception:
+            image.close()
+            raise
+    return image
+
+
+def _opened(file: Path | BytesIO) -> Image.Image:
+    try:
+        return Image.open(file, formats=_formats())
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"{error} max_pixels allows more") from error
+
+
+def _opened_within(file: Path | BytesIO, max_pixels: int) -> Image.Image:
+    """As `Image.open` does, whose bound is one for all threads and libraries of a process."""
+    if isinstance(file, Path):
+        with file.open("rb") as content:
+            begin = content.read(16)
+    else:
+        file.seek(0)
+        begin = file.read(16)
+    for name in _formats():
+        make, accepts = Image.OPEN[name]
+        if accepts is not None and accepts(begin) is not True:
+            continue
+        if not isinstance(file, Path):
+            file.seek(0)
+        try:
+            image = (_LargeTiff if name == "TIFF" else make)(file, str(file))  # type: ignore[arg-type]
+        except (SyntaxError, IndexError, TypeError, struct.error):  # as Pillow goes on to the next
+            continue
+        if (pixels := math.prod(image.size)) > max_pixels:
+            image.close()
+            raise ValueError(f"{pixels:,} pixels, and max_pixels allows {max_pixels:,}")
+        return image
+    raise OSError("no image of a format that is read")
+
+
+class _LargeTiff(TiffImagePlugin.TiffImageFile):
+    """One that Pillow does not compare with its bound again when it is decoded."""
+
+    def load_prepare(self) -> None:
+        if self._im is None:
+            self.im = Image.core.new(self.mode, self._tile_size)  # type: ignore[attr-defined]
+        super().load_prepare()
 
 
 def read_canvas(image: str | Path | Image.Image, side: int) -> tuple[np.ndarray, float]:
@@ -245,8 +303,26 @@ def has_pages(image: Image.Image) -> bool:
     return image.format != "MPO" and bool(getattr(image, "is_animated", False))
 
 
-def upright_size(image: Image.Image) -> tuple[int, int]:
+def page_count(image: Image.Image | Bands) -> int:
+    """How many pages or frames a file has, as of `has_pages`."""
+    if isinstance(image, Bands):
+        return int(getattr(image, "pages", 1))
+    return int(getattr(image, "n_frames", 1)) if has_pages(image) else 1
+
+
+def upright(image: Image.Image | Bands) -> Image.Image | Bands:
+    """Decodes an opened image whole, with its EXIF orientation undone and forgotten."""
+    if isinstance(image, Bands):
+        return image
+    rgb, _ = _upright_rgb(image)
+    rgb.info = {}
+    return rgb
+
+
+def upright_size(image: Image.Image | Bands) -> tuple[int, int]:
     """Width and height in pixels once EXIF orientation is undone, of an image not yet decoded."""
+    if isinstance(image, Bands):
+        return image.size
     width, height = image.size
     turned = image.format != "TIFF" and _orientation(image) >= 5  # Pillow says a TIFF's upright
     return (height, width) if turned else (width, height)

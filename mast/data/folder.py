@@ -70,9 +70,9 @@ class Folder(Source):
     def __len__(self) -> int:
         return len(self._files)
 
-    def open(self, index: int) -> Image.Image:
+    def open(self, index: int, page: int = 0) -> Image.Image:
         path, size, modified = self._files[index]
-        return open_image(self.root / path, (size, modified))
+        return open_image(self.root / path, (size, modified), page, self.max_pixels)
 
     def identifier(self, index: int) -> str:
         return self._files[index][0]
