@@ -25,9 +25,8 @@ from mast.core.table import Shown
 from mast.core.waiting import Threads
 from mast.data import BrokenImageError, Cut, Pieces, Source, default_cache, in_pieces, open_source
 from mast.data.decoded import decode_in_order
-from mast.data.pieces import Pages
 from mast.data.shards import CANVAS, ENDINGS, INDEX, KIND, tar_members
-from mast.data.source import tell_of_stacks
+from mast.data.source import Pages, tell_of_stacks
 
 _log = logging.getLogger("mast")
 
@@ -185,9 +184,8 @@ def shard(
         write_json(folder / INDEX, index)
         for others in folder.glob(".*.ordered"):
             shutil.rmtree(others)
-    tell_of_stacks(
-        source.name, [source.identifier(at) for at in sorted(source.stacks)], len(source)
-    )
+    stacks = [source.identifier(index) for index in sorted(source.stacks)]
+    tell_of_stacks(source.name, stacks, len(source))
     return Sharded(folder, len(files), sum(written), broken)
 
 

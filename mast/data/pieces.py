@@ -214,7 +214,7 @@ class Pieces(Source):
     def identifier(self, index: int) -> str:
         scene = self._scene_N[index]
         file, page = int(self._file_S[scene]), int(self._page_S[scene])
-        several = page > 0 or self._file_S[scene + 1 : scene + 2] == file
+        several = page > 0 or file in self._file_S[scene + 1 : scene + 2]
         box = self._box(index)
         return (
             self.source.identifier(file)
