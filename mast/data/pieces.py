@@ -33,7 +33,7 @@ from mast.data.decoded import decode_in_order
 from mast.data.source import Pages, Source
 
 VERSION = 1  # of how pieces are cut, and of the file in which it is kept where they lie
-KEPT = 400_000_000  # pixels of scenes that wait decoded, 1.2 GB of RGB; one may have more
+KEPT = 300_000_000  # pixels of scenes that wait decoded, 1.2 GB in Pillow; one may have more
 _SUFFIX = re.compile(r"(.*)#(\w+=[^#,=/]*(?:,\w+=[^#,=/]*)*)")
 _PLACE = re.compile(r"(#\d+)?(@x\d+y\d+)?$")  # behind the name of a file
 _log = logging.getLogger("mast")
@@ -166,9 +166,8 @@ class Pieces(Source):
         file = cache / "pieces" / f"{named_after(self.whereabouts)}.safetensors"
         known = self._read(file)
         scenes = self._look() if known is None else known
-        self._file_S, self._page_S, self._size_S2 = (
-            scenes[name] for name in ("file", "page", "size")
-        )
+        scene_S4 = scenes["scene"]
+        self._file_S, self._page_S, self._size_S2 = scene_S4[:, 0], scene_S4[:, 1], scene_S4[:, 2:]
         larger_S2 = np.maximum(self._size_S2 - (cut.tile or 0), 0) * (cut.tile is not None)
         self._tiles_S2 = -(-larger_S2 // (cut.stride or cut.tile or 1)) + 1  # rows and columns
         count_S = self._tiles_S2.prod(1)
@@ -302,23 +301,16 @@ class Pieces(Source):
         """File, page, height and width of every scene; height and width are 0 if not asked for."""
         count = len(self.source)
         if self.cut.pages == "first" and not self.cut.tile:  # every file is a scene
-            return {
-                "file": np.arange(count),
-                "page": np.zeros(count, np.int64),
-                "size": np.zeros((count, 2), np.int64),
-                "stack": np.zeros(count, bool),
-            }
+            scene_S4 = np.zeros((count, 4), np.int64)
+            scene_S4[:, 0] = np.arange(count)
+            return {"scene": scene_S4, "stack": np.zeros(count, bool)}
         looked = decode_in_order(self._sizes, range(count), cores())
         scenes, stack_F = list[tuple[int, int, int, int]](), np.zeros(count, bool)
         for file, found in enumerate(track(looked, f"opening {self.name}", count, "images")):
             assert not isinstance(found, BrokenImageError)
             stack_F[file], sizes = found
             scenes += [(file, page, height, width) for page, (width, height) in enumerate(sizes)]
-        scene_S4 = np.array(scenes, np.int64)
-        return {
-            "file": scene_S4[:, 0], "page": scene_S4[:, 1], "size": scene_S4[:, 2:],
-            "stack": stack_F,
-        }  # fmt: skip
+        return {"scene": np.array(scenes, np.int64), "stack": stack_F}
 
     def _sizes(self, file: int) -> tuple[bool, list[tuple[int, int]]]:
         """Whether a file has pages, and the sizes of those that are images."""
@@ -388,7 +380,7 @@ class Pieces(Source):
 
     def _write(self, file: Path, scenes: dict[str, np.ndarray]) -> None:
         """Keeps what was found; without that, the next command looks again."""
-        tensors = {name: torch.from_numpy(np.ascontiguousarray(of)) for name, of in scenes.items()}
+        tensors = {name: torch.from_numpy(of) for name, of in scenes.items()}
         with suppress(OSError, UserError):
             file.parent.mkdir(parents=True, exist_ok=True)
             write_tensors(file, tensors, {"source": self.fingerprint()})

@@ -157,9 +157,7 @@ class NamedSets:
         (label_N,) = whole.targets.values()
         learned_F, tested_M = hold_out(label_N, seed, TESTED, groups_of(whole.identifiers))
         if not len(tested_M):
-            raise UserError(
-                f"no class of {whole.name} has two images or files, so none can be tested"
-            )
+            raise UserError(f"no class of {whole.name} has two images, so none can be tested")
         return EvaluationData(
             whole.part(learned_F, f"{whole.name}@train"),
             None,
