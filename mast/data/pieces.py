@@ -200,6 +200,11 @@ class Pieces(Source):
         """Whether an image is decoded for several pieces."""
         return bool((self._count_S > 1).any())
 
+    def together(self, index: int) -> range:
+        """All pieces of the scene of one."""
+        scene = self._scene_N[index]
+        return range(*(int(np.searchsorted(self._scene_N, at)) for at in (scene, scene + 1)))
+
     @property
     def whereabouts(self) -> str:
         """Those of the source, and how it is cut."""

@@ -94,6 +94,10 @@ class Source(ABC):
             width, height = upright_size(image)
         return height, width
 
+    def together(self, index: int) -> range:
+        """The images that are decoded with one in one go: it alone, or the tiles of its scene."""
+        return range(index, index + 1)
+
     @property
     def whereabouts(self) -> str:
         """What tells this set from every other; its name by default."""

@@ -178,6 +178,14 @@ def test_a_scene_is_decoded_once_while_its_tiles_are_read_in_order(scenes, tmp_p
     assert set(decoded.values()) == {1}
 
 
+def test_what_is_decoded_in_one_go_is_measured_in_one_go(scenes):
+    source = opened(scenes[0], "#tile=32")
+    assert [source.together(at) for at in (0, 5, 7, 8)] == [
+        range(6), range(6), range(6, 8), range(8, 9),
+    ]  # fmt: skip
+    assert opened(scenes[0]).together(1) == range(1, 2)
+
+
 def test_memory_holds_no_more_scenes_than_fit(scenes, monkeypatch):
     root, _ = scenes
     for number in range(4):
