@@ -103,7 +103,10 @@ class DataConfig:
             raise UserError(f"data.shuffle is {self.shuffle}: expected 1 image or more.")
         if self.readers < 1:
             raise UserError(f"data.readers is {self.readers}: expected 1 shard or more.")
-        self.cut  # noqa: B018  # is checked
+        try:
+            self.cut  # noqa: B018  # is checked
+        except UserError as error:
+            raise UserError(f"data.{error}") from error
 
     @property
     def cut(self) -> Cut:

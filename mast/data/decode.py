@@ -136,13 +136,15 @@ def open_image(
             refuse_bomb(content)
     else:
         refuse_bomb(file)
-    image = _opened(file) if max_pixels is None else _opened_within(file, max_pixels)
-    if page:
-        try:
+    image = _opened(file) if max_pixels is None else _opened_unbound(file)
+    try:
+        if page:
             image.seek(page)
-        except Exception:
-            image.close()
-            raise
+        if max_pixels is not None and (pixels := math.prod(image.size)) > max_pixels:
+            raise ValueError(f"{pixels:,} pixels, and max_pixels allows {max_pixels:,}")
+    except Exception:
+        image.close()
+        raise
     return image
 
 
@@ -153,8 +155,8 @@ def _opened(file: Path | BytesIO) -> Image.Image:
         raise ValueError(f"{error} max_pixels allows more") from error
 
 
-def _opened_within(file: Path | BytesIO, max_pixels: int) -> Image.Image:
-    """As `Image.open` does, whose bound is one for all threads and libraries of a process."""
+def _opened_unbound(file: Path | BytesIO) -> Image.Image:
+    """As `Image.open` does, without its bound, which is one for all of a process."""
     if isinstance(file, Path):
         with file.open("rb") as content:
             begin = content.read(16)
@@ -168,13 +170,9 @@ def _opened_within(file: Path | BytesIO, max_pixels: int) -> Image.Image:
         if not isinstance(file, Path):
             file.seek(0)
         try:
-            image = (_LargeTiff if name == "TIFF" else make)(file, str(file))  # type: ignore[arg-type]
+            return (_LargeTiff if name == "TIFF" else make)(file, str(file))  # type: ignore[arg-type]
         except (SyntaxError, IndexError, TypeError, struct.error):  # as Pillow goes on to the next
             continue
-        if (pixels := math.prod(image.size)) > max_pixels:
-            image.close()
-            raise ValueError(f"{pixels:,} pixels, and max_pixels allows {max_pixels:,}")
-        return image
     raise OSError("no image of a format that is read")
 
 

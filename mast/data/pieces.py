@@ -8,6 +8,7 @@ Legend: N pieces, F files, S scenes, which are pages of files.
 
 import hashlib
 import logging
+import os
 import re
 import threading
 from collections.abc import Sequence
@@ -28,12 +29,13 @@ from mast.core.launch import cores
 from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.data.bands import Bands
 from mast.data.cache import named_after
-from mast.data.decode import BrokenImageError, page_count, upright, upright_size
+from mast.data.decode import BrokenImageError, has_pages, page_count, upright, upright_size
 from mast.data.decoded import decode_in_order
 from mast.data.source import Pages, Source
 
 VERSION = 1  # of how pieces are cut, and of the file in which it is kept where they lie
 KEPT = 300_000_000  # pixels of scenes that wait decoded, 1.2 GB in Pillow; one may have more
+_MOST = {"tile": 8192, "stride": 2**31, "max_pixels": 2**48}  # a tile stays below Pillow's bound
 _SUFFIX = re.compile(r"(.*)#(\w+=[^#,=/]*(?:,\w+=[^#,=/]*)*)")
 _PLACE = re.compile(r"(#\d+)?(@x\d+y\d+)?$")  # behind the name of a file
 _log = logging.getLogger("mast")
@@ -60,11 +62,11 @@ class Cut:
 
     def __post_init__(self) -> None:
         if self.pages not in get_args(Pages):
-            raise unknown("pages", self.pages, get_args(Pages))
-        for name in ("tile", "stride", "max_pixels"):
+            raise UserError(f"pages is {self.pages!r}: expected {' or '.join(get_args(Pages))}")
+        for name, most in _MOST.items():
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"{name} is {value}: expected 1 pixel or more")
+            if value is not None and not 1 <= value <= most:
+                raise UserError(f"{name} is {value}: expected 1 to {most:,} pixels")
         if self.stride is not None and self.tile is None:
             raise UserError(f"stride is {self.stride}, and there is no tile: give its side")
         if not 0 <= self.blank < 1:
@@ -88,7 +90,7 @@ def split_cut(spec: str) -> tuple[str, Cut]:
         UserError: It says what is not understood.
     """
     found = _SUFFIX.fullmatch(spec)
-    if found is None or named(spec).exists():
+    if found is None or os.path.exists(named(spec)):
         return spec, Cut()
     said = dict[str, Any]()
     for each in found[2].split(","):
@@ -99,7 +101,8 @@ def split_cut(spec: str) -> tuple[str, Cut]:
             kind = {"pages": str, "blank": float}.get(name, int)
             said[name] = kind(value)
         except ValueError as error:
-            raise UserError(f"{spec}: {name} is {value!r}: expected a number") from error
+            expected = "a share" if name == "blank" else "a whole number"
+            raise UserError(f"{spec}: {name} is {value!r}: expected {expected}") from error
     return found[1], Cut(**said)
 
 
@@ -159,7 +162,7 @@ class Pieces(Source):
     def __init__(self, source: Source, cut: Cut, cache: Path) -> None:
         self.source, self.cut = source, cut
         self.name = source.name + cut.suffix
-        self.pages, self.max_pixels = cut.pages, cut.max_pixels
+        self.pages = cut.pages
         source.max_pixels = cut.max_pixels
         self._lock = threading.Lock()
         self._decoded: dict[int, list[Any]] = {}  # of a scene its future, and how often it is due
@@ -286,6 +289,8 @@ class Pieces(Source):
             try:
                 decoding.set_result(self._decode(ours))
             except BaseException as error:
+                if isinstance(error, UserError) or not isinstance(error, Exception):
+                    self._decoded.pop(ours, None)  # a later try may be better
                 decoding.set_exception(error)
         return cast(Image.Image, entry[0].result())
 
@@ -318,12 +323,15 @@ class Pieces(Source):
         return {"scene": np.array(scenes, np.int64), "stack": stack_F}
 
     def _sizes(self, file: int) -> tuple[bool, list[tuple[int, int]]]:
-        """Whether a file has pages, and the sizes of those that are images."""
+        """Whether pages of a file are left out, and the sizes of those that are images."""
         try:
             with self.source.open(file) as image:
                 sizes = [upright_size(image)]
-                count = page_count(image)
-                for page in range(1, count if self.cut.pages == "all" else 1):
+                if self.cut.pages == "first":
+                    return page_count(image) > 1 if isinstance(image, Bands) else has_pages(
+                        image
+                    ), sizes
+                for page in range(1, page_count(image)):
                     if isinstance(image, Bands):
                         with self.source.open(file, page) as other:
                             sizes.append(upright_size(other))
@@ -331,7 +339,7 @@ class Pieces(Source):
                         if image.format == "TIFF":  # the frames of others are of one size
                             image.seek(page)
                         sizes.append(upright_size(image))
-                return count > 1, sizes
+                return False, sizes
         except UserError:  # a store that fails
             raise
         except Exception:  # a broken image, which is told of when it is decoded

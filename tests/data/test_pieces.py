@@ -266,6 +266,27 @@ def test_images_beyond_the_bound_are_allowed_for_one_set(tmp_path, monkeypatch, 
     assert len(opened(root, "#tile=20")) == 1  # what is not allowed is one broken image
 
 
+def test_the_bound_holds_for_every_page(tmp_path):
+    root = tmp_path / "scans"
+    root.mkdir()
+    pages = stack(root / "scan.tif", [(8, 12), (20, 26)])
+    source = opened(root, "#pages=all,max_pixels=519")
+    assert np.array_equal(source.load(0), pages[0])
+    with pytest.raises(BrokenImageError, match="max_pixels"):
+        source.load(1)
+
+
+def test_threads_with_other_bounds_do_not_meet(tmp_path):
+    """Both sets are read at once, in one process."""
+    root = tmp_path / "large"
+    root.mkdir()
+    for number in range(8):
+        Image.fromarray(noise(40, 60)).save(root / f"{number}.png")
+    few, many = opened(root, "#max_pixels=2000"), opened(root, "#max_pixels=3000")
+    outcomes = list(decode_in_order(lambda at: (many, few)[at % 2].load(at // 2), range(16), 4))
+    assert [isinstance(of, BrokenImageError) for of in outcomes] == [False, True] * 8
+
+
 def test_what_is_no_image_is_refused_whatever_the_bound(tmp_path):
     (tmp_path / "no.png").write_bytes(b"nothing")
     with pytest.raises(OSError, match="no image"):
