@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from PIL import Image, ImageFile, TiffImagePlugin, features
+from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError, features
 
 from mast.core.central import cut_center
 from mast.core.errors import UserError
@@ -173,7 +173,7 @@ def _opened_unbound(file: Path | BytesIO) -> Image.Image:
             return (_LargeTiff if name == "TIFF" else make)(file, str(file))  # type: ignore[arg-type]
         except (SyntaxError, IndexError, TypeError, struct.error):  # as Pillow goes on to the next
             continue
-    raise OSError("no image of a format that is read")
+    raise UnidentifiedImageError("no image of a format that is read")
 
 
 class _LargeTiff(TiffImagePlugin.TiffImageFile):
