@@ -296,8 +296,10 @@ def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:
     return (long, short) if width > height else (short, long)
 
 
-def has_pages(image: Image.Image) -> bool:
+def has_pages(image: Image.Image | Bands) -> bool:
     """Whether a file has several pages or frames; a photo's own previews (MPO) do not count."""
+    if isinstance(image, Bands):
+        return page_count(image) > 1
     return image.format != "MPO" and bool(getattr(image, "is_animated", False))
 
 

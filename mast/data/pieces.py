@@ -328,9 +328,7 @@ class Pieces(Source):
             with self.source.open(file) as image:
                 sizes = [upright_size(image)]
                 if self.cut.pages == "first":
-                    return page_count(image) > 1 if isinstance(image, Bands) else has_pages(
-                        image
-                    ), sizes
+                    return has_pages(image), sizes
                 for page in range(1, page_count(image)):
                     if isinstance(image, Bands):
                         with self.source.open(file, page) as other:
