@@ -148,14 +148,14 @@ def open_image(
     return image
 
 
-def _opened(file: Path | BytesIO) -> Image.Image:
+def _opened(file: Path | BytesIO) -> ImageFile.ImageFile:
     try:
         return Image.open(file, formats=_formats())
     except Image.DecompressionBombError as error:
         raise ValueError(f"{error} max_pixels allows more") from error
 
 
-def _opened_unbound(file: Path | BytesIO) -> Image.Image:
+def _opened_unbound(file: Path | BytesIO) -> ImageFile.ImageFile:
     """As `Image.open` does, without its bound, which is one for all of a process."""
     if isinstance(file, Path):
         with file.open("rb") as content:
