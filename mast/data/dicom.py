@@ -47,7 +47,7 @@ for syntax in DECODER_DEPENDENCIES:
     get_decoder(syntax).add_plugin("imagecodecs", (__name__, "decode_frame"))
 
 
-def read_dicom(file: BinaryIO, page: int) -> Bands:
+def read_dicom(file: BinaryIO, page: int, max_pixels: int | None = None) -> Bands:
     """A frame of a DICOM.
 
     Args:
@@ -65,7 +65,7 @@ def read_dicom(file: BinaryIO, page: int) -> Bands:
     dicom = dcmread(file, stop_before_pixels=True)
     if "Rows" not in dicom:
         raise ValueError("a DICOM without an image")
-    refuse_size(dicom.Columns, dicom.Rows)
+    refuse_size(dicom.Columns, dicom.Rows, max_pixels)
     pages, bits = int(dicom.get("NumberOfFrames") or 1), dicom.get("BitsStored")
     values = pixel_array(file, index=checked(page, pages))
     if pages > file.seek(0, 2):

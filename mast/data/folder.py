@@ -69,9 +69,9 @@ class Folder(Source):
     def __len__(self) -> int:
         return len(self._files)
 
-    def open(self, index: int) -> Opened:
+    def open(self, index: int, page: int = 0) -> Opened:
         path, size, modified = self._files[index]
-        return open_image(self.root / path, (size, modified))
+        return open_image(self.root / path, (size, modified), page, self.max_pixels)
 
     def identifier(self, index: int) -> str:
         return self._files[index][0]
