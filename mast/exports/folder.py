@@ -230,13 +230,13 @@ def _view(original: Original, values_HWC: np.ndarray) -> torch.Tensor:
     low, high = np.array(reading.low), np.array(reading.high)
     known_HWC = np.isfinite(values_HWC) & (values_HWC != reading.no_data)
     shares_HWC = np.where(known_HWC, ((values_HWC - low) / (high - low)).clip(0, 1), 0)
-    sides = np.array(values_HWC.shape[1::-1])
-    across = tuple(int(side) for side in resized(size) * sides // sides.min())
-    left, top = (round((side - size) / 2) for side in across)
+    height, width, _ = values_HWC.shape
+    wide, tall = (resized(size) * side // min(height, width) for side in (width, height))
+    left, upper = (round((side - size) / 2) for side in (wide, tall))
     view_CVV = [
         Image.fromarray(plane_HW.astype(np.float32))
-        .resize(across, Image.Resampling.BILINEAR)
-        .crop((left, top, left + size, top + size))
+        .resize((wide, tall), Image.Resampling.BILINEAR)
+        .crop((left, upper, left + size, upper + size))
         for plane_HW in np.moveaxis(shares_HWC, 2, 0)
     ]
     return torch.from_numpy(np.stack([np.asarray(plane) for plane in view_CVV]))

@@ -41,9 +41,7 @@ class HuggingFace(Format):
         return outputs_by_timm(self.original, model, images_BCHW)
 
     def example(self, place: Place) -> str:
-        prepared = (
-            f"\nprepare = transformers.AutoImageProcessor.from_pretrained({place.name!r})\n"
-        )
+        prepared = f"\nprepare = transformers.AutoImageProcessor.from_pretrained({place.name!r})\n"
         run = "model(**prepare(images))"
         if not self.original.of_photos:  # which alone timm's transforms behind it take
             prepared = f"{transforms(self.original, normalise=True)}\n"

@@ -185,7 +185,7 @@ def test_weights_of_other_channels_start_runs_of_as_many(tiny: Configure, tmp_pa
         assert config.encoder.normalization._asdict() == FIVE
         with torch.no_grad():
             assert torch.equal(encoder(images_BCHW), source(images_BCHW))
-    with pytest.raises(UserError, match="leave encoder.std out"):
+    with pytest.raises(UserError, match=r"leave encoder\.std out"):
         with_architecture(tiny(encoder={"weights": str(weights), **FIVE, "std": (0.7,) * 5}))
     with pytest.raises(UserError, match="images of 5 channels, and these have 4"):
         with_architecture(
