@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import yaml
 
-from mast.augment import PRESETS, SMALLEST, Preset, ScheduleConfig
+from mast.augment import OPERATORS, PRESETS, SMALLEST, Preset, ScheduleConfig
 from mast.core import fields
 from mast.core.arguments import check_fields
 from mast.core.errors import UserError, unknown
@@ -23,7 +23,7 @@ from mast.core.tensors import read_header, said_of
 from mast.data import DataConfig
 from mast.methods import METHODS, Method, MethodConfig, method_of
 from mast.models import Encoder, EncoderConfig
-from mast.models.encoders import RETRAIN, check_size
+from mast.models.encoders import IMAGENET, RETRAIN, check_size, usual_normalization
 
 # Numbers that may be infinite: what they bound is not bounded then.
 ENDLESS = ("optimizer.clip", "checkpoint_minutes", "data.cache_limit_gb", "data.resident_gb")
@@ -119,6 +119,12 @@ class PretrainConfig:
     checkpoint_minutes: float = 2.0
     wandb: str | None = None
 
+    def __post_init__(self) -> None:
+        usual = self.encoder.normalization == IMAGENET
+        if usual and self.data.channels != self.encoder.channels:
+            moments = usual_normalization(self.data.channels)
+            self.encoder = replace(self.encoder, **moments._asdict())
+
     def check(self) -> None:
         """Refuse values that cannot be.
 
@@ -131,10 +137,16 @@ class PretrainConfig:
         _ = self.preset
         _ = self.method
         numbers = fields.leaves(self)
-        del numbers["seed"]  # which has a range of its own
+        for own in ("seed", "data.range", "data.no_data"):  # which have ranges of their own
+            del numbers[own]
         fields.check_numbers(numbers, ENDLESS)
         self.objective.check()
         self.encoder.check()
+        if self.encoder.channels != self.data.channels:
+            raise UserError(
+                f"encoder.mean and encoder.std have {self.encoder.channels} numbers, and images "
+                f"{self.data.channels} channels: data.channels says how many"
+            )
         self.optimizer.check()
         least = dict.fromkeys(
             ("epochs", "batch_size", "accumulate", "devices", "nodes", "log_every"), 1.0
@@ -200,8 +212,17 @@ class PretrainConfig:
     @property
     def preset(self) -> Preset:
         """The views: the preset with the operators that act."""
-        preset = PRESETS[self.views]
-        return preset if self.operators is None else preset.only(self.operators)
+        channels = self.data.channels
+        preset = PRESETS[self.views].of_channels(channels)
+        if self.operators is None:
+            return preset
+        for name in self.operators:
+            if channels != 3 and name in OPERATORS and OPERATORS[name].of_colors:
+                raise UserError(
+                    f"{name} needs red, green and blue, and images have {channels} channels: leave "
+                    "it out, or name band_jitter"
+                )
+        return preset.only(self.operators)
 
     def folder(self) -> Path:
         """Where the run goes."""

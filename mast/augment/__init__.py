@@ -5,7 +5,7 @@ from mast.augment.central import center_views
 from mast.augment.difference import difference, numbers
 from mast.augment.draw import draw_views
 from mast.augment.operator import SMALLEST, Operator, Parameters, Stage
-from mast.augment.operators import OPERATORS, PROPERTIES
+from mast.augment.operators import OPERATORS, PROPERTIES, operators_for
 from mast.augment.operators.geometry import GeometricOperator
 from mast.augment.pipeline import Pipeline
 from mast.augment.presets import PRESETS, Preset, View
@@ -36,4 +36,5 @@ __all__ = [
     "draw_subsets",
     "draw_views",
     "numbers",
+    "operators_for",
 ]

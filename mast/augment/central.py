@@ -13,9 +13,10 @@ from PIL import Image
 from torch import Tensor
 
 from mast.core.canvases import Canvases
-from mast.core.central import cut_center
+from mast.core.central import cut_center, cut_planes
 from mast.core.entry import entry
 from mast.core.errors import UserError
+from mast.core.reading import RGB
 from mast.core.transfer import to_device
 
 _PART = 16  # images that a thread treats at a time
@@ -37,8 +38,8 @@ def center_views(
         dtype: float32 or bfloat16.
 
     Returns:
-        images_BCHW: RGB in [0, 1], antialiased, in the 256 levels of 8 bits; on the device of the
-        canvases. They are drawn on the CPU.
+        images_BCHW: In [0, 1], antialiased, in the 256 levels of 8 bits, or the 65,536 of 16 bits;
+        on the device of the canvases. They are drawn on the CPU.
 
     Raises:
         UserError: The fraction is not in (0, 1].
@@ -51,22 +52,29 @@ def center_views(
     if not 0.0 < crop_fraction <= 1.0:
         raise UserError(f"expected crop_fraction in (0, 1], got {crop_fraction}; 1 keeps all")
     sides_B2 = resized(canvases.size_B2, canvases.aspect_B, math.floor(size / crop_fraction))
-    values_T = canvases.values_T.cpu().numpy()
-    images = list(
-        zip(canvases.start_B.tolist(), canvases.size_B2.tolist(), sides_B2.tolist(), strict=True)
-    )
+    canvases, device = canvases.to(torch.device("cpu")), canvases.device
 
     def draw(first: int) -> list[np.ndarray]:
         views = []
-        for start, (height, width), (high, wide) in images[first : first + _PART]:
-            canvas_HWC = values_T[start : start + 3 * height * width].reshape(height, width, 3)
-            views.append(cut_center(Image.fromarray(canvas_HWC), (wide, high), size))
+        for at in range(first, min(first + _PART, len(canvases))):
+            high, wide = sides_B2[at].tolist()
+            sheets_SHWC = canvases.sheets(at)
+            if canvases.layout == RGB:
+                views.append(
+                    cut_center(Image.fromarray(sheets_SHWC[0].numpy()), (wide, high), size)
+                )
+                continue
+            planes_1PHW = sheets_SHWC.movedim(3, 1).flatten(0, 1)[None]
+            image_CHW = canvases.layout.joined(in_unit(planes_1PHW))[0].numpy()
+            views.append(cut_planes(image_CHW, (wide, high), size, canvases.layout))
         return views
 
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        drawn = [*chain(*pool.map(draw, range(0, len(images), _PART)))]
-    views = np.stack(drawn) if drawn else np.empty((0, 3, size, size), np.uint8)
-    return in_unit(to_device(torch.from_numpy(views), canvases.device)).to(dtype)
+        drawn = [*chain(*pool.map(draw, range(0, len(canvases), _PART)))]
+    shape = 0, 3 * canvases.layout.sheets, size, size
+    views = np.stack(drawn) if drawn else np.empty(shape, np.uint8)
+    planes_BPVV = in_unit(to_device(torch.from_numpy(views), device))
+    return canvases.layout.joined(planes_BPVV).to(dtype)
 
 
 def in_unit(views_BCHW: Tensor) -> Tensor:

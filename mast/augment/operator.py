@@ -57,6 +57,7 @@ class Operator(ABC):
     destroys: ClassVar[str]  # the property of an image that no invariance to it can keep
     stage: ClassVar[Stage]
     graded: ClassVar[bool] = False  # whether it has a magnitude, or is done or not
+    of_colors: ClassVar[bool] = False  # whether it needs red, green and blue
     kernel: ClassVar[str | None] = None  # in `augment.compiled` and `fused`; None: `apply` is used
     kernel_takes: ClassVar[tuple[str, ...]] = ()  # parameters, in the kernel's order
 
@@ -158,7 +159,7 @@ class Operator(ABC):
         """Transform every sample with its own parameters.
 
         Args:
-            images_BCHW: RGB images in [0, 1], float32 or bfloat16; never written to.
+            images_BCHW: Images in [0, 1], float32 or bfloat16; never written to.
             parameters: What `sample` returned, for these B samples, on any device.
 
         Returns:

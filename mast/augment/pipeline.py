@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator
+from mast.augment.operator import Operator, Step
 from mast.augment.operators import OPERATORS
 from mast.augment.operators.geometry import GeometricOperator, compose
 from mast.augment.presets import Overrides, Preset
@@ -21,6 +21,7 @@ from mast.augment.warp import Warp, compiled_steps, render
 from mast.core.canvases import Canvases
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
+from mast.core.reading import RGB
 
 if TYPE_CHECKING:
     from mast.augment.fused import Chain
@@ -29,6 +30,7 @@ TRITON = find_spec("triton") is not None
 # numbers a thread treats at a time by compiled kernels: a few images cost Python, many the cache
 COMPILED_PART_VALUES = 2_400_000
 PADDED = 100_000_000  # numbers of padded images that a GPU without Triton treats at a time
+SHEET_VALUES = 100_000_000  # numbers of sheets that are drawn at a time
 PART_VALUES = 1_600_000  # numbers a CPU treats at a time: best of 0.1 to 100 million, by a fifth
 
 
@@ -43,6 +45,7 @@ class Pipeline:
 
     Attributes:
         names: The K operators.
+        channels: C, of the images.
         sizes: Side of each view in pixels.
         operators: Of each view, by name.
 
@@ -54,6 +57,7 @@ class Pipeline:
     def __init__(self, preset: Preset, size: int, compiled: bool = True) -> None:
         self.compiled = compiled
         self.names = preset.operators
+        self.channels = preset.channels
         self.sizes = tuple(size if view.size is None else view.size for view in preset.views)
         self.operators = tuple(
             _build(preset.operators, view.overrides, side)
@@ -62,7 +66,7 @@ class Pipeline:
         self._shares = tuple(view.shares for view in preset.views)
         self._geometry, self._pointwise = zip(*map(_in_order, self.operators), strict=True)
         self._alike_runs = _alike_runs(self.operators)
-        self._chains: dict[int, Chain] = {}
+        self._chains: dict[tuple[int | None, int], Chain] = {}
 
     @entry()
     def draw(
@@ -113,7 +117,7 @@ class Pipeline:
         """Draw the pixels of all views; the same records give the same pixels.
 
         Args:
-            canvases: Whole images; `Canvases.of` takes a tensor (B, H, W, 3).
+            canvases: Whole images, of as many channels; `Canvases.of` takes a tensor (B, H, W, 3).
             records: What `draw` returned, or a slice of each; on the CPU.
             out: Where the views go, as from `buffer`; by default new memory for float32.
 
@@ -123,6 +127,11 @@ class Pipeline:
         if len(records) != len(self.sizes):
             raise UserError(f"expected {len(self.sizes)} records, one a view, got {len(records)}")
         count, device = len(canvases), canvases.device
+        if canvases.layout.channels != self.channels:
+            raise UserError(
+                f"these views are of {self.channels} channels, got images of "
+                f"{canvases.layout.channels}"
+            )
         for record in records:
             if count != len(record):
                 raise UserError(
@@ -144,7 +153,7 @@ class Pipeline:
         for run in one_by_one if self.compiled and device.type == "cpu" else self._alike_runs:
             size, total = self.sizes[run.start], len(run) * count
             span = slice(self._numbers(count, run.start), self._numbers(count, run.stop))
-            images_BCHW = memory[span].view(total, 3, size, size)
+            images_BCHW = memory[span].view(total, self.channels, size, size)
             if count:
                 # these may be those of an earlier batch: autograd must notice if it needs them
                 torch.autograd.graph.increment_version(images_BCHW)
@@ -167,7 +176,7 @@ class Pipeline:
 
     def _numbers(self, n: int, views: int | None = None) -> int:
         """How many numbers the first views of `n` images have; by default all views."""
-        return sum(n * 3 * size**2 for size in self.sizes[:views])
+        return sum(n * self.channels * size**2 for size in self.sizes[:views])
 
     def fill(
         self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int
@@ -175,79 +184,112 @@ class Pipeline:
         """Draw views that are alike by the fastest kernels that their device has.
 
         Args:
-            images: Where they go: (B, 3, V, V) of float32 or bfloat16.
+            images: Where they go: (B, C, V, V) of float32 or bfloat16.
             canvases: The images; fewer than views where several views of each follow one another.
             warp: Of every view, on the CPU.
             record: Of every view.
             view: Whose operators act.
         """
+        if canvases.layout == RGB:
+            self._fill(images, canvases, warp, record, view)
+            return
+        count, size, sheets = len(images), images.shape[3], canvases.layout.sheets
+        shown = canvases[torch.arange(count) % len(canvases)]
+        part = max(1, SHEET_VALUES // (3 * sheets * size**2))
+        for start in range(0, count, part):
+            some = slice(start, start + part)
+            apart, drawn = shown[some].apart(), record[some]
+            pictures = torch.empty(len(apart), 3, size, size, device=canvases.device)
+            self._fill(pictures, apart, warp[some].repeated(sheets), drawn, None)
+            joined = canvases.layout.joined(pictures.view(len(drawn), 3 * sheets, size, size))
+            joined = joined.contiguous()
+            if self.compiled and joined.device.type == "cpu" and self.channels == 3:
+                _run(_compiled(self._pointwise[view], drawn), joined)
+            else:
+                for operator in self._pointwise[view]:
+                    joined = _apply_where(operator, joined, drawn)
+            images[some] = joined
+
+    def _fill(
+        self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int | None
+    ) -> None:
+        """As `fill`, of pictures of three bytes a pixel; by no view no operator acts."""
+        operators = [] if view is None else self._pointwise[view]
         device = canvases.device
         if self.compiled and device.type == "cpu":
-            return self._fill_compiled(images, canvases, warp, record, view)
+            steps = compiled_steps(canvases, warp, images.shape[3])
+            return _run([*steps, *_compiled(operators, record)], images)
         if self.compiled and has_triton(device):
             from mast.augment.fused import works_on
 
             if works_on(device):
                 return self._fill_fused(images, canvases, warp, record, view)
-        return self._fill(images, canvases, warp, record, view)
-
-    def _fill(
-        self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int
-    ) -> None:
-        """By PyTorch, in parts: of a CPU they fit the caches, of a GPU the padded images."""
-        count, size = len(images), images.shape[3]
-        if count > len(canvases):
-            canvases = canvases[torch.arange(count) % len(canvases)]
-        part = PADDED // (3 * int(canvases.size_B2.amax(0).prod())) if count else 1
-        if images.device.type == "cpu":
-            part = min(part, PART_VALUES // (3 * size**2))
-        for start in range(0, count, max(part, 1)):
-            some = slice(start, start + max(part, 1))
-            drawn = render(canvases[some], warp[some], size)
-            for operator in self._pointwise[view]:
-                drawn = _apply_where(operator, drawn, record[some])
-            images[some] = drawn
+        return _fill_in_parts(images, canvases, warp, record, operators)
 
     def _fill_fused(
-        self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int
+        self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int | None
     ) -> None:
         """By a few kernels over all images."""
-        if view not in self._chains:
+        key = view, images.shape[3]
+        if key not in self._chains:
             from mast.augment.fused import Chain
 
-            self._chains[view] = Chain(self._pointwise[view], images.shape[3])
-        self._chains[view].draw(canvases, warp, record, images)
+            operators = [] if view is None else self._pointwise[view]
+            self._chains[key] = Chain(operators, images.shape[3])
+        self._chains[key].draw(canvases, warp, record, images)
 
-    def _fill_compiled(
-        self, images: Tensor, canvases: Canvases, warp: Warp, record: Record, view: int
-    ) -> None:
-        """By kernels that treat a few images at a time, while these are in a cache."""
-        steps = compiled_steps(canvases, warp, images.shape[3])
-        for operator in self._pointwise[view]:
-            index = record.applied(operator.name).nonzero()[:, 0]
-            if len(index):
-                drawn = record.parameters[operator.name]
-                parameters = {key: values[index] for key, values in drawn.items()}
-                steps.append(operator.compiled(index.numpy(), parameters))
-        count, threads = len(images), torch.get_num_threads()
-        views = images
-        if images.dtype != torch.float32:
-            views = torch.empty_like(images, dtype=torch.float32)
-        array = views.numpy()
-        part = max(1, min(COMPILED_PART_VALUES // images[:1].numel(), -(-count // threads)))
 
-        def run(first: int) -> None:
-            for step in steps:
-                step.run(array, first, first + part)
+def _fill_in_parts(
+    images: Tensor, canvases: Canvases, warp: Warp, record: Record, operators: Sequence[Operator]
+) -> None:
+    """By PyTorch, in parts: of a CPU they fit the caches, of a GPU the padded images."""
+    count, size = len(images), images.shape[3]
+    if count > len(canvases):
+        canvases = canvases[torch.arange(count) % len(canvases)]
+    part = PADDED // (3 * int(canvases.size_B2.amax(0).prod())) if count else 1
+    if images.device.type == "cpu":
+        part = min(part, PART_VALUES // (3 * size**2))
+    for start in range(0, count, max(part, 1)):
+        some = slice(start, start + max(part, 1))
+        drawn = render(canvases[some], warp[some], size)
+        for operator in operators:
+            drawn = _apply_where(operator, drawn, record[some])
+        images[some] = drawn
 
-        if threads == 1 or part >= count:
-            for first in range(0, count, part):
-                run(first)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(run, range(0, count, part)))
-        if views is not images:
-            images.copy_(views)
+
+def _compiled(operators: Sequence[Operator], record: Record) -> list[Step]:
+    """What applies operators in place, by compiled kernels where there are."""
+    steps = []
+    for operator in operators:
+        index = record.applied(operator.name).nonzero()[:, 0]
+        if len(index):
+            drawn = record.parameters[operator.name]
+            parameters = {key: values[index] for key, values in drawn.items()}
+            steps.append(operator.compiled(index.numpy(), parameters))
+    return steps
+
+
+def _run(steps: Sequence[Step], images: Tensor) -> None:
+    """Treat a few images at a time, while these are in a cache."""
+    count, threads = len(images), torch.get_num_threads()
+    views = images
+    if images.dtype != torch.float32:
+        views = torch.empty_like(images, dtype=torch.float32)
+    array = views.numpy()
+    part = max(1, min(COMPILED_PART_VALUES // images[:1].numel(), -(-count // threads)))
+
+    def run(first: int) -> None:
+        for step in steps:
+            step.run(array, first, first + part)
+
+    if threads == 1 or part >= count:
+        for first in range(0, count, part):
+            run(first)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(run, range(0, count, part)))
+    if views is not images:
+        images.copy_(views)
 
 
 def _check_count(n: int) -> None:

@@ -1,9 +1,10 @@
 """Each method's views as data: which operators, and what each view changes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
+from mast.augment.operators import OPERATORS
 from mast.core.arguments import check_fields
 from mast.core.errors import UserError, unknown
 
@@ -35,10 +36,12 @@ class Preset:
     Args:
         operators: Names from `OPERATORS`; their order is the order of K in every record.
         views: Any number; by default two alike.
+        channels: Of the images.
     """
 
     operators: tuple[str, ...]
     views: tuple[View, ...] = (View(), View())
+    channels: int = 3
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -61,16 +64,53 @@ class Preset:
         for name in names:
             if name not in self.operators:
                 raise unknown("operator of these views", name, self.operators)
-        some = tuple(name for name in self.operators if name in names)
+        return self._renamed({name: name for name in self.operators if name in names})
+
+    def of_channels(self, channels: int) -> "Preset":
+        """The same views of images of other channels than red, green and blue.
+
+        `color_jitter` becomes `band_jitter` of the same brightness and contrast; what else needs
+        colours is left out.
+
+        Args:
+            channels: C, 1 to 16; of 3 nothing changes.
+        """
+        if channels == self.channels:
+            return self
+        kept = {JITTER: "band_jitter"} | {
+            name: name
+            for name in self.operators
+            if name not in OPERATORS or not OPERATORS[name].of_colors
+        }
+        names = {name: kept[name] for name in self.operators if name in kept}
+        return replace(self._renamed(names), channels=channels)
+
+    def _renamed(self, names: Mapping[str, str]) -> "Preset":
+        """Some of the operators, by the names that they have then."""
         views = (
             View(
-                {name: view.overrides[name] for name in some if name in view.overrides},
+                {
+                    new: _fields_of(new, view.overrides[name])
+                    for name, new in names.items()
+                    if name in view.overrides
+                },
                 view.size,
-                tuple(name for name in some if name in view.shares),
+                tuple(new for name, new in names.items() if name in view.shares),
             )
             for view in self.views
         )
-        return Preset(some, tuple(views))
+        return replace(self, operators=tuple(names.values()), views=tuple(views))
+
+
+JITTER = "color_jitter"
+
+
+def _fields_of(name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields that an operator has in common with the one whose place it takes."""
+    if name != "band_jitter":
+        return given
+    known = {field.name for field in fields(OPERATORS[name])}
+    return {field: value for field, value in given.items() if field in known}
 
 
 MAST5 = (

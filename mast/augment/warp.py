@@ -53,6 +53,12 @@ class Warp:
             self.bicubic,
         )
 
+    def repeated(self, count: int) -> "Warp":
+        """The warp of every sample so many times, one after the other."""
+        every = (self.matrices_B33, self.extent_B2, self.aligned_B, self.bounded_B)
+        matrices, extent, aligned, bounded = (of.repeat_interleave(count, dim=0) for of in every)
+        return Warp(matrices, extent, aligned, bounded, self.bicubic)
+
 
 def affine(
     like_B: Tensor,

@@ -128,7 +128,7 @@ def advise(
     of_run = folder.config.is_file()
     if views is not None or not (of_run or operators):
         operators = [*PRESETS[views or VIEWS].operators, *operators]
-    target_set = labelled_parts(sets, loaded.size, seed)
+    target_set = labelled_parts(sets, loaded.size, seed, loaded.module)
     if of_run:
         subject = subject_of(folder, None, 0, find_device(device), seed)
         encoder, target_set = folder.path, replace(target_set, size=size)

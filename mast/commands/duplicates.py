@@ -72,7 +72,9 @@ def duplicates(
     file = None if out is None else out_file(out, kinds)
     compute = Compute(find_device(device))
     by = compared(encoder, Invariances(), compute, size, seed, weights, download)
-    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), by.size)
+    canvases = open_canvas(
+        DataConfig(str(data), max_broken=max_broken), by.size, model=by.encoder.module
+    )
     features_ND = by.features(canvases).to(by.encoder.device)
     found = copies_within(canvases, features_ND, above)
     columns: Columns = {

@@ -89,7 +89,9 @@ def embed(
     invariances = Invariances(representation, ignore, match, match_by)
     compute = Compute(find_device(device))
     by = compared(encoder, invariances, compute, size, seed, weights, download)
-    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), by.size)
+    canvases = open_canvas(
+        DataConfig(str(data), max_broken=max_broken), by.size, model=by.encoder.module
+    )
     beside: dict[str, Any] = {
         **{f"classes_{name}": names for name, names in canvases.classes.items()},
         "data": str(data),

@@ -131,7 +131,7 @@ def evaluate(
         for name in names:
             make_evaluator(name, common).prepare(measured)
         groups = [
-            (sets.open(kind, loaded.size, seed), list(group))
+            (sets.open(kind, loaded.size, seed, loaded.module), list(group))
             for kind, group in itertools.groupby(names, lambda name: protocol_class(name).needs)
         ]
         if fabric.is_global_zero:

@@ -123,7 +123,7 @@ def fit(
         out = out_file(out, kinds)
     loaded = load(encoder, "encoder", size, seed, weights, download)
     pool = NamedSets(data, root=root, download=download, max_broken=max_broken).learning(
-        loaded.size
+        loaded.size, loaded.module
     )
     task = one_task(pool, target, seed)
     if out is None:

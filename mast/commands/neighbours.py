@@ -98,12 +98,14 @@ def neighbours(
         raise UserError("no query is named; give one or more images")
     compute = Compute(find_device(device))
     by = compared(encoder, invariances, compute, size, seed, weights, download)
-    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), by.size)
+    canvases = open_canvas(
+        DataConfig(str(data), max_broken=max_broken), by.size, model=by.encoder.module
+    )
     places = {name: at for at, name in enumerate(canvases.identifiers)}
     asked = list(dict.fromkeys(_by_name(name, canvases.identifiers, places) for name in asked))
     inside = {name: _position(name, data, places, canvases.skipped) for name in asked}
     outside = [name for name, at in inside.items() if at is None]
-    others = open_files(outside, by.size) if outside else None
+    others = open_files(outside, by.size, canvases.reading) if outside else None
     most = len(canvases) - (others is None or len(outside) < len(asked))
     if not 1 <= k <= most:
         raise UserError(f"k must be from 1 to the {most} images beside a query, got {k}")

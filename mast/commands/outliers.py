@@ -142,8 +142,10 @@ def outliers(
     compute = Compute(find_device(device))
     frozen_encoder, dim, size = _encoder(encoder, compute, size, seed, weights, download)
     module = _uncertainty(encoder) if by == "prediction" else None
-    bank = None if known is None else _known_images(known, size, max_broken)
-    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), size)
+    bank = None if known is None else _known_images(known, size, max_broken, frozen_encoder)
+    canvases = open_canvas(
+        DataConfig(str(data), max_broken=max_broken), size, model=frozen_encoder.module
+    )
     given = _labels(canvases, target) if labels else None
     if module is not None:
         value_N = extract(module, canvases, size, compute)[:, 0].numpy()
@@ -204,9 +206,12 @@ def _unit(features_ND: Tensor, dim: int | None) -> Tensor:
     return torch.cat([directions(part) for part in parts], dim=1)
 
 
-def _known_images(known: str | Path, size: int, max_broken: float) -> CanvasSet:
+def _known_images(
+    known: str | Path, size: int, max_broken: float, encoder: FrozenEncoder
+) -> CanvasSet:
     """Those that are named; some of very many."""
-    bank = open_canvas(DataConfig(str(known), max_broken=max_broken), size)
+    config = DataConfig(str(known), max_broken=max_broken)
+    bank = open_canvas(config, size, model=encoder.module)
     if len(bank) <= KNOWN:
         return bank
     return bank.subset(np.sort(np.random.default_rng(0).permutation(len(bank))[:KNOWN]))

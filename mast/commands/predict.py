@@ -101,7 +101,7 @@ def predict(
     table = begins("path", "class", "probability", "margin")
     file = out_file(name, {".csv": table, ".parquet": table})
     model = classifier if isinstance(classifier, Classifier) else load_classifier(classifier)
-    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), model.size)
+    canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), model.size, model=model)
     said = model.told(extract(model, canvases, model.size, Compute(find_device(device))))
     columns: dict[str, Sequence[str] | Sequence[float]] = {
         "path": canvases.identifiers,

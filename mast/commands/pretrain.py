@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from mast.augment import Pipeline, draw_chosen, draw_views
+from mast.augment import PRESETS, Pipeline, draw_chosen, draw_views, operators_for
 from mast.config import (
     OPERATIONAL,
     PretrainConfig,
@@ -36,6 +36,7 @@ from mast.core.loop import Losses, Training
 from mast.core.memory import keep_freed_memory
 from mast.core.optim import learning_rate, make_optimizer, warmup_share
 from mast.core.processes import is_started, together
+from mast.core.reading import Reading
 from mast.core.run import RunFolder
 from mast.data import UNLABELLED, Batch, Feed, Loader, open_feed
 from mast.measure.compute import Compute
@@ -236,6 +237,12 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             f"{len(feed)} images make no batch of {config.batch_size}; lower batch_size"
         )
     pipeline = Pipeline(config.preset, config.size)
+    channels, usual = config.data.channels, PRESETS[config.views].operators
+    if left_out := [name for name in usual if name not in operators_for(channels)]:
+        fabric.print(
+            f"images of {channels} channels: {', '.join(left_out)} need red, green and blue and are "
+            "left out; band_jitter takes the place of color_jitter"
+        )
     labelled = METHODS[config.method].method.labelled
     if labelled:
         _check_labels(feed, config)
@@ -246,6 +253,7 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     if not run.encoder.is_file() and trained_with is None:
         started_from = start(plain_method, config)
         plain_method.begin()
+    plain_method.encoder.reading = None if feed.reading == Reading() else feed.reading
     if chief:
         run.open(record(config), OPERATIONAL, lambda file: record(read(file)))
     if run.encoder.is_file():

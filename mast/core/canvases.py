@@ -1,8 +1,9 @@
 """A batch of images of different sizes.
 
-Legend: B images, H and W pixels of one, T numbers of all.
+Legend: B images, S sheets of each, H and W pixels of one, T numbers of all.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import final
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
+from mast.core.reading import RGB, Layout
 from mast.core.transfer import pinned, to_device
 
 
@@ -20,21 +22,27 @@ class Canvases:
     """Images one after the other in a flat tensor, without padding.
 
     Attributes:
-        values_T: uint8, of every image its rows of red, green and blue, on any device; it may hold
-            more than these images.
+        values_T: uint8, of every image its sheets, each rows of three bytes a pixel, such as red,
+            green and blue; on any device; it may hold more than these images.
         size_B2: int64, height and width of each in pixels, on the CPU.
         start_B: int64, where each begins in `values_T`, on the CPU.
         aspect_B: float32, width / height of the originals, of which these are resized; on the CPU.
+        layout: Of all of them.
     """
 
     values_T: Tensor
     size_B2: Tensor
     start_B: Tensor
     aspect_B: Tensor
+    layout: Layout = RGB
 
     @classmethod
     def packed(
-        cls, values_T: Tensor, size_B2: Tensor, aspect_B: Tensor | None = None
+        cls,
+        values_T: Tensor,
+        size_B2: Tensor,
+        aspect_B: Tensor | None = None,
+        layout: Layout = RGB,
     ) -> "Canvases":
         """Of images that fill a tensor from its beginning on.
 
@@ -42,11 +50,12 @@ class Canvases:
             values_T: uint8.
             size_B2: int64, height and width.
             aspect_B: Those of the sizes if not given.
+            layout: Of the images.
 
         Raises:
             UserError: There are fewer numbers, or others.
         """
-        count_B = 3 * size_B2.prod(1)
+        count_B = 3 * layout.sheets * size_B2.prod(1)
         needed = int(count_B.sum())
         if values_T.dtype != torch.uint8 or needed > values_T.numel():
             raise UserError(
@@ -55,7 +64,8 @@ class Canvases:
             )
         if aspect_B is None:
             aspect_B = size_B2[:, 1] / size_B2[:, 0].clamp(min=1)
-        return cls(values_T, size_B2, count_B.cumsum(0) - count_B, aspect_B.cpu().float())
+        start_B = count_B.cumsum(0) - count_B
+        return cls(values_T, size_B2, start_B, aspect_B.cpu().float(), layout)
 
     @classmethod
     def of(cls, images_BHWC: Tensor, aspect_B: Tensor | None = None) -> "Canvases":
@@ -83,11 +93,12 @@ class Canvases:
         if len(parts) == 1:
             return parts[0]
         return cls.packed(
-            torch.cat([part.image(at).flatten() for part in parts for at in range(len(part))])
+            torch.cat([part.sheets(at).flatten() for part in parts for at in range(len(part))])
             if any(map(len, parts))
             else parts[0].values_T[:0],
             torch.cat([part.size_B2 for part in parts]),
             torch.cat([part.aspect_B for part in parts]),
+            parts[0].layout,
         )
 
     def __len__(self) -> int:
@@ -95,8 +106,11 @@ class Canvases:
 
     def __getitem__(self, index: slice | Tensor) -> "Canvases":
         """Some of the images; none is copied."""
-        return Canvases(
-            self.values_T, self.size_B2[index], self.start_B[index], self.aspect_B[index]
+        return replace(
+            self,
+            size_B2=self.size_B2[index],
+            start_B=self.start_B[index],
+            aspect_B=self.aspect_B[index],
         )
 
     @property
@@ -104,10 +118,27 @@ class Canvases:
         """Where the pixels are."""
         return self.values_T.device
 
+    def sheets(self, index: int) -> Tensor:
+        """The sheets (S, H, W, 3) of one image, of which nothing is copied."""
+        start, size = int(self.start_B[index]), self.size_B2[index].tolist()
+        shape = self.layout.sheets, *size, 3
+        return self.values_T[start : start + math.prod(shape)].view(shape)
+
     def image(self, index: int) -> Tensor:
-        """One image (H, W, 3), which is not copied."""
-        start, (height, width) = int(self.start_B[index]), self.size_B2[index].tolist()
-        return self.values_T[start : start + 3 * height * width].view(height, width, 3)
+        """One image (H, W, 3) of uint8 to look at: its colours, or its first channel as gray."""
+        sheets_SHWC = self.sheets(index)
+        if self.layout.channels < 3:
+            return sheets_SHWC[0, :, :, :1].expand(-1, -1, 3)
+        return sheets_SHWC[0]
+
+    def apart(self) -> "Canvases":
+        """All sheets as images of their own, those of one image after the other."""
+        count = self.layout.sheets
+        start_BS = self.start_B[:, None] + 3 * self.size_B2.prod(1)[:, None] * torch.arange(count)
+        size_B2, aspect_B = (
+            of_B.repeat_interleave(count, dim=0) for of_B in (self.size_B2, self.aspect_B)
+        )
+        return Canvases(self.values_T, size_B2, start_BS.flatten(), aspect_B)
 
     def to(self, device: torch.device) -> "Canvases":
         """With the pixels on a device; the host does not wait for a copy to a GPU."""

@@ -7,6 +7,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, final
 
+import numpy as np
+from torch import Tensor
+
 MOST_CHANNELS = 16
 
 
@@ -32,8 +35,34 @@ class Layout:
         """Of an image: P / 3."""
         return -(-self.channels * (1 + self.deep) // 3)
 
+    def split(self, image_CHW: np.ndarray) -> np.ndarray:
+        """An image in [0, 1] as planes (P, H, W) of bytes, rounded to 8 or 16 bits."""
+        planes_PHW = np.zeros((3 * self.sheets, *image_CHW.shape[1:]), np.uint8)
+        for channel, image_HW in enumerate(image_CHW):
+            level_HW = np.rint(image_HW * (65535.0 if self.deep else 255.0)).astype(np.uint16)
+            if self.deep:
+                planes_PHW[self.channels + channel] = level_HW & 255
+                level_HW >>= 8
+            planes_PHW[channel] = level_HW
+        return planes_PHW
+
+    def joined(self, planes_BPHW: Tensor) -> Tensor:
+        """Images (B, C, H, W) in [0, 1] of their planes, which are bytes divided by 255."""
+        images_BCHW = planes_BPHW[:, : self.channels]
+        if not self.deep:
+            return images_BCHW
+        low_BCHW = planes_BPHW[:, self.channels : 2 * self.channels]
+        return (images_BCHW * (256 / 257)).add_(low_BCHW, alpha=1 / 257)
+
 
 RGB = Layout()
+
+
+def shown(images_BCHW: Tensor) -> Tensor:
+    """Images (B, 3, H, W) to look at: their first three channels, or the first one as gray."""
+    if images_BCHW.shape[1] < 3:
+        return images_BCHW[:, :1].expand(-1, 3, -1, -1)
+    return images_BCHW[:, :3]
 
 
 @final

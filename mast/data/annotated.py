@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from PIL import Image
 
 from mast.core.errors import UserError
-from mast.data.decode import open_image, upright_size
+from mast.data.decode import Opened, open_image, upright_size
 from mast.data.source import SetDescription, Source, refuse_split, split_names
 
 TASK = "objects"  # which of the categories an image shows, as a task of several labels
@@ -139,7 +138,7 @@ class Annotated(Source):
     def __len__(self) -> int:
         return len(self.images)
 
-    def open(self, index: int) -> Image.Image:
+    def open(self, index: int) -> Opened:
         image = open_image(self.path(index), self._files[index])
         width, height = upright_size(image)
         if (height, width) != self.size(index):

@@ -3,11 +3,36 @@
 Legend: H height, W width, C channels.
 """
 
+import math
+import os
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
-from typing import final
+from typing import Any, BinaryIO, cast, final
 
 import numpy as np
+from PIL import Image, ImageFile
+
+from mast.core.reading import MOST_CHANNELS
+from mast.data.bombs import refuse_size
+
+_BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES = 258, 262, 274, 277  # tags of TIFF
+_EXTRA_SAMPLES, _SAMPLE_FORMAT, _NO_DATA = 338, 339, 42113
+_ALPHA = _ASSOCIATED, _ = ((1,), (2,))  # an extra sample that is opacity; colours are multiplied
+_WHITE_IS_ZERO, _CMYK = 0, 5
+_COLORS = {0: 1, 1: 1, 2: 3, 3: 1, 5: 4, 6: 3, 8: 3}  # samples, by photometric interpretation
+_RATIO = 1000  # by which deflate shrinks what is all the same; other codecs have no limit
+_UNDO_ORIENTATION: dict[int, Callable[[np.ndarray], np.ndarray]] = {
+    2: lambda x_HWC: x_HWC[:, ::-1],
+    3: lambda x_HWC: x_HWC[::-1, ::-1],
+    4: lambda x_HWC: x_HWC[::-1],
+    5: lambda x_HWC: x_HWC.swapaxes(0, 1),
+    6: lambda x_HWC: np.rot90(x_HWC, -1),
+    7: lambda x_HWC: x_HWC[::-1, ::-1].swapaxes(0, 1),
+    8: np.rot90,
+}
 
 
 @final
@@ -21,6 +46,8 @@ class Bands:
         inverted: Whether the smallest value is white.
         alpha_HW: Opacity in [0, 1], where the file has it.
         no_data: The value that the file says to stand for none.
+        window: The values that the file says to show as black and as white.
+        pages: How many of them the file has.
         format: What Pillow, or its own project, calls the format.
     """
 
@@ -29,7 +56,35 @@ class Bands:
     inverted: bool = False
     alpha_HW: np.ndarray | None = None
     no_data: float | None = None
+    window: tuple[float, float] | None = None
+    pages: int = 1
     format: str | None = None
+
+    @classmethod
+    def of(cls, image: Image.Image) -> "Bands":
+        """An image that Pillow opened: gray as one channel, anything else as RGB.
+
+        Values of more than 8 bits stay as they are, and so do four bands without alpha of a TIFF.
+
+        Raises:
+            Exception: It cannot be decoded.
+        """
+        from mast.data.decode import _load, _orientation  # which imports this module
+
+        _load(image)
+        if _is_deep(image):
+            bands = _deep(image)
+        elif _has_four_bands(image):
+            bands = cls(np.asarray(image))
+        else:
+            mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
+            if image.has_transparency_data:
+                values_HWC = np.asarray(image.convert("LA" if mode == "L" else "RGBA"))
+                bands = cls(values_HWC[..., :-1], alpha_HW=_unit(values_HWC[..., -1]))
+            else:
+                bands = cls(np.atleast_3d(np.asarray(image.convert(mode))))
+        # Pillow itself turns a TIFF while it loads and then drops the tag.
+        return replace(bands, format=image.format)._upright(_orientation(image))
 
     @property
     def size(self) -> tuple[int, int]:
@@ -49,6 +104,15 @@ class Bands:
         alpha_HW = None if self.alpha_HW is None else self.alpha_HW[inside]
         return replace(self, values_HWC=self.values_HWC[inside], alpha_HW=alpha_HW)
 
+    def _upright(self, orientation: int) -> "Bands":
+        if not (undo := _UNDO_ORIENTATION.get(orientation)):
+            return self
+        alpha_HW = None if self.alpha_HW is None else undo(self.alpha_HW)
+        return replace(self, values_HWC=undo(self.values_HWC), alpha_HW=alpha_HW)
+
+    def close(self) -> None:
+        """Nothing is open: the file was read whole."""
+
     def __enter__(self) -> "Bands":
         return self
 
@@ -56,4 +120,285 @@ class Bands:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        """Nothing is open: the file was read whole."""
+        self.close()
+
+
+# ------------------------------------------------------------------------------- what Pillow opens
+
+
+def beyond_pillow(image: ImageFile.ImageFile, file: Path | BinaryIO, page: int) -> Bands | None:
+    """What Pillow would lose of an image; None where it loses nothing.
+
+    Args:
+        image: As Pillow opened it, at the page.
+        file: Where from.
+        page: Of a TIFF.
+
+    Raises:
+        Exception: It cannot be decoded.
+    """
+    if image.format == "TIFF":
+        if _is_plain(image):
+            return None
+        try:
+            return read_tiff(file, page)
+        except ModuleNotFoundError:
+            if not (_is_deep(image) or _has_four_bands(image)):
+                raise
+            pages, no_data = getattr(image, "n_frames", 1), _tag(image, _NO_DATA)
+            bands = Bands.of(image)
+            return replace(bands, pages=pages, no_data=_number(no_data, bands.values_HWC.dtype))
+    if _is_deep(image):
+        return Bands.of(image)
+    if image.format == "PNG" and image.tile[0].args in _LOW_BYTES:
+        return _deep_png(image, file)
+    if image.format == "PPM" and image.mode == "RGB" and image.tile[0].codec_name == "ppm":
+        return _deep_ppm(image, file)
+    return None
+
+
+def _is_deep(image: Image.Image) -> bool:
+    return image.mode == "F" or image.mode.startswith("I")
+
+
+def _has_four_bands(image: Image.Image) -> bool:
+    """Such as red, green, blue and near infrared."""
+    colors = image.format == "TIFF" and image.mode in ("RGBA", "RGBX")
+    return colors and _tag(image, _EXTRA_SAMPLES) not in _ALPHA
+
+
+def _is_plain(image: Image.Image) -> bool:
+    """Whether a TIFF has 8 bits at most, and gray or colours, with opacity or without."""
+    extra = _tag(image, _SAMPLES, 1) - _COLORS.get(_tag(image, _PHOTOMETRIC), 1)
+    return (
+        max(_tag(image, _BITS, (1,))) <= 8
+        and set(_tag(image, _SAMPLE_FORMAT, (1,))) <= {1, 4}  # unsigned, or not said
+        and (extra == 0 or (extra == 1 and _tag(image, _EXTRA_SAMPLES) in _ALPHA))
+    )
+
+
+def _deep(image: Image.Image) -> Bands:
+    """Gray of more than 8 bits, in the mode that Pillow has for it."""
+    values_HW, bits = np.asarray(image), _tag(image, _BITS)
+    if image.format == "PPM" and image.mode == "I":  # Pillow has brought it to 16 bits
+        values_HW = values_HW.astype(np.uint16)
+    elif image.format == "TIFF" and image.mode == "I":
+        signed = _tag(image, _SAMPLE_FORMAT, (1,)) != (1,)
+        values_HW = values_HW.astype(np.int16) if bits == (16,) else values_HW
+        values_HW = values_HW if signed else values_HW.view(np.uint32)
+    clear = image.info.get("transparency") if image.format == "PNG" else None
+    return replace(
+        as_bands(values_HW[..., None], "", 12 if bits == (12,) else None),
+        inverted=_tag(image, _PHOTOMETRIC) == _WHITE_IS_ZERO,
+        alpha_HW=(values_HW != clear).astype(np.float32) if isinstance(clear, int) else None,
+    )
+
+
+# Pillow keeps the high bytes of a PNG's colours; asked in this way it gives what it left out. Of
+# gray with opacity it gives all four bytes.
+_LOW_BYTES = {"RGB;16B": "RGB;16L", "RGBA;16B": "RGBA;16L", "LA;16B": "RGBA"}
+
+
+def _deep_png(image: ImageFile.ImageFile, file: Path | BinaryIO) -> Bands:
+    from mast.data.decode import _orientation
+
+    (part,), high_HWC = image.tile, np.asarray(image)
+    with Image.open(file, formats=("PNG",)) as other:
+        other.tile = [part._replace(args=_LOW_BYTES[str(part.args)])]
+        low_HWC = np.asarray(other)
+        clear, turn = other.info.get("transparency"), _orientation(other)
+    if part.args == "LA;16B":
+        values_HWC = low_HWC.view(">u2").astype(np.uint16)
+    else:
+        values_HWC = high_HWC.astype(np.uint16) << 8 | low_HWC
+    bands = Bands(values_HWC, format="PNG")
+    if values_HWC.shape[2] in (2, 4):
+        bands = replace(bands, values_HWC=values_HWC[..., :-1], alpha_HW=_unit(values_HWC[..., -1]))
+    elif isinstance(clear, tuple):
+        visible_HW = (values_HWC != np.array(clear)).any(2)
+        bands = replace(bands, alpha_HW=visible_HW.astype(np.float32))
+    return bands._upright(turn)
+
+
+def _deep_ppm(image: ImageFile.ImageFile, file: Path | BinaryIO) -> Bands | None:
+    """Colours of 16 bits, brought to the whole range as Pillow brings gray."""
+    (part,), (width, height) = image.tile, image.size
+    most = cast(tuple[str, int], part.args)[1]
+    if most <= 255:
+        return None
+    with file.open("rb") if isinstance(file, Path) else nullcontext(file) as content:
+        content.seek(part.offset)
+        values = np.frombuffer(content.read(6 * width * height), ">u2")
+    values_HWC = np.rint(values.reshape(height, width, 3) * (65535 / most)).clip(0, 65535)
+    return Bands(values_HWC.astype(np.uint16), format="PPM")
+
+
+def _tag(image: Image.Image, number: int, default: Any = None) -> Any:
+    """What a TIFF says; the default of other files, and where it says nothing."""
+    return getattr(image, "tag_v2", {}).get(number, default)
+
+
+# ------------------------------------------------------------------------------- what it does not
+
+
+def read_array(file: BinaryIO) -> Bands:
+    """The array of a .npy file: (H, W), (H, W, C), or (C, H, W) where C cannot be the last.
+
+    Args:
+        file: At its beginning.
+
+    Raises:
+        ValueError: It is another array, or is not there whole.
+    """
+    from numpy.lib import format as npy
+
+    old = npy.read_magic(file) == (1, 0)
+    header = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
+    shape, by_columns, dtype = header(file)
+    leads = len(shape) == 3 and shape[0] <= MOST_CHANNELS and shape[0] < min(shape[1:])
+    ends = len(shape) == 3 and shape[2] <= MOST_CHANNELS
+    if (len(shape) != 2 and leads == ends) or min(shape) < 1 or dtype.hasobject:
+        raise ValueError(
+            f"an array of {dtype} of shape {shape}, where (H, W), (H, W, C) and (C, H, W) are read "
+            f"with 1 to {MOST_CHANNELS} channels" + ", if only one axis can be these" * leads
+        )
+    height, width = shape[1:] if leads else shape[:2]
+    refuse_size(width, height)
+    count, begin = math.prod(shape), file.tell()
+    if file.seek(0, os.SEEK_END) - begin < count * dtype.itemsize:
+        raise ValueError(f"too short for an array of {dtype} of shape {shape}")
+    file.seek(begin)
+    values = np.frombuffer(file.read(count * dtype.itemsize), dtype, count)
+    values = values.reshape(shape, order="F" if by_columns else "C")
+    return as_bands(np.moveaxis(values, 0, 2) if leads else np.atleast_3d(values), "NPY")
+
+
+def read_tiff(file: Path | BinaryIO, page: int) -> Bands:
+    """A page of a TIFF, of any depth and of up to 16 channels.
+
+    Raises:
+        ModuleNotFoundError: The extra for it is not installed.
+        Exception: It cannot be decoded.
+    """
+    try:
+        import imagecodecs  # noqa: F401 (what tifffile needs for most of what is compressed)
+        from tifffile import TiffFile, TiffPage, logger
+    except ImportError:
+        raise needs("bands") from None
+    logger().setLevel("CRITICAL")  # tags that it cannot read, and that do not matter here
+    if not isinstance(file, Path):
+        file.seek(0)
+    with TiffFile(file, _multifile=False) as tiff:
+        pages = len(tiff.pages)
+        found = cast(TiffPage, tiff.pages[checked(page, pages)])  # as no frames are asked for
+        bits, uses = found.bitspersample, found.extrasamples
+        kind, samples = found.photometric, found.samplesperpixel
+        refuse_size(found.imagewidth, found.imagelength)
+        refuse_size(found.tilewidth, found.tilelength)
+        if kind not in (0, 1, 2, _CMYK) and (kind, found.compression) != (6, 7):  # JPEG of YCbCr
+            raise ValueError(f"a TIFF of {kind!r}, which is not read where Pillow does not")
+        if found.dtype is None or samples > MOST_CHANNELS + 1 or found.imagedepth != 1:
+            raise ValueError(f"a TIFF of {samples} samples of {bits} bits")
+        if len(found.dataoffsets) < math.prod(found.chunked):
+            raise ValueError("not all of its strips or tiles are there")
+        if found.nbytes > _RATIO * tiff.filehandle.size:  # then as much as Pillow's may take
+            refuse_size(found.nbytes // 4, 1)
+        values_SDHWC = found.asarray(squeeze=False, maxworkers=1)
+        orientation, no_data, white = map(
+            found.tags.valueof, (_ORIENTATION, _NO_DATA, _PHOTOMETRIC)
+        )
+    height, width = values_SDHWC.shape[2:4]
+    values_HWC = values_SDHWC[:, 0].transpose(1, 2, 0, 3).reshape(height, width, samples)
+    first, alpha_HW = samples - len(uses), None
+    if opaque := [at for at, use in enumerate(uses, first) if (use,) in _ALPHA]:
+        alpha_HW = _unit(values_HWC[..., opaque[0]], bits)
+        values_HWC = np.delete(values_HWC, opaque[0], 2)
+        if (uses[opaque[0] - first],) == _ASSOCIATED:
+            values_HWC = _divided(values_HWC, alpha_HW)
+    if kind == _CMYK and values_HWC.shape[2] == 4:
+        values_HWC = _rgb(values_HWC, bits)
+    bands = as_bands(values_HWC, "TIFF", bits, no_data)
+    bands = replace(bands, inverted=white == _WHITE_IS_ZERO, alpha_HW=alpha_HW, pages=pages)
+    return bands._upright(orientation)
+
+
+# ------------------------------------------------------------------------------------------- both
+
+
+def needs(extra: str) -> ModuleNotFoundError:
+    """What is said of a file whose reader is not installed."""
+    return ModuleNotFoundError(f"needs the extra {extra}: pip install 'mast-ssl[{extra}]'")
+
+
+def checked(page: int, pages: int) -> int:
+    """A page that there is.
+
+    Raises:
+        ValueError: There are fewer.
+    """
+    if page >= pages:
+        raise ValueError(f"has no page {page + 1}, but {pages}")
+    return page
+
+
+def as_bands(
+    values_HWC: np.ndarray, kind: str, bits: int | None = None, no_data: Any = None
+) -> Bands:
+    """An image of the values in a file, in any order of bytes.
+
+    Args:
+        values_HWC: Numbers of up to 64 bits.
+        kind: The format.
+        bits: How many of each value are used.
+        no_data: What stands for no value, as a number or as text.
+
+    Raises:
+        ValueError: These are other values, or there are too many channels.
+    """
+    if not 1 <= (channels := values_HWC.shape[2]) <= MOST_CHANNELS:
+        raise ValueError(f"{channels} channels, where 1 to {MOST_CHANNELS} are read")
+    dtype = values_HWC.dtype
+    if dtype.kind not in "buif" or dtype.itemsize > 8:
+        raise ValueError(f"values of {dtype}, where integers and floats of up to 64 bits are read")
+    if dtype.kind == "b":
+        dtype, values_HWC = np.dtype(np.uint8), values_HWC * np.uint8(255)
+    values_HWC = values_HWC.astype(dtype.newbyteorder("="), copy=False)
+    all_bits = dtype.kind == "f" or bits == 8 * dtype.itemsize
+    return Bands(
+        values_HWC, None if all_bits else bits, no_data=_number(no_data, dtype), format=kind
+    )
+
+
+def _number(text: Any, dtype: np.dtype) -> float | None:
+    """What a tag of GDAL says in text, as the values have it."""
+    with suppress(ValueError, TypeError), np.errstate(over="ignore"):
+        number = float(str(text).strip("\0 "))
+        return float(dtype.type(number)) if dtype.kind == "f" else number
+    return None
+
+
+def _unit(values: np.ndarray, bits: int | None = None) -> np.ndarray:
+    """Opacity in [0, 1]."""
+    top = _top(values.dtype, bits)
+    return np.nan_to_num(values.astype(np.float32) / np.float32(top)).clip(0, 1)
+
+
+def _divided(values_HWC: np.ndarray, alpha_HW: np.ndarray) -> np.ndarray:
+    """Colours that were multiplied by opacity, as they were before."""
+    straight_HWC = values_HWC / np.maximum(alpha_HW, 1e-6)[..., None]
+    if values_HWC.dtype.kind == "f":
+        return straight_HWC.astype(values_HWC.dtype)
+    return np.rint(straight_HWC).clip(0, _top(values_HWC.dtype)).astype(values_HWC.dtype)
+
+
+def _rgb(cmyk_HWC: np.ndarray, bits: int) -> np.ndarray:
+    """Of inks, as Pillow does it with 8 bits."""
+    top = _top(cmyk_HWC.dtype, bits)
+    paper_HWC = top - cmyk_HWC.astype(np.float64)
+    rgb_HWC = paper_HWC[..., :3] * paper_HWC[..., 3:] / top
+    return (rgb_HWC if cmyk_HWC.dtype.kind == "f" else np.rint(rgb_HWC)).astype(cmyk_HWC.dtype)
+
+
+def _top(dtype: np.dtype, bits: int | None = None) -> float:
+    """The largest value; 1 of floats."""
+    return 1.0 if dtype.kind == "f" else float(2 ** (bits or 8 * dtype.itemsize) - 1)

@@ -1,12 +1,16 @@
 """Image files of so many parts that decoding them takes minutes, most of it in Pillow's Python.
 
-Sizes that a file declares are Pillow's own concern: it refuses more than 179 million pixels.
+Sizes that a file declares are Pillow's own concern, which refuses more than 179 million pixels;
+what other readers open has the same limit.
 """
 
+import math
 import os
 import re
 import struct
 from typing import IO
+
+from PIL import Image
 
 _FEW = 1000  # of what images have dozens of
 _MANY = 200_000  # of what holds pixels: chunks of 8 KiB of a PNG, strips and tiles of a TIFF
@@ -31,6 +35,20 @@ def refuse_bomb(file: IO[bytes]) -> None:
     for signature, too_many in _KINDS.items():
         if begin.startswith(signature) and too_many(file, begin):
             raise ValueError("more parts than an image has, as if made to keep its reader busy")
+
+
+def refuse_size(width: int, height: int) -> None:
+    """Checks what a file declares before memory is taken for it.
+
+    Raises:
+        ValueError: It has more pixels than Pillow decodes.
+    """
+    most = 2 * (Image.MAX_IMAGE_PIXELS or math.inf)
+    if width * height > most:
+        raise ValueError(
+            f"{width} × {height} pixels (width × height) exceed the limit of {most:,}: could be a "
+            "decompression bomb"
+        )
 
 
 def _png(file: IO[bytes], begin: bytes) -> bool:
@@ -74,16 +92,28 @@ def _tiff(file: IO[bytes], begin: bytes) -> bool:
         return False
     order = "<" if begin.startswith(b"II") else ">"
     big = b"+" in begin[2:4]
-    offset, number, entry = ("4xQ", "Q", "HHQQ") if big else ("I", "H", "HHII")
-    file.seek(*struct.unpack_from(order + offset, begin, 4))
-    (tags,) = struct.unpack(order + number, file.read(struct.calcsize(number)))
-    if tags > _FEW:
-        return True
-    size = struct.calcsize(order + entry)
-    entries = file.read(tags * size)
-    whole = entries[: len(entries) // size * size]  # Pillow takes what is there, too
-    counts = {tag: count for tag, _, count, _ in struct.iter_unpack(order + entry, whole)}
-    return max(counts.get(_STRIPS, 0), counts.get(_TILES, 0)) > _MANY
+    offset, number, entry = ("Q", "Q", "HHQQ") if big else ("I", "H", "HHII")
+    size, end = struct.calcsize(order + entry), struct.calcsize(offset)
+    (at,) = struct.unpack_from(order + offset, begin, 8 if big else 4)
+    pages = set[int]()  # by where they are; the last one may lead to the first
+    while at and at not in pages and len(pages) <= _MANY:
+        pages.add(at)
+        file.seek(at)
+        head = file.read(struct.calcsize(number))
+        if len(pages) > 1 and len(head) < struct.calcsize(number):
+            return False  # the last page of many a file leads to somewhere
+        (tags,) = struct.unpack(order + number, head)
+        if tags > _FEW:
+            return len(pages) == 1
+        content = file.read(tags * size + end)
+        entries = content[: tags * size]
+        whole = entries[: len(entries) // size * size]  # Pillow takes what is there, too
+        counts = {tag: count for tag, _, count, _ in struct.iter_unpack(order + entry, whole)}
+        if max(counts.get(_STRIPS, 0), counts.get(_TILES, 0)) > _MANY:
+            return True
+        after = content[tags * size :]
+        at = struct.unpack(order + offset, after)[0] if len(after) == end else 0
+    return len(pages) > _MANY
 
 
 def _ppm(file: IO[bytes], begin: bytes) -> bool:

@@ -2,12 +2,12 @@
 
 Two files a set, named after what they hold:
 
-    <set>-<key>-<side>px.<source fingerprint>.u8      every canvas, H × W × 3 bytes, no header
+    <set>-<key>-<side>px.<source fingerprint>.u8      every canvas, its sheets of H × W × 3 bytes
     <set>-<key>-<side>px.<source fingerprint>.safetensors    the manifest, written last
 
 and two more for each size of test views that was asked for, if canvases are smaller than images:
 
-    <set>-<key>-<side>px.<source fingerprint>.v<size>.u8     every view, 3 × size × size bytes
+    <set>-<key>-<side>px.<source fingerprint>.v<size>.u8     every view, its planes of size × size
     <set>-<key>-<side>px.<source fingerprint>.v<size>.safetensors   their checksums, written last
 
 Both are written under a temporary name and then renamed, so a killed build leaves nothing that
@@ -40,14 +40,16 @@ from mast.core.checkpoint import replacing
 from mast.core.display import track
 from mast.core.errors import UserError
 from mast.core.locks import locked
+from mast.core.reading import RGB, Layout, Reading
 from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.data.decode import BrokenImageError
 from mast.data.decoded import decode_in_order
 from mast.data.manifest import Manifest
 from mast.data.names import Names
+from mast.data.pixels import lengths
 from mast.data.source import Source
 
-VERSION = 6  # of the layout, of how a canvas is made and of what its hash covers
+VERSION = 7  # of the layout, of how a canvas is made and of what its hash covers
 
 MANIFEST = "safetensors"  # its ending
 _LISTED = 10  # broken images that a message names
@@ -73,6 +75,8 @@ class Request:
         limit: Bytes up to which canvases are kept on disk; above, only the manifest is.
         max_broken: Share of the images that may be broken.
         workers: Number of decoding threads.
+        find: Finds how the files are read, where that is not known.
+        asked: What that depends on beside the files; nothing by default.
     """
 
     source: Source
@@ -81,6 +85,8 @@ class Request:
     limit: float
     max_broken: float
     workers: int
+    find: Callable[[], Reading] = Reading
+    asked: str = ""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -88,9 +94,16 @@ class Request:
         return self.source.fingerprint()
 
     @cached_property
+    def reading(self) -> Reading:
+        """How the files are read, where no manifest says it."""
+        return self.find()
+
+    @cached_property
     def stem(self) -> str:
         """What the files of all states of one set have in common; readable, and unique."""
-        return f"{named_after(self.source.whereabouts)}-{self.side}px"
+        read = hashlib.blake2b(self.asked.encode(), digest_size=4).hexdigest()
+        name = named_after(self.source.whereabouts)
+        return f"{name}{f'-{read}' if self.asked else ''}-{self.side}px"
 
     def file(self, ending: str) -> Path:
         """The file of this state with a given ending."""
@@ -147,7 +160,8 @@ def _damaged(manifest: Manifest, file: Path) -> int:
     """How many canvases of a file are not what was written."""
     if not file.is_file():
         return 0
-    length_N, count = 3 * manifest.size_N2.prod(1), len(manifest.checksum_N)
+    length_N = lengths(manifest.size_N2, manifest.reading.layout)
+    count = len(manifest.checksum_N)
     written = list(zip(length_N.tolist(), manifest.checksum_N.tolist(), strict=True))
     with file.open("rb") as canvases:
         shown = track(written, f"verifying {file.name}", count, "images")
@@ -203,13 +217,14 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
 
 
 def obtain_test_views(
-    request: Request, kept_N: np.ndarray, size: int
+    request: Request, kept_N: np.ndarray, reading: Reading, size: int
 ) -> tuple[np.ndarray | None, Path | None]:
     """Opens the file of the test views of a source, writing it first if there is none that fits.
 
     Args:
         request: The set, of which canvases are there.
         kept_N: Index in the source of each image.
+        reading: How they are read.
         size: Side of the views in pixels.
 
     Returns:
@@ -219,7 +234,7 @@ def obtain_test_views(
     Raises:
         UserError: If an image is no longer what it was.
     """
-    if (needed := 3 * size**2 * len(kept_N)) > request.limit:
+    if (needed := 3 * reading.layout.sheets * size**2 * len(kept_N)) > request.limit:
         return None, None
     stored, sums = (request.file(f"v{size}.{ending}") for ending in ("u8", MANIFEST))
     said = {"version": VERSION, "source": request.fingerprint, "size": size}
@@ -236,7 +251,7 @@ def obtain_test_views(
 
     def write() -> np.ndarray:
         checksums = array("I")
-        view = partial(request.source.test_view, size=size)
+        view = partial(request.source.test_view, size=size, reading=reading)
         outcomes = decode_in_order(view, kept_N.tolist(), request.workers)
         with replacing(stored) as unfinished, open(unfinished, "wb") as file:
             name = f"test views of {request.source.name}"
@@ -283,7 +298,7 @@ def _read(
         tell("%s does not match the %d images of %s; it is built anew.", path,
              len(request.source), request.source.name)  # fmt: skip
         return None
-    expected = 3 * int(manifest.size_N2.prod(1).sum())
+    expected = int(lengths(manifest.size_N2, manifest.reading.layout).sum())
     if expected > request.limit:
         return manifest, None
     if not stored.exists():
@@ -295,12 +310,13 @@ def _read(
     return manifest, stored
 
 
-def expected_bytes(source: Source, side: int) -> float:
+def expected_bytes(source: Source, side: int, layout: Layout = RGB) -> float:
     """How many bytes the canvases of a set take, by the sizes of some images.
 
     Args:
         source: The images.
         side: Of a square with as many pixels as a canvas may have.
+        layout: Of the canvases.
     """
     known = list[int]()
     for index in random.Random(0).sample(range(len(source)), min(_SEEN, len(source))):
@@ -309,12 +325,12 @@ def expected_bytes(source: Source, side: int) -> float:
                 known.append(min(math.prod(image.size), side**2))
         except Exception:  # a broken one takes no room
             known.append(0)
-    return 3.0 * len(source) * sum(known) / len(known)
+    return 3.0 * layout.sheets * len(source) * sum(known) / len(known)
 
 
 def _build(request: Request) -> None:
     """Decodes every image once and writes data and manifest, the manifest last."""
-    needed = expected_bytes(request.source, request.side)
+    needed = expected_bytes(request.source, request.side, request.reading.layout)
     free = shutil.disk_usage(request.folder).free
     store = needed <= 2 * request.limit  # than which no estimate is farther off
     if needed <= request.limit and needed > free:
@@ -325,7 +341,7 @@ def _build(request: Request) -> None:
         open(unfinished, "wb") as file,
     ):
         manifest = _decode_all(request, file)
-    if 3 * manifest.size_N2.prod(1).sum() > request.limit:
+    if lengths(manifest.size_N2, manifest.reading.layout).sum() > request.limit:
         request.file("u8").unlink(missing_ok=True)
     request.file(MANIFEST).unlink(missing_ok=True)  # whatever is in its place
     manifest.write(request.file(MANIFEST))
@@ -338,7 +354,7 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
     kept, sizes, identifiers = array("q"), array("q"), list[str]()
     aspect, checksums = array("f"), array("I")
     content, written = hashlib.blake2b(digest_size=16), 0
-    canvas = partial(source.canvas, side=request.side)
+    canvas = partial(source.canvas, side=request.side, reading=request.reading)
     outcomes = decode_in_order(canvas, range(len(source)), request.workers)
     shown = track(outcomes, f"reading {source.name}", len(source), "images")
     for index, outcome in enumerate(shown):
@@ -354,7 +370,7 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
         content.update(pixels)
         checksums.append(crc32(pixels))
         kept.append(index)
-        sizes.extend(outcome[0].shape[:2])
+        sizes.extend(outcome[0].shape[-3:-1])
         identifiers.append(source.identifier(index))
         aspect.append(outcome[1])
     _refuse_too_many(request, skipped, len(kept))
@@ -362,12 +378,13 @@ def _decode_all(request: Request, file: IO[bytes]) -> Manifest:
     size_N2 = np.array(sizes, np.int64).reshape(-1, 2)
     content.update(size_N2.tobytes())
     content.update(aspect_N.tobytes())  # views are cut by it
+    content.update(b"" if request.reading == Reading() else repr(request.reading).encode())
     for label_N in (*source.targets.values(), *source.multilabels.values()):
         content.update(label_N[kept_N].tobytes())
     return Manifest(
         VERSION, request.fingerprint, request.side, content.hexdigest(), kept_N, size_N2, aspect_N,
         np.array(checksums, np.uint32), Names.of(identifiers), skipped,
-        [source.identifier(index) for index in sorted(source.stacks)],
+        [source.identifier(index) for index in sorted(source.stacks)], request.reading,
     )  # fmt: skip
 
 

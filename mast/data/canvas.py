@@ -8,23 +8,26 @@ Legend: N images, B batch, L classes of a task, T numbers of all canvases.
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import final
+from typing import cast, final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mast.core.canvases import Canvases
 from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.launch import cores
+from mast.core.reading import MOST_CHANNELS, Reading
 from mast.data import cache
+from mast.data.decode import Opened
 from mast.data.decoded import Decoded
-from mast.data.pixels import Chosen, InMemory, Pixels
+from mast.data.pixels import Chosen, InMemory, Pixels, lengths
+from mast.data.ranges import find_reading, sampled
 from mast.data.sources import default_cache, open_source
 from mast.data.stored import Stored
 from mast.data.test_views import TestViews
@@ -46,6 +49,12 @@ class DataConfig:
             `#photo` behind a set of the hub or of Parquet files names its column of images.
         canvas: Images of more pixels than a square of this side are shrunk to that many, once, and
             keep their shape; 2.75 times the size of the views if not given.
+        channels: Of an image, 1 to 16: 3 for colours, for which gray is repeated.
+        range: Which values become 0 and 1, of a set with files of more than 8 bits in these files:
+            two numbers; "dtype", all that the type holds; "percentile", the 0.1st and the 99.9th
+            of each channel, of a sample of the set; or "auto", the fewest bits or the usual range
+            of floats that hold the sample, else percentiles. Files of 8 bits have 0 to 255.
+        no_data: A value that stands for none and becomes 0, beside those that files name.
         cache: Folder for the resized images; `$XDG_CACHE_HOME/mast` or `~/.cache/mast` if not
             given.
         cache_limit_gb: Size in GB over which a set is not cached but decoded for every batch.
@@ -63,6 +72,9 @@ class DataConfig:
 
     spec: str = "factors"
     canvas: int | None = None
+    channels: int = 3
+    range: tuple[float | str, ...] = ("auto",)
+    no_data: float | None = None
     cache: str | Path | None = None
     cache_limit_gb: float = 32.0
     resident_gb: float | None = None
@@ -73,11 +85,26 @@ class DataConfig:
     download: bool = False
     root: str | Path | None = None
 
+    def find_reading(self, name: str, images: Iterable[Opened]) -> Reading:
+        """How the files of a set are read, from some of its images."""
+        return find_reading(name, images, self.range, self.channels, self.no_data)
+
     def __post_init__(self) -> None:
         self.spec = os.fspath(self.spec)
         if self.canvas is not None and not 1 <= self.canvas <= LARGEST:
             raise UserError(
                 f"data.canvas is {self.canvas}: expected a side of 1 to {LARGEST:,} pixels."
+            )
+        if not 1 <= self.channels <= MOST_CHANNELS:
+            raise UserError(
+                f"data.channels is {self.channels}: expected 1 to {MOST_CHANNELS} channels."
+            )
+        numbers = [each for each in self.range if not isinstance(each, str)]
+        named = self.range in (("auto",), ("dtype",), ("percentile",))
+        if not named and not (len(numbers) == len(self.range) == 2 and numbers[0] < numbers[1]):
+            raise UserError(
+                f"data.range is {' '.join(map(str, self.range))}: expected auto, dtype, percentile "
+                "or two numbers that rise, such as 0 4095."
             )
         if not 0 <= self.max_broken <= 1:
             raise UserError(f"data.max_broken is {self.max_broken}: expected a share of 0 to 1.")
@@ -138,6 +165,7 @@ class CanvasSet:
         multilabels: Label arrays of tasks in which an image has several classes or none, each
             (N, L) int8, by task: 1 present, 0 absent, -1 unknown.
         test_views: Central views of the whole images; None: they are cut from the canvases.
+        reading: How the files were read.
     """
 
     name: str
@@ -150,6 +178,7 @@ class CanvasSet:
     skipped: dict[str, str] = field(default_factory=dict)
     multilabels: Mapping[str, np.ndarray] = field(default_factory=dict)
     test_views: TestViews | None = None
+    reading: Reading = field(default_factory=Reading)
 
     def __len__(self) -> int:
         return len(self.identifiers)
@@ -171,7 +200,8 @@ class CanvasSet:
         if isinstance(self.pixels, Decoded) or self.pixels.nbytes > limit_gb * 1e9:
             return None
         values_T = torch.empty(self.pixels.nbytes, dtype=torch.uint8, device=device)
-        first, largest = 0, 3 * int(self.pixels.size_N2.prod(1).max())
+        layout = self.pixels.layout
+        first, largest = 0, int(lengths(self.pixels.size_N2, layout).max())
         step = max(1, _COPIED // largest)
         with doing(f"copying the images to {device}", len(self), "images") as work:
             for start in range(0, len(self), step):
@@ -181,7 +211,7 @@ class CanvasSet:
                 first += len(part)
                 work.update(stop)
         size_N2, aspect_N = map(torch.from_numpy, (self.pixels.size_N2, self.aspect_N))
-        return ResidentSet(Canvases.packed(values_T, size_N2, aspect_N))
+        return ResidentSet(Canvases.packed(values_T, size_N2, aspect_N, layout))
 
     def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> "CanvasSet":
         """The set of some of the images, in the order given, copied into memory.
@@ -191,7 +221,8 @@ class CanvasSet:
         """
         index_B = np.asarray(indices, np.int64)
         values_T = self.batch(index_B).values_T.numpy()
-        return self._some(index_B, InMemory(values_T, self.pixels.size_N2[index_B]))
+        size_B2, layout = self.pixels.size_N2[index_B], self.pixels.layout
+        return self._some(index_B, InMemory(values_T, size_B2, layout))
 
     def part(self, indices: Sequence[int] | np.ndarray | Tensor, name: str) -> "CanvasSet":
         """As `subset`, but nothing is copied: canvases are read when they are asked for.
@@ -232,16 +263,24 @@ class CanvasSet:
             torch.from_numpy(self.pixels.read(index_B)),
             torch.from_numpy(self.pixels.size_N2[index_B]),
             torch.from_numpy(self.aspect_N[index_B]),
+            self.pixels.layout,
         )
 
 
-def open_canvas(config: DataConfig | str | Path, view_size: int, processes: int = 1) -> CanvasSet:
+def open_canvas(
+    config: DataConfig | str | Path,
+    view_size: int,
+    processes: int = 1,
+    model: nn.Module | None = None,
+) -> CanvasSet:
     """Opens a set, resizing and caching its images if that has not been done yet.
 
     Args:
         config: What to open; a name or path stands for `DataConfig(spec=…)`.
         view_size: Side in pixels of the views that will be cut from the canvases.
         processes: How many of this machine open it and share its cores.
+        model: The images are for it: an encoder, or what holds one, has the number of `channels`
+            and the `reading` of what it learned from, which is found anew where it has none.
 
     Returns:
         The set, over a file, or decoding on the fly where the file would exceed
@@ -255,29 +294,47 @@ def open_canvas(config: DataConfig | str | Path, view_size: int, processes: int 
         raise UserError(f"size must be 1 pixel or more, got {view_size}")
     if isinstance(config, str | Path):
         config = DataConfig(str(config))
+    reading = None
+    for part in [part for part in model.modules() if hasattr(part, "reading")] if model else []:
+        reading = cast(Reading | None, part.reading)
+        config = replace(config, channels=cast(int, part.channels))
     folder = Path(config.cache) if config.cache is not None else default_cache()
     with doing(f"looking for the images of {config.spec}"):
         source = open_source(config.spec, config.root or folder / "downloads", config.download)
     side = config.canvas or canvas_size(view_size)
     workers = config.workers or max(1, cores() // processes)
     limit = config.cache_limit_gb * 1e9
-    request = cache.Request(source, side, folder, limit, config.max_broken, workers)
+
+    def find() -> Reading:
+        return config.find_reading(source.name, sampled(source))
+
+    asked = (
+        ""
+        if (config.range, config.channels, config.no_data) == (("auto",), 3, None)
+        else repr((config.range, config.channels, config.no_data))
+    )
+    request = cache.Request(
+        source, side, folder, limit, config.max_broken, workers,
+        *((find, asked) if reading is None else (lambda: reading, repr(reading))),
+    )  # fmt: skip
     manifest, stored = cache.obtain(request)
+    known, layout = manifest.reading, manifest.reading.layout
     # Copies of what every batch needs: if the mapped manifest is cut short, a look at it is fatal.
     kept_N, checksum_N = manifest.kept_N.copy(), manifest.checksum_N.copy()
     decoded = Decoded(
-        source, kept_N, lambda index: source.canvas(index, side)[0], workers,
-        manifest.size_N2, checksum_N,
+        source, kept_N, lambda index: source.canvas(index, side, known)[0], workers,
+        manifest.size_N2, checksum_N, layout,
     )  # fmt: skip
 
     def make(size: int) -> Pixels | None:
         area_N, sides_N = manifest.size_N2.prod(1), manifest.size_N2.sum(1)
         if (area_N + sides_N < side**2).all():  # no image is larger than its canvas
             return None
-        checksum_N, file = cache.obtain_test_views(request, kept_N, size)
+        checksum_N, file = cache.obtain_test_views(request, kept_N, known, size)
         views = Decoded(
-            source, kept_N, partial(source.test_view, size=size), workers,
+            source, kept_N, partial(source.test_view, size=size, reading=known), workers,
             np.full((len(kept_N), 2), size), np.zeros(0) if checksum_N is None else checksum_N,
+            layout,
         )  # fmt: skip
         return views if file is None else Stored(file, views)
 
@@ -292,4 +349,5 @@ def open_canvas(config: DataConfig | str | Path, view_size: int, processes: int 
         skipped=dict(manifest.skipped),
         multilabels={task: label_NL[kept_N] for task, label_NL in source.multilabels.items()},
         test_views=TestViews(make),
+        reading=known,
     )

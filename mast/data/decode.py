@@ -1,29 +1,38 @@
-"""One image file → 8-bit RGB pixels, and from there to the canvas.
+"""One image file → pixels, and from there to the canvas.
 
 Every mode that Pillow opens becomes RGB in 0 to 255. Transparent images are composited over white,
 or over black if their visible part is itself white; of an animation the first frame is taken; EXIF
-orientation is undone. What has more than 8 bits is scaled.
+orientation is undone. What has more than 8 bits, or is to have other channels, is scaled by the
+range of its set (`Reading`), or by its own where it is read alone.
 
-Legend: H height, W width, C the three channels.
+Legend: H height, W width, C channels, S sheets of a canvas, P planes of bytes, V side of a view.
 """
 
 import functools
 import math
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from PIL import Image, ImageFile, features
+from PIL import Image, ImageFile, UnidentifiedImageError, features
 
-from mast.core.central import cut_center
+from mast.core.central import cut_center, cut_planes
 from mast.core.errors import UserError
 from mast.core.files import special
+from mast.core.reading import Reading
+from mast.data.bands import Bands, beyond_pillow, needs, read_array, read_tiff
 from mast.data.bombs import refuse_bomb
+from mast.data.ranges import alone, read_channels, shows_nothing
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff")
+EXTENSIONS = (
+    ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".pnm", ".npy",
+)  # fmt: skip
+DICOM = (".dcm", ".dicom")  # read where the extra dicom is installed
 HEIF = (".heic", ".heif")  # read where the extra heif is installed
 AVIF = ".avif"  # read where Pillow was built with it, as its wheels are
 # What is left out with a warning: raw files of cameras, and images of other kinds.
@@ -31,20 +40,18 @@ UNREAD = (
     ".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".iiq", ".kdc", ".mef", ".mos",
     ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f",
     ".fff", ".gpr", ".apng", ".dib", ".exr", ".gif", ".hdr", ".heics", ".hif", ".ico", ".j2k",
-    ".jfif", ".jpe", ".jp2", ".jxl", ".pbm", ".pgm", ".pnm", ".ppm", ".psd", ".tga",
-    ".dcm", ".dicom", ".fits", ".mat", ".nii", ".npy", ".npz", ".svg",
-    *HEIF, AVIF,
+    ".jfif", ".jpe", ".jp2", ".jxl", ".pbm", ".psd", ".tga",
+    ".fits", ".mat", ".nii", ".npz", ".svg",
+    *DICOM, *HEIF, AVIF,
 )  # fmt: skip
 
 # What a file may hold, whatever its ending, as Pillow calls it. Of the forty others that it knows,
 # EPS is a program, which it runs.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "AVIF", "HEIF")
-_BRIGHT = 250  # mean level of what is visible, above which it would not show on white
-_BITS, _PHOTOMETRIC, _EXTRA_SAMPLES, _SAMPLE_FORMAT = 258, 262, 338, 339  # tags of TIFF
+_EXTRA_SAMPLES = 338  # a tag of TIFF
 _ALPHA = ((1,), (2,))  # a fourth sample that is opacity
 SMALL = 96  # pixels of a test view; up to here it shows the whole centre square
 CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
-_AT_ONCE = 1_000_000  # pixels that are scaled at a time, as float64 takes eight times the memory
 
 _ORIENTATION_TAG = 0x0112
 _UNDO_ORIENTATION = {
@@ -57,7 +64,7 @@ _UNDO_ORIENTATION = {
     8: Image.Transpose.ROTATE_90,
 }
 
-
+Opened: TypeAlias = Image.Image | Bands
 _T = TypeVar("_T")
 
 
@@ -83,11 +90,12 @@ class BrokenImageError(UserError):
 
 @functools.cache
 def extensions() -> tuple[str, ...]:
-    """The endings of the images that are read here, those of HEIC where its extra is installed.
+    """The endings of the images that are read here, of some where their extra is installed.
 
-    Pillow opens such files from then on.
+    Pillow opens HEIC from then on.
     """
     read = EXTENSIONS + ((AVIF,) if features.check("avif") else ())
+    read += DICOM if find_spec("pydicom") else ()
     try:
         from pillow_heif import register_heif_opener
     except ImportError:
@@ -104,17 +112,21 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
-def open_image(file: Path | BytesIO, state: tuple[int, int] | None = None) -> Image.Image:
-    """Opens an image file, or its content; its pixels are not decoded yet.
+def open_image(
+    file: Path | BytesIO, state: tuple[int, int] | None = None, page: int = 0
+) -> Image.Image | Bands:
+    """Opens an image file, or its content; pixels that Pillow holds are not decoded yet.
 
     Args:
         file: A path, or what is in a file.
         state: Size in bytes and time of modification in ns that the file must have.
+        page: Which of its pages or frames.
 
     Raises:
         ValueError: It is a pipe, which would not answer, or something else that is no file; it is
             in another state, or made to take minutes.
         OSError: It is no image of a format that is read, or there is none.
+        Exception: Its values, which Pillow cannot hold, cannot be decoded.
     """
     if isinstance(file, Path):
         if kind := special(file):
@@ -122,37 +134,60 @@ def open_image(file: Path | BytesIO, state: tuple[int, int] | None = None) -> Im
         status = file.stat()
         if state not in (None, (status.st_size, status.st_mtime_ns)):
             raise ValueError("not the file that was there when the set was opened")
-        with file.open("rb") as content:
-            refuse_bomb(content)
-    else:
-        refuse_bomb(file)
-    return Image.open(file, formats=_formats())
+    with file.open("rb") if isinstance(file, Path) else nullcontext(file) as content:
+        content.seek(0)
+        begin = content.read(132)
+        content.seek(0)
+        if begin.startswith(b"\x93NUMPY"):
+            return read_array(content)
+        if begin.endswith(b"DICM"):
+            try:
+                from mast.data.dicom import read_dicom
+            except ModuleNotFoundError:
+                raise needs("dicom") from None
+            return read_dicom(content, page)
+        refuse_bomb(content)
+    try:
+        image = Image.open(file, formats=_formats())
+    except UnidentifiedImageError:
+        if not begin.startswith((b"II", b"MM")):
+            raise
+        return read_tiff(file, page)
+    image.seek(page)
+    if bands := beyond_pillow(image, file, page):
+        image.close()
+    return bands or image
 
 
-def read_canvas(image: str | Path | Image.Image, side: int) -> tuple[np.ndarray, float]:
+def read_canvas(
+    image: str | Path | Image.Image, side: int, reading: Reading | None = None
+) -> tuple[np.ndarray, float]:
     """A file, or an image that is open already, as `to_canvas` gives it.
 
     Args:
         image: A file is decoded as for the cache. An image that is open stays as it is: a copy is
             decoded, whole, from which pixels of a large JPEG differ a little.
         side: Of a square with as many pixels as the canvas may have.
+        reading: As of `to_canvas`.
 
     Raises:
         BrokenImageError: It cannot be decoded.
     """
-    return _reading(image, lambda opened: to_canvas(opened, side))
+    return _reading(image, lambda opened: to_canvas(opened, side, reading))
 
 
-def read_test_view(image: str | Path | Image.Image, size: int) -> np.ndarray:
+def read_test_view(
+    image: str | Path | Image.Image, size: int, reading: Reading | None = None
+) -> np.ndarray:
     """A file, or an image that is open already and stays as it is, as `to_test_view` gives it.
 
     Raises:
         BrokenImageError: It cannot be decoded.
     """
-    return _reading(image, lambda opened: to_test_view(opened, size))
+    return _reading(image, lambda opened: to_test_view(opened, size, reading))
 
 
-def _reading(image: str | Path | Image.Image, read: Callable[[Image.Image], _T]) -> _T:
+def _reading(image: str | Path | Image.Image, read: Callable[[Opened], _T]) -> _T:
     """What is made of an image, by a name for what is broken."""
     try:
         if isinstance(image, Image.Image):
@@ -165,11 +200,11 @@ def _reading(image: str | Path | Image.Image, read: Callable[[Image.Image], _T])
         raise BrokenImageError.of(name, error) from error
 
 
-def to_pixels(image: Image.Image) -> np.ndarray:
+def to_pixels(image: Opened) -> np.ndarray:
     """Decodes an opened image at its full size.
 
     Args:
-        image: An image as `PIL.Image.open` returns it, not yet decoded.
+        image: An image as `open_image` returns it, not yet decoded.
 
     Returns:
         (H, W, 3) uint8.
@@ -177,22 +212,31 @@ def to_pixels(image: Image.Image) -> np.ndarray:
     return np.asarray(_upright_rgb(image)[0])
 
 
-def to_canvas(image: Image.Image, side: int) -> tuple[np.ndarray, float]:
+def to_canvas(image: Opened, side: int, reading: Reading | None = None) -> tuple[np.ndarray, float]:
     """Decodes an opened image, and shrinks the whole of it to what a canvas may have.
 
     A JPEG is decoded at the smallest scale of 1/2, 1/4, 1/8 that keeps twice the canvas, from where
     an antialiased filter does the rest: several times faster, and not visibly different.
 
     Args:
-        image: An image as `PIL.Image.open` returns it, not yet decoded.
+        image: An image as `open_image` returns it, not yet decoded.
         side: Of a square with as many pixels as the canvas may have.
+        reading: Of its set; by itself alone it becomes RGB of 8 bits.
 
     Returns:
-        The canvas, (H, W, 3) uint8, and width / height of the upright original.
+        The canvas, (H, W, 3) uint8, or its sheets (S, H, W, 3) where it has another layout; and
+        width / height of the upright original.
     """
+    if reading is not None and reading != Reading():
+        bands = Bands.of(image) if isinstance(image, Image.Image) else image
+        width, height = bands.size
+        shape = canvas_shape(width, height, side)
+        planes_PHW = reading.layout.split(_resized(bands, reading, shape))
+        sheets_SHWC = planes_PHW.reshape(-1, 3, *planes_PHW.shape[1:]).transpose(0, 2, 3, 1)
+        return np.ascontiguousarray(sheets_SHWC), width / height
     width, height = image.size
     shrunk = canvas_shape(width, height, side)
-    if image.format == "JPEG":
+    if isinstance(image, Image.Image) and image.format == "JPEG":
         image.draft(None, (2 * shrunk[0], 2 * shrunk[1]))  # None keeps the mode
     rgb, turned = _upright_rgb(image)
     if turned:
@@ -207,23 +251,33 @@ def crop_fraction(size: int) -> float:
     return CROP_FRACTION if size > SMALL else 1.0
 
 
-def to_test_view(image: Image.Image, size: int) -> np.ndarray:
+def to_test_view(image: Opened, size: int, reading: Reading | None = None) -> np.ndarray:
     """Decodes an opened image whole, and cuts the view by which an encoder is tested.
 
     Args:
-        image: An image as `PIL.Image.open` returns it, not yet decoded.
+        image: An image as `open_image` returns it, not yet decoded.
         size: Side of the view in pixels, V.
+        reading: Of its set; by itself alone it becomes RGB of 8 bits.
 
     Returns:
-        (3, V, V) uint8.
+        (3, V, V) uint8, or planes (P, V, V) of another layout.
 
     Reference: torchvision `Resize(floor(size / crop_fraction(size)))` and `CenterCrop(size)`, bit
         for bit.
     """
-    rgb, _ = _upright_rgb(image)
-    short, low = math.floor(size / crop_fraction(size)), min(rgb.size)
-    width, height = (short if side == low else short * side // low for side in rgb.size)
-    return cut_center(rgb, (width, height), size)
+    if reading is None or reading == Reading():
+        rgb, _ = _upright_rgb(image)
+        return cut_center(rgb, _short_side(rgb.size, size), size)
+    bands = Bands.of(image) if isinstance(image, Image.Image) else image
+    shown = _short_side(bands.size, size)
+    return cut_planes(read_channels(bands, reading), shown, size, reading.layout)
+
+
+def _short_side(sides: tuple[int, int], size: int) -> tuple[int, int]:
+    """Width and height of an image when a test view is cut from it."""
+    short, low = math.floor(size / crop_fraction(size)), min(sides)
+    wide, high = (short if side == low else short * side // low for side in sides)
+    return wide, high
 
 
 def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:
@@ -240,20 +294,41 @@ def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:
     return (long, short) if width > height else (short, long)
 
 
-def has_pages(image: Image.Image) -> bool:
+def has_pages(image: Opened) -> bool:
     """Whether a file has several pages or frames; a photo's own previews (MPO) do not count."""
+    if isinstance(image, Bands):
+        return image.pages > 1
     return image.format != "MPO" and bool(getattr(image, "is_animated", False))
 
 
-def upright_size(image: Image.Image) -> tuple[int, int]:
+def upright_size(image: Opened) -> tuple[int, int]:
     """Width and height in pixels once EXIF orientation is undone, of an image not yet decoded."""
+    if isinstance(image, Bands):
+        return image.size
     width, height = image.size
     turned = image.format != "TIFF" and _orientation(image) >= 5  # Pillow says a TIFF's upright
     return (height, width) if turned else (width, height)
 
 
-def _upright_rgb(image: Image.Image) -> tuple[Image.Image, bool]:
+def _resized(bands: Bands, reading: Reading, size: tuple[int, int]) -> np.ndarray:
+    """The channels of an image, (C, H, W) in [0, 1], shrunk to a width and height."""
+    if bands.size == size:
+        return np.stack([*read_channels(bands, reading)])
+    shrunk = (
+        Image.fromarray(channel_HW).resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
+        for channel_HW in read_channels(bands, reading)
+    )
+    return np.stack([np.asarray(channel) for channel in shrunk]).clip(0, 1)
+
+
+def _upright_rgb(image: Opened) -> tuple[Image.Image, bool]:
     """The image as RGB with its EXIF orientation undone, and whether that swapped its sides."""
+    if isinstance(image, Image.Image) and (image.mode == "F" or image.mode.startswith("I")):
+        image = Bands.of(image)
+    if isinstance(image, Bands):
+        reading = alone(image)
+        image_CHW = np.stack([*read_channels(image, reading)])
+        return Image.fromarray(reading.layout.split(image_CHW).transpose(1, 2, 0)), False
     _load(image)
     # Asked after loading: Pillow itself turns a TIFF while it loads and then drops the tag.
     orientation = _orientation(image)
@@ -286,8 +361,6 @@ def _orientation(image: Image.Image) -> int:
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode == "RGB" and "transparency" not in image.info:
         return image
-    if image.mode == "F" or image.mode.startswith("I"):
-        return Image.fromarray(_deep(image)).convert("RGB")
     if (
         image.format == "TIFF"
         and image.mode == "RGBA"
@@ -298,67 +371,12 @@ def _rgb(image: Image.Image) -> Image.Image:
         return image.convert("RGB")
     image = image.convert("RGBA")
     alpha = image.getchannel("A")
-    bright = _shows_nothing(np.asarray(image.convert("L")), np.asarray(alpha))
+    bright = shows_nothing(np.asarray(image.convert("L")), np.asarray(alpha))
     ground = Image.new("RGB", image.size, "black" if bright else "white")
     ground.paste(image, mask=alpha)
     return ground
 
 
-def _deep(image: Image.Image) -> np.ndarray:
-    """Gray values of more than 8 bits as uint8."""
-    values_HW = np.asarray(image)
-    high = None
-    if values_HW.dtype.itemsize == 2:
-        bits = _tag(image, _BITS)
-        high = 4095.0 if bits == (12,) else 65535.0
-    elif image.format == "PPM":  # Pillow has brought it to 16 bits
-        high = 65535.0
-    elif image.mode == "I" and _tag(image, _SAMPLE_FORMAT) in ((1,), None):
-        values_HW = values_HW.view(np.uint32) if image.format == "TIFF" else values_HW
-    gray_HW = _eight_bits(values_HW, high)
-    if _tag(image, _PHOTOMETRIC) == 0:  # the smallest value is white
-        gray_HW = 255 - gray_HW
-    clear = image.info.get("transparency")
-    if isinstance(clear, int) and image.format == "PNG":
-        visible_HW = values_HW != clear
-        ground = 0 if _shows_nothing(gray_HW, visible_HW) else 255
-        gray_HW = np.where(visible_HW, gray_HW, np.uint8(ground))
-    return gray_HW
-
-
-def _shows_nothing(level_HW: np.ndarray, alpha_HW: np.ndarray) -> bool:
-    """Whether what is visible is so bright that nothing of it would show on white."""
-    total = int(alpha_HW.sum(dtype=np.int64))
-    seen = np.einsum("hw,hw->", level_HW, alpha_HW, dtype=np.float64)
-    return total > 0 and float(seen) > _BRIGHT * total
-
-
 def _tag(image: Image.Image, number: int) -> Any:
     """What a TIFF says; None of other files, and where it says nothing."""
     return getattr(image, "tag_v2", {}).get(number)
-
-
-def _eight_bits(values_HW: np.ndarray, high: float | None = None) -> np.ndarray:
-    """Scales gray values of more than 8 bits to uint8.
-
-    For 32-bit integers and floats, which declare no range, it is the smallest of 0 to 1 (floats
-    only), 255, 65535 that holds all values, else minimum to maximum.
-
-    Args:
-        values_HW: What is scaled.
-        high: The value of white, where it is known; that of black is 0 then.
-    """
-    least, most = float(values_HW.min()), float(values_HW.max())
-    if not np.isfinite([least, most]).all():
-        raise ValueError("pixel values that are not finite")
-    low = 0.0
-    if high is None:
-        ranges = (1.0, 255.0, 65535.0) if values_HW.dtype.kind == "f" else (255.0, 65535.0)
-        fitting = [limit for limit in ranges if least >= 0 and most <= limit]
-        low, high = (0.0, fitting[0]) if fitting else (least, most)
-    gray_HW, scale = np.empty(values_HW.shape, np.uint8), 255.0 / max(high - low, 1e-12)
-    rows = -(-_AT_ONCE // values_HW.shape[1])
-    for at in range(0, len(values_HW), rows):
-        some_HW = values_HW[at : at + rows].astype(np.float64)
-        gray_HW[at : at + rows] = np.rint((some_HW - low) * scale).clip(0, 255)
-    return gray_HW

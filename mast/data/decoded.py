@@ -9,9 +9,10 @@ from typing import NoReturn, TypeVar, final
 import numpy as np
 
 from mast.core.errors import UserError
+from mast.core.reading import RGB, Layout
 from mast.core.waiting import Threads
 from mast.data.decode import BrokenImageError
-from mast.data.pixels import Pixels, starts
+from mast.data.pixels import Pixels, lengths, starts
 from mast.data.source import Source
 
 Canvas = tuple[np.ndarray, float]
@@ -57,6 +58,7 @@ class Decoded(Pixels):
         workers: Number of threads.
         size_N2: Height and width of each, as all were decoded then.
         checksum_N: CRC-32 of each, taken then.
+        layout: Of all.
     """
 
     def __init__(
@@ -67,7 +69,9 @@ class Decoded(Pixels):
         workers: int,
         size_N2: np.ndarray,
         checksum_N: np.ndarray,
+        layout: Layout = RGB,
     ) -> None:
+        self.layout = layout
         self.size_N2 = size_N2
         self.checksum_N = checksum_N
         self._source = source
@@ -84,14 +88,15 @@ class Decoded(Pixels):
         """
         source_index_B = self._source_index_N[index_B].tolist()
         size_B2 = self.size_N2[index_B]
-        values_T = np.empty(3 * size_B2.prod(1).sum(), np.uint8)
+        values_T = np.empty(lengths(size_B2, self.layout).sum(), np.uint8)
         decoded = decode_in_order(self._decode, source_index_B, self._workers)
-        ends = [*starts(size_B2).tolist(), len(values_T)]
+        ends = [*starts(size_B2, self.layout).tolist(), len(values_T)]
         spans = zip(source_index_B, size_B2.tolist(), ends, ends[1:], strict=False)
         for outcome, (index, size, start, end) in zip(decoded, spans, strict=True):
             if isinstance(outcome, BrokenImageError):
                 self._refuse(outcome.name, outcome.reason)
-            if [*outcome.shape] not in ([*size, 3], [3, *size]):
+            shape = [*outcome.shape]  # S × H × W × 3 of a canvas, P × V × V of a test view
+            if outcome.size != end - start or size not in (shape[-3:-1], shape[-2:]):
                 self._refuse(self._source.identifier(index), "it has another size")
             values_T[start:end] = outcome.ravel()
         return values_T

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
+from mast.core.reading import Reading
 from mast.data.canvas import CanvasSet
 
 
@@ -44,6 +45,7 @@ class Feed(ABC):
         fingerprint: Hash of the images and their order.
         skipped: Reason by name of every broken file that was left out.
         classes: Names of classes by task; empty where there are no labels.
+        reading: How the files are read.
         steps_per_epoch: Batches of an epoch; what does not fill one is left out.
         broken: Images that this process found broken since it began; others took their places.
 
@@ -55,6 +57,7 @@ class Feed(ABC):
     fingerprint: str
     skipped: Mapping[str, str]
     classes: Mapping[str, tuple[str, ...]]
+    reading: Reading
 
     def __init__(self, name: str, images: int, batch_size: int, world_size: int) -> None:
         if batch_size < 1 or batch_size % world_size:

@@ -55,4 +55,5 @@ def open_feed(
         readers=config.readers,
         workers=config.workers or max(1, cores() // local),
         max_broken=config.max_broken,
+        read=config.find_reading,
     )

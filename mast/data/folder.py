@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import final
 
 import numpy as np
-from PIL import Image
 
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, named, special
-from mast.data.decode import HEIF, extensions, open_image
+from mast.data.decode import DICOM, HEIF, Opened, extensions, open_image
 from mast.data.partition import WHOLE
 from mast.data.parts import part_of, parts_among
 from mast.data.source import UNLABELLED, SetDescription, Source
@@ -70,7 +69,7 @@ class Folder(Source):
     def __len__(self) -> int:
         return len(self._files)
 
-    def open(self, index: int) -> Image.Image:
+    def open(self, index: int) -> Opened:
         path, size, modified = self._files[index]
         return open_image(self.root / path, (size, modified))
 
@@ -203,8 +202,10 @@ def _unread(paths: list[str]) -> str:
         f"{count} {ending or 'without an ending'}" for ending, count in counts.most_common(_NAMED)
     )
     advice = "convert them to JPEG or PNG"
-    if any(counts[ending] for ending in HEIF):
-        advice = f"`pip install 'mast-ssl[heif]'` to read .heic and .heif, or {advice}"
+    for extra, endings in (("heif", HEIF), ("dicom", DICOM)):
+        if any(counts[ending] for ending in endings):
+            install = f"`pip install 'mast-ssl[{extra}]'` to read {' and '.join(endings)}"
+            advice = f"{install}, or {advice}"
     return (
         f"{len(paths)} files of kinds that are not read ({kinds}) are left out: {_some(paths)}; "
         f"{advice}"

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from PIL import Image
 
 from mast.core.errors import UserError
 from mast.data.columns import image_column, label_column, split_column
-from mast.data.decode import open_image
+from mast.data.decode import Opened, open_image
 from mast.data.labels import numbered
 from mast.data.source import (
     ROOT_AND_DOWNLOAD,
@@ -91,7 +90,7 @@ class HuggingFace(Source):
     def __len__(self) -> int:
         return len(self._images)
 
-    def open(self, index: int) -> Image.Image:
+    def open(self, index: int) -> Opened:
         encoded = self._images[index][self._column]
         content = encoded["bytes"]
         return open_image(BytesIO(content) if content else Path(encoded["path"]))

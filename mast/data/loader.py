@@ -54,6 +54,7 @@ class Loader(Feed):
         self.fingerprint = canvas_set.fingerprint
         self.skipped = canvas_set.skipped
         self.classes = {task: canvas_set.classes[task] for task in canvas_set.targets}
+        self.reading = canvas_set.reading
         self.canvas_set = canvas_set
         self.seed = seed
         self.rank = rank

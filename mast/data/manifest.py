@@ -4,7 +4,7 @@ Legend: N images.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from mast.core.errors import UserError
+from mast.core.reading import Reading, read_reading
 from mast.core.tensors import read_header, read_tensors, said_of, write_tensors
 from mast.data.names import Names
 
@@ -38,6 +39,7 @@ class Manifest:
         identifiers: Name of each canvas.
         skipped: Reason by name of every broken file.
         stacks: Names of files with several pages or frames, of which the first is here.
+        reading: How files were read.
     """
 
     version: int
@@ -51,6 +53,7 @@ class Manifest:
     identifiers: Names
     skipped: Mapping[str, str]
     stacks: Sequence[str] = ()
+    reading: Reading = field(default_factory=Reading)
 
     def write(self, path: Path) -> None:
         """Write it, atomically, with a digest.
@@ -74,6 +77,7 @@ class Manifest:
             "content": self.content,
             "skipped": dict(self.skipped),
             "stacks": list(self.stacks),
+            "reading": asdict(self.reading),
         }
         write_tensors(path, tensors, described)
 
@@ -106,6 +110,7 @@ class Manifest:
                 tensors["kept"].numpy(), size_N2, tensors["aspect"].numpy(),
                 tensors["checksum"].numpy().view(np.uint32),
                 names, dict(said["skipped"]), tuple(said["stacks"]),
+                read_reading(said["reading"]),
             )  # fmt: skip
             manifest._check()
         except (KeyError, TypeError, ValueError, OverflowError) as error:

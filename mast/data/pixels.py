@@ -11,6 +11,8 @@ from zlib import crc32
 
 import numpy as np
 
+from mast.core.reading import RGB, Layout
+
 
 class Pixels(ABC):
     """Images of different sizes, by index.
@@ -18,10 +20,12 @@ class Pixels(ABC):
     Attributes:
         size_N2: int64, height and width of each in pixels.
         checksum_N: uint32, CRC-32 of each.
+        layout: Of all of them.
     """
 
     size_N2: np.ndarray
     checksum_N: np.ndarray
+    layout: Layout = RGB
 
     def __len__(self) -> int:
         return len(self.size_N2)
@@ -29,11 +33,11 @@ class Pixels(ABC):
     @property
     def nbytes(self) -> int:
         """Of all images."""
-        return 3 * int(self.size_N2.prod(1).sum())
+        return int(lengths(self.size_N2, self.layout).sum())
 
     @abstractmethod
     def read(self, index_B: np.ndarray) -> np.ndarray:
-        """Some images, one after the other, rows of red, green and blue.
+        """Some images, one after the other, each its sheets.
 
         Returns:
             (T,) uint8, in memory of its own.
@@ -47,20 +51,22 @@ class InMemory(Pixels):
     Args:
         values_T: uint8.
         size_N2: Height and width of each.
+        layout: Of all.
     """
 
-    def __init__(self, values_T: np.ndarray, size_N2: np.ndarray) -> None:
+    def __init__(self, values_T: np.ndarray, size_N2: np.ndarray, layout: Layout = RGB) -> None:
         self.size_N2 = size_N2
+        self.layout = layout
         self._values_T = values_T
-        self._start_N = starts(size_N2)
+        self._start_N = starts(size_N2, layout)
 
     @classmethod
-    def of(cls, images: Iterable[np.ndarray]) -> "InMemory":
-        """Of arrays (H, W, 3)."""
+    def of(cls, images: Iterable[np.ndarray], layout: Layout = RGB) -> "InMemory":
+        """Of arrays, the sheets (S, H, W, 3) of each, or one (H, W, 3)."""
         arrays = list(images)
-        flat = [image_HWC.ravel() for image_HWC in arrays] or [np.empty(0, np.uint8)]
-        sizes = [image_HWC.shape[:2] for image_HWC in arrays]
-        return cls(np.concatenate(flat), np.array(sizes, np.int64).reshape(-1, 2))
+        flat = [image_SHWC.ravel() for image_SHWC in arrays] or [np.empty(0, np.uint8)]
+        sizes = [image_SHWC.shape[-3:-1] for image_SHWC in arrays]
+        return cls(np.concatenate(flat), np.array(sizes, np.int64).reshape(-1, 2), layout)
 
     def read(self, index_B: np.ndarray) -> np.ndarray:
         parts = [self._image(index) for index in index_B.tolist()]
@@ -72,7 +78,7 @@ class InMemory(Pixels):
 
     def _image(self, index: int) -> np.ndarray:
         start = self._start_N[index]
-        return self._values_T[start : start + 3 * self.size_N2[index].prod()]
+        return self._values_T[start : start + lengths(self.size_N2[index], self.layout)]
 
 
 @final
@@ -86,6 +92,7 @@ class Chosen(Pixels):
 
     def __init__(self, pixels: Pixels, index_N: np.ndarray) -> None:
         self.size_N2 = pixels.size_N2[index_N]
+        self.layout = pixels.layout
         self._pixels = pixels
         self._index_N = index_N
 
@@ -97,7 +104,12 @@ class Chosen(Pixels):
         return self._pixels.read(self._index_N[index_B])
 
 
-def starts(size_N2: np.ndarray) -> np.ndarray:
+def lengths(size_N2: np.ndarray, layout: Layout) -> np.ndarray:
+    """How many bytes images of these sizes take."""
+    return np.asarray(3 * layout.sheets * size_N2.prod(-1))
+
+
+def starts(size_N2: np.ndarray, layout: Layout) -> np.ndarray:
     """Where each image begins, if they lie one after the other."""
-    count_N = 3 * size_N2.prod(1)
-    return np.cumsum(count_N) - count_N
+    length_N = lengths(size_N2, layout)
+    return np.cumsum(length_N) - length_N

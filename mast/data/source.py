@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Literal, final
 
 import numpy as np
-from PIL import Image
 
 from mast.core.errors import UserError
-from mast.data.decode import BrokenImageError, has_pages, to_canvas, to_pixels, to_test_view
+from mast.core.reading import Reading
+from mast.data.decode import BrokenImageError, Opened, has_pages, to_canvas, to_pixels, to_test_view
 
 Metric = Literal["top1", "mean_per_class", "mAP"]
 
@@ -54,7 +54,7 @@ class Source(ABC):
         """The number of images."""
 
     @abstractmethod
-    def open(self, index: int) -> Image.Image:
+    def open(self, index: int) -> Opened:
         """Opens one image; its pixels may not be decoded yet."""
 
     @abstractmethod
@@ -90,15 +90,19 @@ class Source(ABC):
         except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
             raise self._broken(index, error) from error
 
-    def canvas(self, index: int, side: int) -> tuple[np.ndarray, float]:
+    def canvas(
+        self, index: int, side: int, reading: Reading | None = None
+    ) -> tuple[np.ndarray, float]:
         """One whole image in its own shape.
 
         Args:
             index: Which image.
             side: Of a square with as many pixels as the canvas may have.
+            reading: How the files of the set are read; by default as RGB of 8 bits.
 
         Returns:
-            The canvas, (H, W, 3) uint8, and width / height of the original.
+            The canvas, (H, W, 3) uint8, or its sheets (S, H, W, 3) where it has another layout; and
+            width / height of the original.
 
         Raises:
             BrokenImageError: If it cannot be decoded.
@@ -107,26 +111,27 @@ class Source(ABC):
             with self.open(index) as image:
                 if has_pages(image):
                     self.stacks.add(index)
-                return to_canvas(image, side)
+                return to_canvas(image, side, reading)
         except Exception as error:
             raise self._broken(index, error) from error
 
-    def test_view(self, index: int, size: int) -> np.ndarray:
+    def test_view(self, index: int, size: int, reading: Reading | None = None) -> np.ndarray:
         """The view of one image by which an encoder is tested.
 
         Args:
             index: Which image.
             size: Side of the view in pixels, V.
+            reading: As of `canvas`.
 
         Returns:
-            (3, V, V) uint8.
+            (3, V, V) uint8, or the planes (P, V, V) of another layout.
 
         Raises:
             BrokenImageError: If it cannot be decoded.
         """
         try:
             with self.open(index) as image:
-                return to_test_view(image, size)
+                return to_test_view(image, size, reading)
         except Exception as error:
             raise self._broken(index, error) from error
 

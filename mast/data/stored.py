@@ -18,7 +18,7 @@ import numpy as np
 
 from mast.core.errors import UserError
 from mast.data.decoded import Decoded
-from mast.data.pixels import Pixels, starts
+from mast.data.pixels import Pixels, lengths, starts
 
 _log = logging.getLogger("mast")
 
@@ -37,7 +37,8 @@ class Stored(Pixels):
     def __init__(self, file: Path, decoded: Decoded) -> None:
         self.size_N2 = decoded.size_N2
         self.checksum_N = decoded.checksum_N
-        self._start_N = starts(self.size_N2)
+        self.layout = decoded.layout
+        self._start_N = starts(self.size_N2, self.layout)
         self._file = file
         self._open = os.open(file, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         weakref.finalize(self, os.close, self._open)
@@ -52,8 +53,8 @@ class Stored(Pixels):
             UserError: A canvas is damaged, and its image is no longer what it was.
         """
         size_B2 = self.size_N2[index_B]
-        values_T = np.empty(3 * size_B2.prod(1).sum(), np.uint8)
-        ends = [*starts(size_B2).tolist(), len(values_T)]
+        values_T = np.empty(lengths(size_B2, self.layout).sum(), np.uint8)
+        ends = [*starts(size_B2, self.layout).tolist(), len(values_T)]
         for number, first, end in zip(index_B.tolist(), ends, ends[1:], strict=False):
             canvas = values_T[first:end]
             self._read(number, canvas.data)

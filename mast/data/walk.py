@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mast.core.display import Work, doing
 from mast.core.errors import UserError
-from mast.data.decode import UNREAD, extensions
+from mast.data.decode import DICOM, UNREAD, extensions
 
 _NOBODYS = frozenset({"@eadir", "__macosx"})  # what systems and stores put there
 _TEXTS = ("readme", "license", "licence", "makefile")  # that have no ending
@@ -85,12 +85,23 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 def _sort_in(entry: os.DirEntry[str], path: str, found: Found) -> None:
     """Adds what is no folder to what was found; files that are neither image nor photo are not."""
     name = entry.name.lower()
-    if name.endswith(extensions()):
+    if name.endswith(extensions()) or (not ending_of(name) and _is_dicom(entry)):
         found.images.append((path, *_state(entry)))
     elif entry.is_symlink() and not os.path.exists(entry.path):
         found.nowhere.append(path)
     elif name.endswith(UNREAD) or not (ending_of(name) or name in _TEXTS):
         found.unread.append(path)
+
+
+def _is_dicom(entry: os.DirEntry[str]) -> bool:
+    """Whether a file is one by its content, where these are read."""
+    try:
+        if DICOM[0] not in extensions() or not entry.is_file():  # a pipe would not answer
+            return False
+        with open(entry.path, "rb") as file:
+            return file.read(132).endswith(b"DICM")
+    except OSError:
+        return False
 
 
 def wanted(entry: os.DirEntry[str]) -> bool:

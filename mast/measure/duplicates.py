@@ -186,9 +186,9 @@ def _digests(canvases: CanvasSet, chosen_N: np.ndarray) -> Iterator[bytes]:
     for start in range(0, len(index_B), _AT_ONCE):
         batch = canvases.batch(index_B[start : start + _AT_ONCE])
         for at in range(len(batch)):
-            canvas_HWC = batch.image(at).numpy()
-            shape = repr(canvas_HWC.shape).encode()
-            yield hashlib.blake2b(shape + canvas_HWC.tobytes(), digest_size=16).digest()
+            sheets_SHWC = batch.sheets(at).numpy()
+            shape = repr(sheets_SHWC.shape).encode()
+            yield hashlib.blake2b(shape + sheets_SHWC.tobytes(), digest_size=16).digest()
 
 
 def near_copies(

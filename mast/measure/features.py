@@ -69,7 +69,9 @@ def test_views(canvas_set: CanvasSet, indices: range, size: int) -> Tensor:
     if views is None:  # the canvases are the whole images
         return center_views(canvas_set.batch(indices), size, crop_fraction(size))
     values_T = torch.from_numpy(views.read(np.asarray(indices)))
-    return in_unit(values_T.view(len(indices), 3, size, size))
+    layout = canvas_set.reading.layout
+    planes_BPVV = values_T.view(len(indices), 3 * layout.sheets, size, size)
+    return layout.joined(in_unit(planes_BPVV))
 
 
 @contextmanager

@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torch import nn
+
 from mast.core.arguments import check_fields
 from mast.core.entry import entry
 from mast.core.errors import UserError
@@ -84,7 +86,11 @@ class NamedSets:
 
     @entry()
     def open(
-        self, kind: type[EvaluationData] | type[ObjectData], size: int, seed: int = 0
+        self,
+        kind: type[EvaluationData] | type[ObjectData],
+        size: int,
+        seed: int = 0,
+        model: nn.Module | None = None,
     ) -> EvaluationData | ObjectData:
         """The sets of the kind that a protocol needs.
 
@@ -92,6 +98,7 @@ class NamedSets:
             kind: See `Evaluator.needs`.
             size: Side of the views in pixels.
             seed: Of what is tested of a folder without parts.
+            model: For which the images are read, as by `open_canvas`.
 
         Raises:
             UserError: There is nothing of that name, no train or no test among its parts, or no
@@ -104,21 +111,24 @@ class NamedSets:
                 _log.warning("%s has no test part: %s is tested, and chooses nothing.", self.data or
                              "what is named", tested)  # fmt: skip
         if kind is EvaluationData and WHOLE in described.parts:
-            return self._divided(described, size, seed)
+            return self._divided(described, size, seed, model)
         missing = sorted({"train", "test"} - described.parts.keys())
         if missing:
             raise UserError(
                 f"{self.data or 'what is named'} has no {' and no '.join(missing)} folder; give "
                 f"{' and '.join(missing)} too"
             )
-        return (self._labelled if kind is EvaluationData else self._objects)(described, size)
+        if kind is EvaluationData:
+            return self._labelled(described, size, model)
+        return self._objects(described, size)
 
     @entry()
-    def learning(self, size: int) -> LearningData:
+    def learning(self, size: int, model: nn.Module | None = None) -> LearningData:
         """What may be learned from: train and val, or all of a folder without parts.
 
         Args:
             size: Side of the views in pixels.
+            model: For which the images are read, as by `open_canvas`.
 
         Raises:
             UserError: There is nothing of that name, no train among its parts, or no label in a
@@ -126,32 +136,36 @@ class NamedSets:
         """
         described = self.description()
         if WHOLE in described.parts:
-            whole = self._whole(described, size)
+            whole = self._whole(described, size, model)
             return LearningData(whole, None, size, described.metric, whole=True)
         if "train" not in described.parts:
             raise UserError(
                 f"{self.data or 'what is named'} has no train folder: name images to learn from"
             )
         pool = [
-            self._canvases(described.parts[part], size)
+            self._canvases(described.parts[part], size, model)
             for part in ("train", "val")
             if part in described.parts
         ]
         return LearningData(pool[0], pool[1] if len(pool) > 1 else None, size, described.metric)
 
-    def _canvases(self, spec: str, size: int) -> CanvasSet:
+    def _canvases(self, spec: str, size: int, model: nn.Module | None) -> CanvasSet:
         config = DataConfig(
             spec, root=self.root, download=self.download, max_broken=self.max_broken
         )
-        return labelled_images(open_canvas(config, size))
+        return labelled_images(open_canvas(config, size, model=model))
 
-    def _labelled(self, described: SetDescription, size: int) -> EvaluationData:
-        sets = {part: self._canvases(spec, size) for part, spec in described.parts.items()}
+    def _labelled(
+        self, described: SetDescription, size: int, model: nn.Module | None
+    ) -> EvaluationData:
+        sets = {part: self._canvases(spec, size, model) for part, spec in described.parts.items()}
         return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
 
-    def _divided(self, described: SetDescription, size: int, seed: int) -> EvaluationData:
+    def _divided(
+        self, described: SetDescription, size: int, seed: int, model: nn.Module | None
+    ) -> EvaluationData:
         """A folder without parts, of which a share of each class is tested."""
-        whole = self._whole(described, size)
+        whole = self._whole(described, size, model)
         (label_N,) = whole.targets.values()
         learned_F, tested_M = hold_out(label_N, seed, TESTED)
         if not len(tested_M):
@@ -165,9 +179,9 @@ class NamedSets:
             split={"by": "class", "share": TESTED, "seed": seed, "of": image_identity(whole)},
         )
 
-    def _whole(self, described: SetDescription, size: int) -> CanvasSet:
+    def _whole(self, described: SetDescription, size: int, model: nn.Module | None) -> CanvasSet:
         """A folder without parts, if its subfolders are classes."""
-        whole = self._canvases(described.parts[WHOLE], size)
+        whole = self._canvases(described.parts[WHOLE], size, model)
         folder = os.path.isdir(described.parts[WHOLE])
         if not whole.targets:
             reason = no_classes(whole.identifiers) if folder else ""

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from torch import nn
+
 from mast.analyses import Score
 from mast.config import read
 from mast.core.errors import UserError
@@ -12,6 +14,7 @@ from mast.data import DataConfig, describe, open_canvas
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import ENDS, Result, readable, results_in
 from mast.measure.sets import EvaluationData, image_identity, labelled_images, tasks
+from mast.models import load_encoder
 from mast.protocols import Retained
 
 
@@ -56,25 +59,28 @@ def labelled(data: str, folder: RunFolder, max_broken: float = 1.0) -> LabelledS
     parts, size = parts_of(data), read(folder.config).size
     if parts:
         test = DataConfig(parts["test"], max_broken=max_broken)
-        canvases = labelled_images(open_canvas(test, size))
+        canvases = labelled_images(open_canvas(test, size, model=load_encoder(folder.encoder)))
         if canvases.targets:
             return LabelledSet(NamedSets(data, max_broken=max_broken), image_identity(canvases))
     raise UserError(f"{data} has no train and test images with labels, which this needs")
 
 
-def labelled_parts(sets: NamedSets, size: int, seed: int) -> LabelledSet:
+def labelled_parts(
+    sets: NamedSets, size: int, seed: int, model: nn.Module | None = None
+) -> LabelledSet:
     """Sets as `mast evaluate` takes them, for an encoder.
 
     Args:
         sets: Their names.
         size: Side of the views in pixels.
         seed: Of what is tested of a folder without parts.
+        model: For which the images are read.
 
     Raises:
         UserError: There is nothing of that name, no train or no test among its parts, or no label
             to predict.
     """
-    opened = sets.open(EvaluationData, size, seed)
+    opened = sets.open(EvaluationData, size, seed, model)
     assert isinstance(opened, EvaluationData)
     tasks(opened, seed)  # which refuses sets without labels
     return LabelledSet(sets, opened.images, size, {size: opened.fingerprints})

@@ -11,6 +11,7 @@ from torch import Tensor
 from mast.analyses import ChangeBy, Images, Pairs, Subject, Trial
 from mast.augment import Pipeline, center_views, difference
 from mast.config import PretrainConfig, configuration_of, read
+from mast.core.reading import shown
 from mast.core.run import RunFolder
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.changes import changed_by
@@ -60,7 +61,7 @@ def subject_of(
     if data is None:
         return subject
     size = config.size
-    canvases = labelled_images(open_canvas(data, size))
+    canvases = labelled_images(open_canvas(data, size, model=method))
     order_N = np.random.default_rng(seed).permutation(len(canvases))
     index_N = np.sort(order_N[:images])
     chosen = canvases.subset(index_N)
@@ -145,9 +146,7 @@ def _images(
     folder: RunFolder, canvases: CanvasSet, chosen: CanvasSet, index_N: np.ndarray
 ) -> Images:
     """Thumbnails and labels of the chosen images, and whether the linear probe is right."""
-    view_NCHW = center_views(chosen.batch(np.arange(len(chosen))), THUMBNAIL)
-    if (channels := view_NCHW.shape[1]) != 3:  # as a picture: the first three, or the first in gray
-        view_NCHW = view_NCHW[:, [0, 1, 2] if channels > 3 else [0, 0, 0]]
+    view_NCHW = shown(center_views(chosen.batch(np.arange(len(chosen))), THUMBNAIL))
     thumbnails_NPP3 = (view_NCHW * 255 + 0.5).to(torch.uint8).permute(0, 2, 3, 1).numpy()
     tested = image_identity(canvases)
     hits = {

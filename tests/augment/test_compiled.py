@@ -13,7 +13,16 @@ import torch
 from numba import njit
 from numba.core.caching import CompileResultCacheImpl
 
-from mast.augment import OPERATORS, PRESETS, Operator, Pipeline, Preset, Stage, View
+from mast.augment import (
+    OPERATORS,
+    PRESETS,
+    Operator,
+    Pipeline,
+    Preset,
+    Stage,
+    View,
+    operators_for,
+)
 from mast.augment import compiled as kernels
 from mast.augment.compiled.rows import kernel
 from mast.augment.operator import per_pixel, uniform
@@ -24,7 +33,7 @@ from mast.data.factors import Factors
 
 TOLERANCE = 1e-4  # a fortieth of an 8-bit level; the Gaussian is cut at four sigmas
 POINTWISE = [
-    name for name, operator in OPERATORS.items() if not issubclass(operator, GeometricOperator)
+    name for name in operators_for(3) if not issubclass(OPERATORS[name], GeometricOperator)
 ]
 # A value within rounding of a threshold may fall on its other side.
 STEPPED = {"solarize", "posterize", "equalize"}

@@ -120,6 +120,11 @@ def motion_blur(image, taps, angle):
     return kornia.filters.filter2d(image[None], kernel, "reflect")[0]
 
 
+def bands(image, brightness, contrast, gain):
+    image = (image * brightness * torch.tensor(gain[:3])[:, None, None]).clamp(0, 1)
+    return (contrast * image + (1 - contrast) * image.mean()).clamp(0, 1)
+
+
 ROWS = [
     Row(
         "random_resized_crop",
@@ -140,6 +145,17 @@ ROWS = [
         },
         jitter,
         1e-3,
+    ),
+    Row(
+        "band_jitter",
+        {
+            "brightness": [1.0, 0.6, 1.4, 1.0],
+            "contrast": [1.0, 1.3, 0.7, 1.0],
+            "gain": [[first, 1.0, 1.0, *[2.0] * 13] for first in (1.0, 0.8, 1.2, 0.9)],
+        },
+        bands,
+        1e-5,
+        no_ops=(0,),
     ),
     Row("grayscale", {}, lambda x: reference.rgb_to_grayscale(x, 3), 1e-6),
     Row(

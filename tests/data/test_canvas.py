@@ -364,7 +364,7 @@ def test_test_views_are_those_of_whole_images(config, monkeypatch, limit_gb):
         monkeypatch.setattr(
             Folder,
             "test_view",
-            lambda source, index, size: (read.append(index), decode(source, index, size))[1],
+            lambda source, index, **how: (read.append(index), decode(source, index, **how))[1],
         )
         assert torch.equal(views(again, 24), expected)
         assert read == [0]

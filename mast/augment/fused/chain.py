@@ -288,7 +288,7 @@ class Chain:
         self, canvases: Canvases, warp: Warp, record: Record
     ) -> tuple[Tensor, dict[str, tuple[Tensor, Parameters]]]:
         """The rows of all samples, and what operators without a kernel are to be applied to."""
-        count = len(record)
+        count = len(warp.matrices_B33)
         table_BN = torch.empty(count, self._width, dtype=torch.int32)
         drawn: dict[str, tuple[Tensor, Parameters]] = {}
         shown = canvases[torch.arange(count) % len(canvases)]

@@ -2,6 +2,7 @@
 
 from mast.augment.operator import Operator
 from mast.augment.operators.color import (
+    BandJitter,
     ColorJitter,
     Equalize,
     Grayscale,
@@ -25,6 +26,7 @@ OPERATORS: dict[str, type[Operator]] = {
     "random_resized_crop": RandomResizedCrop,
     "horizontal_flip": HorizontalFlip,
     "color_jitter": ColorJitter,
+    "band_jitter": BandJitter,
     "grayscale": Grayscale,
     "gaussian_blur": GaussianBlur,
     "shear_x": ShearX,
@@ -42,6 +44,16 @@ OPERATORS: dict[str, type[Operator]] = {
     "posterize": Posterize,
     "motion_blur": MotionBlur,
 }
+
+
+def operators_for(channels: int) -> tuple[str, ...]:
+    """Those that are for images of so many channels."""
+    return tuple(
+        name
+        for name, each in OPERATORS.items()
+        if (not each.of_colors if channels != 3 else each is not BandJitter)
+    )
+
 
 # The operators that destroy a property of an image, by the property; none is an operator's name.
 PROPERTIES: dict[str, tuple[str, ...]] = {

@@ -1,8 +1,8 @@
-"""Colour operators: jitter, grayscale, invert, solarize, posterize, equalize.
+"""Colour operators: jitters, grayscale, invert, solarize, posterize, equalize.
 
-Legend: B samples, C = 3 channels (red, green, blue), H and W pixels. Images are in [0, 1] and every
-kernel clips to it. The semantics are those of `torchvision.transforms.v2.functional`, a value of
-its own for every sample of the batch.
+Legend: B samples, C channels (red, green and blue unless others are named), H and W pixels. Images
+are in [0, 1] and every kernel clips to it. The semantics are those of
+`torchvision.transforms.v2.functional`, a value of its own for every sample of the batch.
 """
 
 import math
@@ -25,6 +25,7 @@ from mast.augment.operator import (
     uniform,
 )
 from mast.augment.record import Record
+from mast.core.reading import MOST_CHANNELS
 
 ORDERS = tuple(permutations(range(4)))  # of brightness, contrast, saturation, hue
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
@@ -35,7 +36,12 @@ BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 
 
 def gray(images_BCHW: Tensor) -> Tensor:
-    """Luminance_B1HW with the ITU-R 601 weights as torchvision rounds them."""
+    """Luminance_B1HW with the ITU-R 601 weights as torchvision rounds them.
+
+    Of other channels than three it is their mean.
+    """
+    if images_BCHW.shape[1] != 3:
+        return images_BCHW.mean(1, keepdim=True)
     red, green, blue = images_BCHW.split(1, dim=1)
     return (red * 0.2989).add_(green, alpha=0.587).add_(blue, alpha=0.114)
 
@@ -125,6 +131,28 @@ def jitter(
     return images
 
 
+def jitter_bands(
+    images_BCHW: Tensor, brightness_B: Tensor, contrast_B: Tensor, gain_BC: Tensor
+) -> Tensor:
+    """Multiply each channel by its gain, then adjust brightness and contrast of all.
+
+    Args:
+        images_BCHW: Float32 in [0, 1], of any number of channels up to that of the gains.
+        brightness_B: Factor, 1 for no change.
+        contrast_B: Factor of the distance to the mean of all channels.
+        gain_BC: Factors.
+
+    Returns:
+        Images of the same shape.
+    """
+    gain_BC = gain_BC[:, : images_BCHW.shape[1]] * brightness_B[:, None]
+    gain_BC11 = gain_BC.to(images_BCHW.device, torch.float32, non_blocking=True)[:, :, None, None]
+    images = (images_BCHW * gain_BC11).clamp_(0, 1)
+    contrast = per_pixel(contrast_B, images)
+    mean = images.mean(dim=(1, 2, 3), keepdim=True)
+    return images.sub_(mean).mul_(contrast).add_(mean).clamp_(0, 1)
+
+
 def solarize(images_BCHW: Tensor, threshold_B: Tensor) -> Tensor:
     """Invert the values at or above each sample's threshold in [0, 1]."""
     return torch.where(
@@ -188,6 +216,7 @@ class ColorJitter(Operator):
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
     graded: ClassVar[bool] = True
+    of_colors: ClassVar[bool] = True
     kernel: ClassVar[str] = "jitter"
 
     probability: float = 0.8
@@ -264,6 +293,73 @@ class ColorJitter(Operator):
 
 
 @dataclass(frozen=True)
+class BandJitter(Operator):
+    """Random brightness and contrast of all channels and a gain of each, whatever they measure.
+
+    It is what `color_jitter` becomes for images of other channels than red, green and blue.
+
+    Args:
+        brightness: Factors are drawn from [1 - brightness, 1 + brightness].
+        contrast: Likewise.
+        gain: Likewise, one for each channel.
+    """
+
+    name: ClassVar[str] = "band_jitter"
+    label: ClassVar[str] = "band jitter"
+    destroys: ClassVar[str] = "color"
+    stage: ClassVar[Stage] = Stage.COLOR
+    graded: ClassVar[bool] = True
+
+    probability: float = 0.8
+    brightness: float = 0.4
+    contrast: float = 0.4
+    gain: float = 0.2
+
+    def sample(self, n: int, generator: torch.Generator) -> Parameters:
+        factors = {
+            name: uniform(n, (max(0.0, 1 - strength), 1 + strength), generator)
+            for name, strength in (("brightness", self.brightness), ("contrast", self.contrast))
+        }
+        low, high = max(0.0, 1 - self.gain), 1 + self.gain
+        gain_BC = torch.rand(n, MOST_CHANNELS, generator=generator) * (high - low) + low
+        return factors | {"gain": gain_BC}
+
+    def at_magnitude(self, magnitude: float, parameters: Parameters) -> Parameters:
+        return {
+            name: away(magnitude, (1 - most, 1 + most), parameters[name], 1.0)
+            for name, most in (
+                ("brightness", self.brightness),
+                ("contrast", self.contrast),
+                ("gain", self.gain),
+            )
+        }
+
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        brightness_B, contrast_B, gain_BC = (
+            parameters[name] for name in ("brightness", "contrast", "gain")
+        )
+        changed = jitter_bands(images_BCHW.float(), brightness_B, contrast_B, gain_BC)
+        return changed.to(images_BCHW.dtype)
+
+    @classmethod
+    def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
+        return torch.stack([parameters["brightness"] - 1, parameters["contrast"] - 1], dim=1)
+
+    @classmethod
+    def difference(
+        cls, first_BT: Tensor, second_BT: Tensor, first: Record, second: Record
+    ) -> Tensor:
+        """Of the factors, hidden where a view is equalized."""
+        equal_B = first.applied(Equalize.name) | second.applied(Equalize.name)
+        return hide(first_BT - second_BT, equal_B)
+
+    @classmethod
+    def caption(cls, parameters: Parameters) -> str:
+        brightness, contrast = (parameters[name].item() for name in ("brightness", "contrast"))
+        return f"bands b{brightness:.1f} c{contrast:.1f}"
+
+
+@dataclass(frozen=True)
 class Grayscale(Operator):
     """Replace the three channels by their luminance."""
 
@@ -271,6 +367,7 @@ class Grayscale(Operator):
     label: ClassVar[str] = "gray"
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
+    of_colors: ClassVar[bool] = True
     kernel: ClassVar[str] = "grayscale"
 
     probability: float = 0.2

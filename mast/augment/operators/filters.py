@@ -1,6 +1,6 @@
 """Filters and occlusion: Gaussian blur, sharpness, motion blur, Sobel, cutout.
 
-Legend: B samples, C = 3 channels, H and W pixels, T taps of a filter. Images are in [0, 1] and
+Legend: B samples, C channels, H and W pixels, T taps of a filter. Images are in [0, 1] and
 every kernel clips to it. Magnitudes in pixels are given for a view of 224 and scale with its side.
 """
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar, final
 import numpy as np
 
 from mast.core.errors import UserError
+from mast.core.reading import Reading
 from mast.core.waiting import wait
 from mast.data.columns import IMAGES, image_column, label_column
 from mast.data.decode import BrokenImageError, open_image, to_canvas
@@ -53,7 +54,7 @@ class Sample(NamedTuple):
     label: int = -1
     aspect: float | None = None
 
-    def canvas(self, side: int) -> tuple[np.ndarray, float]:
+    def canvas(self, side: int, reading: Reading | None = None) -> tuple[np.ndarray, float]:
         """As `Source.canvas`.
 
         Raises:
@@ -61,7 +62,7 @@ class Sample(NamedTuple):
         """
         try:
             with open_image(io.BytesIO(self.image)) as image:
-                canvas_HWC, aspect = to_canvas(image, side)
+                canvas_HWC, aspect = to_canvas(image, side, reading)
         except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
             raise BrokenImageError.of(self.key, error) from error
         return canvas_HWC, aspect if self.aspect is None else self.aspect

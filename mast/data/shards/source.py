@@ -9,10 +9,11 @@ from threading import Lock
 from typing import final
 
 import numpy as np
-from PIL import Image
 
+from mast.core.reading import Reading
+from mast.data.bands import Bands
 from mast.data.columns import split_column
-from mast.data.decode import open_image, to_pixels
+from mast.data.decode import Opened, open_image, to_pixels
 from mast.data.labels import by_number
 from mast.data.partition import WHOLE
 from mast.data.parts import parts_among
@@ -80,7 +81,7 @@ class Shards(Source):
         """Of all shards, and of their times or whatever else their store says of a version."""
         return hash_labels(self._index.fingerprint, self._state, self.targets)
 
-    def open(self, index: int) -> Image.Image:
+    def open(self, index: int) -> Opened:
         """One image; a canvas in the shape of its original, as large as it can be."""
         place = self._table.place(index)
         return self._opened(place, self._encoded(place))
@@ -100,16 +101,18 @@ class Shards(Source):
         except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
             raise self._broken(index, error) from error
 
-    def _opened(self, place: Place, encoded: bytes) -> Image.Image:
+    def _opened(self, place: Place, encoded: bytes) -> Opened:
         image = open_image(io.BytesIO(encoded))
-        if place.aspect is None:
+        if place.aspect is None or isinstance(image, Bands):
             return image
         width, height = image.size
         if place.aspect >= 1:
             return image.resize((width, max(1, round(width / place.aspect))))
         return image.resize((max(1, round(height * place.aspect)), height))
 
-    def canvas(self, index: int, side: int) -> tuple[np.ndarray, float]:
+    def canvas(
+        self, index: int, side: int, reading: Reading | None = None
+    ) -> tuple[np.ndarray, float]:
         """As `Source.canvas`.
 
         Raises:
@@ -118,7 +121,7 @@ class Shards(Source):
         """
         place = self._table.place(index)
         key = f"{self.name}/{self.identifier(index)}"
-        return Sample(key, self._encoded(place), aspect=place.aspect).canvas(side)
+        return Sample(key, self._encoded(place), aspect=place.aspect).canvas(side, reading)
 
     def _encoded(self, place: Place) -> bytes:
         """The file of an image.

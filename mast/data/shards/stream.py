@@ -5,9 +5,11 @@ Legend: N samples of a shard, B batch of one rank.
 
 import logging
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import cached_property
+from io import BytesIO
 from itertools import islice
 from typing import Any, cast, final
 
@@ -17,12 +19,14 @@ import torch
 from mast.core.ahead import Ahead
 from mast.core.canvases import Canvases
 from mast.core.errors import UserError
+from mast.core.reading import Reading
 from mast.data.cache import VERSION
 from mast.data.canvas import CanvasSet
-from mast.data.decode import BrokenImageError
+from mast.data.decode import BrokenImageError, Opened, open_image
 from mast.data.decoded import Canvas
 from mast.data.feed import Batch, Feed
 from mast.data.pixels import InMemory
+from mast.data.ranges import SAMPLE, find_reading
 from mast.data.shards.dealing import Deal, Dealing, Row
 from mast.data.shards.index import TASK, ShardIndex, check_named
 from mast.data.shards.shard import Sample
@@ -30,6 +34,7 @@ from mast.data.shards.shard import Sample
 _WAITING = 64  # samples of a shard that are read ahead of their use
 _WATCHED = 4096  # images by which a run is watched
 _FROM = 16  # shards that these are from
+_FEW = 4  # shards by whose images a range is found
 _TELLING = 10  # broken images before their share is judged
 _GRAY = 128
 _log = logging.getLogger("mast")
@@ -51,6 +56,7 @@ class ShardLoader(Feed):
         readers: Shards that a process reads at a time.
         workers: Threads that decode.
         max_broken: Share of the images that may be broken.
+        read: Finds how their files are read, from some of them.
 
     Raises:
         UserError: The set is smaller than one batch, or the ranks cannot share it equally.
@@ -72,6 +78,7 @@ class ShardLoader(Feed):
         readers: int,
         workers: int,
         max_broken: float,
+        read: Callable[[str, Iterable[Opened]], Reading] = find_reading,
     ) -> None:
         super().__init__(index.name, len(index), batch_size, world_size)
         self.index = index
@@ -84,11 +91,26 @@ class ShardLoader(Feed):
         self.workers = workers
         self.max_broken = max_broken
         self.fingerprint = f"{index.fingerprint}, canvases {VERSION}"  # which are made anew
+        self._read_by = read
         self.skipped: dict[str, str] = {}
         self.classes = {TASK: index.classes} if index.classes else {}
         self._deals: tuple[int, tuple[Deal, ...]] = (-1, ())
         self._seen = 0
         self._last: BrokenImageError | None = None
+
+    @cached_property
+    def reading(self) -> Reading:  # type: ignore[override]  # it is found when first needed
+        """How the files are read, by the first images of the first shards."""
+
+        def sampled() -> Iterator[Opened]:
+            for shard in [shard for shard in self.index.shards if shard.count][:_FEW]:
+                wanted = np.arange(min(SAMPLE // _FEW, shard.count))
+                with closing(Ahead(shard.samples(wanted))) as samples:
+                    for sample in samples:
+                        with suppress(Exception), open_image(BytesIO(sample.image)) as image:
+                            yield image
+
+        return self._read_by(self.index.name, sampled())
 
     def watched(self) -> CanvasSet:
         """The first images of shards that are evenly spaced, in memory; read at every call."""
@@ -118,12 +140,13 @@ class ShardLoader(Feed):
         classes = dict(self.classes) if labelled else {}
         return CanvasSet(
             self.name,
-            InMemory.of([canvas_HWC for canvas_HWC, _ in drawn]),
+            InMemory.of([canvas for canvas, _ in drawn], self.reading.layout),
             np.array([aspect for _, aspect in drawn], np.float32),
             dict.fromkeys(classes, label_N[whole]),
             classes,
             tuple(samples[at].key for at in whole),
             self.fingerprint,
+            reading=self.reading,
         )
 
     @property
@@ -174,7 +197,7 @@ class ShardLoader(Feed):
         """
         outcomes = list(pool.map(self._canvas, (sample for _, sample in samples)))
         self._judge([each for each in outcomes if isinstance(each, BrokenImageError)], samples)
-        gray = np.full((1, 1, 3), _GRAY, np.uint8), 1.0
+        gray = np.full((self.reading.layout.sheets, 1, 1, 3), _GRAY, np.uint8), 1.0
         whole = [at for at, outcome in enumerate(outcomes) if isinstance(outcome, tuple)]
         taken, at = [], whole[0] if whole else 0
         for place, outcome in enumerate(outcomes):
@@ -186,8 +209,9 @@ class ShardLoader(Feed):
             label_B = torch.tensor([self._label(samples[at][1]) for at in taken])
         canvases = Canvases.packed(
             torch.from_numpy(np.concatenate([canvas.ravel() for canvas, _ in drawn])),
-            torch.tensor([canvas.shape[:2] for canvas, _ in drawn]),
+            torch.tensor([canvas.shape[-3:-1] for canvas, _ in drawn]),
             torch.tensor([aspect for _, aspect in drawn]),
+            self.reading.layout,
         )
         return Batch(
             canvases.pinned(self.device),
@@ -201,7 +225,7 @@ class ShardLoader(Feed):
 
     def _canvas(self, sample: Sample) -> Canvas | BrokenImageError:
         try:
-            return sample.canvas(self.side)
+            return sample.canvas(self.side, self.reading)
         except BrokenImageError as error:
             return error
 

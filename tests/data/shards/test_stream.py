@@ -18,6 +18,7 @@ from tiny import stacked
 from webdataset import TarWriter
 
 from mast.core.errors import UserError
+from mast.core.reading import Reading
 from mast.data import Batch
 from mast.data.shards import ShardLoader, open_index
 from mast.data.shards import shard as module
@@ -236,9 +237,11 @@ def test_several_shards_are_read_at_a_time(shards: Path, monkeypatch: pytest.Mon
         time.sleep(0.5)
         return opened(url)
 
+    loader = loader_of(shards, readers=4)
+    assert loader.reading == Reading()
     monkeypatch.setattr(module, "open_once", slow)
     started = time.monotonic()
-    assert len([*loader_of(shards, readers=4).epoch(0)]) == 12
+    assert len([*loader.epoch(0)]) == 12
     assert time.monotonic() - started < 1.5  # one by one they take 2
 
 

@@ -1,0 +1,108 @@
+"""DICOM: frames in the units of their modality, with the window in which they are shown."""
+
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+import numpy as np
+from imagecodecs import jpeg8_decode, jpegls_decode
+from pydicom import dcmread, uid
+from pydicom.filereader import read_dataset
+from pydicom.pixels.decoders.base import DecodeRunner, get_decoder
+from pydicom.pixels.processing import apply_color_lut, apply_modality_lut
+from pydicom.pixels.utils import pixel_array
+
+from mast.data.bands import Bands, as_bands, checked
+from mast.data.bombs import refuse_size
+
+# A plugin of pydicom, in the form that it asks for, for what it does not decode with Pillow.
+DECODER_DEPENDENCIES = {
+    uid.JPEGExtended12Bit: ("imagecodecs",),
+    uid.JPEGLossless: ("imagecodecs",),
+    uid.JPEGLosslessSV1: ("imagecodecs",),
+    uid.JPEGLSLossless: ("imagecodecs",),
+    uid.JPEGLSNearLossless: ("imagecodecs",),
+}
+
+
+def is_available(_syntax: str) -> bool:
+    """Whether the plugin can decode."""
+    return True
+
+
+def decode_frame(content: bytes, runner: DecodeRunner) -> bytes:
+    """One frame as bytes; no memory is taken for more pixels than the DICOM says."""
+    colors = runner.samples_per_pixel
+    shape = (runner.rows, runner.columns, *[colors] * (colors > 1))
+    values = np.empty(shape, f"u{runner.bits_allocated // 8}")
+    is_ls = runner.transfer_syntax in (uid.JPEGLSLossless, uid.JPEGLSNearLossless)
+    (jpegls_decode if is_ls else jpeg8_decode)(content, out=values)
+    if colors > 1:
+        runner.set_option("planar_configuration", 0)
+    return values.tobytes()
+
+
+for syntax in DECODER_DEPENDENCIES:
+    get_decoder(syntax).add_plugin("imagecodecs", (__name__, "decode_frame"))
+
+
+def read_dicom(file: BinaryIO, page: int) -> Bands:
+    """A frame of a DICOM.
+
+    Args:
+        file: At its beginning.
+        page: Which frame.
+
+    Raises:
+        Exception: It cannot be decoded.
+    """
+    file.seek(132)
+    meta = read_dataset(file, False, True, stop_when=lambda tag, *_: tag >> 16 != 2)
+    if meta.get("TransferSyntaxUID") in (None, uid.DeflatedExplicitVRLittleEndian):
+        raise ValueError("a DICOM that is deflated as a whole, or does not say how it is written")
+    file.seek(0)
+    dicom = dcmread(file, stop_before_pixels=True)
+    if "Rows" not in dicom:
+        raise ValueError("a DICOM without an image")
+    refuse_size(dicom.Columns, dicom.Rows)
+    pages, bits = int(dicom.get("NumberOfFrames") or 1), dicom.get("BitsStored")
+    values = pixel_array(file, index=checked(page, pages))
+    if pages > file.seek(0, 2):
+        raise ValueError(f"{pages} frames in fewer bytes")
+    if dicom.PhotometricInterpretation == "PALETTE COLOR":
+        values, bits = apply_color_lut(values, dicom)[..., :3], None
+    if values.ndim == 3:
+        return replace(as_bands(values, "DICOM", bits), pages=pages)
+    padding = [] if "PixelPaddingRangeLimit" in dicom else dicom.get("PixelPaddingValue", [])
+    no_data = np.ravel(padding)
+    units = _part(dicom, page, "PixelValueTransformationSequence", "RescaleSlope")
+    slope, intercept = units.get("RescaleSlope", 1), units.get("RescaleIntercept", 0)
+    if (slope, intercept) != (1, 0) or "ModalityLUTSequence" in units:
+        values, no_data = (apply_modality_lut(of, units) for of in (values, no_data))
+        values, bits = values.astype(np.float32) if values.dtype.kind == "f" else values, None
+    return replace(
+        as_bands(values[..., None], "DICOM", bits, *no_data),
+        inverted=dicom.PhotometricInterpretation == "MONOCHROME1",
+        window=_window(_part(dicom, page, "FrameVOILUTSequence", "WindowWidth")),
+        pages=pages,
+    )
+
+
+def _part(dicom: Any, page: int, sequence: str, keyword: str) -> Any:
+    """What of a DICOM has an element: a part for a frame or for all of them, or the whole."""
+    frames = dicom.get("PerFrameFunctionalGroupsSequence", [])[page : page + 1]
+    groups = (*frames, *dicom.get("SharedFunctionalGroupsSequence", []))
+    parts = (part for group in groups for part in group.get(sequence, []))
+    return next((part for part in parts if keyword in part), dicom)
+
+
+def _window(dicom: Any) -> tuple[float, float] | None:
+    """The first that it has.
+
+    Reference: DICOM PS3.3, C.11.2.1.2.
+    """
+    center, width = (np.ravel(dicom.get(f"Window{of}", [])) for of in ("Center", "Width"))
+    if not (len(center) and len(width) and width[0] > 0):
+        return None
+    low, high = (float(center[0] + side * width[0] / 2) for side in (-1, 1))
+    exact = dicom.get("VOILUTFunction") == "LINEAR_EXACT" or width[0] <= 1
+    return low, high - (not exact)

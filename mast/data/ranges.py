@@ -1,0 +1,255 @@
+"""Which values of a set's files become 0 and 1: given, or found once from some of its images.
+
+Legend: H height, W width, C channels, N values.
+"""
+
+import logging
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from PIL import Image
+
+from mast.core.errors import UserError
+from mast.core.reading import Layout, Reading
+from mast.data.bands import Bands
+
+if TYPE_CHECKING:
+    from mast.data.source import Source
+
+Range: TypeAlias = tuple[float | str, ...]  # as in `DataConfig`
+
+SAMPLE = 64  # images by which a range is found
+_VALUES = 16_384  # of each of them and of its channels
+_TAILS = 0.1, 99.9  # percentiles
+_LEAST = 0.1  # share of a range, of which a set uses less only by mistake
+_FLOATS = 1.0, 255.0, 65535.0  # what floats are usually scaled to
+_NONE = 1e37  # magnitude of floats that stand for no value, such as -3.4e38
+_BRIGHT = 250  # mean level of what is visible, above which it would not show on white
+_log = logging.getLogger("mast")
+
+
+def find_reading(
+    name: str,
+    images: Iterable[Image.Image | Bands],
+    wanted: Range = ("auto",),
+    channels: int = 3,
+    no_data: float | None = None,
+) -> Reading:
+    """How the files of a set are read, from some of its images.
+
+    Those of 8 bits count only where there are no others.
+
+    Args:
+        name: Of the set, for messages.
+        images: As `sampled` gives them.
+        wanted: Two numbers, which become 0 and 1, or one word. "dtype": the least and the largest
+            integer of the type, or of the bits that a file declares; 0 and 1 of floats.
+            "percentile": the 0.1st and the 99.9th percentile of each channel. "auto": 0 and 255 of
+            8 bits; of unsigned integers the fewest bits, 8, 10, 12, 14 or 16, that hold the
+            sample; of floats the smallest of 1, 255, 65535 that holds it and of which it uses a
+            tenth; the window of DICOM files; else percentiles.
+        channels: C, of what an encoder sees. Gray is repeated for 3.
+        no_data: What stands for no value, beside what a file says itself.
+
+    Raises:
+        UserError: The images have other channels.
+    """
+    plain = wanted in (("auto",), ("dtype",))
+    found = [
+        image if isinstance(image, Bands) else Bands.of(image)
+        for image in images
+        if isinstance(image, Bands) or not plain
+    ]
+    counts = {bands.channels for bands in found}
+    for count in counts - {1, 3, 4, channels}:
+        if channels == 3:
+            raise UserError(
+                f"{name} has images of {count} channels: data.channels {count} reads them all, and "
+                "3 is for gray and colours"
+            )
+    if channels == 3 and 4 in counts:
+        _log.warning(
+            "%s has images of 4 channels, of which the first 3 are read: data.channels 4 reads all",
+            name,
+        )
+    deep = [bands for bands in found if is_deep(bands)]
+    layout = Layout(channels, deep=bool(deep))
+    used = deep or found
+    if not used or (plain and not deep):
+        return Reading(layout, no_data=no_data)
+    reading = Reading(layout, *_limits(used, wanted, channels, no_data), no_data)
+    _tell(name, reading, used)
+    return reading
+
+
+def sampled(source: "Source") -> Iterator[Image.Image | Bands]:
+    """Some images of a set, always the same, each open until the next is asked for."""
+    for index in random.Random(0).sample(range(len(source)), min(SAMPLE, len(source))):
+        try:
+            with source.open(index) as image:
+                yield image
+        except Exception:  # a broken one is counted when all are decoded
+            continue
+
+
+def alone(bands: Bands) -> Reading:
+    """How an image is read of which nothing else is known: as RGB of 8 bits."""
+    declared = bands.values_HWC.dtype in (np.uint8, np.uint16)
+    return Reading(Layout(), *_limits([bands], ("dtype" if declared else "auto",), 3, None))
+
+
+def is_deep(bands: Bands) -> bool:
+    """Whether an image has more than 8 bits."""
+    wide = bands.values_HWC.dtype not in (np.uint8, np.bool_)
+    return wide and (bands.bits is None or bands.bits > 8)
+
+
+def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:
+    """The channels of an image one by one, each (H, W) float32 in [0, 1].
+
+    Transparent images of colours are composited over white, or black where they show nothing on it.
+
+    Raises:
+        ValueError: The image has other channels than its set.
+    """
+    layout = reading.layout
+    values_HWC, alpha_HW = bands.values_HWC, bands.alpha_HW
+    if is_deep(bands) and not layout.deep:
+        own = alone(bands)
+        low, high = own.low, own.high
+    elif layout.deep and not is_deep(bands):
+        low, high = (0.0,), (255.0,)
+    else:
+        low, high = reading.low, reading.high
+
+    def channel(at: int) -> np.ndarray:
+        values_HW = values_HWC[:, :, at].astype(np.float32)
+        there_HW = _there(values_HWC[:, :, at], reading.no_data, bands.no_data)
+        least, most = low[at % len(low)], high[at % len(high)]
+        with np.errstate(invalid="ignore", over="ignore"):
+            unit_HW = ((values_HW - least) / (most - least)).clip(0, 1)
+        if bands.inverted:
+            unit_HW = 1 - unit_HW
+        return unit_HW if there_HW is None else np.where(there_HW, unit_HW, np.float32(0))
+
+    count, wanted = bands.channels, layout.channels
+    if count + 1 == wanted and alpha_HW is not None:
+        yield from map(channel, range(count))
+        yield alpha_HW.astype(np.float32)
+        return
+    channels: Iterable[np.ndarray] = map(channel, range(wanted))
+    if count == 1 and wanted == 3:
+        channels = [channel(0)] * 3
+    elif count == 3 and wanted == 1:
+        red_HW, green_HW, blue_HW = map(channel, range(3))
+        channels = [0.299 * red_HW + 0.587 * green_HW + 0.114 * blue_HW]
+    elif count != wanted and (count, wanted) != (4, 3):
+        raise ValueError(f"{count} channels where the set has {wanted}")
+    if alpha_HW is None or wanted not in (1, 3):
+        yield from channels
+        return
+    opaque_CHW = np.stack([*channels])
+    ground = 0.0 if shows_nothing(255 * opaque_CHW.mean(0), alpha_HW) else 1.0
+    for channel_HW in opaque_CHW:
+        yield (channel_HW * alpha_HW + ground * (1 - alpha_HW)).astype(np.float32)
+
+
+def shows_nothing(level_HW: np.ndarray, alpha_HW: np.ndarray) -> bool:
+    """Whether what is visible is so bright, of 0 to 255, that it would not show on white."""
+    total = float(alpha_HW.sum(dtype=np.float64))
+    seen = np.einsum("hw,hw->", level_HW, alpha_HW, dtype=np.float64)
+    return total > 0 and float(seen) > _BRIGHT * total
+
+
+def _there(values: np.ndarray, *no_data: float | None) -> np.ndarray | None:
+    """Where values are; None: everywhere."""
+    there = None
+    if values.dtype.kind == "f":
+        there = np.isfinite(values) & (np.abs(values) < _NONE)
+    for value in {*no_data} - {None}:
+        differs = values != value
+        there = differs if there is None else there & differs
+    return there
+
+
+def _sampled(images: Sequence[Bands], channel: int, no_data: float | None) -> np.ndarray:
+    """Values of one channel, of all images alike many."""
+    parts = []
+    for bands in images:
+        values_HW = bands.values_HWC[:, :, channel % bands.channels]
+        step = max(1, int((values_HW.size / _VALUES) ** 0.5))
+        some_N = values_HW[::step, ::step].ravel()
+        there_N = _there(some_N, no_data, bands.no_data)
+        parts.append((some_N if there_N is None else some_N[there_N]).astype(np.float64))
+    return np.concatenate(parts)
+
+
+def _limits(
+    images: Sequence[Bands], wanted: Range, channels: int, no_data: float | None
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """What becomes 0 and what 1, one number each or one for each channel."""
+    if len(wanted) == 2:
+        low, high = map(float, wanted)
+        return (low,), (high,)
+    types = {bands.values_HWC.dtype for bands in images}
+    if wanted == ("dtype",):
+        of_types = [_of_type(bands) for bands in images]
+        return (min(low for low, _ in of_types),), (max(high for _, high in of_types),)
+    if wanted == ("auto",):
+        windows = [bands.window for bands in images if bands.window is not None]
+        if len(windows) == len(images):
+            low, high = np.median(windows, axis=0).tolist()
+            return (low,), (high,)
+        every_N = np.concatenate([_sampled(images, at, no_data) for at in range(channels)])
+        if len(every_N) and every_N.min() >= 0:
+            top = float(np.percentile(every_N, _TAILS[1]))
+            declared = [bands.bits for bands in images if bands.bits is not None]
+            if all(of.kind in "bu" for of in types) and len(declared) == len(images):
+                return (0.0,), (2.0 ** max(declared) - 1,)
+            if all(of.kind in "biu" for of in types):
+                # a hot pixel alone does not decide
+                most = float(every_N.max()) if every_N.max() <= 4 * top else top
+                fitting = [2.0**bits - 1 for bits in (8, 10, 12, 14, 16) if most < 2**bits]
+            else:
+                fitting = [limit for limit in _FLOATS if top <= limit]
+                fitting = [limit for limit in fitting[:1] if limit == 1.0 or top >= _LEAST * limit]
+            if fitting:
+                return (0.0,), (fitting[0],)
+    several = max(bands.channels for bands in images) > 1
+    lows, highs = [], []
+    for at in range(channels if several else 1):
+        some_N = _sampled(images, at, no_data)
+        low, high = np.percentile(some_N, _TAILS).tolist() if len(some_N) else (0.0, 1.0)
+        lows.append(low)
+        highs.append(high if high > low else low + 1)
+    return tuple(lows), tuple(highs)
+
+
+def _of_type(bands: Bands) -> tuple[float, float]:
+    """The least and the largest value that an image could have."""
+    kind = bands.values_HWC.dtype
+    if kind.kind in "bf":
+        return 0.0, 1.0
+    if bands.bits is not None and kind.kind == "u":
+        return 0.0, 2.0**bands.bits - 1
+    return float(np.iinfo(kind).min), float(np.iinfo(kind).max)
+
+
+def _tell(name: str, reading: Reading, images: Sequence[Bands]) -> None:
+    """Say what was found, and warn where little of it is used."""
+    shown = ", ".join(
+        f"{low:g} to {high:g}" for low, high in zip(reading.low, reading.high, strict=True)
+    )
+    _log.info("%s: values of %s become 0 to 1, by %d images", name, shown, len(images))
+    for at, (least, most) in enumerate(zip(reading.low, reading.high, strict=True)):
+        some_N = _sampled(images, at, reading.no_data)
+        low, high = np.percentile(some_N, _TAILS) if len(some_N) else (least, most)
+        if min(high, most) - max(low, least) < _LEAST * (most - least):
+            _log.warning(
+                "%s has values of %g to %g, less than a tenth of the %g to %g that become 0 to 1: "
+                "data.range percentile, or two numbers, would use more",
+                name, low, high, least, most,
+            )  # fmt: skip
+            return
