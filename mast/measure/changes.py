@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from mast.augment import OPERATORS
+from mast.augment import OPERATORS, Preset
+
+_log = logging.getLogger("mast")
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,20 @@ class Change:
 
     name: str
     apply: Callable[[Tensor, Tensor], Tensor]
+
+
+def acting_on(operators: Sequence[str], channels: int) -> tuple[str, ...]:
+    """Operators for images of so many channels, as `Preset.of_channels` has them.
+
+    What is left out is said.
+    """
+    kept = tuple(dict.fromkeys(Preset(tuple(operators)).of_channels(channels).operators))
+    if left_out := [name for name in operators if name not in kept]:
+        _log.warning(
+            "images of %d channels: %s need red, green and blue and are left out%s",
+            channels, ", ".join(left_out), ", for band_jitter" * ("band_jitter" in kept),
+        )  # fmt: skip
+    return kept
 
 
 def changed_by(

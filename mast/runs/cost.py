@@ -273,6 +273,8 @@ def _measured(config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFo
                 "epochs": 2,
                 "score_every": 2,
                 # They are RGB: all but the first layer costs as much as of other channels.
+                "data.channels": 3,
+                "data.range": ("auto",),
                 **{f"encoder.{name}": value for name, value in IMAGENET._asdict().items()},
                 "log_every": MEASURED_STEPS,
             },
