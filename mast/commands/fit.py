@@ -14,6 +14,7 @@ from mast.core.entry import entry
 from mast.core.errors import one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
+from mast.core.reading import Reading
 from mast.core.run import provenance
 from mast.core.table import Shown
 from mast.measure.accuracy import correct_within
@@ -161,6 +162,8 @@ def fit(
         calibration.temperature,
         about,
     )
+    if pool.train.reading != Reading():
+        classifier.reading = pool.train.reading
     save_classifier(classifier, path)
     bench.finish()
     return Fitted(path, classifier.cpu().eval())

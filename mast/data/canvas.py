@@ -320,7 +320,8 @@ def open_canvas(
     if isinstance(config, str | Path):
         config = DataConfig(str(config))
     reading = None
-    for part in [part for part in model.modules() if hasattr(part, "reading")] if model else []:
+    # Of several the first: a classifier stands before its encoder, an encoder before its teacher.
+    for part in [part for part in model.modules() if hasattr(part, "reading")][:1] if model else []:
         reading = cast(Reading | None, part.reading)
         config = replace(config, channels=cast(int, part.channels))
     folder = Path(config.cache) if config.cache is not None else default_cache()

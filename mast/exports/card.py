@@ -151,9 +151,9 @@ def _preprocessing(form: Format, original: Original) -> str:
     mean, std = (", ".join(f"{value:g}" for value in values) for values in moments)
     where = "inside the model" if form.normalises else "before the model"
     return (
-        f"{_values(original)}; the short side resized to {resized(size)} pixels (bilinear, antialiased), the "
-        f"central {size} × {size} of it; values in [0, 1], normalised {where} by mean ({mean}) and "
-        f"standard deviation ({std})."
+        f"{_values(original)}; the short side resized to {resized(size)} pixels (bilinear, "
+        f"antialiased), the central {size} × {size} of it; values in [0, 1], normalised {where} by "
+        f"mean ({mean}) and standard deviation ({std})."
     )
 
 
@@ -165,8 +165,8 @@ def _values(original: Original) -> str:
     low, high = (", ".join(f"{end:g}" for end in ends) for ends in (reading.low, reading.high))
     nothing = "" if reading.no_data is None else f"{reading.no_data:g} and "
     return (
-        f"{original.encoder.channels} channel{'s' * (original.encoder.channels > 1)}: from {low} to "
-        f"{high} to 0 to 1, clipped, and {nothing}what is not finite to 0"
+        f"{_images(original)}: of their values {low} becomes 0 and {high} becomes 1, others are "
+        f"clipped, and {nothing}what is not finite becomes 0"
     )
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 
 from mast.core.checkpoint import write_json, write_text
 from mast.core.errors import UserError, one_line
@@ -21,7 +20,9 @@ from mast.core.files import as_unicode, read_json
 from mast.core.reading import Reading
 from mast.core.table import Shown
 from mast.data import Factors
-from mast.exports.format import Format, Place, alike, resized
+from mast.data.bands import Bands
+from mast.data.decode import to_test_view
+from mast.exports.format import Format, Place, alike
 from mast.exports.original import OUTPUTS, Kind, Original
 from mast.measure.features import open_images
 
@@ -218,25 +219,16 @@ def _values(reading: Reading, height: int, width: int) -> np.ndarray:
     low, high = np.array(reading.low), np.array(reading.high)
     shares_HWC = generator.uniform(-0.1, 1.1, (height, width, reading.layout.channels))
     values_HWC = low + shares_HWC * (high - low)
-    values_HWC[: height // 4, : width // 4] = np.nan
     if reading.no_data is not None:
         values_HWC[-(height // 4) :, -(width // 4) :] = reading.no_data
+    if not reading.layout.deep:
+        return values_HWC.clip(0, 255).astype(np.uint8)
+    values_HWC[: height // 4, : width // 4] = np.nan
     return values_HWC
 
 
 def _view(original: Original, values_HWC: np.ndarray) -> torch.Tensor:
-    """What an encoder sees of them, (channels, V, V), by Pillow in floats."""
-    reading, size = original.reading, original.size
-    low, high = np.array(reading.low), np.array(reading.high)
-    known_HWC = np.isfinite(values_HWC) & (values_HWC != reading.no_data)
-    shares_HWC = np.where(known_HWC, ((values_HWC - low) / (high - low)).clip(0, 1), 0)
-    sides = np.array(values_HWC.shape[1::-1])
-    across = tuple(int(side) for side in resized(size) * sides // sides.min())
-    left, top = (round((side - size) / 2) for side in across)
-    view_CVV = [
-        Image.fromarray(plane_HW.astype(np.float32))
-        .resize(across, Image.Resampling.BILINEAR)
-        .crop((left, top, left + size, top + size))
-        for plane_HW in np.moveaxis(shares_HWC, 2, 0)
-    ]
-    return torch.from_numpy(np.stack([np.asarray(plane) for plane in view_CVV]))
+    """What an encoder sees of a file, (channels, V, V)."""
+    reading = original.reading
+    planes_PVV = to_test_view(Bands(values_HWC), original.size, reading)
+    return reading.layout.joined(torch.from_numpy(planes_PVV)[None] / 255)[0]

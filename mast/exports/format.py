@@ -140,12 +140,15 @@ def transforms(original: Original, normalise: bool) -> str:
 
 def _scaled(reading: Reading) -> str:
     """Python that makes `prepare` of `crop`, as `mast` reads the values of files."""
-    known = "numpy.isfinite(values)"
+    ends = ", ".join(f"numpy.array({list(end)})" for end in (reading.low, reading.high))
+    if reading.layout.deep:  # files of 8 bits in such a set have their own range
+        ends = f"(0, 255) if values.dtype == numpy.uint8 else ({ends})"
+    known = "numpy.abs(values) < 1e37"  # which is not so of what is not finite
     if reading.no_data is not None:
-        known += f" & (values != {reading.no_data!r})"
+        known = f"({known}) & (values != {reading.no_data!r})"
     return (
-        f"low, high = numpy.array({list(reading.low)}), numpy.array({list(reading.high)})\n\n\n"
-        "def prepare(values):  # (H, W, channels), as files have them\n"
+        "\n\ndef prepare(values):  # (H, W, channels), as files have them\n"
+        f"    low, high = {ends}\n"
         f"    known = {known}\n"
         "    shares = numpy.where(known, (values - low) / (high - low), 0).clip(0, 1)\n"
         "    return crop(torch.from_numpy(shares.transpose(2, 0, 1)).float())\n\n"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from mast.augment import OPERATORS, operators_for
-from mast.core.errors import UserError
-from mast.data import CanvasSet
+from mast.augment import OPERATORS, Preset
+
+_log = logging.getLogger("mast")
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,18 @@ class Change:
     apply: Callable[[Tensor, Tensor], Tensor]
 
 
-def for_images(names: tuple[str, ...], images: CanvasSet) -> tuple[str, ...]:
-    """Operators for a set; where all of RGB are named, all that are for its channels.
+def acting_on(operators: Sequence[str], channels: int) -> tuple[str, ...]:
+    """Operators for images of so many channels, as `Preset.of_channels` has them.
 
-    Raises:
-        UserError: One needs red, green and blue, which the images do not have.
+    What is left out is said.
     """
-    channels = images.reading.layout.channels
-    if channels != 3 and names == operators_for(3):
-        return operators_for(channels)
-    for name in names:
-        if channels != 3 and name not in operators_for(channels):
-            raise UserError(f"{name} needs red, green and blue, got images of {channels} channels")
-    return names
+    kept = tuple(dict.fromkeys(Preset(tuple(operators)).of_channels(channels).operators))
+    if left_out := [name for name in operators if name not in kept]:
+        _log.warning(
+            "images of %d channels: %s need red, green and blue and are left out%s",
+            channels, ", ".join(left_out), ", for band_jitter" * ("band_jitter" in kept),
+        )  # fmt: skip
+    return kept
 
 
 def changed_by(

@@ -74,9 +74,8 @@ class TrainingViews:
         self.pool = pool
         self.starts = np.cumsum([0, *map(len, pool)])
         self.positions_N = positions_N.numpy()
-        one_view = replace(preset, views=(View(preset.views[0].overrides),)).of_channels(
-            pool[0].reading.layout.channels
-        )
+        preset = preset.of_channels(pool[0].reading.layout.channels)
+        one_view = replace(preset, views=(View(preset.views[0].overrides),))
         self.pipeline = Pipeline(one_view, size)
         self.batch_size = min(batch_size, len(positions_N))
         self.seed = seed

@@ -35,7 +35,7 @@ class Normalization(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether images of 1 to 16 channels can be normalised so: finite, the divisors positive."""
+        """Whether they are of 1 to 16 channels and finite, those to divide by positive."""
         fits = len(self.mean) == len(self.std) and 1 <= len(self.mean) <= MOST_CHANNELS
         small = fits and all(abs(value) <= MOST_MOMENT for values in self for value in values)
         return small and min(self.std) >= 1 / MOST_MOMENT
@@ -700,7 +700,7 @@ def _torchvision_model(name: str, size: int, config: EncoderConfig) -> nn.Module
         if hasattr(model, head):
             setattr(model, head, nn.Identity())
     if config.channels != 3:
-        _replace_first(model, config.channels)
+        _widen_first(model, config.channels)
     return model
 
 
@@ -710,14 +710,12 @@ def first_convolution(model: nn.Module) -> tuple[str, nn.Conv2d]:
 
 
 @torch.no_grad()
-def _replace_first(model: nn.Module, channels: int) -> None:
-    """Have a model of RGB take other images; its first layer starts as large as the library's."""
-    name, first = first_convolution(model)
-    settings = (first.kernel_size, first.stride, first.padding, first.dilation, first.groups)
-    replaced = nn.Conv2d(channels, first.out_channels, *settings, bias=first.bias is not None)
-    replaced.weight.normal_().mul_(first.weight.std() * math.sqrt(3 / channels))
-    replaced.bias = first.bias
-    model.set_submodule(name, replaced)
+def _widen_first(model: nn.Module, channels: int) -> None:
+    """Have a model of RGB take other images; what its first layer gives stays as large."""
+    _, first = first_convolution(model)
+    shape = (first.out_channels, channels, *first.weight.shape[2:])
+    weight_OCKK = torch.randn(shape) * (first.weight.std() * math.sqrt(3 / channels))
+    first.in_channels, first.weight = channels, nn.Parameter(weight_OCKK)
 
 
 class Stem(NamedTuple):

@@ -17,7 +17,7 @@ from mast.core.display import track
 from mast.core.errors import unknown
 from mast.measure.accuracy import chance_level, correct_within
 from mast.measure.bootstrap import Measured, measured
-from mast.measure.changes import changed_by, for_images
+from mast.measure.changes import acting_on, changed_by
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, tasks
 from mast.protocols.probe import Probe
@@ -36,7 +36,8 @@ class Retained(Probe):
     images; the other settings are those of `linear`.
 
     Args:
-        operators: Names; all by default that are for the images.
+        operators: Names; all by default. Those that need colours are left out of images of other
+            channels, for which `band_jitter` takes the place of `color_jitter`.
         share: Of the images that are changed, in (0, 1].
     """
 
@@ -71,8 +72,8 @@ class Retained(Probe):
             yield f"{task.target}/chance", chance_level(task.test_labels_M, "top1")
             penalties.append(learned.penalty)
             before.append(correct_within(scores_MC.cpu(), task.test_labels_M, k=1))
-        names = for_images(self.operators, data.test)
-        for name in track(names, "", len(names), "operators"):
+        operators = acting_on(self.operators, data.test.reading.layout.channels)
+        for name in track(operators, "", len(operators), "operators"):
             pool_ND, test_MD = self._changed(name, encoder, data)
             classifiers = self.fit_all(pool_ND, asked, penalties)
             for task, before_M, classifier in zip(asked, before, classifiers, strict=True):

@@ -17,7 +17,7 @@ from mast.core.display import track
 from mast.core.errors import unknown
 from mast.measure.accuracy import chance_level, correct_within
 from mast.measure.bootstrap import Measured, measured
-from mast.measure.changes import changed_by, for_images
+from mast.measure.changes import acting_on, changed_by
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, tasks
 from mast.protocols.probe import Probe
@@ -34,7 +34,8 @@ class Robust(Probe):
     those of `linear`.
 
     Args:
-        operators: Names; all by default that are for the images.
+        operators: Names; all by default. Those that need colours are left out of images of other
+            channels, for which `band_jitter` takes the place of `color_jitter`.
         magnitudes: From 0 to 1.
     """
 
@@ -66,8 +67,8 @@ class Robust(Probe):
             yield from self.report(task, learned, learned.scores(test_MD))
         credit: dict[str, list[Tensor]] = {task.target: [] for task, _ in probes}
         by_chance = {task.target: chance_level(task.test_labels_M, "top1") for task, _ in probes}
-        names = for_images(self.operators, data.test)
-        for name in track(names, "", len(names), "operators", even=False):
+        operators = acting_on(self.operators, data.test.reading.layout.channels)
+        for name in track(operators, "", len(operators), "operators", even=False):
             magnitudes = self.magnitudes if OPERATORS[name].graded else (None,)
             credit_of: dict[str, list[Tensor]] = {target: [] for target in credit}
             for magnitude in magnitudes:

@@ -22,6 +22,7 @@ from mast.core.optim import moments
 from mast.core.run import RunFolder
 from mast.data import BrokenImageError, Source, canvas_size, expected_bytes
 from mast.methods import METHODS, StepNeeds, step_flops, step_needs
+from mast.models.encoders import IMAGENET
 from mast.runs.memory import COUNTED, needs_of
 
 # Share of a GPU's peak that a run is taken to reach; none has been measured.
@@ -274,6 +275,10 @@ def _measured(config: PretrainConfig, pretrain: Callable[[PretrainConfig], RunFo
                 "accumulate": 1,
                 "epochs": 2,
                 "score_every": 2,
+                # They are RGB: all but the first layer costs as much as of other channels.
+                "data.channels": 3,
+                "data.range": ("auto",),
+                **{f"encoder.{name}": value for name, value in IMAGENET._asdict().items()},
                 "log_every": MEASURED_STEPS,
             },
         )

@@ -83,9 +83,9 @@ def load_embedding(run: str | Path) -> Embedding:
         run: A run folder.
 
     Returns:
-        The embedding in evaluation mode, on the CPU: from images (B, channels, H, W) in [0, 1], best of
-        side `size`, to (B, D), or what heads read of them. `trained_with` names the operators
-        that can be chosen, as do the properties of images that they destroy.
+        The embedding in evaluation mode, on the CPU: from images (B, channels, H, W) in [0, 1],
+        best of side `size`, to (B, D), or what heads read of them. `trained_with` names the
+        operators that can be chosen, as do the properties of images that they destroy.
 
     Raises:
         UserError: As `load_method`.
@@ -148,8 +148,8 @@ def load(
         options: Of the architecture that the name names, beside weights, as in `EncoderConfig`.
 
     Returns:
-        A module in evaluation mode from images (B, channels, H, W) in [0, 1] to (B, D), the side of the
-        views in pixels, a description, and the folder of its evaluations: the run's,
+        A module in evaluation mode from images (B, channels, H, W) in [0, 1] to (B, D), the side of
+        the views in pixels, a description, and the folder of its evaluations: the run's,
         `runs/<name>-random-<seed>`, or for another project's checkpoint, beside which nothing is
         written, `runs/[<name>-]<file>-<first digits of its SHA-256>`, for a module
         `runs/<class>-<first digits of its weights' SHA-256>`.

@@ -16,6 +16,7 @@ from mast.models import (
     EncoderConfig,
     architecture_of,
     is_foreign,
+    load_encoder,
     named_weights,
     near_weights,
     stem_of,
@@ -173,6 +174,8 @@ def load_untrained(run: str | Path, size: int | None = None) -> Loaded:
             "was started: restore them"
         )
     encoder = method.encoder.eval()
+    if folder.encoder.is_file():
+        encoder.reading = load_encoder(folder.encoder).reading
     size = encoder.size if size is None else size
     return Loaded(encoder, size, encoder.describe(), folder.untrained)
 

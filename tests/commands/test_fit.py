@@ -16,12 +16,14 @@ import torch
 from layouts import write_coco
 from PIL import Image
 from safetensors import safe_open
+from tiny import ENCODER
 from torch import nn
 
 import mast
 from mast.cli import main
 from mast.commands.predict import Predicted
 from mast.core.errors import UserError
+from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
 from mast.data import open_canvas
 from mast.measure.calibration import calibrate
@@ -30,6 +32,7 @@ from mast.measure.frozen import FrozenEncoder
 from mast.measure.learned import how_far_off
 from mast.measure.named_sets import NamedSets
 from mast.measure.sets import EvaluationData, tasks
+from mast.models import Encoder
 from mast.protocols import Linear
 
 USE = Path(__file__).parents[2] / "docs" / "use.md"
@@ -415,3 +418,22 @@ def test_what_the_manual_shows_runs(
     table = tmp_path / "predictions-photos-by-flowers-linear-flowers17.csv"
     assert f"table: {table}\n" in said
     assert f"table: {tmp_path / 'told.csv'}\n" in said
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_how_files_were_read_is_kept(own: bool, tmp_path: Path) -> None:
+    """An encoder that knows 8 bits alone learns from 12, and later images are read as these."""
+    draw = np.random.default_rng(0)
+    for at in range(12):
+        values = draw.integers(0, 4000 if at < 10 else 300, (16, 16, 3)).astype(np.uint16)
+        file = tmp_path / ("learned" if at < 10 else "later") / f"class{at % 2}" / f"{at}.npy"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        np.save(file, values)
+    encoder = Corners() if own else Encoder(ENCODER, 16)
+    fitted = mast.fit(encoder, tmp_path / "learned", size=16, out=tmp_path / "x.safetensors")
+    assert fitted.classifier.reading == Reading(Layout(3, deep=True), (0.0,), (4095.0,))
+    loaded = mast.load_classifier(fitted.path, encoder=Corners() if own else None)
+    for classifier in (fitted.classifier, loaded):
+        assert classifier.reading == fitted.classifier.reading
+        later = open_canvas(str(tmp_path / "later"), 16, model=classifier)
+        assert later.reading == classifier.reading

@@ -15,9 +15,17 @@ from torch import nn
 import mast
 from mast.core.checkpoint import load_checkpoint
 from mast.core.errors import UserError
+from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
 from mast.core.tensors import read_tensors, said_of, write_tensors
-from mast.models import Classifier, Encoder, EncoderConfig, save_classifier, save_encoder
+from mast.models import (
+    Classifier,
+    Encoder,
+    EncoderConfig,
+    load_encoder,
+    save_classifier,
+    save_encoder,
+)
 from mast.runs.load import load
 
 IMAGES = torch.linspace(0, 1, 2 * 3 * 32 * 32).reshape(2, 3, 32, 32)
@@ -175,3 +183,12 @@ def test_a_folder_without_a_configuration_is_no_run(ours: RunFolder, tmp_path: P
     with pytest.raises(UserError, match=r"no config\.yaml; without it, give its encoder"):
         load(tmp_path)
     assert load(tmp_path / ours.encoder.name).folder.parts[0] == "runs"
+
+
+def test_how_files_were_read_is_that_of_the_encoder(theirs: RunFolder) -> None:
+    """It is in the file of the encoder, not in the configuration from which a method is built."""
+    encoder = load_encoder(theirs.path)
+    encoder.reading = Reading(Layout(3, deep=True), (0.0,), (4095.0,))
+    save_encoder(encoder, theirs.encoder)
+    assert mast.load_method(theirs.path).encoder.reading == encoder.reading
+    assert load(theirs.path).description["reading"]["high"] == (4095.0,)
