@@ -30,7 +30,7 @@ TRITON = find_spec("triton") is not None
 # numbers a thread treats at a time by compiled kernels: a few images cost Python, many the cache
 COMPILED_PART_VALUES = 2_400_000
 PADDED = 100_000_000  # numbers of padded images that a GPU without Triton treats at a time
-SHEET_VALUES = 100_000_000  # numbers of sheets that are drawn at a time
+SHEET_VALUES = 100_000_000  # numbers of sheets that a GPU treats at a time
 PART_VALUES = 1_600_000  # numbers a CPU treats at a time: best of 0.1 to 100 million, by a fifth
 
 
@@ -195,7 +195,10 @@ class Pipeline:
             return
         count, size, sheets = len(images), images.shape[3], canvases.layout.sheets
         shown = canvases[torch.arange(count) % len(canvases)]
-        part = max(1, SHEET_VALUES // (3 * sheets * size**2))
+        most = SHEET_VALUES
+        if canvases.device.type == "cpu":
+            most = COMPILED_PART_VALUES * torch.get_num_threads()
+        part = max(1, most // (3 * sheets * size**2))
         for start in range(0, count, part):
             some = slice(start, start + part)
             apart, drawn = shown[some].apart(), record[some]
@@ -203,7 +206,7 @@ class Pipeline:
             self._fill(pictures, apart, warp[some].repeated(sheets), drawn, None)
             joined = canvases.layout.joined(pictures.view(len(drawn), 3 * sheets, size, size))
             joined = joined.contiguous()
-            if self.compiled and joined.device.type == "cpu" and self.channels == 3:
+            if self.compiled and joined.device.type == "cpu":
                 _run(_compiled(self._pointwise[view], drawn), joined)
             else:
                 for operator in self._pointwise[view]:

@@ -5,11 +5,19 @@ and lets go of the interpreter's lock, so that threads can share a batch. Values
 PyTorch kernels in `mast.augment`, which say what each computes, to float32 rounding; the tests
 compare every one. Numba compiles a kernel when it is first called and keeps it on disk.
 
-Legend of the package: B samples, N of them drawn, C = 3 channels, P canvas pixels along an axis, V
+Legend of the package: B samples, N of them drawn, C channels, P canvas pixels along an axis, V
 view pixels, T taps. Images are contiguous float32 planes in [0, 1].
 """
 
-from mast.augment.compiled.color import equalize, grayscale, invert, jitter, posterize, solarize
+from mast.augment.compiled.color import (
+    equalize,
+    grayscale,
+    invert,
+    jitter,
+    jitter_bands,
+    posterize,
+    solarize,
+)
 from mast.augment.compiled.filters import blend_edges, cut_out, gaussian_blur, motion_blur, sharpen
 from mast.augment.compiled.noise import add_noise
 from mast.augment.compiled.resample import resize_boxes, warp_affine
@@ -23,6 +31,7 @@ __all__ = [
     "grayscale",
     "invert",
     "jitter",
+    "jitter_bands",
     "motion_blur",
     "posterize",
     "resize_boxes",

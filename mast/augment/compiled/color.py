@@ -89,6 +89,34 @@ def _channel(sixth):
 
 
 @kernel
+def jitter_bands(images_BCHW, index_N, factor_N2, gain_NC):
+    """See `color.jitter_bands`.
+
+    Args:
+        images_BCHW: Changed in place.
+        index_N: Samples to treat.
+        factor_N2: float32 factors of brightness and contrast.
+        gain_NC: float32, of as many channels or more.
+    """
+    area = images_BCHW.shape[2] * images_BCHW.shape[3]
+    for n in range(len(index_N)):
+        image, total = images_BCHW[index_N[n]].ravel(), 0.0
+        for c in range(images_BCHW.shape[1]):
+            gain = factor_N2[n, 0] * gain_NC[n, c]
+            for start in range(c * area, (c + 1) * area, _PART):
+                part = ZERO
+                for i in range(min(_PART, (c + 1) * area - start)):
+                    value = clip(gain * image[at(start, i)])
+                    image[at(start, i)] = value
+                    part += value
+                total += part
+        contrast = factor_N2[n, 1]
+        added = (ONE - contrast) * np.float32(total / image.shape[0])
+        for j in range(image.shape[0]):
+            image[at(0, j)] = clip(contrast * image[at(0, j)] + added)
+
+
+@kernel
 def grayscale(images_BCHW, index_N):
     """See `color.gray`; all three channels become it."""
     area = images_BCHW.shape[2] * images_BCHW.shape[3]
@@ -134,7 +162,7 @@ def equalize(images_BCHW, index_N):
     """See `color.equalize`."""
     table = np.empty(256, np.float32)
     for i in index_N:
-        for c in range(3):
+        for c in range(images_BCHW.shape[1]):
             values = images_BCHW[i, c].ravel()
             levels = np.empty(values.shape[0], np.uint8)
             histogram = np.zeros(256, np.int64)

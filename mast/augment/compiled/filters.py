@@ -46,7 +46,7 @@ def gaussian_blur(images_BCHW, index_N, sigma_N, radius_N):
         total *= 1 + 1e-6  # so that rounding leaves no value above 1
         for t in range(radius + 1):
             weights_T[t] = math.exp(-0.5 * (t / sigma) ** 2) / total
-        for c in range(3):
+        for c in range(images_BCHW.shape[1]):
             plane = images_BCHW[index_N[n], c].ravel()
             for y in range(size):
                 copy(size, line, radius, plane, y * size)
@@ -115,7 +115,7 @@ def sharpen(images_BCHW, index_N, factor_N):
     for n in range(len(index_N)):
         factor = factor_N[n]
         rest = (ONE - factor) * np.float32(1 / 13)
-        for c in range(3):
+        for c in range(images_BCHW.shape[1]):
             plane = images_BCHW[index_N[n], c].ravel()
             copy(width, above, 0, plane, 0)
             for y in range(1, height - 1):
@@ -147,7 +147,7 @@ def motion_blur(images_BCHW, index_N, kernels_NTT):
     padded = np.empty((height + 2 * radius) * padded_width, np.float32)
     line, row = np.empty(padded_width, np.float32), np.empty(width, np.float32)
     for n in range(len(index_N)):
-        for c in range(3):
+        for c in range(images_BCHW.shape[1]):
             plane = images_BCHW[index_N[n], c].ravel()
             for y in range(height + 2 * radius):
                 copy(width, line, radius, plane, mirrored(y - radius, height) * width)
@@ -172,7 +172,7 @@ def blend_edges(images_BCHW, index_N, blend_N):
         index_N: Samples to treat.
         blend_N: float32 share of the edges.
     """
-    height, width = images_BCHW.shape[2:]
+    channels, height, width = images_BCHW.shape[1:]
     area, padded_width = height * width, width + 2
     gray = np.empty((height + 2) * padded_width, np.float32)
     edges = np.empty(width, np.float32)
@@ -180,16 +180,19 @@ def blend_edges(images_BCHW, index_N, blend_N):
         image, blend = images_BCHW[index_N[n]].ravel(), blend_N[n]
         for y in range(height):
             row, line = y * width, (y + 1) * padded_width
-            for x in range(width):
-                red, green = image[at(row, x)], image[at(area + row, x)]
-                blue = image[at(2 * area + row, x)]
-                gray[at(line + 1, x)] = RED * red + GREEN * green + BLUE * blue
+            for c in range(channels):
+                weight = ONE / np.float32(channels)
+                if channels == 3:
+                    weight = RED if c == 0 else GREEN if c == 1 else BLUE
+                for x in range(width):
+                    before = ZERO if c == 0 else gray[at(line + 1, x)]
+                    gray[at(line + 1, x)] = before + weight * image[at(c * area + row, x)]
             gray[line], gray[line + width + 1] = gray[line + 1], gray[line + width]
         copy(padded_width, gray, 0, gray, padded_width)
         copy(padded_width, gray, (height + 1) * padded_width, gray, height * padded_width)
         for y in range(height):
             _sobel_row(width, gray, y * padded_width, padded_width, edges)
-            for c in range(3):
+            for c in range(channels):
                 row = c * area + y * width
                 for x in range(width):
                     value = image[at(row, x)]
@@ -224,7 +227,7 @@ def cut_out(images_BCHW, index_N, side_N, x_N, y_N):
     height, width = images_BCHW.shape[2:]
     for n in range(len(index_N)):
         half = side_N[n] / np.float32(2)
-        for c in range(3):
+        for c in range(images_BCHW.shape[1]):
             plane = images_BCHW[index_N[n], c]
             mean = _mean(plane)
             for y in range(height):

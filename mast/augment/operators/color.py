@@ -309,6 +309,7 @@ class BandJitter(Operator):
     destroys: ClassVar[str] = "color"
     stage: ClassVar[Stage] = Stage.COLOR
     graded: ClassVar[bool] = True
+    kernel: ClassVar[str] = "jitter_bands"
 
     probability: float = 0.8
     brightness: float = 0.4
@@ -340,6 +341,10 @@ class BandJitter(Operator):
         )
         changed = jitter_bands(images_BCHW.float(), brightness_B, contrast_B, gain_BC)
         return changed.to(images_BCHW.dtype)
+
+    def kernel_arguments(self, parameters: Parameters) -> Sequence[Tensor]:
+        factors = [parameters[name] for name in ("brightness", "contrast")]
+        return torch.stack(factors, dim=1), parameters["gain"]
 
     @classmethod
     def effect(cls, parameters: Parameters, aspect_B: Tensor) -> Tensor:
