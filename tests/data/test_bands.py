@@ -311,6 +311,7 @@ FIVE, PACKED = tiff(VALUES), tiff(VALUES, compression="zlib")
         patched(FIVE, t256=0),
         patched(FIVE, t273=2**31),
         patched(tiff(VALUES, tile=(16, 16)), t322=2**20, t323=2**20),
+        patched(tiff(VALUES, tile=(16, 16), compression="zstd"), t322=2**13, t323=2**13),
         b"II, said a text",
         b"MM\0*" + bytes(20),
     ],
