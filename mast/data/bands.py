@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, cast, final
@@ -23,6 +24,10 @@ _EXTRA_SAMPLES, _SAMPLE_FORMAT, _NO_DATA = 338, 339, 42113
 _ALPHA = _ASSOCIATED, _ = ((1,), (2,))  # an extra sample that is opacity; colours are multiplied
 _WHITE_IS_ZERO, _CMYK = 0, 5
 _COLORS = {0: 1, 1: 1, 2: 3, 3: 1, 5: 4, 6: 3, 8: 3}  # samples, by photometric interpretation
+# Compressions that end where a strip does, and those that are images in an image.
+_STREAMS = (1, 5, 8, 32773, 32946, 34925, 50000)
+_IMAGES = {7: "JPEG", 33003: "JPEG2000", 33005: "JPEG2000", 34712: "JPEG2000"}
+_TILE = 4096**2  # pixels that a tile may have beyond those of a small image
 _RATIO = 1000  # by which deflate shrinks what is all the same; other codecs have no limit
 _UNDO_ORIENTATION: dict[int, Callable[[np.ndarray], np.ndarray]] = {
     2: lambda x_HWC: x_HWC[:, ::-1],
@@ -152,7 +157,7 @@ def beyond_pillow(
             return replace(bands, pages=pages, no_data=_number(no_data, bands.values_HWC.dtype))
     if _is_deep(image):
         return Bands.of(image)
-    if image.format == "PNG" and image.tile[0].args in _LOW_BYTES:
+    if image.format == "PNG" and not page and image.tile[0].args in _LOW_BYTES:
         return _deep_png(image, file)
     if image.format == "PPM" and image.mode == "RGB" and image.tile[0].codec_name == "ppm":
         return _deep_ppm(image, file)
@@ -295,18 +300,38 @@ def read_tiff(file: Path | BinaryIO, page: int, max_pixels: int | None = None) -
         found = cast(TiffPage, tiff.pages[checked(page, pages)])  # as no frames are asked for
         bits, uses = found.bitspersample, found.extrasamples
         kind, samples = found.photometric, found.samplesperpixel
+        sides = (found.imagewidth, found.imagelength, found.tilewidth, found.tilelength)
+        others = (found.imagedepth, found.tiledepth, found.rowsperstrip, samples, bits)
+        if not all(isinstance(number, int) for number in (*sides, *others)):
+            raise ValueError("a TIFF with several sizes, or other bits for each band")
+        pixels, tile = found.imagewidth * found.imagelength, found.tilewidth * found.tilelength
         refuse_size(found.imagewidth, found.imagelength, max_pixels)
-        refuse_size(found.tilewidth, found.tilelength, max_pixels)
+        if tile > max(pixels, _TILE) or max(found.imagedepth, found.tiledepth) > 1:
+            raise ValueError("a TIFF in volumes, or in tiles that are larger than it is")
         if kind not in (0, 1, 2, _CMYK) and (kind, found.compression) != (6, 7):  # JPEG of YCbCr
             raise ValueError(f"a TIFF of {kind!r}, which is not read where Pillow does not")
-        if found.dtype is None or samples > MOST_CHANNELS + 1 or found.imagedepth != 1:
+        if found.compression not in (*_STREAMS, *_IMAGES):
+            raise ValueError(f"a TIFF compressed by {found.compression!r}, which is not read")
+        if found.dtype is None or samples > MOST_CHANNELS + 1:
             raise ValueError(f"a TIFF of {samples} samples of {bits} bits")
         ends = map(sum, zip(found.dataoffsets, found.databytecounts, strict=False))
         cut_off = found.compression > 1 and max(ends, default=0) > tiff.filehandle.size
         if cut_off or len(found.dataoffsets) < math.prod(found.chunked):
             raise ValueError("not all of its strips or tiles are there")
-        if found.nbytes > _RATIO * tiff.filehandle.size:  # then as much as Pillow's may take
-            refuse_size(found.nbytes // 4, 1, max_pixels)
+        memory = max(pixels, tile) * samples * found.dtype.itemsize
+        if memory > _RATIO * tiff.filehandle.size:  # then no more than Pillow may take
+            refuse_size(memory // 4, 1, max_pixels)
+        width = found.tilewidth or found.imagewidth
+        height = found.tilelength or min(found.rowsperstrip, found.imagelength)
+        parts = zip(found.dataoffsets, found.databytecounts, strict=True)
+        for at, size in parts if found.compression in _IMAGES else ():
+            if not size:  # as GDAL leaves out what is all the same
+                continue
+            tiff.filehandle.seek(at)
+            content, kinds = BytesIO(tiff.filehandle.read(size)), (_IMAGES[found.compression],)
+            with Image.open(content, formats=kinds) as part:
+                if part.width > width or part.height > height:
+                    raise ValueError("a strip or tile that is larger than the TIFF says")
         values_SDHWC = found.asarray(squeeze=False, maxworkers=1)
         orientation, no_data, white = map(
             found.tags.valueof, (_ORIENTATION, _NO_DATA, _PHOTOMETRIC)

@@ -327,13 +327,14 @@ def open_canvas(
     folder = Path(config.cache) if config.cache is not None else default_cache()
     with doing(f"looking for the images of {config.spec}"):
         root = Path(config.root or folder / "downloads")
-        source = in_pieces(open_source(config.spec, root, config.download), config.cut, root)
+        whole = open_source(config.spec, root, config.download)
+        source = in_pieces(whole, config.cut, root)
     side = config.canvas or canvas_size(view_size)
     workers = config.workers or max(1, cores() // processes)
     limit = config.cache_limit_gb * 1e9
 
     def find() -> Reading:
-        return config.find_reading(source.name, sampled(source))
+        return config.find_reading(source.name, sampled(whole))
 
     asked = (
         ""

@@ -4,8 +4,10 @@ Legend: H height, W width, C channels, N values.
 """
 
 import logging
+import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 Range: TypeAlias = tuple[float | str, ...]  # as in `DataConfig`
 
 SAMPLE = 64  # images by which a range is found
+_SEEN = 100_000_000  # pixels of those that are decoded when they are opened
 _VALUES = 16_384  # of each of them and of its channels
 _TAILS = 0.1, 99.9  # percentiles
 _LEAST = 0.1  # share of a range, of which a set uses less only by mistake
@@ -58,7 +61,7 @@ def find_reading(
     """
     plain = wanted in (("auto",), ("dtype",))
     found = [
-        image if isinstance(image, Bands) else Bands.of(image)
+        _thinned(image if isinstance(image, Bands) else Bands.of(image))
         for image in images
         if isinstance(image, Bands) or not plain
     ]
@@ -86,12 +89,22 @@ def find_reading(
 
 def sampled(source: "Source") -> Iterator[Image.Image | Bands]:
     """Some images of a set, always the same, each open until the next is asked for."""
+    seen = 0
     for index in random.Random(0).sample(range(len(source)), min(SAMPLE, len(source))):
         try:
             with source.open(index) as image:
+                seen += math.prod(image.size) if isinstance(image, Bands) else 0
                 yield image
         except Exception:  # a broken one is counted when all are decoded
             continue
+        if seen > _SEEN:
+            return
+
+
+def _thinned(bands: Bands) -> Bands:
+    """Some of its values, evenly spaced."""
+    step = max(1, math.isqrt(math.prod(bands.size) // _VALUES))
+    return replace(bands, values_HWC=bands.values_HWC[::step, ::step].copy(), alpha_HW=None)
 
 
 def alone(bands: Bands) -> Reading:
@@ -178,9 +191,7 @@ def _sampled(images: Sequence[Bands], channel: int, no_data: float | None) -> np
     """Values of one channel, of all images alike many."""
     parts = []
     for bands in images:
-        values_HW = bands.values_HWC[:, :, channel % bands.channels]
-        step = max(1, int((values_HW.size / _VALUES) ** 0.5))
-        some_N = values_HW[::step, ::step].ravel()
+        some_N = bands.values_HWC[:, :, channel % bands.channels].ravel()
         there_N = _there(some_N, no_data, bands.no_data)
         parts.append((some_N if there_N is None else some_N[there_N]).astype(np.float64))
     return np.concatenate(parts)

@@ -182,6 +182,15 @@ def test_bands_in_jpeg():
     refuse(planes[:-20])
 
 
+@pytest.mark.parametrize("kind", ["jpeg", "jpeg2000"])
+def test_an_image_in_a_tiff_is_no_larger_than_its_strip(kind):
+    values = np.full((5, 64, 64), 9, np.uint8)
+    content = tiff(values, planarconfig="separate", compression=kind)
+    np.testing.assert_allclose(opened(content).values_HWC, 9, atol=1)
+    with pytest.raises(ValueError, match="larger"):
+        opened(patched(content, t257=32))
+
+
 @pytest.mark.parametrize("kind", ["u2", "u4", "u8", "i1", "i2", "i4", "f2", "f4", "f8"])
 def test_gray_of_a_tiff_keeps_its_values(kind, monkeypatch):
     values = GRAY.astype(kind) * (1 if np.dtype(kind).itemsize <= 2 else 60_000)
@@ -302,6 +311,7 @@ FIVE, PACKED = tiff(VALUES), tiff(VALUES, compression="zlib")
         patched(FIVE, t256=0),
         patched(FIVE, t273=2**31),
         patched(tiff(VALUES, tile=(16, 16)), t322=2**20, t323=2**20),
+        patched(tiff(VALUES, tile=(16, 16), compression="zstd"), t322=2**13, t323=2**13),
         b"II, said a text",
         b"MM\0*" + bytes(20),
     ],
