@@ -21,6 +21,7 @@ from torch import Tensor
 from mast.core.checkpoint import write_atomically
 from mast.core.errors import UserError, visible
 from mast.core.files import signed
+from mast.core.reading import shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Figure  # noqa: PLC0414  # for the analyses
@@ -344,7 +345,7 @@ def views_grid(
     figure = Figure(figsize=(8.4 * columns / 3, 2.45 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     for row in range(rows):
-        images = (originals_BCHW[row], *(view_BCHW[row] for view_BCHW in views))
+        images = [shown(of_BCHW[row : row + 1])[0] for of_BCHW in (originals_BCHW, *views)]
         texts = ("image", *captions[row])
         for axis, image_CHW, text in zip(axes[row], images, texts, strict=True):
             axis.imshow(image_CHW.float().permute(1, 2, 0).numpy(), interpolation="nearest")

@@ -127,7 +127,8 @@ def advise(
     folder = RunFolder(loaded.folder)
     of_run = folder.config.is_file()
     if views is not None or not (of_run or operators):
-        operators = [*PRESETS[views or VIEWS].operators, *operators]
+        preset = PRESETS[views or VIEWS].of_channels(getattr(loaded.module, "channels", 3))
+        operators = [*preset.operators, *operators]
     target_set = labelled_parts(sets, loaded.size, seed, loaded.module)
     if of_run:
         subject = subject_of(folder, None, 0, find_device(device), seed)

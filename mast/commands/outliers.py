@@ -16,7 +16,7 @@ from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, plain
 from mast.core.tabular import Columns, Listing, begins, images_of, with_broken, write_table
-from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.data import CanvasSet, DataConfig, groups_of, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.confident import NO_CLASS, confident_classes, self_confidence
 from mast.measure.features import extract
@@ -162,7 +162,7 @@ def outliers(
     checked = None
     if given is not None:
         features_ND = frozen_encoder.features(canvases, size)[:, :dim].to(frozen_encoder.device)
-        checked = _check(*given, features_ND, seed)
+        checked = _check(canvases, *given, features_ND, seed)
     return _listed(canvases, value_N, COLUMN[by], checked, file)
 
 
@@ -225,7 +225,7 @@ def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequen
         return None
     name = next(iter(canvases.targets)) if target is None else target
     label_N, classes = canvases.targets[name], canvases.classes[name]
-    if len(np.unique(label_N[_judged(label_N)])) < 2:
+    if len(np.unique(label_N[_judged(canvases, label_N)[0]])) < 2:
         _log.warning("labels are not checked: fewer than two classes have several images")
         return None
     if without := int((label_N == NO_CLASS).sum()):
@@ -233,17 +233,24 @@ def _labels(canvases: CanvasSet, target: str | None) -> tuple[np.ndarray, Sequen
     return label_N, classes
 
 
-def _judged(label_N: np.ndarray) -> np.ndarray:
-    """Positions of the images that have a label, and one that others have too."""
-    names, of_N, counts = np.unique(label_N, return_inverse=True, return_counts=True)
-    return np.flatnonzero(((names > NO_CLASS) & (counts > 1))[of_N])
+def _judged(canvases: CanvasSet, label_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of images with a label that other files have too, and numbers of their files."""
+    groups_N = groups_of(canvases.identifiers)
+    groups_N = np.arange(len(label_N)) if groups_N is None else groups_N
+    of_files = np.unique(np.stack([label_N, groups_N]), axis=1)[0]
+    counts = np.unique(of_files, return_counts=True)[1]
+    names, of_N = np.unique(label_N, return_inverse=True)
+    judged_J = np.flatnonzero(((names > NO_CLASS) & (counts > 1))[of_N])
+    return judged_J, groups_N[judged_J]
 
 
-def _check(label_N: np.ndarray, classes: Sequence[str], features_ND: Tensor, seed: int) -> Checked:
+def _check(
+    canvases: CanvasSet, label_N: np.ndarray, classes: Sequence[str], features_ND: Tensor, seed: int
+) -> Checked:
     """Compare labels, where they can be checked, with what probes say that did not see them."""
-    judged_J = _judged(label_N)
+    judged_J, groups_J = _judged(canvases, label_N)
     label_J = label_N[judged_J]
-    probability_JC = out_of_fold(features_ND[judged_J], label_J, len(classes), seed)
+    probability_JC = out_of_fold(features_ND[judged_J], label_J, len(classes), seed, groups_J)
     class_J = confident_classes(label_J, probability_JC)
     suggested_N, quality_N = np.full(len(label_N), NO_CLASS), np.full(len(label_N), np.nan)
     suggested_N[judged_J] = np.where(class_J == label_J, NO_CLASS, class_J)

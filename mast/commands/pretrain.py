@@ -240,8 +240,8 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
     channels, usual = config.data.channels, PRESETS[config.views].operators
     if left_out := [name for name in usual if name not in operators_for(channels)]:
         fabric.print(
-            f"images of {channels} channels: {', '.join(left_out)} need red, green and blue and are "
-            "left out; band_jitter takes the place of color_jitter"
+            f"images of {channels} channels: {', '.join(left_out)} need red, green and blue and "
+            "are left out; band_jitter takes the place of color_jitter"
         )
     labelled = METHODS[config.method].method.labelled
     if labelled:

@@ -5,8 +5,10 @@ import io
 import json
 import logging
 import re
+import shutil
 import tarfile
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -14,15 +16,17 @@ import numpy as np
 from PIL import Image
 
 from mast.core.checkpoint import check_writable, write_atomically, write_json
-from mast.core.display import track
+from mast.core.display import Work, doing, track
 from mast.core.errors import UserError, unknown
 from mast.core.files import out_folder, read_json, special
 from mast.core.launch import cores
 from mast.core.locks import locked
 from mast.core.table import Shown
 from mast.core.waiting import Threads
-from mast.data import BrokenImageError, Source, default_cache, open_source
+from mast.data import BrokenImageError, Cut, Pieces, Source, default_cache, in_pieces, open_source
+from mast.data.decoded import decode_in_order
 from mast.data.shards import CANVAS, ENDINGS, INDEX, KIND, tar_members
+from mast.data.source import Pages, tell_of_stacks
 
 _log = logging.getLogger("mast")
 
@@ -98,6 +102,11 @@ def shard(
     workers: int | None = None,
     root: str | Path | None = None,
     download: bool = False,
+    pages: Pages = "first",
+    tile: int | None = None,
+    stride: int | None = None,
+    blank: float = 0.0,
+    max_pixels: int | None = None,
 ) -> Sharded:
     """Write a set of images as shards of images that are resized once, in a random order.
 
@@ -118,6 +127,13 @@ def shard(
         workers: Threads; as many as there are cores if not given.
         root: Folder of torchvision and Hugging Face sets.
         download: Whether such a set may be downloaded.
+        pages: Of files with several pages or frames the first is an image, or all are.
+        tile: Images larger than a square of this side are cut into such tiles, each an image.
+        stride: Pixels from one tile to the next; as many as tile if not given.
+        blank: Standard deviation of the values below which a tile or image is left out, as a share
+            of white; 0 keeps all.
+        max_pixels: The most pixels that a file may have, above or below the 179 million beyond
+            which it is otherwise taken for a decompression bomb.
 
     Raises:
         UserError: There are no such images, too many are broken, the folder has something else, or
@@ -134,7 +150,9 @@ def shard(
         raise UserError(f"max_broken is {max_broken}: expected a share of 0 to 1")
     folder = out_folder(out)
     _check_ours(folder)
-    source = open_source(data, root or default_cache() / "downloads", download)
+    cut = Cut(pages, tile, stride, blank, max_pixels)
+    kept = Path(root or default_cache() / "downloads")
+    source = in_pieces(open_source(data, kept, download), cut, kept)
     check_writable(folder)
     if len(source.targets) > 1 or source.multilabels:
         kinds = ", ".join([*source.targets, *source.multilabels])
@@ -148,6 +166,9 @@ def shard(
         digits = max(6, len(str(len(parts) - 1)))
         files = [folder / f"{number:0{digits}d}.tar" for number in range(len(parts))]
         writer = _Writer(source, plan, max_broken)
+        ordered = folder / f".{_version(asdict(plan))}.ordered"
+        if isinstance(source, Pieces) and source.shared and None in map(_whole, files):
+            writer.decode_in_order(ordered, workers or cores())
         with Threads(workers or cores()) as pool:
             done = pool.map(writer.write, files, parts)
             written = list(track(done, f"writing {folder}", len(files), "shards"))
@@ -161,6 +182,10 @@ def shard(
         index = {"__kind__": KIND, "wids_version": 1, "name": source.name, "classes": list(classes)}
         index |= {"version": _version(asdict(plan)), "shardlist": shards}
         write_json(folder / INDEX, index)
+        for others in folder.glob(".*.ordered"):
+            shutil.rmtree(others)
+    stacks = [source.identifier(index) for index in sorted(source.stacks)]
+    tell_of_stacks(source.name, stacks, len(source))
     return Sharded(folder, len(files), sum(written), broken)
 
 
@@ -228,6 +253,7 @@ class _Writer:
         self.max_broken = max_broken
         self.label_N = next(iter(source.targets.values())) if len(source.targets) == 1 else None
         self.broken: list[BrokenImageError] = []
+        self._ordered: dict[int, tuple[Path, int, int]] | None = None  # file, begin and bytes
 
     def write(self, file: Path, index_N: np.ndarray) -> int:
         """Write one shard, unless it is there.
@@ -248,22 +274,84 @@ class _Writer:
         assert written is not None, file
         return written
 
+    def decode_in_order(self, folder: Path, workers: int) -> None:
+        """Encode all images in the order of the source, which decodes each of its files once.
+
+        From there they are copied, in the order of the shards.
+
+        Args:
+            folder: Where they wait, in files of as many as a shard has; those there are kept.
+            workers: Threads.
+
+        Raises:
+            UserError: More images are broken than may be.
+        """
+        folder.mkdir(exist_ok=True)
+        self._ordered = {}
+        count = len(self.source)
+        with doing(f"cutting {self.source.name}", count, "images") as work:
+            for first in range(0, count, self.plan.images):
+                part = range(first, min(first + self.plan.images, count))
+                file = folder / f"{first:09d}.tar"
+                if _whole(file) is None:
+                    write = partial(self._write_ordered, part=part, workers=workers, work=work)
+                    write_atomically(file, write)
+                with file.open("rb") as tar:
+                    for member in tar_members(tar):
+                        if member.name != END:
+                            self._ordered[int(member.name)] = file, member.at, member.size
+
+    def _write_ordered(self, file: Path, part: range, workers: int, work: Work) -> None:
+        with tarfile.open(file, "w") as tar:
+            encoded = decode_in_order(self._encoded, part, workers)
+            for index, outcome in zip(part, encoded, strict=True):
+                work.update(index)
+                if isinstance(outcome, BrokenImageError):
+                    self._leave_out(outcome)
+                else:
+                    _add(tar, str(index), outcome[0])
+            _add(tar, END, b"")
+
+    def _encoded(self, index: int) -> tuple[bytes, float]:
+        """The file of a canvas, and width / height of its original.
+
+        Raises:
+            BrokenImageError: It cannot be decoded, or has no place in a JPEG.
+        """
+        canvas_HWC, aspect = self.source.canvas(index, self.plan.size)
+        if self.plan.format == "jpg" and max(canvas_HWC.shape) > _LONGEST:
+            name = self.source.identifier(index)
+            raise BrokenImageError(name, "too long for JPEG; bmp would hold it")
+        encoded, form = io.BytesIO(), "JPEG" if self.plan.format == "jpg" else "BMP"
+        Image.fromarray(canvas_HWC).save(encoded, form, quality=self.plan.quality)
+        return encoded.getvalue(), aspect
+
+    def _copied(self, index: int) -> tuple[bytes, float]:
+        """As `_encoded`, of an image that was encoded in order.
+
+        Raises:
+            KeyError: It was broken.
+        """
+        assert self._ordered is not None
+        file, begin, size = self._ordered[index]
+        height, width = self.source.size(index)
+        with file.open("rb") as ordered:
+            ordered.seek(begin)
+            return ordered.read(size), width / height
+
     def _write(self, file: Path, index_N: np.ndarray) -> None:
+        encode = self._encoded if self._ordered is None else self._copied
         with tarfile.open(file, "w") as tar:
             for index in index_N.tolist():
                 try:
-                    canvas_HWC, aspect = self.source.canvas(index, self.plan.size)
+                    encoded, aspect = encode(index)
                 except BrokenImageError as error:
                     self._leave_out(error)
                     continue
-                if self.plan.format == "jpg" and max(canvas_HWC.shape) > _LONGEST:
-                    name = self.source.identifier(index)
-                    self._leave_out(BrokenImageError(name, "too long for JPEG; bmp would hold it"))
+                except KeyError:  # it was left out before
                     continue
-                key, encoded = f"{index:09d}", io.BytesIO()
-                form = "JPEG" if self.plan.format == "jpg" else "BMP"
-                Image.fromarray(canvas_HWC).save(encoded, form, quality=self.plan.quality)
-                _add(tar, f"{key}.{CANVAS}{self.plan.format}", encoded.getvalue())
+                key = f"{index:09d}"
+                _add(tar, f"{key}.{CANVAS}{self.plan.format}", encoded)
                 if self.label_N is not None:
                     _add(tar, f"{key}.cls", str(self.label_N[index]).encode())
                 known = {"aspect": aspect, "name": self.source.identifier(index)}

@@ -25,6 +25,11 @@ from mast.data.folder import no_classes as no_classes
 from mast.data.loader import Loader as Loader
 from mast.data.partition import WHOLE as WHOLE
 from mast.data.parts import part_of as part_of
+from mast.data.pieces import Cut as Cut
+from mast.data.pieces import Pieces as Pieces
+from mast.data.pieces import groups_of as groups_of
+from mast.data.pieces import in_pieces as in_pieces
+from mast.data.pieces import split_cut as split_cut
 from mast.data.source import UNLABELLED as UNLABELLED
 from mast.data.source import Scheme as Scheme
 from mast.data.source import SetDescription as SetDescription

@@ -138,8 +138,8 @@ class Annotated(Source):
     def __len__(self) -> int:
         return len(self.images)
 
-    def open(self, index: int) -> Opened:
-        image = open_image(self.path(index), self._files[index])
+    def open(self, index: int, page: int = 0) -> Opened:
+        image = open_image(self.path(index), self._files[index], page, self.max_pixels)
         width, height = upright_size(image)
         if (height, width) != self.size(index):
             image.close()

@@ -126,7 +126,9 @@ class Bands:
 # ------------------------------------------------------------------------------- what Pillow opens
 
 
-def beyond_pillow(image: ImageFile.ImageFile, file: Path | BinaryIO, page: int) -> Bands | None:
+def beyond_pillow(
+    image: ImageFile.ImageFile, file: Path | BinaryIO, page: int, max_pixels: int | None = None
+) -> Bands | None:
     """What Pillow would lose of an image; None where it loses nothing.
 
     Args:
@@ -141,7 +143,7 @@ def beyond_pillow(image: ImageFile.ImageFile, file: Path | BinaryIO, page: int) 
         if _is_plain(image):
             return None
         try:
-            return read_tiff(file, page)
+            return read_tiff(file, page, max_pixels)
         except ModuleNotFoundError:
             if not (_is_deep(image) or _has_four_bands(image)):
                 raise
@@ -241,7 +243,7 @@ def _tag(image: Image.Image, number: int, default: Any = None) -> Any:
 # ------------------------------------------------------------------------------- what it does not
 
 
-def read_array(file: BinaryIO) -> Bands:
+def read_array(file: BinaryIO, max_pixels: int | None = None) -> Bands:
     """The array of a .npy file: (H, W), (H, W, C), or (C, H, W) where C cannot be the last.
 
     Args:
@@ -263,7 +265,7 @@ def read_array(file: BinaryIO) -> Bands:
             f"with 1 to {MOST_CHANNELS} channels" + ", if only one axis can be these" * leads
         )
     height, width = shape[1:] if leads else shape[:2]
-    refuse_size(width, height)
+    refuse_size(width, height, max_pixels)
     count, begin = math.prod(shape), file.tell()
     if file.seek(0, os.SEEK_END) - begin < count * dtype.itemsize:
         raise ValueError(f"too short for an array of {dtype} of shape {shape}")
@@ -273,7 +275,7 @@ def read_array(file: BinaryIO) -> Bands:
     return as_bands(np.moveaxis(values, 0, 2) if leads else np.atleast_3d(values), "NPY")
 
 
-def read_tiff(file: Path | BinaryIO, page: int) -> Bands:
+def read_tiff(file: Path | BinaryIO, page: int, max_pixels: int | None = None) -> Bands:
     """A page of a TIFF, of any depth and of up to 16 channels.
 
     Raises:
@@ -293,16 +295,18 @@ def read_tiff(file: Path | BinaryIO, page: int) -> Bands:
         found = cast(TiffPage, tiff.pages[checked(page, pages)])  # as no frames are asked for
         bits, uses = found.bitspersample, found.extrasamples
         kind, samples = found.photometric, found.samplesperpixel
-        refuse_size(found.imagewidth, found.imagelength)
-        refuse_size(found.tilewidth, found.tilelength)
+        refuse_size(found.imagewidth, found.imagelength, max_pixels)
+        refuse_size(found.tilewidth, found.tilelength, max_pixels)
         if kind not in (0, 1, 2, _CMYK) and (kind, found.compression) != (6, 7):  # JPEG of YCbCr
             raise ValueError(f"a TIFF of {kind!r}, which is not read where Pillow does not")
         if found.dtype is None or samples > MOST_CHANNELS + 1 or found.imagedepth != 1:
             raise ValueError(f"a TIFF of {samples} samples of {bits} bits")
-        if len(found.dataoffsets) < math.prod(found.chunked):
+        ends = map(sum, zip(found.dataoffsets, found.databytecounts, strict=False))
+        cut_off = found.compression > 1 and max(ends, default=0) > tiff.filehandle.size
+        if cut_off or len(found.dataoffsets) < math.prod(found.chunked):
             raise ValueError("not all of its strips or tiles are there")
         if found.nbytes > _RATIO * tiff.filehandle.size:  # then as much as Pillow's may take
-            refuse_size(found.nbytes // 4, 1)
+            refuse_size(found.nbytes // 4, 1, max_pixels)
         values_SDHWC = found.asarray(squeeze=False, maxworkers=1)
         orientation, no_data, white = map(
             found.tags.valueof, (_ORIENTATION, _NO_DATA, _PHOTOMETRIC)

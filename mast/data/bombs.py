@@ -37,17 +37,22 @@ def refuse_bomb(file: IO[bytes]) -> None:
             raise ValueError("more parts than an image has, as if made to keep its reader busy")
 
 
-def refuse_size(width: int, height: int) -> None:
+def refuse_size(width: int, height: int, max_pixels: int | None = None) -> None:
     """Checks what a file declares before memory is taken for it.
 
+    Args:
+        width: In pixels.
+        height: In pixels.
+        max_pixels: The most that it may have; as many as Pillow decodes if not given.
+
     Raises:
-        ValueError: It has more pixels than Pillow decodes.
+        ValueError: It has more.
     """
-    most = 2 * (Image.MAX_IMAGE_PIXELS or math.inf)
+    most = max_pixels or 2 * (Image.MAX_IMAGE_PIXELS or math.inf)
     if width * height > most:
         raise ValueError(
             f"{width} × {height} pixels (width × height) exceed the limit of {most:,}: could be a "
-            "decompression bomb"
+            "decompression bomb; max_pixels allows more"
         )
 
 

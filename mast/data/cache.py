@@ -47,7 +47,7 @@ from mast.data.decoded import decode_in_order
 from mast.data.manifest import Manifest
 from mast.data.names import Names
 from mast.data.pixels import lengths
-from mast.data.source import Source
+from mast.data.source import Source, tell_of_stacks
 
 VERSION = 7  # of the layout, of how a canvas is made and of what its hash covers
 
@@ -206,13 +206,7 @@ def obtain(request: Request) -> tuple[Manifest, Path | None]:
             "%d of %d images of %s are broken and are skipped:\n%s",
             len(broken), len(request.source), request.source.name, _lines(broken),
         )  # fmt: skip
-    if stacks := cached[0].stacks:
-        _log.warning(
-            "%d of %d images of %s are the first of several pages or frames in a file; the others "
-            "are not read: %s",
-            len(stacks), len(request.source), request.source.name,
-            ", ".join([*stacks[:3], *["…"] * (len(stacks) > 3)]),
-        )  # fmt: skip
+    tell_of_stacks(request.source.name, cached[0].stacks, len(request.source))
     return cached
 
 
@@ -321,8 +315,7 @@ def expected_bytes(source: Source, side: int, layout: Layout = RGB) -> float:
     known = list[int]()
     for index in random.Random(0).sample(range(len(source)), min(_SEEN, len(source))):
         try:
-            with source.open(index) as image:
-                known.append(min(math.prod(image.size), side**2))
+            known.append(min(math.prod(source.size(index)), side**2))
         except Exception:  # a broken one takes no room
             known.append(0)
     return 3.0 * layout.sheets * len(source) * sum(known) / len(known)

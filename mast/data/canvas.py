@@ -7,6 +7,7 @@ Legend: N images, B batch, L classes of a task, T numbers of all canvases.
 """
 
 import hashlib
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,14 +27,17 @@ from mast.core.reading import MOST_CHANNELS, Reading
 from mast.data import cache
 from mast.data.decode import Opened
 from mast.data.decoded import Decoded
+from mast.data.pieces import Cut, Pieces, in_pieces
 from mast.data.pixels import Chosen, InMemory, Pixels, lengths
 from mast.data.ranges import find_reading, sampled
+from mast.data.source import Pages
 from mast.data.sources import default_cache, open_source
 from mast.data.stored import Stored
 from mast.data.test_views import TestViews
 
 LARGEST = 16_384  # side of a square with as many pixels as a canvas may have, which are 805 MB
 PER_VIEW = 2.75  # sides of a view
+_log = logging.getLogger("mast")
 _COPIED = 200_000_000  # bytes of canvases that go to a device at a time
 
 
@@ -68,6 +72,13 @@ class DataConfig:
         readers: Shards that a process reads at a time.
         download: Whether a torchvision or Hugging Face set may be downloaded.
         root: Folder of torchvision and Hugging Face sets; inside `cache` if not given.
+        pages: Of files with several pages or frames the "first" is an image, or "all" are.
+        tile: Images larger than a square of this side are cut into such tiles, each an image.
+        stride: Pixels from one tile to the next; as many as `tile` if not given.
+        blank: Standard deviation of the values below which a tile or image is left out, as a share
+            of white; 0 keeps all.
+        max_pixels: The most pixels that a file may have, above or below the 179 million beyond
+            which it is otherwise taken for a decompression bomb.
     """
 
     spec: str = "factors"
@@ -84,6 +95,11 @@ class DataConfig:
     readers: int = 4
     download: bool = False
     root: str | Path | None = None
+    pages: Pages = "first"
+    tile: int | None = None
+    stride: int | None = None
+    blank: float = 0.0
+    max_pixels: int | None = None
 
     def find_reading(self, name: str, images: Iterable[Opened]) -> Reading:
         """How the files of a set are read, from some of its images."""
@@ -114,6 +130,15 @@ class DataConfig:
             raise UserError(f"data.shuffle is {self.shuffle}: expected 1 image or more.")
         if self.readers < 1:
             raise UserError(f"data.readers is {self.readers}: expected 1 shard or more.")
+        try:
+            self.cut  # noqa: B018  # is checked
+        except UserError as error:
+            raise UserError(f"data.{error}") from error
+
+    @property
+    def cut(self) -> Cut:
+        """What of each file is an image."""
+        return Cut(self.pages, self.tile, self.stride, self.blank, self.max_pixels)
 
 
 def canvas_size(view_size: int) -> int:
@@ -301,7 +326,8 @@ def open_canvas(
         config = replace(config, channels=cast(int, part.channels))
     folder = Path(config.cache) if config.cache is not None else default_cache()
     with doing(f"looking for the images of {config.spec}"):
-        source = open_source(config.spec, config.root or folder / "downloads", config.download)
+        root = Path(config.root or folder / "downloads")
+        source = in_pieces(open_source(config.spec, root, config.download), config.cut, root)
     side = config.canvas or canvas_size(view_size)
     workers = config.workers or max(1, cores() // processes)
     limit = config.cache_limit_gb * 1e9
@@ -319,6 +345,12 @@ def open_canvas(
         *((find, asked) if reading is None else (lambda: reading, repr(reading))),
     )  # fmt: skip
     manifest, stored = cache.obtain(request)
+    if stored is None and isinstance(source, Pieces) and source.shared:
+        _log.warning(
+            "%s exceeds %g GB, so that each batch decodes a whole image for each of its tiles: "
+            "raise data.cache_limit_gb, or write the tiles once by mast shard --tile",
+            source.name, config.cache_limit_gb,
+        )  # fmt: skip
     known, layout = manifest.reading, manifest.reading.layout
     # Copies of what every batch needs: if the mapped manifest is cut short, a look at it is fatal.
     kept_N, checksum_N = manifest.kept_N.copy(), manifest.checksum_N.copy()

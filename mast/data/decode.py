@@ -1,7 +1,7 @@
 """One image file → pixels, and from there to the canvas.
 
 Every mode that Pillow opens becomes RGB in 0 to 255. Transparent images are composited over white,
-or over black if their visible part is itself white; of an animation the first frame is taken; EXIF
+or over black if their visible part is itself white; of several pages or frames one is taken; EXIF
 orientation is undone. What has more than 8 bits, or is to have other channels, is scaled by the
 range of its set (`Reading`), or by its own where it is read alone.
 
@@ -11,27 +11,29 @@ Legend: H height, W width, C channels, S sheets of a canvas, P planes of bytes, 
 import functools
 import math
 import re
+import struct
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from PIL import Image, ImageFile, UnidentifiedImageError, features
+from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError, features
 
 from mast.core.central import cut_center, cut_planes
 from mast.core.errors import UserError
 from mast.core.files import special
 from mast.core.reading import Reading
 from mast.data.bands import Bands, beyond_pillow, needs, read_array, read_tiff
-from mast.data.bombs import refuse_bomb
+from mast.data.bombs import refuse_bomb, refuse_size
 from mast.data.ranges import alone, read_channels, shows_nothing
 
 EXTENSIONS = (
-    ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".pnm", ".npy",
+    ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".pnm",
 )  # fmt: skip
+ARRAY = ".npy"  # may as well hold features or labels of images beside it
 DICOM = (".dcm", ".dicom")  # read where the extra dicom is installed
 HEIF = (".heic", ".heif")  # read where the extra heif is installed
 AVIF = ".avif"  # read where Pillow was built with it, as its wheels are
@@ -96,12 +98,12 @@ def extensions() -> tuple[str, ...]:
     """
     read = EXTENSIONS + ((AVIF,) if features.check("avif") else ())
     read += DICOM if find_spec("pydicom") else ()
-    try:
+    with suppress(ImportError):
         from pillow_heif import register_heif_opener
-    except ImportError:
-        return read
-    register_heif_opener()
-    return read + HEIF
+
+        register_heif_opener()
+        read += HEIF
+    return (*read, ARRAY)
 
 
 @functools.cache
@@ -113,20 +115,25 @@ def _formats() -> tuple[str, ...]:
 
 
 def open_image(
-    file: Path | BytesIO, state: tuple[int, int] | None = None, page: int = 0
+    file: Path | BytesIO,
+    state: tuple[int, int] | None = None,
+    page: int = 0,
+    max_pixels: int | None = None,
 ) -> Image.Image | Bands:
     """Opens an image file, or its content; pixels that Pillow holds are not decoded yet.
 
     Args:
         file: A path, or what is in a file.
         state: Size in bytes and time of modification in ns that the file must have.
-        page: Which of its pages or frames.
+        page: Which of its pages or frames, from 0.
+        max_pixels: The most that it may have; Pillow's bound, 179 million, if not given.
 
     Raises:
         ValueError: It is a pipe, which would not answer, or something else that is no file; it is
-            in another state, or made to take minutes.
+            in another state, made to take minutes, or has more pixels than it may.
         OSError: It is no image of a format that is read, or there is none.
         Exception: Its values, which Pillow cannot hold, cannot be decoded.
+        EOFError: It has no such page.
     """
     if isinstance(file, Path):
         if kind := special(file):
@@ -139,24 +146,69 @@ def open_image(
         begin = content.read(132)
         content.seek(0)
         if begin.startswith(b"\x93NUMPY"):
-            return read_array(content)
+            return read_array(content, max_pixels)
         if begin.endswith(b"DICM"):
             try:
                 from mast.data.dicom import read_dicom
             except ModuleNotFoundError:
                 raise needs("dicom") from None
-            return read_dicom(content, page)
+            return read_dicom(content, page, max_pixels)
         refuse_bomb(content)
     try:
-        image = Image.open(file, formats=_formats())
+        image = _opened(file) if max_pixels is None else _opened_unbound(file)
     except UnidentifiedImageError:
         if not begin.startswith((b"II", b"MM")):
             raise
-        return read_tiff(file, page)
-    image.seek(page)
-    if bands := beyond_pillow(image, file, page):
+        return read_tiff(file, page, max_pixels)
+    try:
+        if page:
+            image.seek(page)
+        if max_pixels is not None:
+            refuse_size(*image.size, max_pixels)
+        bands = beyond_pillow(image, file, page, max_pixels)
+    except Exception:
+        image.close()
+        raise
+    if bands:
         image.close()
     return bands or image
+
+
+def _opened(file: Path | BytesIO) -> ImageFile.ImageFile:
+    try:
+        return Image.open(file, formats=_formats())
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"{error} max_pixels allows more") from error
+
+
+def _opened_unbound(file: Path | BytesIO) -> ImageFile.ImageFile:
+    """As `Image.open` does, without its bound, which is one for all of a process."""
+    if isinstance(file, Path):
+        with file.open("rb") as content:
+            begin = content.read(16)
+    else:
+        file.seek(0)
+        begin = file.read(16)
+    for name in _formats():
+        make, accepts = Image.OPEN[name]
+        if accepts is not None and accepts(begin) is not True:
+            continue
+        if not isinstance(file, Path):
+            file.seek(0)
+        try:
+            return (_LargeTiff if name == "TIFF" else make)(file, str(file))  # type: ignore[arg-type]
+        except (SyntaxError, IndexError, TypeError, struct.error):  # as Pillow goes on to the next
+            continue
+    raise UnidentifiedImageError("no image of a format that is read")
+
+
+class _LargeTiff(TiffImagePlugin.TiffImageFile):
+    """One that Pillow does not compare with its bound again when it is decoded."""
+
+    def load_prepare(self) -> None:
+        if self._im is None:
+            self.im = Image.core.new(self.mode, self._tile_size)  # type: ignore[attr-defined]
+        super().load_prepare()
 
 
 def read_canvas(
@@ -297,8 +349,24 @@ def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:
 def has_pages(image: Opened) -> bool:
     """Whether a file has several pages or frames; a photo's own previews (MPO) do not count."""
     if isinstance(image, Bands):
-        return image.pages > 1
+        return page_count(image) > 1
     return image.format != "MPO" and bool(getattr(image, "is_animated", False))
+
+
+def page_count(image: Opened) -> int:
+    """How many pages or frames a file has, as of `has_pages`."""
+    if isinstance(image, Bands):
+        return image.pages
+    return int(getattr(image, "n_frames", 1)) if has_pages(image) else 1
+
+
+def upright(image: Opened) -> Opened:
+    """Decodes an opened image whole, with its EXIF orientation undone and forgotten."""
+    if isinstance(image, Bands):
+        return image
+    rgb, _ = _upright_rgb(image)
+    rgb.info = {}
+    return rgb
 
 
 def upright_size(image: Opened) -> tuple[int, int]:

@@ -31,6 +31,8 @@ def is_available(_syntax: str) -> bool:
 
 def decode_frame(content: bytes, runner: DecodeRunner) -> bytes:
     """One frame as bytes; no memory is taken for more pixels than the DICOM says."""
+    if not content.rstrip(b"\0").endswith(b"\xff\xd9"):  # CharLS would look for it for seconds
+        raise ValueError("a frame that is cut off")
     colors = runner.samples_per_pixel
     shape = (runner.rows, runner.columns, *[colors] * (colors > 1))
     values = np.empty(shape, f"u{runner.bits_allocated // 8}")
@@ -45,7 +47,7 @@ for syntax in DECODER_DEPENDENCIES:
     get_decoder(syntax).add_plugin("imagecodecs", (__name__, "decode_frame"))
 
 
-def read_dicom(file: BinaryIO, page: int) -> Bands:
+def read_dicom(file: BinaryIO, page: int, max_pixels: int | None = None) -> Bands:
     """A frame of a DICOM.
 
     Args:
@@ -63,7 +65,7 @@ def read_dicom(file: BinaryIO, page: int) -> Bands:
     dicom = dcmread(file, stop_before_pixels=True)
     if "Rows" not in dicom:
         raise ValueError("a DICOM without an image")
-    refuse_size(dicom.Columns, dicom.Rows)
+    refuse_size(dicom.Columns, dicom.Rows, max_pixels)
     pages, bits = int(dicom.get("NumberOfFrames") or 1), dicom.get("BitsStored")
     values = pixel_array(file, index=checked(page, pages))
     if pages > file.seek(0, 2):

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import torch
 
+from mast.core.errors import UserError
 from mast.core.launch import cores
 from mast.data.canvas import DataConfig, canvas_size, open_canvas
 from mast.data.feed import Feed
 from mast.data.loader import Loader
+from mast.data.pieces import split_cut
 from mast.data.sources import SHARDS, default_cache
 
 
@@ -40,6 +42,12 @@ def open_feed(
     if not config.spec.startswith(SHARDS):
         canvases = open_canvas(config, view_size, local)
         return Loader(canvases, batch_size, seed, rank=rank, world_size=world_size, device=device)
+    spec, cut = split_cut(config.spec)
+    if said := cut.suffix + config.cut.suffix:
+        raise UserError(
+            f"{spec} is read in order, each image as it lies there: give {said.strip('#')} to mast "
+            "shard, which writes such images"
+        )
     from mast.data.shards import ShardLoader, open_index
 
     folder = Path(config.cache) if config.cache is not None else default_cache()

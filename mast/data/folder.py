@@ -14,7 +14,7 @@ import numpy as np
 
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, named, special
-from mast.data.decode import DICOM, HEIF, Opened, extensions, open_image
+from mast.data.decode import ARRAY, DICOM, HEIF, Opened, extensions, open_image
 from mast.data.partition import WHOLE
 from mast.data.parts import part_of, parts_among
 from mast.data.source import UNLABELLED, SetDescription, Source
@@ -69,9 +69,9 @@ class Folder(Source):
     def __len__(self) -> int:
         return len(self._files)
 
-    def open(self, index: int) -> Opened:
+    def open(self, index: int, page: int = 0) -> Opened:
         path, size, modified = self._files[index]
-        return open_image(self.root / path, (size, modified))
+        return open_image(self.root / path, (size, modified), page, self.max_pixels)
 
     def identifier(self, index: int) -> str:
         return self._files[index][0]
@@ -202,6 +202,8 @@ def _unread(paths: list[str]) -> str:
         f"{count} {ending or 'without an ending'}" for ending, count in counts.most_common(_NAMED)
     )
     advice = "convert them to JPEG or PNG"
+    if counts[ARRAY]:
+        advice = f"arrays are read where most images are, or {advice}"
     for extra, endings in (("heif", HEIF), ("dicom", DICOM)):
         if any(counts[ending] for ending in endings):
             install = f"`pip install 'mast-ssl[{extra}]'` to read {' and '.join(endings)}"

@@ -107,7 +107,7 @@ class Generated(Source):
     def __len__(self) -> int:
         return self._count
 
-    def open(self, index: int) -> Image.Image:
+    def open(self, index: int, page: int = 0) -> Image.Image:
         labels = {task: int(target_N[index]) for task, target_N in self.targets.items()}
         random = np.random.default_rng((self._stream, len(self.tasks), index))
         return Image.fromarray(self.draw(labels, self.side, random))

@@ -90,10 +90,11 @@ class HuggingFace(Source):
     def __len__(self) -> int:
         return len(self._images)
 
-    def open(self, index: int) -> Opened:
+    def open(self, index: int, page: int = 0) -> Opened:
         encoded = self._images[index][self._column]
         content = encoded["bytes"]
-        return open_image(BytesIO(content) if content else Path(encoded["path"]))
+        file = BytesIO(content) if content else Path(encoded["path"])
+        return open_image(file, None, page, self.max_pixels)
 
     def identifier(self, index: int) -> str:
         return f"{index:06d}"

@@ -4,8 +4,9 @@ Legend: N images, H height, W width, C classes of a task.
 """
 
 import hashlib
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +17,18 @@ import numpy as np
 
 from mast.core.errors import UserError
 from mast.core.reading import Reading
-from mast.data.decode import BrokenImageError, Opened, has_pages, to_canvas, to_pixels, to_test_view
+from mast.data.decode import (
+    BrokenImageError,
+    Opened,
+    has_pages,
+    to_canvas,
+    to_pixels,
+    to_test_view,
+    upright_size,
+)
 
 Metric = Literal["top1", "mean_per_class", "mAP"]
+Pages = Literal["first", "all"]
 
 # Where a set is searched for and whether it may be fetched; the other commands take what is there.
 ROOT_AND_DOWNLOAD = (
@@ -26,6 +36,7 @@ ROOT_AND_DOWNLOAD = (
     "root and download=True in Python"
 )
 
+_log = logging.getLogger("mast")
 
 UNLABELLED = -1  # the label of an image that has none
 
@@ -42,20 +53,24 @@ class Source(ABC):
         multilabels: Labels of tasks in which an image has several classes or none, each (N, C)
             int8 by task: 1 present, 0 absent, -1 unknown, which is neither right nor wrong.
         classes: Class names by task, with the keys of `targets` and of `multilabels`.
+        pages: Which pages or frames of a file are images: "first" or "all".
+        max_pixels: The most that an image may have; Pillow's bound if not given.
     """
 
     name: str
     targets: dict[str, np.ndarray]
     classes: dict[str, tuple[str, ...]]
     multilabels: Mapping[str, np.ndarray] = MappingProxyType({})
+    pages: Pages = "first"
+    max_pixels: int | None = None
 
     @abstractmethod
     def __len__(self) -> int:
         """The number of images."""
 
     @abstractmethod
-    def open(self, index: int) -> Opened:
-        """Opens one image; its pixels may not be decoded yet."""
+    def open(self, index: int, page: int = 0) -> Opened:
+        """Opens one image, or another page of its file; its pixels may not be decoded yet."""
 
     @abstractmethod
     def identifier(self, index: int) -> str:
@@ -69,6 +84,20 @@ class Source(ABC):
     def stacks(self) -> set[int]:
         """Files of several pages or frames among those that were decoded; the first is read."""
         return set()
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Height and width of one upright image in pixels, without decoding it if possible.
+
+        Raises:
+            Exception: Of many kinds, where it cannot be opened.
+        """
+        with self.open(index) as image:
+            width, height = upright_size(image)
+        return height, width
+
+    def together(self, index: int) -> range:
+        """The images that are decoded with one in one go: it alone, or the tiles of its scene."""
+        return range(index, index + 1)
 
     @property
     def whereabouts(self) -> str:
@@ -109,7 +138,7 @@ class Source(ABC):
         """
         try:
             with self.open(index) as image:
-                if has_pages(image):
+                if self.pages == "first" and has_pages(image):
                     self.stacks.add(index)
                 return to_canvas(image, side, reading)
         except Exception as error:
@@ -180,6 +209,16 @@ class Scheme:
     open: Callable[[str, Path, bool], Source]
     describe: Callable[[str], SetDescription]
     alone: bool = False
+
+
+def tell_of_stacks(name: str, stacks: Sequence[str], count: int) -> None:
+    """Says how many images of a set are the first pages of files whose others are not read."""
+    if stacks:
+        _log.warning(
+            "%d of %d images of %s are the first of several pages or frames in a file; the others "
+            "are not read (--data.pages all, or #pages=all behind the name, reads them): %s",
+            len(stacks), count, name, ", ".join([*stacks[:3], *["…"] * (len(stacks) > 3)]),
+        )  # fmt: skip
 
 
 def split_names(name: str, splits: Mapping[str, str | None]) -> dict[str, str]:

@@ -6,6 +6,7 @@ What has no such word is a folder.
 import logging
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from mast.core.errors import UserError
@@ -16,6 +17,7 @@ from mast.data.factors import Factors
 from mast.data.folder import describe_folder, open_folder
 from mast.data.hugging_face import describe_hugging_face, open_hugging_face
 from mast.data.labels import told_apart
+from mast.data.pieces import in_pieces, split_cut
 from mast.data.source import UNLABELLED, Scheme, SetDescription, Source
 from mast.data.torchvision_sets import describe_torchvision, open_torchvision
 from mast.data.toys import Toys
@@ -113,7 +115,8 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
             images as in `hf:owner/name@split#photo`; `coco:FOLDER@train2017` or
             `coco:FILE.json@FOLDER`; `voc:VOCdevkit/VOC2007@trainval`; `shards:FOLDER` or
             `shards:s3://bucket/train-*.tar`; several sets with annotated objects joined by "+". A
-            folder that is itself called `factors` is written `./factors`.
+            folder that is itself called `factors` is written `./factors`. Behind any of these may
+            stand which parts of a file are images, as in `scenes#tile=256` (`mast.data.pieces`).
         root: Where torchvision and Hugging Face sets are or are downloaded to; the cache if None.
         download: Whether the network may be used.
 
@@ -127,10 +130,12 @@ def open_source(spec: str | Path, root: str | Path | None = None, download: bool
     if not text:
         raise UserError("data is empty: name a folder or a set")
     place = Path(root) if root is not None else default_cache() / "downloads"
+    text, cut = split_cut(text)
     parts = re.split(rf"\+(?=(?:{'|'.join(SOURCES)}):)", text)
     if len(parts) == 1:
-        return _open(text, place, download)
-    return joined(text, [with_objects(_open(part, place, download)) for part in parts])
+        return in_pieces(_open(text, place, download), cut, place)
+    whole = joined(text, [with_objects(_open(part, place, download)) for part in parts])
+    return in_pieces(whole, cut, place)
 
 
 def describe(data: str | Path) -> SetDescription:
@@ -153,7 +158,11 @@ def describe(data: str | Path) -> SetDescription:
     text = os.fspath(data)
     if not text:
         raise UserError("data is empty: name a folder or a set")
-    return _scheme(text).describe(text)
+    whole, cut = split_cut(text)
+    described = _scheme(whole).describe(whole)
+    return replace(
+        described, parts={part: spec + cut.suffix for part, spec in described.parts.items()}
+    )
 
 
 def _scheme(text: str) -> Scheme:

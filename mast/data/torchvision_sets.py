@@ -119,7 +119,7 @@ class Torchvision(Source):
     def __len__(self) -> int:
         return len(self._index_N)
 
-    def open(self, index: int) -> Image.Image:
+    def open(self, index: int, page: int = 0) -> Image.Image:
         item = self._dataset[int(self._index_N[index])]
         image = item[0] if isinstance(item, tuple) else item
         if not isinstance(image, Image.Image):

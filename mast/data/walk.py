@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mast.core.display import Work, doing
 from mast.core.errors import UserError
-from mast.data.decode import DICOM, UNREAD, extensions
+from mast.data.decode import ARRAY, DICOM, UNREAD, extensions
 
 _NOBODYS = frozenset({"@eadir", "__macosx"})  # what systems and stores put there
 _TEXTS = ("readme", "license", "licence", "makefile")  # that have no ending
@@ -35,6 +35,8 @@ class Found:
 def walk(root: Path) -> Found:
     """Looks through a folder at any depth; hidden files and folders are left out.
 
+    Arrays are images if most of what is found are: others are kept beside images.
+
     Links are followed after everything else, so that a folder that lies below `root` goes by its
     own path, whatever leads to it as well.
 
@@ -45,7 +47,12 @@ def walk(root: Path) -> Found:
         UserError: A folder cannot be read.
     """
     with doing("found", unit="images") as work:
-        return _walk(root, work)
+        found = _walk(root, work)
+    arrays = [path for path, _, _ in found.images if path.lower().endswith(ARRAY)]
+    if 2 * len(arrays) <= len(found.images):
+        found.unread += arrays
+        found.images = [of for of in found.images if not of[0].lower().endswith(ARRAY)]
+    return found
 
 
 def _walk(root: Path, work: Work) -> Found:

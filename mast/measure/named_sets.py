@@ -19,11 +19,13 @@ from mast.data import (
     SetDescription,
     describe,
     doubt_of_classes,
+    groups_of,
     joined,
     no_classes,
     open_canvas,
     open_source,
     part_of,
+    split_cut,
     with_objects,
 )
 from mast.measure.sets import (
@@ -167,7 +169,7 @@ class NamedSets:
         """A folder without parts, of which a share of each class is tested."""
         whole = self._whole(described, size, model)
         (label_N,) = whole.targets.values()
-        learned_F, tested_M = hold_out(label_N, seed, TESTED)
+        learned_F, tested_M = hold_out(label_N, seed, TESTED, groups_of(whole.identifiers))
         if not len(tested_M):
             raise UserError(f"no class of {whole.name} has two images, so none can be tested")
         return EvaluationData(
@@ -182,7 +184,7 @@ class NamedSets:
     def _whole(self, described: SetDescription, size: int, model: nn.Module | None) -> CanvasSet:
         """A folder without parts, if its subfolders are classes."""
         whole = self._canvases(described.parts[WHOLE], size, model)
-        folder = os.path.isdir(described.parts[WHOLE])
+        folder = os.path.isdir(split_cut(described.parts[WHOLE])[0])
         if not whole.targets:
             reason = no_classes(whole.identifiers) if folder else ""
             raise UserError(

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from mast.data.pieces import groups_of
 from mast.data.source import UNLABELLED
 from mast.measure.compute import Compute
 from mast.measure.features import extract
@@ -32,7 +33,8 @@ def online_scores(
         encoder: The encoder, on any device; its mode is restored.
         canvases: The training images.
         size: Side of a view in pixels.
-        limit: At most so many images, evenly spaced; every fifth is a query of the kNN.
+        limit: At most so many images, evenly spaced; every fifth is a query of the kNN, and of
+            tiles and pages those of every fifth file.
         compute: Processes that share the images, each of which must call this; by default this one
             does it all.
 
@@ -46,7 +48,9 @@ def online_scores(
     some = replace(canvases.part(index_N, canvases.name), test_views=None)
     features_NC = extract(encoder, some, size, compute)
     scores = {"online/effective_rank": effective_rank(features_NC)}
-    query_N = torch.arange(len(index_N)) % 5 == 4
+    groups_N = groups_of(some.identifiers)
+    number_N = np.arange(len(index_N)) if groups_N is None else groups_N
+    query_N = torch.from_numpy(number_N) % 5 == 4
     accuracies = []
     for target in canvases.targets.values() if len(index_N) > 4 else ():
         labels_N = torch.from_numpy(target[index_N])

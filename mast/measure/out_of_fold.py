@@ -15,7 +15,13 @@ from mast.measure.penalty import PENALTIES, choose
 from mast.measure.sets import FEW, cross_validation, hold_out
 
 
-def out_of_fold(features_ND: Tensor, label_N: np.ndarray, classes: int, seed: int) -> np.ndarray:
+def out_of_fold(
+    features_ND: Tensor,
+    label_N: np.ndarray,
+    classes: int,
+    seed: int,
+    groups_N: np.ndarray | None = None,
+) -> np.ndarray:
     """Probabilities by the L-BFGS probe on the other folds of a cross-validation.
 
     The penalty is chosen as `linear` does, by the given labels: by cross-validation of fewer than
@@ -26,6 +32,7 @@ def out_of_fold(features_ND: Tensor, label_N: np.ndarray, classes: int, seed: in
         label_N: The given labels, integers below C; each that occurs does so twice or more.
         classes: C.
         seed: Of the folds.
+        groups_N: As of `hold_out`.
 
     Returns:
         probability_NC in float64.
@@ -36,8 +43,8 @@ def out_of_fold(features_ND: Tensor, label_N: np.ndarray, classes: int, seed: in
         fit_F, held_V = (torch.from_numpy(part).to(device) for part in split)
         return fit_F, held_V
 
-    folds = [placed(split) for split in cross_validation(label_N, seed)]
-    splits = folds if len(label_N) < FEW else [placed(hold_out(label_N, seed))]
+    folds = [placed(split) for split in cross_validation(label_N, seed, groups_N=groups_N)]
+    splits = folds if len(label_N) < FEW else [placed(hold_out(label_N, seed, groups_N=groups_N))]
     target = Target(torch.from_numpy(label_N).to(device), classes, tuple(splits))
     (choice,) = choose(Located.of(features_ND), [target], PENALTIES)
     probability_NC = np.full((len(label_N), classes), np.nan)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from mast.core.errors import UserError
+from mast.data.pieces import groups_of
 from mast.data.source import UNLABELLED
 
 if TYPE_CHECKING:
@@ -262,14 +263,15 @@ def _task(data: EvaluationData | LearningData, target: str, seed: int, tuned: bo
     if "val" in labels:
         fit_F, choose_V = np.arange(count), count + np.arange(len(labels["val"]))
     else:
-        fit_F, choose_V = hold_out(labels["train"], seed)
+        groups_N = groups_of(data.train.identifiers)
+        fit_F, choose_V = hold_out(labels["train"], seed, groups_N=groups_N)
         if tuned and len(choose_V) == 0:
             raise UserError(
                 f"no class of {target!r} has two training images, so none can be held out to "
                 "choose hyper-parameters. Give a validation set."
             )
         if tuned and count < FEW:
-            folds = cross_validation(labels["train"], seed)
+            folds = cross_validation(labels["train"], seed, groups_N=groups_N)
     pool = np.concatenate([labels[part] for part in ("train", "val") if part in labels])
     return Task(
         target=target,
@@ -328,16 +330,20 @@ def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
 
 
 def hold_out(
-    labels_N: np.ndarray, seed: int, share: float = HELD_OUT
+    labels_N: np.ndarray,
+    seed: int,
+    share: float = HELD_OUT,
+    groups_N: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split positions by class: `share` of each class, at least one image, is held out.
 
-    A class with a single image keeps it for fitting.
+    A class with a single image, or with a single group of images, keeps it for fitting.
 
     Args:
         labels_N: Classes.
         seed: Of the draw.
         share: Of each class, in (0, 1).
+        groups_N: Images of one number and class, such as the tiles of a scene, stay together.
 
     Returns:
         Positions to fit on and positions held out, both ascending.
@@ -346,22 +352,36 @@ def hold_out(
     held = np.zeros(len(labels_N), bool)
     for label in np.unique(labels_N):
         members = np.flatnonzero(labels_N == label)
-        if len(members) > 1:
-            held[generator.permutation(members)[: max(1, round(share * len(members)))]] = True
+        group_M, size_G = _groups(members, groups_N)
+        if len(size_G) > 1:
+            order_G = generator.permutation(len(size_G))
+            before_G = size_G[order_G].cumsum() - size_G[order_G]
+            chosen_G = np.zeros(len(size_G), bool)
+            chosen_G[order_G[:-1]] = (before_G < max(1, round(share * len(members))))[:-1]
+            held[members[chosen_G[group_M]]] = True
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
+def _groups(members: np.ndarray, groups_N: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The group of each member, from 0, and the sizes of groups; each is one where none are."""
+    if groups_N is None:
+        return np.arange(len(members)), np.ones(len(members), np.int64)
+    _, group_M, size_G = np.unique(groups_N[members], return_inverse=True, return_counts=True)
+    return group_M, size_G
+
+
 def cross_validation(
-    labels_N: np.ndarray, seed: int, count: int = FOLDS
+    labels_N: np.ndarray, seed: int, count: int = FOLDS, groups_N: np.ndarray | None = None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Splits of positions in which every image is held out once, each class spread over all.
 
-    A class with a single image keeps it for fitting.
+    A class with a single image, or with a single group of images, keeps it for fitting.
 
     Args:
         labels_N: Classes.
         seed: Of the draw.
         count: Of splits; those without an image to hold out are left out.
+        groups_N: As of `hold_out`.
 
     Returns:
         Of each split the positions to fit on and those held out, ascending.
@@ -370,9 +390,11 @@ def cross_validation(
     fold_N = np.full(len(labels_N), -1)
     for label in np.unique(labels_N):
         members = np.flatnonzero(labels_N == label)
-        if len(members) > 1:
+        group_M, size_G = _groups(members, groups_N)
+        if len(size_G) > 1:
             first = generator.integers(count)  # so that small classes do not all meet in the first
-            fold_N[generator.permutation(members)] = (first + np.arange(len(members))) % count
+            order_G = generator.permutation(len(size_G))
+            fold_N[members] = ((first + order_G.argsort()) % count)[group_M]
     return [
         (np.flatnonzero(fold_N != fold), np.flatnonzero(fold_N == fold))
         for fold in range(count)

@@ -12,6 +12,7 @@ from typing import final
 import numpy as np
 import torch
 
+from mast.data import groups_of
 from mast.measure.bootstrap import Measured
 from mast.measure.changes import Change
 from mast.measure.frozen import FrozenEncoder
@@ -54,7 +55,8 @@ class Rotation(Probe):
     def _task(self, data: EvaluationData) -> Task:
         count = len(data.train)
         if data.val is None:
-            fit_F, choose_V = hold_out(np.zeros(count, np.int64), self.seed)
+            files_F = groups_of(data.train.identifiers)
+            fit_F, choose_V = hold_out(np.zeros(count, np.int64), self.seed, groups_N=files_F)
         else:
             fit_F, choose_V = np.arange(count), count + np.arange(len(data.val))
         everything = sum(map(len, data.pool))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from PIL import Image
 from tiny import Pooled
 from torch import Tensor
 
@@ -173,3 +174,16 @@ def test_a_module_of_ones_own(photos: Path) -> None:
         mast.outliers(module, data)
     with pytest.raises(UserError, match="a module has its weights: leave weights out"):
         mast.outliers(module, data, size=32, weights="weights.pth")
+
+
+def test_tiles_are_judged_by_probes_that_saw_no_other_of_their_scene(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for name in ("a/0", "a/1", "a/2", "b/3", "b/4", "c/5"):
+        file = tmp_path / "scenes" / f"{name}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (16, 24, 3), np.uint8)).save(file)
+    table = mast.outliers(Pooled(), f"{tmp_path / 'scenes'}#tile=8", size=8).columns
+    assert len(table["path"]) == 36
+    rows = zip(table["path"], table["quality"], strict=True)
+    judged = {path[:3] for path, quality in rows if np.isfinite(quality)}
+    assert judged == {"a/0", "a/1", "a/2", "b/3", "b/4"}, "of c there is one file"

@@ -2,12 +2,14 @@
 
 import json
 import shlex
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from tiny import stop_after
 
@@ -15,7 +17,7 @@ import mast
 from mast.cli import main
 from mast.commands import shard as command
 from mast.core.errors import UserError
-from mast.data import open_source
+from mast.data import DataConfig, Pieces, open_canvas, open_feed, open_source
 from mast.data.shards import open_index
 
 SIDE = 24
@@ -217,3 +219,111 @@ def test_by_command(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert following == ["mast", "plan", "--data", f"shards:{tmp_path / 'set'}"]
     index = json.loads((tmp_path / "set" / "index.json").read_text())
     assert index["shardlist"][0]["nsamples"] == 48
+
+
+@pytest.fixture
+def scenes(tmp_path: Path) -> Path:
+    """Three scenes in two classes, each of six tiles of 16 pixels, and a small photo."""
+    random = np.random.default_rng(0)
+    for name, shape in {"a/0": (32, 40), "a/1": (32, 40), "b/2": (32, 40), "b/3": (9, 8)}.items():
+        (tmp_path / "scenes" / name).parent.mkdir(parents=True, exist_ok=True)
+        pixels = random.integers(0, 256, (*shape, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "scenes" / f"{name}.png")
+    return tmp_path / "scenes"
+
+
+def test_scenes_are_decoded_once_and_their_tiles_mixed(
+    scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded, decode = [], Pieces._decode
+
+    def counted(source: Pieces, scene: int) -> Image.Image:
+        decoded.append(scene)
+        return decode(source, scene)
+
+    monkeypatch.setattr(Pieces, "_decode", counted)
+    given: dict[str, Any] = {"size": 100, "format": "bmp", "images": 5}
+    made = command.shard(scenes, tmp_path / "out", tile=16, stride=16, workers=3, **given)
+    assert (made.images, made.shards, made.broken) == (19, 4, 0)
+    assert sorted(decoded) == [0, 1, 2]
+    shards = open_source(f"shards:{made.path}", tmp_path / "root")
+    pieces = open_source(f"{scenes}#tile=16", tmp_path / "root")
+    place = {pieces.identifier(index): index for index in range(len(pieces))}
+    order = [place[shards.identifier(index)] for index in range(len(shards))]
+    assert sorted(order) == list(range(19))
+    assert order != sorted(order)
+    assert "a/1.png@x24y16" in place
+    for index, of in enumerate(order):
+        expected_HWC, aspect = pieces.canvas(of, 100)
+        canvas_HWC, found = shards.canvas(index, 100)
+        assert np.array_equal(canvas_HWC, expected_HWC)
+        assert found == pytest.approx(aspect)
+        assert shards.targets["class"][index] == pieces.targets["class"][of]
+    assert not [path for path in made.path.iterdir() if path.is_dir()], "what was cut is kept"
+
+
+def test_cutting_goes_on_where_it_was_stopped(
+    scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded, decode = [], Pieces._decode
+
+    def counted(source: Pieces, scene: int) -> Image.Image:
+        decoded.append(scene)
+        if len(decoded) == 3:
+            raise KeyboardInterrupt
+        return decode(source, scene)
+
+    monkeypatch.setattr(Pieces, "_decode", counted)
+    given: dict[str, Any] = {"tile": 16, "size": 100, "images": 6, "workers": 1}
+    with pytest.raises(KeyboardInterrupt):
+        command.shard(scenes, tmp_path / "out", **given)
+    made = command.shard(scenes, tmp_path / "out", **given)
+    assert made.images == 19
+    assert decoded == [0, 1, 2, 2]
+    whole = command.shard(scenes, tmp_path / "whole", **given)
+    for file in whole.path.glob("*.tar"):
+        assert file.read_bytes() == (made.path / file.name).read_bytes()
+
+
+def test_broken_scenes_are_counted_by_their_tiles(scenes: Path, tmp_path: Path) -> None:
+    file = scenes / "a" / "1.png"
+    file.write_bytes(file.read_bytes()[:1000])
+    made = command.shard(scenes, tmp_path / "out", tile=16, max_broken=0.5)
+    assert (made.images, made.broken) == (13, 6)
+    with pytest.raises(UserError, match="max_broken"):
+        command.shard(scenes, tmp_path / "other", tile=16)
+
+
+def test_other_pages_are_told_of_or_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pages = [Image.new("RGB", (8, 8), (value, 0, 0)) for value in (10, 20, 30)]
+    (tmp_path / "scans").mkdir()
+    pages[0].save(tmp_path / "scans" / "scan.tif", save_all=True, append_images=pages[1:])
+    assert command.shard(tmp_path / "scans", tmp_path / "first").images == 1
+    assert "--data.pages all" in caplog.text
+    caplog.clear()
+    made = command.shard(tmp_path / "scans", tmp_path / "all", pages="all")
+    assert made.images == 3
+    assert not caplog.text
+    source = open_source(f"shards:{made.path}", tmp_path / "root")
+    names = {source.identifier(index) for index in range(3)}
+    assert names == {"scan.tif#1", "scan.tif#2", "scan.tif#3"}
+
+
+def test_pages_inside_shards_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pages = [Image.new("RGB", (8, 8), (value, 0, 0)) for value in (10, 20, 30)]
+    pages[0].save(tmp_path / "scan.tif", save_all=True, append_images=pages[1:])
+    with tarfile.open(tmp_path / "0.tar", "w") as tar:
+        for key in "ab":
+            tar.add(tmp_path / "scan.tif", f"{key}.tif")
+    name = f"shards:{tmp_path / '0.tar'}"
+    cache = tmp_path / "cache"
+    assert len(open_canvas(DataConfig(name, cache=cache), 8)) == 2
+    assert "2 of 2 images" in caplog.text
+    assert len(open_canvas(DataConfig(name, cache=cache, pages="all"), 8)) == 6
+    caplog.clear()
+    loader = open_feed(
+        DataConfig(name, cache=cache), 8, 2, 0, rank=0, world_size=1, local=1,
+        device=torch.device("cpu"),
+    )  # fmt: skip
+    next(iter(loader.epoch(0)))
+    assert caplog.text.count("several pages") == 1

@@ -345,7 +345,7 @@ def test_side_files_make_no_noise(tmp_path, caplog):
     assert not caplog.messages
 
 
-@pytest.mark.parametrize("name", ["a.fits", "b.npz", "IM0001", "1.2.840.10008"])
+@pytest.mark.parametrize("name", ["a.fits", "b.npy", "IM0001", "1.2.840.10008"])
 def test_what_may_be_an_image_is_counted_and_named(tmp_path, caplog, name):
     fill(tmp_path, "a.png")
     (tmp_path / name).write_text("")

@@ -12,9 +12,10 @@ from mast.cli import main
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.data import open_canvas
+from mast.data.pieces import file_of
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import Result
-from mast.measure.sets import EvaluationData, ObjectData, image_identity
+from mast.measure.sets import EvaluationData, ObjectData, image_identity, tasks
 
 
 def divided(folder: Path, seed: int = 0) -> EvaluationData:
@@ -122,3 +123,22 @@ def test_what_is_learned_from_is_not_tested(photos: Path) -> None:
     assert not parts.whole
     whole = NamedSets(photos / "test").learning(32)
     assert (list(whole.named), len(whole.train), whole.whole) == (["train"], 24, True)
+
+
+def test_tiles_of_one_scene_are_learned_from_or_tested(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for number in range(10):
+        file = tmp_path / "scenes" / "ab"[number % 2] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (32, 48, 3), np.uint8)).save(file)
+    data = NamedSets(f"{tmp_path / 'scenes'}#tile=16").open(EvaluationData, 32)
+    assert isinstance(data, EvaluationData)
+    scenes = [{file_of(name) for name in part.identifiers} for part in (data.train, data.test)]
+    assert list(map(len, scenes)) == [8, 2]
+    assert not scenes[0] & scenes[1]
+    assert (len(data.train), len(data.test)) == (48, 12)
+    (task,) = tasks(data, 0)
+    for fit, choose in [(task.fit_F, task.choose_V), *task.folds]:
+        names = [{file_of(data.train.identifiers[at]) for at in part} for part in (fit, choose)]
+        assert names[1]
+        assert not names[0] & names[1]

@@ -146,3 +146,31 @@ def test_sets_that_do_not_fit(
 ) -> None:
     with pytest.raises(UserError, match=message):
         tasks(spoil(make_set(10), make_set(5, seed=2)), seed=0)
+
+
+def test_images_of_one_file_stay_together() -> None:
+    """Two classes of ten files, each of one to four tiles, and a class of a single file."""
+    sizes = [1 + number % 4 for number in range(20)] + [5]
+    groups = np.repeat(np.arange(21)[::-1], sizes)
+    labels = np.repeat(np.repeat([0, 1, 2], [10, 10, 1]), sizes)
+    for fitted, held in [
+        hold_out(labels, seed=0, share=0.2, groups_N=groups),
+        *cross_validation(labels, seed=0, groups_N=groups),
+    ]:
+        assert len(fitted) + len(held) == len(labels)
+        assert not set(groups[fitted]) & set(groups[held])
+        assert set(labels[held]) == {0, 1}
+    splits = cross_validation(labels, seed=0, groups_N=groups)
+    assert sorted(np.concatenate([held for _, held in splits])) == list(range(len(labels) - 5))
+
+
+def test_each_image_is_its_own_group_where_none_are_given() -> None:
+    labels = np.repeat([0, 1], 20)
+    for one, other in zip(
+        cross_validation(labels, seed=0),
+        cross_validation(labels, seed=0, groups_N=np.arange(40)),
+        strict=True,
+    ):
+        assert np.array_equal(one[1], other[1])
+    alone = hold_out(labels, seed=0, groups_N=np.arange(40))
+    assert np.array_equal(alone[1], hold_out(labels, seed=0)[1])

@@ -51,7 +51,7 @@ def operators_for(channels: int) -> tuple[str, ...]:
     return tuple(
         name
         for name, each in OPERATORS.items()
-        if (not each.of_colors if channels != 3 else each is not BandJitter)
+        if (each is not BandJitter if channels == 3 else not each.of_colors)
     )
 
 

@@ -24,7 +24,7 @@ from mast.core.errors import UserError
 from mast.core.reading import Reading
 from mast.core.waiting import wait
 from mast.data.columns import IMAGES, image_column, label_column
-from mast.data.decode import BrokenImageError, open_image, to_canvas
+from mast.data.decode import BrokenImageError, has_pages, open_image, to_canvas
 from mast.data.shards.tar import CANVAS, LARGEST, image_endings, tar_samples
 
 _log = logging.getLogger("mast")
@@ -54,14 +54,26 @@ class Sample(NamedTuple):
     label: int = -1
     aspect: float | None = None
 
-    def canvas(self, side: int, reading: Reading | None = None) -> tuple[np.ndarray, float]:
+    def canvas(
+        self,
+        side: int,
+        reading: Reading | None = None,
+        tell: Callable[[], object] | None = None,
+    ) -> tuple[np.ndarray, float]:
         """As `Source.canvas`.
+
+        Args:
+            side: Of a square with as many pixels as the canvas may have.
+            reading: How the files of the set are read.
+            tell: Called if the file has several pages or frames, of which the first is read.
 
         Raises:
             BrokenImageError: It cannot be decoded.
         """
         try:
             with open_image(io.BytesIO(self.image)) as image:
+                if tell is not None and has_pages(image):
+                    tell()
                 canvas_HWC, aspect = to_canvas(image, side, reading)
         except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
             raise BrokenImageError.of(self.key, error) from error

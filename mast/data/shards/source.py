@@ -81,10 +81,10 @@ class Shards(Source):
         """Of all shards, and of their times or whatever else their store says of a version."""
         return hash_labels(self._index.fingerprint, self._state, self.targets)
 
-    def open(self, index: int) -> Opened:
+    def open(self, index: int, page: int = 0) -> Opened:
         """One image; a canvas in the shape of its original, as large as it can be."""
         place = self._table.place(index)
-        return self._opened(place, self._encoded(place))
+        return self._opened(place, self._encoded(place), page)
 
     def load(self, index: int) -> np.ndarray:
         """As `Source.load`.
@@ -101,8 +101,8 @@ class Shards(Source):
         except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
             raise self._broken(index, error) from error
 
-    def _opened(self, place: Place, encoded: bytes) -> Opened:
-        image = open_image(io.BytesIO(encoded))
+    def _opened(self, place: Place, encoded: bytes, page: int = 0) -> Opened:
+        image = open_image(io.BytesIO(encoded), None, page, self.max_pixels)
         if place.aspect is None or isinstance(image, Bands):
             return image
         width, height = image.size
@@ -121,7 +121,8 @@ class Shards(Source):
         """
         place = self._table.place(index)
         key = f"{self.name}/{self.identifier(index)}"
-        return Sample(key, self._encoded(place), aspect=place.aspect).canvas(side, reading)
+        sample = Sample(key, self._encoded(place), aspect=place.aspect)
+        return sample.canvas(side, reading, lambda: self.stacks.add(index))
 
     def _encoded(self, place: Place) -> bytes:
         """The file of an image.

@@ -96,6 +96,7 @@ class ShardLoader(Feed):
         self.classes = {TASK: index.classes} if index.classes else {}
         self._deals: tuple[int, tuple[Deal, ...]] = (-1, ())
         self._seen = 0
+        self._told = False  # of files of several pages
         self._last: BrokenImageError | None = None
 
     @cached_property
@@ -225,9 +226,15 @@ class ShardLoader(Feed):
 
     def _canvas(self, sample: Sample) -> Canvas | BrokenImageError:
         try:
-            return sample.canvas(self.side, self.reading)
+            return sample.canvas(self.side, self.reading, self._tell_of_pages)
         except BrokenImageError as error:
             return error
+
+    def _tell_of_pages(self) -> None:
+        if not self._told:
+            self._told = True
+            _log.warning("%s has files of several pages or frames, of which the first is read",
+                         self.name)  # fmt: skip
 
     def _judge(self, broken: list[BrokenImageError], samples: list[tuple[int, Sample]]) -> None:
         """Count what is broken, and say so.

@@ -1,0 +1,426 @@
+"""Pages of a file and tiles of a scene as images of their own.
+
+A page is called `scan.tif#12`, counted from 1, and a tile by its left and upper edge in pixels,
+`scene.tif@x512y256`; a tile of a page `scan.tif#12@x512y256`.
+
+Legend: N pieces, F files, S scenes, which are pages of files.
+"""
+
+import hashlib
+import logging
+import os
+import re
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, cast, final, get_args
+
+import numpy as np
+import torch
+from PIL import ImageStat
+
+from mast.core.display import track
+from mast.core.errors import UserError, unknown
+from mast.core.files import named
+from mast.core.launch import cores
+from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.data.bands import Bands
+from mast.data.cache import named_after
+from mast.data.decode import (
+    BrokenImageError,
+    Opened,
+    has_pages,
+    page_count,
+    upright,
+    upright_size,
+)
+from mast.data.decoded import decode_in_order
+from mast.data.source import Pages, Source
+
+VERSION = 1  # of how pieces are cut, and of the file in which it is kept where they lie
+KEPT = 300_000_000  # pixels of scenes that wait decoded, 1.2 GB in Pillow; one may have more
+_MOST = {"tile": 8192, "stride": 2**31, "max_pixels": 2**48}  # a tile stays below Pillow's bound
+_SUFFIX = re.compile(r"(.*)#(\w+=[^#,=/]*(?:,\w+=[^#,=/]*)*)")
+_PLACE = re.compile(r"(#\d+)?(@x\d+y\d+)?$")  # behind the name of a file
+_log = logging.getLogger("mast")
+
+
+@final
+@dataclass(frozen=True)
+class Cut:
+    """What of each file is an image.
+
+    Attributes:
+        pages: The "first" page or frame of a file, or "all".
+        tile: Side in pixels of the tiles into which larger images are cut; they stay whole if None.
+        stride: From one tile to the next, in pixels; as `tile` if None.
+        blank: Standard deviation of values below which an image is left out, as a share of white.
+        max_pixels: The most that a file's image may have; Pillow's bound if None.
+    """
+
+    pages: Pages = "first"
+    tile: int | None = None
+    stride: int | None = None
+    blank: float = 0.0
+    max_pixels: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.pages not in get_args(Pages):
+            raise UserError(f"pages is {self.pages!r}: expected {' or '.join(get_args(Pages))}")
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= most:
+                raise UserError(f"{name} is {value}: expected 1 to {most:,} pixels")
+        if self.stride is not None and self.tile is None:
+            raise UserError(f"stride is {self.stride}, and there is no tile: give its side")
+        if not 0 <= self.blank < 1:
+            raise UserError(f"blank is {self.blank}: expected a share of white, 0 to below 1")
+
+    @property
+    def suffix(self) -> str:
+        """What it adds to the name of a set, as `#tile=256`; nothing where all is as usual."""
+        said = [
+            f"{field.name}={value}"
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != field.default
+        ]
+        return f"#{','.join(said)}" if said else ""
+
+
+def split_cut(spec: str) -> tuple[str, Cut]:
+    """A name without what stands behind it, such as `#tile=256,stride=128`, and what that says.
+
+    Raises:
+        UserError: It says what is not understood.
+    """
+    found = _SUFFIX.fullmatch(spec)
+    if found is None or os.path.exists(named(spec)):
+        return spec, Cut()
+    said = dict[str, Any]()
+    for each in found[2].split(","):
+        name, _, value = each.partition("=")
+        if name not in Cut.__dataclass_fields__:
+            raise unknown(f"option of {found[1]}", name, tuple(Cut.__dataclass_fields__))
+        try:
+            kind = {"pages": str, "blank": float}.get(name, int)
+            said[name] = kind(value)
+        except ValueError as error:
+            expected = "a share" if name == "blank" else "a whole number"
+            raise UserError(f"{spec}: {name} is {value!r}: expected {expected}") from error
+    return found[1], Cut(**said)
+
+
+def file_of(identifier: str) -> str:
+    """The name of the file of an image, which may be a piece of it."""
+    return _PLACE.sub("", identifier)
+
+
+def groups_of(identifiers: Sequence[str]) -> np.ndarray | None:
+    """Numbers (N,) of the files of images; None where each has its own."""
+    names = [file_of(name) for name in identifiers]
+    kinds, group_N = np.unique(names, return_inverse=True)
+    return None if len(kinds) == len(names) else group_N
+
+
+def in_pieces(source: Source, cut: Cut, cache: Path) -> Source:
+    """A source of pages and tiles of images.
+
+    Args:
+        source: The images, which nobody else has opened.
+        cut: What of each file is an image.
+        cache: Folder where it is kept where pieces lie.
+
+    Returns:
+        The source itself where whole images and first pages are asked for.
+
+    Raises:
+        UserError: It is one of pieces already, or all are blank.
+    """
+    if not cut.suffix:
+        return source
+    if isinstance(source, Pieces):
+        raise UserError(
+            f"{source.name} names its pages and tiles, which options do too ({cut.suffix[1:]}): "
+            "name them once"
+        )
+    return Pieces(source, cut, cache)
+
+
+@final
+class Pieces(Source):
+    """Pages and tiles of the images of another source, with the labels of these.
+
+    Tiles lie row by row. The last of a row and of a column end at the edges of the image, whatever
+    the stride; an image that is no larger than a tile is one piece. An image that is cut is decoded
+    once for all its tiles if these are read in order, by however many threads.
+
+    Args:
+        source: The images.
+        cut: What of each is an image here.
+        cache: Folder where it is kept where pieces lie.
+
+    Raises:
+        UserError: All are blank.
+    """
+
+    def __init__(self, source: Source, cut: Cut, cache: Path) -> None:
+        self.source, self.cut = source, cut
+        self.name = source.name + cut.suffix
+        self.pages = cut.pages
+        source.max_pixels = cut.max_pixels
+        self._lock = threading.Lock()
+        self._decoded: dict[int, list[Any]] = {}  # of a scene its future, and how often it is due
+        file = cache / "pieces" / f"{named_after(self.whereabouts)}.safetensors"
+        known = self._read(file)
+        scenes = self._look() if known is None else known
+        scene_S4 = scenes["scene"]
+        self._file_S, self._page_S, self._size_S2 = scene_S4[:, 0], scene_S4[:, 1], scene_S4[:, 2:]
+        larger_S2 = np.maximum(self._size_S2 - (cut.tile or 0), 0) * (cut.tile is not None)
+        self._tiles_S2 = -(-larger_S2 // (cut.stride or cut.tile or 1)) + 1  # rows and columns
+        count_S = self._tiles_S2.prod(1)
+        self._first_S = count_S.cumsum() - count_S
+        self._scene_N = np.repeat(np.arange(len(count_S)), count_S)
+        self._number_N = np.arange(len(self._scene_N))  # of each among all, blank ones too
+        self._count_S = count_S
+        if cut.blank:
+            blank_N = scenes["blank"] if known is not None else self._blank()
+            scenes["blank"] = blank_N
+            self._number_N = np.flatnonzero(~blank_N)
+            self._scene_N = self._scene_N[self._number_N]
+            self._count_S = np.bincount(self._scene_N, minlength=len(count_S))
+            self._tell(int(blank_N.sum()), len(blank_N))
+        if known is None:
+            self._write(file, scenes)
+        file_N = self._file_S[self._scene_N]
+        self.targets = {task: label_F[file_N] for task, label_F in source.targets.items()}
+        self.multilabels = {task: of_FC[file_N] for task, of_FC in source.multilabels.items()}
+        self.classes = dict(source.classes)
+        if cut.pages == "first":
+            _, first_F = np.unique(file_N, return_index=True)
+            self.stacks.update(first_F[scenes["stack"][file_N[first_F]]].tolist())
+
+    def __len__(self) -> int:
+        return len(self._scene_N)
+
+    @property
+    def shared(self) -> bool:
+        """Whether an image is decoded for several pieces."""
+        return bool((self._count_S > 1).any())
+
+    def together(self, index: int) -> range:
+        """All pieces of the scene of one."""
+        scene = self._scene_N[index]
+        return range(*(int(np.searchsorted(self._scene_N, at)) for at in (scene, scene + 1)))
+
+    @property
+    def whereabouts(self) -> str:
+        """Those of the source, and how it is cut."""
+        return self.source.whereabouts + self.cut.suffix
+
+    def fingerprint(self) -> str:
+        """That of the source, and how it is cut."""
+        said = f"{VERSION} {self.source.fingerprint()} {self.cut.suffix}"
+        return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+
+    def identifier(self, index: int) -> str:
+        scene = self._scene_N[index]
+        file, page = int(self._file_S[scene]), int(self._page_S[scene])
+        several = page > 0 or file in self._file_S[scene + 1 : scene + 2]
+        box = self._box(index)
+        return (
+            self.source.identifier(file)
+            + (f"#{page + 1}" if several else "")
+            + (f"@x{box[0]}y{box[1]}" if box else "")
+        )
+
+    def size(self, index: int) -> tuple[int, int]:
+        """Height and width in pixels, as of `Source.size`."""
+        scene, box = self._scene_N[index], self._box(index)
+        if box:
+            return box[3] - box[1], box[2] - box[0]
+        height, width = map(int, self._size_S2[scene])
+        return (height, width) if height else self.source.size(int(self._file_S[scene]))
+
+    def open(self, index: int, page: int = 0) -> Opened:
+        """A piece, or an image that is one, which is not decoded yet.
+
+        Raises:
+            ValueError: It is not of the size of which it was.
+        """
+        scene, box = int(self._scene_N[index]), self._box(index)
+        if box is None:
+            return self.source.open(int(self._file_S[scene]), int(self._page_S[scene]))
+        return self._scene(scene).crop(box)
+
+    def _box(self, index: int) -> tuple[int, int, int, int] | None:
+        """Left, top, right and bottom of a tile; None of an image that is one piece."""
+        scene = self._scene_N[index]
+        rows, columns = map(int, self._tiles_S2[scene])
+        if rows * columns == 1:
+            return None
+        height, width = map(int, self._size_S2[scene])
+        tile, stride = self.cut.tile or 0, self.cut.stride or self.cut.tile or 0
+        row, column = divmod(int(self._number_N[index] - self._first_S[scene]), columns)
+        left = min(column * stride, max(width - tile, 0))
+        top = min(row * stride, max(height - tile, 0))
+        return left, top, min(left + tile, width), min(top + tile, height)
+
+    # -------------------------------------------------------------------------- decoded once
+
+    def _scene(self, scene: int) -> Opened:
+        """A scene, decoded once for all tiles that are due, by whichever thread is first.
+
+        A thread that would only wait decodes the next one meanwhile, as far as memory goes.
+        """
+        ours = None
+        with self._lock:
+            if scene not in self._decoded:
+                ours = scene
+                while self._decoded and not self._fits(scene):
+                    del self._decoded[next(iter(self._decoded))]
+            elif not self._decoded[scene][0].done():
+                after = max(self._decoded) + 1
+                cut = after < len(self._count_S) and self._tiles_S2[after].prod() > 1
+                ours = after if cut and self._count_S[after] and self._fits(after) else None
+            if ours is not None:
+                self._decoded[ours] = [Future(), int(self._count_S[ours])]
+                decoding = self._decoded[ours][0]
+            entry = self._decoded[scene]
+            entry[1] -= 1
+            if not entry[1]:
+                del self._decoded[scene]
+        if ours is not None:
+            try:
+                decoding.set_result(self._decode(ours))
+            except BaseException as error:
+                if isinstance(error, UserError) or not isinstance(error, Exception):
+                    self._decoded.pop(ours, None)  # a later try may be better
+                decoding.set_exception(error)
+        return cast(Opened, entry[0].result())
+
+    def _fits(self, scene: int) -> bool:
+        """Whether memory has room for one more."""
+        return int(self._size_S2[[*self._decoded, scene]].prod(1).sum()) <= KEPT
+
+    def _decode(self, scene: int) -> Opened:
+        with self.source.open(int(self._file_S[scene]), int(self._page_S[scene])) as image:
+            whole = upright(image)
+        if [*whole.size[::-1]] != self._size_S2[scene].tolist():
+            raise ValueError("it has another size than when the set was opened")
+        return whole
+
+    # ------------------------------------------------------------------------- where they lie
+
+    def _look(self) -> dict[str, np.ndarray]:
+        """File, page, height and width of every scene; height and width are 0 if not asked for."""
+        count = len(self.source)
+        if self.cut.pages == "first" and not self.cut.tile:  # every file is a scene
+            scene_S4 = np.zeros((count, 4), np.int64)
+            scene_S4[:, 0] = np.arange(count)
+            return {"scene": scene_S4, "stack": np.zeros(count, bool)}
+        looked = decode_in_order(self._sizes, range(count), cores())
+        scenes, stack_F = list[tuple[int, int, int, int]](), np.zeros(count, bool)
+        for file, found in enumerate(track(looked, f"opening {self.name}", count, "images")):
+            assert not isinstance(found, BrokenImageError)
+            stack_F[file], sizes = found
+            scenes += [(file, page, height, width) for page, (width, height) in enumerate(sizes)]
+        return {"scene": np.array(scenes, np.int64), "stack": stack_F}
+
+    def _sizes(self, file: int) -> tuple[bool, list[tuple[int, int]]]:
+        """Whether pages of a file are left out, and the sizes of those that are images."""
+        try:
+            with self.source.open(file) as image:
+                sizes = [upright_size(image)]
+                if self.cut.pages == "first":
+                    return has_pages(image), sizes
+                for page in range(1, page_count(image)):
+                    if isinstance(image, Bands):
+                        with self.source.open(file, page) as other:
+                            sizes.append(upright_size(other))
+                    else:
+                        if image.format == "TIFF":  # the frames of others are of one size
+                            image.seek(page)
+                        sizes.append(upright_size(image))
+                return False, sizes
+        except UserError:  # a store that fails
+            raise
+        except Exception:  # a broken image, which is told of when it is decoded
+            return False, [(0, 0)]
+
+    def _blank(self) -> np.ndarray:
+        """Which pieces are blank, (N,) bool; scenes are decoded once for all of them."""
+        blank_N = np.zeros(len(self), bool)
+        most = max(1, int(self._size_S2.prod(1).max()))
+        workers = max(1, min(cores(), KEPT // most))
+        found = decode_in_order(self._blank_of, range(len(self._count_S)), workers)
+        shown = track(
+            found, f"looking for blank parts of {self.name}", len(self._count_S), "images"
+        )
+        for first, blank in zip(self._first_S, shown, strict=True):
+            assert not isinstance(blank, BrokenImageError)
+            blank_N[first : first + len(blank)] = blank
+        return blank_N
+
+    def _blank_of(self, scene: int) -> list[bool]:
+        """Which pieces of a scene are blank; none of a broken one."""
+        first, count = int(self._first_S[scene]), int(self._count_S[scene])
+        try:
+            with self.source.open(int(self._file_S[scene]), int(self._page_S[scene])) as image:
+                whole = upright(image)
+            boxes = [self._box(first + number) or (0, 0, *whole.size) for number in range(count)]
+            return [spread < self.cut.blank for spread in _spreads(whole, boxes)]
+        except UserError:
+            raise
+        except Exception:
+            return [False] * count
+
+    def _tell(self, blank: int, count: int) -> None:
+        _log.warning(
+            "%d of %d images of %s are blank and left out: the standard deviation of their values "
+            "is below %g of white", blank, count, self.name, self.cut.blank,
+        )  # fmt: skip
+        if blank == count:
+            raise UserError(f"all images of {self.name} are blank: give a lower threshold than "
+                            f"{self.cut.blank:g}")  # fmt: skip
+
+    def _read(self, file: Path) -> dict[str, np.ndarray] | None:
+        """What was found when the files were as they are; None where nothing is known."""
+        try:
+            tensors, header = read_tensors(file)
+        except UserError:
+            return None
+        if said_of(header).get("source") != self.fingerprint():
+            return None
+        return {name: tensor.numpy().copy() for name, tensor in tensors.items()}
+
+    def _write(self, file: Path, scenes: dict[str, np.ndarray]) -> None:
+        """Keeps what was found; without that, the next command looks again."""
+        tensors = {name: torch.from_numpy(of) for name, of in scenes.items()}
+        with suppress(OSError, UserError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_tensors(file, tensors, {"source": self.fingerprint()})
+
+
+def _spreads(whole: Opened, boxes: Sequence[tuple[int, int, int, int]]) -> list[float]:
+    """Standard deviation of the channel that varies most, in parts of an image.
+
+    Args:
+        whole: Decoded.
+        boxes: Left, top, right and bottom of each part.
+
+    Returns:
+        Of each part, as a share of white, or of the image's own range where values are no bytes.
+    """
+    if not isinstance(whole, Bands):
+        return [max(ImageStat.Stat(whole.crop(box)).stddev) / 255 for box in boxes]
+    values_HWC = np.ma.masked_invalid(whole.values_HWC, copy=False)
+    if whole.no_data is not None:
+        values_HWC = np.ma.masked_equal(values_HWC, whole.no_data, copy=False)
+    span = 255.0
+    if whole.values_HWC.dtype != np.uint8:
+        span = float(values_HWC.max()) - float(values_HWC.min()) if values_HWC.count() else 0.0
+    parts = (values_HWC[top:bottom, left:right] for left, top, right, bottom in boxes)
+    return [float(np.ma.filled(part.std(axis=(0, 1)), 0).max()) / (span or 1.0) for part in parts]

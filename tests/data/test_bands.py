@@ -1,0 +1,613 @@
+"""Images that Pillow cannot hold: their values come out as they were written."""
+
+import io
+import os
+import struct
+import sys
+import tracemalloc
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+
+import imagecodecs
+import numpy as np
+import pydicom
+import pytest
+import tifffile
+from PIL import Image
+from pydicom.encaps import encapsulate
+from pydicom.sequence import Sequence
+
+from mast.core.errors import UserError
+from mast.data.bands import Bands
+from mast.data.decode import extensions, open_image
+from mast.data.folder import Folder
+from mast.data.walk import walk
+
+H, W = 18, 20
+VALUES = np.random.default_rng(0).integers(0, 2**16, (H, W, 5), np.uint16)
+GRAY = VALUES[..., 0]
+
+
+def opened(content: bytes, page: int = 0) -> Bands:
+    bands = open_image(io.BytesIO(content), page=page)
+    assert isinstance(bands, Bands)
+    assert bands.values_HWC.dtype.isnative
+    return bands
+
+
+def array(values: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, values)
+    return file.getvalue()
+
+
+def tiff(values: np.ndarray, photometric: str = "minisblack", **more: object) -> bytes:
+    file = io.BytesIO()
+    more = {"planarconfig": "contig"} | more if values.ndim == 3 else more
+    tifffile.imwrite(file, np.ascontiguousarray(values), photometric=photometric, **more)
+    return file.getvalue()
+
+
+def twelve_bits(values_HW: np.ndarray) -> bytes:
+    """A TIFF that packs two values into three bytes."""
+    left, right = values_HW[:, ::2], values_HW[:, 1::2]
+    parts = (left >> 4, (left & 15) << 4 | right >> 8, right & 255)
+    packed = np.stack(parts, 2).astype(np.uint8).reshape(len(values_HW), -1)
+    return patched(tiff(packed), t256=values_HW.shape[1], t258=12)
+
+
+def tag(number: int, value: object) -> list[tuple]:
+    return [(number, 2 if isinstance(value, str) else 3, 1, value, True)]
+
+
+def png(values: np.ndarray) -> bytes:
+    return imagecodecs.png_encode(np.ascontiguousarray(values))
+
+
+def refuse(content: bytes) -> None:
+    """Checks that what is broken is found out before much memory is taken."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(Exception, match=r"."):
+            open_image(io.BytesIO(content))
+        assert tracemalloc.get_traced_memory()[1] < 30e6
+    finally:
+        tracemalloc.stop()
+
+
+def patched(content: bytes, **values: int) -> bytes:
+    """A little-endian TIFF whose tags have other values, as numbers of 32 bits."""
+    changed, numbers = bytearray(content), {f"t{number}": number for number in range(65536)}
+    (at,) = struct.unpack_from("<I", content, 4)
+    (tags,) = struct.unpack_from("<H", content, at)
+    entries = {
+        struct.unpack_from("<H", content, of)[0]: of for of in range(at + 2, at + 2 + 12 * tags, 12)
+    }
+    for name, value in values.items():
+        struct.pack_into("<HII", changed, entries[numbers[name]] + 2, 4, 1, value)
+    return bytes(changed)
+
+
+# -------------------------------------------------------------------------------------- arrays
+
+
+@pytest.mark.parametrize(
+    ("values", "expected_HWC"),
+    [
+        (VALUES, VALUES),
+        (GRAY, GRAY[..., None]),
+        (np.moveaxis(VALUES, 2, 0), VALUES),
+        (np.asfortranarray(VALUES), VALUES),
+        (VALUES.astype(">u2"), VALUES),
+        (VALUES.astype(">f4"), VALUES.astype("f4")),
+        (VALUES.astype("i8"), VALUES.astype("i8")),
+        (VALUES.astype("f2"), VALUES.astype("f2")),
+        (GRAY > 300, (GRAY > 300).astype("u1")[..., None]),
+    ],
+)
+def test_an_array_is_an_image(values, expected_HWC):
+    bands = opened(array(values))
+    assert bands.values_HWC.dtype == expected_HWC.dtype
+    np.testing.assert_array_equal(bands.values_HWC, expected_HWC)
+    assert bands.size == (W, H)
+
+
+@pytest.mark.parametrize(
+    "shape", [(), (5,), (0, 5), (20, 20, 17), (4, 20, 10), (16, 16, 2, 2), (17, 30, 40)]
+)
+def test_an_array_of_another_shape_is_named_by_it(shape):
+    with pytest.raises(ValueError, match=str(shape).replace("(", r"\(").replace(")", r"\)")):
+        opened(array(np.zeros(shape, np.uint8)))
+
+
+@pytest.mark.parametrize("kind", ["c8", "S3", "O", "f16", [("a", "u1")]])
+def test_an_array_of_no_numbers_is_refused(kind):
+    with pytest.raises(ValueError):
+        opened(array(np.zeros((5, 5), kind)))
+
+
+def header(shape: str, kind: str = "<f4") -> bytes:
+    text = f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': {shape}, }}".encode() + b"\n"
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(header(shape) + bytes(100) for shape in ("(1000000, 1000000)", "(10000, 10000, 16)")),
+        *(header(shape) + bytes(100) for shape in ("(-5, -5)", "(5.0, 5)", "(True, 5)")),
+        header("(5, 5)") + bytes(99),
+        header("(5, 5)", "|V0"),
+        *(array(VALUES)[:length] for length in (8, 50, 128, 1000)),
+        b"\x93NUMPY, said a text",
+        b"\x93NUMPY\2\0" + struct.pack("<I", 2**32 - 1) + b"{" * 1000,
+        b"\x93NUMPY\1\0" + struct.pack("<H", 9000) + b"(" * 9000,
+    ],
+)
+def test_an_array_that_lies_about_its_size_is_broken(content):
+    refuse(content)
+
+
+# --------------------------------------------------------------------------------------- TIFF
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"byteorder": ">"},
+        {"bigtiff": True},
+        {"tile": (16, 16)},
+        {"compression": "zlib", "predictor": True},
+        {"compression": "lzw", "tile": (16, 16)},
+        {"compression": "zstd", "rowsperstrip": 5},
+    ],
+)
+def test_five_bands_of_a_tiff(how):
+    for values in (VALUES, (VALUES / 7).astype(np.float32), (VALUES >> 8).astype(np.uint8)):
+        bands = opened(tiff(values, **how))
+        assert bands.values_HWC.dtype == values.dtype
+        np.testing.assert_array_equal(bands.values_HWC, values)
+        assert (bands.alpha_HW, bands.bits, bands.inverted) == (None, None, False)
+        planes = np.moveaxis(values, 2, 0)
+        bands = opened(tiff(planes, **how, planarconfig="separate"))
+        np.testing.assert_array_equal(bands.values_HWC, values)
+
+
+def test_bands_in_jpeg():
+    smooth = np.broadcast_to(np.arange(64, dtype=np.uint8)[:, None, None] * 4, (64, 64, 5))
+    planes = tiff(np.moveaxis(smooth, 2, 0), planarconfig="separate", compression="jpeg")
+    bands = opened(planes)
+    assert np.abs(bands.values_HWC.astype(int) - smooth).max() <= 4
+    refuse(planes[:-20])
+
+
+@pytest.mark.parametrize("kind", ["u2", "u4", "u8", "i1", "i2", "i4", "f2", "f4", "f8"])
+def test_gray_of_a_tiff_keeps_its_values(kind, monkeypatch):
+    values = GRAY.astype(kind) * (1 if np.dtype(kind).itemsize <= 2 else 60_000)
+    bands = opened(tiff(values))
+    assert bands.values_HWC.dtype == kind
+    np.testing.assert_array_equal(bands.values_HWC[..., 0], values)
+    monkeypatch.setitem(sys.modules, "tifffile", None)
+    if kind in ("u2", "u4", "i2", "i4", "f4"):
+        other = opened(tiff(values))
+        assert other.values_HWC.dtype == kind
+        np.testing.assert_array_equal(other.values_HWC, bands.values_HWC)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("with_extra", [True, False])
+def test_a_turned_tiff_is_upright(orientation, with_extra, monkeypatch):
+    image = Image.fromarray((GRAY >> 8).astype(np.uint8))
+    how = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}.get(orientation)
+    expected = np.asarray(image if how is None else image.transpose(Image.Transpose(how)))
+    if not with_extra:
+        monkeypatch.setitem(sys.modules, "tifffile", None)
+    bands = opened(tiff(GRAY, extratags=tag(274, orientation)))
+    np.testing.assert_array_equal(bands.values_HWC[..., 0] >> 8, expected)
+    if with_extra:
+        turned = opened(
+            tiff(VALUES[..., :4], "rgb", extrasamples=[2], extratags=tag(274, orientation))
+        )
+        assert turned.alpha_HW.shape == expected.shape
+        np.testing.assert_array_equal(turned.values_HWC[..., 0] >> 8, expected)
+
+
+def test_what_the_tags_of_a_tiff_say():
+    bands = opened(twelve_bits(GRAY >> 4))
+    assert bands.bits == 12
+    np.testing.assert_array_equal(bands.values_HWC[..., 0], GRAY >> 4)
+    assert opened(tiff(GRAY, "miniswhite")).inverted
+    assert opened(tiff(GRAY, extratags=tag(42113, "-9999"))).no_data == -9999
+    least = float(np.finfo(np.float32).min)
+    floats = np.full((H, W), least, np.float32)
+    bands = opened(tiff(floats, extratags=tag(42113, "-3.4028234663852886e+38")))
+    assert bands.no_data == least == bands.values_HWC[0, 0, 0]
+    assert opened(tiff(GRAY, extratags=tag(42113, "none"))).no_data is None
+
+
+def test_without_the_extra_the_tags_of_a_gray_tiff_say_the_same(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tifffile", None)
+    bands = opened(tiff(GRAY, "miniswhite", extratags=tag(42113, "7")))
+    assert (bands.bits, bands.inverted, bands.no_data) == (None, True, 7)
+    np.testing.assert_array_equal(bands.values_HWC[..., 0], GRAY)
+    bands = opened(twelve_bits(GRAY >> 4))
+    assert (bands.bits, bands.inverted, bands.no_data) == (12, False, None)
+    np.testing.assert_array_equal(bands.values_HWC[..., 0], GRAY >> 4)
+    for values in (VALUES[..., :3], VALUES, VALUES.astype(np.uint8)):
+        with pytest.raises(ImportError, match=r"pip install 'mast-ssl\[bands\]'"):
+            opened(tiff(values, "rgb"))
+
+
+def test_only_a_band_that_is_called_alpha_is_opacity():
+    four = VALUES[..., :4]
+    for values in (four, four.astype(np.uint8)):
+        for photometric in ("rgb", "minisblack"):
+            bands = opened(
+                tiff(values, photometric, extrasamples=[0] * (1 if photometric == "rgb" else 3))
+            )
+            assert (bands.channels, bands.alpha_HW) == (4, None)
+            np.testing.assert_array_equal(bands.values_HWC, values)
+    bands = opened(tiff(four, "rgb", extrasamples=["unassalpha"]))
+    np.testing.assert_array_equal(bands.values_HWC, four[..., :3])
+    np.testing.assert_allclose(bands.alpha_HW, four[..., 3] / 65535, rtol=1e-6)
+    bands = opened(tiff(VALUES, "rgb", extrasamples=[0, 2]))
+    np.testing.assert_array_equal(bands.values_HWC, four)
+    bands = opened(tiff(VALUES[..., :2], extrasamples=["unassalpha"]))
+    np.testing.assert_array_equal(bands.values_HWC, GRAY[..., None])
+
+
+def test_colors_that_were_multiplied_by_opacity_are_divided():
+    values = np.full((H, W, 4), 30_000, np.uint16)
+    values[..., 3] = 40_000
+    bands = opened(tiff(values, "rgb", extrasamples=["assocalpha"]))
+    assert (bands.values_HWC == round(30_000 / 40_000 * 65535)).all()
+
+
+def test_inks_become_colors_as_with_eight_bits():
+    inks = (VALUES[..., :4] >> 8).astype(np.uint8)
+    expected = np.asarray(Image.fromarray(inks, "CMYK").convert("RGB"))
+    rgb_HWC = opened(tiff(inks.astype(np.uint16) * 257, "separated")).values_HWC
+    assert np.abs(rgb_HWC / 257 - expected).max() <= 1
+
+
+def test_pages_of_a_tiff_are_opened_one_by_one():
+    content = tiff(np.moveaxis(VALUES, 2, 0), photometric="minisblack", planarconfig=None)
+    for page in range(5):
+        bands = opened(content, page)
+        assert bands.pages == 5
+        np.testing.assert_array_equal(bands.values_HWC[..., 0], VALUES[..., page])
+    with pytest.raises(EOFError):
+        opened(content, 5)
+
+
+def test_what_pillow_holds_stays_with_it():
+    for values, photometric in ((GRAY, "minisblack"), (VALUES[..., :3], "rgb")):
+        image = open_image(io.BytesIO(tiff(values.astype(np.uint8), photometric)))
+        assert isinstance(image, Image.Image)
+
+
+FIVE, PACKED = tiff(VALUES), tiff(VALUES, compression="zlib")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(FIVE[:length] for length in (2, 4, 8, 10, 50, 150, 300, len(FIVE) - 1)),
+        patched(FIVE, t256=10**6, t257=10**6),
+        patched(FIVE, t256=10**4, t257=10**4),
+        patched(PACKED, t256=13_000, t257=13_000),
+        patched(PACKED, t256=13_000, t257=13_000, t278=13_000),
+        patched(FIVE, t277=60_000),
+        patched(FIVE, t256=0),
+        patched(FIVE, t273=2**31),
+        patched(tiff(VALUES, tile=(16, 16)), t322=2**20, t323=2**20),
+        b"II, said a text",
+        b"MM\0*" + bytes(20),
+    ],
+)
+def test_a_tiff_that_lies_about_its_size_is_broken_at_once(content, recwarn):
+    refuse(content)
+
+
+def test_a_tiff_of_too_many_pages_is_broken_and_one_in_a_circle_is_not():
+    (at,) = struct.unpack_from("<I", FIVE, 4)
+    (tags,) = struct.unpack_from("<H", FIVE, at)
+    link = at + 2 + 12 * tags
+    circle = bytearray(FIVE)
+    struct.pack_into("<I", circle, link, at)
+    np.testing.assert_array_equal(opened(bytes(circle)).values_HWC, VALUES)
+    many = np.zeros(300_000, [("tags", "<u2"), ("tag", "V12"), ("after", "<u4")])
+    many["tags"], many["after"] = 1, len(FIVE) + 18 * np.arange(1, len(many) + 1)
+    chain = bytearray(FIVE)
+    struct.pack_into("<I", chain, link, len(FIVE))
+    with pytest.raises(ValueError, match="more parts"):
+        opened(bytes(chain) + many.tobytes())
+
+
+def test_threads_read_tiffs_at_once(tmp_path):
+    for number in range(16):
+        (tmp_path / f"{number}.tif").write_bytes(
+            tiff(VALUES + number, compression="zlib", tile=(16, 16))
+        )
+    with ThreadPoolExecutor(8) as pool:
+        files = [tmp_path / f"{number}.tif" for number in range(16)]
+        for number, bands in enumerate(pool.map(open_image, files)):
+            np.testing.assert_array_equal(bands.values_HWC, VALUES + number)
+
+
+# ---------------------------------------------------------------------------------- PNG and PPM
+
+
+@pytest.mark.parametrize(("channels", "alpha"), [(1, 0), (2, 1), (3, 0), (4, 1)])
+def test_colors_of_sixteen_bits_of_a_png(channels, alpha, tmp_path):
+    values = VALUES[..., :channels]
+    (tmp_path / "a.png").write_bytes(png(values))
+    for bands in (opened(png(values)), open_image(tmp_path / "a.png")):
+        assert (bands.values_HWC.dtype, bands.bits) == (np.uint16, None)
+        np.testing.assert_array_equal(bands.values_HWC, values[..., : channels - alpha])
+        if alpha:
+            np.testing.assert_allclose(bands.alpha_HW, values[..., -1] / 65535, rtol=1e-6)
+        else:
+            assert bands.alpha_HW is None
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def test_an_interlaced_png_of_sixteen_bits():
+    passes = (
+        (0, 0, 8, 8),
+        (4, 0, 8, 8),
+        (0, 4, 4, 8),
+        (2, 0, 4, 4),
+        (0, 2, 2, 4),
+        (1, 0, 2, 2),
+        (0, 1, 1, 2),
+    )
+    rows = b"".join(
+        b"\0" + row.astype(">u2").tobytes()
+        for left, top, by_x, by_y in passes
+        for row in VALUES[top::by_y, left::by_x, :3]
+    )
+    head = struct.pack(">IIBBBBB", W, H, 16, 2, 0, 0, 1)
+    parts = (chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
+    content = b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+    np.testing.assert_array_equal(opened(content).values_HWC, VALUES[..., :3])
+
+
+def test_a_color_of_a_deep_png_is_transparent_and_its_orientation_undone():
+    clear = VALUES[3, 4, :3]
+    exif = Image.Exif()
+    exif[274] = 6
+    written, at = png(VALUES[..., :3]), 33  # after the first chunk
+    said = chunk(b"tRNS", clear.astype(">u2").tobytes()) + chunk(b"eXIf", exif.tobytes()[6:])
+    bands = opened(written[:at] + said + written[at:])
+    np.testing.assert_array_equal(bands.values_HWC, np.rot90(VALUES[..., :3], -1))
+    expected = np.ones((H, W))
+    expected[3, 4] = 0
+    np.testing.assert_array_equal(bands.alpha_HW, np.rot90(expected, -1))
+
+
+def test_a_damaged_deep_png_is_broken():
+    content = png(VALUES[..., :3])
+    for length in (20, 40, 60, len(content) // 2):
+        refuse(content[:length])
+
+
+def test_sixteen_bits_of_a_ppm():
+    for magic, values in ((b"P5", GRAY), (b"P6", VALUES[..., :3])):
+        bands = opened(b"%b %d %d 65535\n" % (magic, W, H) + values.astype(">u2").tobytes())
+        np.testing.assert_array_equal(bands.values_HWC, np.atleast_3d(values))
+        bands = opened(b"%b %d %d 1000\n" % (magic, W, H) + (values // 66).astype(">u2").tobytes())
+        expected = np.rint(values // 66 * 65.535)
+        assert np.abs(bands.values_HWC - np.atleast_3d(expected)).max() <= 1
+    with pytest.raises(ValueError):
+        opened(b"P6 %d %d 65535\n" % (W, H) + bytes(50))
+
+
+# ------------------------------------------------------------------------------- modes of Pillow
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "RGB", "RGBA", "P", "PA", "CMYK", "YCbCr", "LAB"])
+def test_any_mode_of_pillow_becomes_bands(mode):
+    image = Image.fromarray((VALUES[..., :3] >> 8).astype(np.uint8)).convert("RGBA")
+    image.putalpha(Image.fromarray((GRAY >> 8).astype(np.uint8)))
+    image = (image if "A" in mode and mode != "LAB" else image.convert("RGB")).convert(mode)
+    bands = Bands.of(image)
+    channels = 1 if mode in ("1", "L", "LA") else 3
+    assert (bands.values_HWC.dtype, bands.channels) == (np.uint8, channels)
+    expected = np.asarray(image.convert("RGB"))[..., :channels]
+    np.testing.assert_array_equal(bands.values_HWC, expected)
+    if mode in ("LA", "RGBA", "PA"):
+        np.testing.assert_allclose(bands.alpha_HW, np.asarray(image.getchannel("A")) / 255)
+    else:
+        assert bands.alpha_HW is None
+
+
+def test_the_orientation_of_a_photo_is_undone():
+    image = Image.fromarray((VALUES[..., :3] >> 8).astype(np.uint8))
+    image.getexif()[274] = 8
+    np.testing.assert_array_equal(Bands.of(image).values_HWC, np.rot90(np.asarray(image)))
+
+
+def test_a_crop_has_its_part_of_opacity():
+    part = opened(png(VALUES[..., :4])).crop((2, 3, 12, 9))
+    assert part.size == (10, 6)
+    np.testing.assert_array_equal(part.values_HWC, VALUES[3:9, 2:12, :3])
+    np.testing.assert_allclose(part.alpha_HW, VALUES[3:9, 2:12, 3] / 65535, rtol=1e-6)
+
+
+# -------------------------------------------------------------------------------------- DICOM
+
+
+def dicom(
+    values: np.ndarray, syntax: str = pydicom.uid.ExplicitVRLittleEndian, **more: object
+) -> bytes:
+    data = pydicom.Dataset()
+    data.file_meta = pydicom.dataset.FileMetaDataset()
+    data.file_meta.TransferSyntaxUID = syntax
+    data.SOPClassUID, data.SOPInstanceUID = "1.2.840.10008.5.1.4.1.1.2", "1.2.3"
+    colors = values.shape[-1] if values.shape[-1] == 3 else 1
+    bits = 8 * values.dtype.itemsize
+    elements = {
+        "Rows": H, "Columns": W, "SamplesPerPixel": colors, "BitsAllocated": bits,
+        "PhotometricInterpretation": "RGB" if colors == 3 else "MONOCHROME2",
+        "BitsStored": bits, "HighBit": bits - 1, "PixelData": values.tobytes(),
+        "PixelRepresentation": int(values.dtype.kind == "i"),
+    }  # fmt: skip
+    elements |= {"PlanarConfiguration": 0} if colors == 3 else {}
+    for name, value in (elements | more).items():
+        setattr(data, name, value)
+    data["PixelData"].VR = "OB" if bits == 8 or data["PixelData"].is_undefined_length else "OW"
+    file = io.BytesIO()
+    pydicom.dcmwrite(file, data, enforce_file_format=True)
+    return file.getvalue()
+
+
+STORED = (GRAY >> 4).astype(np.uint16)
+
+
+def test_a_dicom_is_in_the_units_of_its_modality():
+    bands = opened(dicom(STORED, BitsStored=12, HighBit=11))
+    assert (bands.values_HWC.dtype, bands.bits, bands.window) == (np.uint16, 12, None)
+    np.testing.assert_array_equal(bands.values_HWC[..., 0], STORED)
+    ct = dicom(
+        STORED, RescaleSlope="2", RescaleIntercept="-1024", PixelPaddingValue=0,
+        WindowCenter=["40", "300"], WindowWidth=["400", "1500"],
+    )  # fmt: skip
+    bands = opened(ct)
+    assert (bands.values_HWC.dtype, bands.bits) == (np.float32, None)
+    np.testing.assert_array_equal(bands.values_HWC[..., 0], STORED * 2.0 - 1024)
+    assert (bands.no_data, bands.window) == (-1024, (-160, 239))
+    assert bands.format == "DICOM"
+
+
+def test_what_a_dicom_says_about_its_values():
+    assert opened(dicom(STORED, PhotometricInterpretation="MONOCHROME1")).inverted
+    exact = dicom(STORED, WindowCenter="40", WindowWidth="400", VOILUTFunction="LINEAR_EXACT")
+    assert opened(exact).window == (-160, 240)
+    colors = (VALUES[..., :3] >> 8).astype(np.uint8)
+    np.testing.assert_array_equal(opened(dicom(colors)).values_HWC, colors)
+
+
+def test_a_palette_of_a_dicom_becomes_colors():
+    lut = {}
+    for number, color in enumerate(("Red", "Green", "Blue")):
+        lut[f"{color}PaletteColorLookupTableDescriptor"] = [256, 0, 16]
+        table = np.arange(256, dtype="<u2") * 256 + number
+        lut[f"{color}PaletteColorLookupTableData"] = table.tobytes()
+    stored = (GRAY >> 8).astype(np.uint8)
+    bands = opened(dicom(stored, PhotometricInterpretation="PALETTE COLOR", **lut))
+    np.testing.assert_array_equal(
+        bands.values_HWC, stored[..., None] * np.uint16(256) + np.arange(3)
+    )
+
+
+def test_frames_of_a_dicom_are_pages_each_with_its_own_slope():
+    def group(slope: str) -> pydicom.Dataset:
+        of, values, window = (pydicom.Dataset() for _ in range(3))
+        values.RescaleSlope, values.RescaleIntercept = slope, "0"
+        window.WindowCenter, window.WindowWidth = "100", "50"
+        of.PixelValueTransformationSequence = Sequence([values])
+        of.FrameVOILUTSequence = Sequence([window])
+        return of
+
+    frames = np.stack([STORED, STORED // 2])
+    groups = Sequence([group("2"), group("3")])
+    content = dicom(frames, NumberOfFrames=2, PerFrameFunctionalGroupsSequence=groups)
+    for page, slope in enumerate((2, 3)):
+        bands = opened(content, page)
+        np.testing.assert_array_equal(bands.values_HWC[..., 0], frames[page] * float(slope))
+        assert (bands.pages, bands.window) == (2, (75, 124))
+    with pytest.raises(ValueError):
+        opened(content, 2)
+
+
+@pytest.mark.parametrize(
+    ("syntax", "encode"),
+    [
+        (pydicom.uid.JPEGLSLossless, imagecodecs.jpegls_encode),
+        (
+            pydicom.uid.JPEGLosslessSV1,
+            lambda values: imagecodecs.jpeg8_encode(values, lossless=True),
+        ),
+        (
+            pydicom.uid.JPEG2000Lossless,
+            lambda values: imagecodecs.jpeg2k_encode(
+                values, level=0, codecformat="j2k", reversible=True
+            ),
+        ),
+    ],
+)
+def test_a_compressed_dicom(syntax, encode):
+    bands = opened(dicom(STORED, syntax, PixelData=encapsulate([bytes(encode(STORED))])))
+    np.testing.assert_array_equal(bands.values_HWC[..., 0], STORED)
+    for frame in (encode(STORED.repeat(9, 0)), encode(STORED)[:294]):  # too large, cut off
+        refuse(dicom(STORED, syntax, PixelData=encapsulate([bytes(frame)])))
+
+
+PLAIN = dicom(STORED)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(PLAIN[:length] for length in (132, 140, 200, 400, len(PLAIN) - 1)),
+        dicom(STORED, Rows=60_000, Columns=60_000),
+        dicom(STORED, Rows=10_000, Columns=10_000),
+        dicom(STORED, NumberOfFrames=10**9),
+        dicom(STORED, pydicom.uid.RLELossless, PixelData=encapsulate([b"nothing "])),
+        bytes(128) + b"DICM" + VALUES.tobytes(),
+    ],
+)
+def test_a_dicom_that_lies_about_its_size_is_broken_at_once(content):
+    refuse(content)
+
+
+def test_a_dicom_that_is_deflated_as_a_whole_is_not_inflated():
+    syntax = pydicom.uid.DeflatedExplicitVRLittleEndian
+    with pytest.raises(ValueError, match="deflated"):
+        opened(dicom(np.zeros((H, W), np.uint16), syntax))
+
+
+# ------------------------------------------------------------------------------------- folders
+
+
+def test_a_folder_finds_dicom_with_or_without_an_ending(tmp_path):
+    for name in ("a.DCM", "b.dicom", "IM0001", "1.2.840.10008", "d.pgm"):
+        (tmp_path / name).write_bytes(PLAIN)
+    (tmp_path / "IM0002").write_bytes(b"no DICOM")
+    os.mkfifo(tmp_path / "pipe")
+    found = walk(tmp_path)
+    assert [path for path, _, _ in found.images] == [
+        "1.2.840.10008", "IM0001", "a.DCM", "b.dicom", "d.pgm",
+    ]  # fmt: skip
+    assert found.unread == ["IM0002", "pipe"]
+
+
+def test_arrays_beside_images_are_no_images(tmp_path, caplog):
+    for name in ("a.NPY", "b.npy", "c.npy"):
+        (tmp_path / name).write_bytes(array(VALUES))
+    (tmp_path / "d.png").write_bytes(png(GRAY))
+    (tmp_path / "e.png").write_bytes(png(GRAY))
+    assert len(Folder(tmp_path)) == 5
+    assert not caplog.text
+    (tmp_path / "c.npy").unlink()
+    assert [Folder(tmp_path).identifier(index) for index in range(2)] == ["d.png", "e.png"]
+    assert "2 .npy" in caplog.text
+
+
+def test_without_the_extra_dicom_is_counted_and_the_extra_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pydicom", None)
+    monkeypatch.setitem(sys.modules, "mast.data.dicom", None)
+    extensions.cache_clear()
+    try:
+        (tmp_path / "a.dcm").write_bytes(PLAIN)
+        with pytest.raises(UserError, match=r"1 \.dcm.*pip install 'mast-ssl\[dicom\]'"):
+            Folder(tmp_path)
+        with pytest.raises(ImportError, match=r"pip install 'mast-ssl\[dicom\]'"):
+            open_image(tmp_path / "a.dcm")
+    finally:
+        extensions.cache_clear()

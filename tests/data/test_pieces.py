@@ -1,0 +1,358 @@
+"""Pages of files and tiles of scenes as images: where they lie, and that each is decoded once."""
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mast.core.errors import UserError
+from mast.data import (
+    BrokenImageError,
+    CanvasSet,
+    Cut,
+    DataConfig,
+    Pieces,
+    Source,
+    describe,
+    groups_of,
+    open_canvas,
+    open_feed,
+    open_source,
+    pieces,
+    split_cut,
+)
+from mast.data.bands import Bands
+from mast.data.decode import open_image
+from mast.data.decoded import decode_in_order
+
+RANDOM = np.random.default_rng(0)
+
+
+def noise(height: int, width: int) -> np.ndarray:
+    return RANDOM.integers(0, 256, (height, width, 3), np.uint8)
+
+
+def opened(root: Path, cut: str = "") -> Source:
+    return open_source(f"{root}{cut}", root.parent / "root")
+
+
+def names(source: Source | CanvasSet) -> list[str]:
+    if isinstance(source, CanvasSet):
+        return list(source.identifiers)
+    return [source.identifier(index) for index in range(len(source))]
+
+
+@pytest.fixture
+def scenes(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
+    """A wide scene, a tall strip that EXIF turns, and an image that is smaller than a tile."""
+    root = tmp_path / "scenes"
+    pixels = {"a/wide.tif": noise(40, 70), "b/strip.png": noise(50, 20), "b/tiny.png": noise(9, 31)}
+    for name, pixels_HWC in pixels.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        if name == "b/strip.png":  # stored as it lies before it is turned clockwise
+            exif = Image.Exif()
+            exif[0x0112] = 6
+            Image.fromarray(np.rot90(pixels_HWC)).save(root / name, exif=exif)
+        else:
+            Image.fromarray(pixels_HWC).save(root / name)
+    return root, pixels
+
+
+def stack(file: Path, sizes: list[tuple[int, int]]) -> list[np.ndarray]:
+    pages = [noise(*size) for size in sizes]
+    first, *others = map(Image.fromarray, pages)
+    first.save(file, save_all=True, append_images=others, lossless=True)
+    return pages
+
+
+def test_tiles_show_all_of_a_scene_and_are_called_by_their_place(scenes):
+    root, pixels = scenes
+    source = opened(root, "#tile=32")
+    assert names(source) == [
+        *(f"a/wide.tif@x{x}y{y}" for y in (0, 8) for x in (0, 32, 38)),
+        *(f"b/strip.png@x0y{y}" for y in (0, 18)),
+        "b/tiny.png",
+    ]
+    assert source.targets["class"].tolist() == [0] * 6 + [1] * 3
+    for index, name in enumerate(names(source)):
+        file, _, place = name.partition("@x")
+        x, y = map(int, place.split("y")) if place else (0, 0)
+        expected = pixels[file][y : y + 32, x : x + 32]
+        assert np.array_equal(source.load(index), expected)
+        assert source.size(index) == expected.shape[:2]
+        canvas_HWC, aspect = source.canvas(index, 1000)
+        assert np.array_equal(canvas_HWC, expected)
+        assert aspect == expected.shape[1] / expected.shape[0]
+
+
+@pytest.mark.parametrize(
+    ("stride", "expected"),
+    [(16, [0, 16, 32, 38]), (19, [0, 19, 38]), (100, [0, 38]), (None, [0, 32, 38])],
+)
+def test_a_stride_is_kept_but_for_the_last_tile(scenes, stride, expected):
+    cut = f"#tile=32,stride={stride}" if stride else "#tile=32"
+    row = [name for name in names(opened(scenes[0], cut)) if name.startswith("a/") and "y0" in name]
+    assert row == [f"a/wide.tif@x{x}y0" for x in expected]
+
+
+@pytest.mark.parametrize("ending", ["tif", "webp", "png"])
+def test_each_page_is_an_image(tmp_path, ending):
+    root = tmp_path / "scans"
+    root.mkdir()
+    sizes = [(8, 12), (20, 6), (8, 12)] if ending == "tif" else [(8, 12)] * 3
+    pages = stack(root / f"scan.{ending}", sizes)
+    Image.fromarray(pages[0]).save(root / "single.png")
+    source = opened(root, "#pages=all")
+    assert names(source) == [f"scan.{ending}#{page}" for page in (1, 2, 3)] + ["single.png"]
+    for index, page_HWC in enumerate([*pages, pages[0]]):
+        assert np.array_equal(source.load(index), page_HWC)
+        assert np.array_equal(source.canvas(index, 100)[0], page_HWC)
+    assert not source.stacks
+    assert names(opened(root)) == [f"scan.{ending}", "single.png"]
+
+
+def test_pages_are_cut_each_by_its_own_size(tmp_path):
+    root = tmp_path / "scans"
+    root.mkdir()
+    pages = stack(root / "scan.tif", [(8, 12), (20, 6)])
+    source = opened(root, "#pages=all,tile=10")
+    assert names(source) == [
+        "scan.tif#1@x0y0", "scan.tif#1@x2y0", "scan.tif#2@x0y0", "scan.tif#2@x0y10",
+    ]  # fmt: skip
+    assert np.array_equal(source.load(3), pages[1][10:])
+    only_first = opened(root, "#tile=10")
+    assert names(only_first) == ["scan.tif@x0y0", "scan.tif@x2y0"]
+    assert only_first.stacks == {0}
+
+
+def test_options_and_names_say_the_same(scenes, tmp_path, caplog):
+    root, _ = scenes
+    stack(root / "a" / "scan.tif", [(8, 12), (20, 6)])
+    cache = {"cache": tmp_path / "cache"}
+    whole = open_canvas(DataConfig(str(root), **cache), 16)
+    assert "#pages=all" in caplog.text
+    assert "--data.pages all" in caplog.text
+    caplog.clear()
+    by_options = open_canvas(DataConfig(str(root), pages="all", tile=32, stride=16, **cache), 16)
+    by_name = open_canvas(DataConfig(f"{root}#pages=all,tile=32,stride=16", **cache), 16)
+    assert not caplog.text
+    assert by_options.name == by_name.name
+    assert by_options.fingerprint == by_name.fingerprint
+    assert len(whole) == 4 < len(by_name) == len(names(by_options))
+    with pytest.raises(UserError, match="once"):
+        open_canvas(DataConfig(f"{root}#tile=32", tile=16, **cache), 16)
+
+
+def test_every_option_is_part_of_the_fingerprint(scenes):
+    root, _ = scenes
+    cuts = ["", "#tile=32", "#tile=16", "#tile=32,stride=8", "#pages=all", "#blank=0.01",
+            "#max_pixels=4000"]  # fmt: skip
+    assert len({opened(root, cut).fingerprint() for cut in cuts}) == len(cuts)
+
+
+def test_a_scene_is_decoded_once_while_its_tiles_are_read_in_order(scenes, tmp_path, monkeypatch):
+    root, _ = scenes
+    for number in range(3):
+        Image.fromarray(noise(64, 64)).save(root / "a" / f"{number}.png")
+    decoded, decode = Counter[int](), Pieces._decode
+
+    def counted(source: Pieces, scene: int) -> Image.Image:
+        decoded[scene] += 1
+        time.sleep(0.02)
+        return decode(source, scene)
+
+    monkeypatch.setattr(Pieces, "_decode", counted)
+    source = opened(root, "#tile=16")
+    outcomes = list(decode_in_order(source.load, range(len(source)), 4))
+    assert all(isinstance(outcome, np.ndarray) for outcome in outcomes)
+    assert set(decoded.values()) == {1}
+    assert isinstance(source, Pieces)
+    assert not source._decoded, "scenes stay in memory"
+    decoded.clear()
+    canvases = open_canvas(DataConfig(f"{root}#tile=16", cache=tmp_path / "cache", workers=4), 16)
+    assert len(canvases) == len(source)
+    assert set(decoded.values()) == {1}
+
+
+def test_what_is_decoded_in_one_go_is_measured_in_one_go(scenes):
+    source = opened(scenes[0], "#tile=32")
+    assert [source.together(at) for at in (0, 5, 7, 8)] == [
+        range(6), range(6), range(6, 8), range(8, 9),
+    ]  # fmt: skip
+    assert opened(scenes[0]).together(1) == range(1, 2)
+
+
+def test_memory_holds_no_more_scenes_than_fit(scenes, monkeypatch):
+    root, _ = scenes
+    for number in range(4):
+        Image.fromarray(noise(64, 64)).save(root / "a" / f"{number}.png")
+    monkeypatch.setattr(pieces, "KEPT", 2 * 64 * 64)
+    source, held, lock = opened(root, "#tile=16"), [0], threading.Lock()
+    assert isinstance(source, Pieces)
+
+    def load(index: int) -> np.ndarray:
+        loaded = source.load(index)
+        with lock, source._lock:
+            held.append(sum(int(source._size_S2[of].prod()) for of in source._decoded))
+        return loaded
+
+    list(decode_in_order(load, range(len(source)), 6))
+    for index in np.random.default_rng(0).permutation(len(source)).tolist():
+        load(index)
+    assert 0 < max(held) <= pieces.KEPT
+
+
+def test_blank_tiles_are_left_out_and_counted(tmp_path, monkeypatch, caplog):
+    root = tmp_path / "slides"
+    root.mkdir()
+    scene_HWC = np.full((32, 48, 3), 240, np.uint8)
+    scene_HWC[::2] -= 5  # of a standard deviation of 2.5 / 255
+    scene_HWC[16:, 16:32] = noise(16, 16)
+    Image.fromarray(scene_HWC).save(root / "slide.png")
+    assert len(opened(root, "#tile=16")) == 6
+    assert len(opened(root, "#tile=16,blank=0.009")) == 6
+    caplog.clear()
+    source = opened(root, "#tile=16,blank=0.01")
+    assert names(source) == ["slide.png@x16y16"]
+    assert "5 of 6" in caplog.text
+    assert "0.01" in caplog.text
+    assert np.array_equal(source.load(0), scene_HWC[16:, 16:32])
+    monkeypatch.setattr(Pieces, "_blank", lambda _: pytest.fail("looked again"))
+    assert names(opened(root, "#tile=16,blank=0.01")) == ["slide.png@x16y16"]
+    monkeypatch.undo()
+    Image.fromarray(np.roll(scene_HWC, 16, axis=1)).save(root / "slide.png", compress_level=0)
+    assert names(opened(root, "#tile=16,blank=0.01")) == ["slide.png@x32y16"]
+    with pytest.raises(UserError, match="blank"):
+        opened(root, "#tile=16,blank=0.9")
+
+
+def test_the_spread_of_other_values_is_a_share_of_their_own_range():
+    values_HWC = np.zeros((4, 8, 2), np.float32)
+    values_HWC[..., 1] = np.arange(8) // 4 * np.tile([0, 100], 4)
+    values_HWC[0, 0, 0] = np.nan
+    bands = Bands(values_HWC, no_data=-9999.0)
+    assert pieces._spreads(bands, [(0, 0, 4, 4), (4, 0, 8, 4)]) == [0.0, 0.5]
+    assert pieces._spreads(Bands(np.full((4, 4, 1), 7, np.uint16)), [(0, 0, 4, 4)]) == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("raw.tif", {}),
+        ("lzw.tif", {"compression": "tiff_lzw"}),
+        ("photo.jpg", {}),
+        ("photo.png", {}),
+        ("photo.bmp", {}),
+    ],
+)
+def test_images_beyond_the_bound_are_allowed_for_one_set(tmp_path, monkeypatch, name, options):
+    root = tmp_path / "large"
+    root.mkdir()
+    image = Image.fromarray(noise(40, 60))
+    image.save(root / name, **options)
+    expected = np.asarray(Image.open(root / name).convert("RGB"))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 500)
+    for cut in ("", "#max_pixels=2399"):
+        with pytest.raises(BrokenImageError, match="max_pixels"):
+            opened(root, cut).load(0)
+    assert np.array_equal(opened(root, "#max_pixels=2400").load(0), expected)
+    tiles = opened(root, "#max_pixels=2400,tile=20")
+    assert np.array_equal(tiles.load(5), expected[20:, 40:])
+    assert Image.MAX_IMAGE_PIXELS == 500
+    assert len(opened(root, "#tile=20")) == 1  # what is not allowed is one broken image
+
+
+def test_the_bound_holds_for_every_page(tmp_path):
+    root = tmp_path / "scans"
+    root.mkdir()
+    pages = stack(root / "scan.tif", [(8, 12), (20, 26)])
+    source = opened(root, "#pages=all,max_pixels=519")
+    assert np.array_equal(source.load(0), pages[0])
+    with pytest.raises(BrokenImageError, match="max_pixels"):
+        source.load(1)
+
+
+def test_threads_with_other_bounds_do_not_meet(tmp_path):
+    """Both sets are read at once, in one process."""
+    root = tmp_path / "large"
+    root.mkdir()
+    for number in range(8):
+        Image.fromarray(noise(40, 60)).save(root / f"{number}.png")
+    few, many = opened(root, "#max_pixels=2000"), opened(root, "#max_pixels=3000")
+    outcomes = list(decode_in_order(lambda at: (many, few)[at % 2].load(at // 2), range(16), 4))
+    assert [isinstance(of, BrokenImageError) for of in outcomes] == [False, True] * 8
+
+
+def test_what_is_no_image_is_refused_whatever_the_bound(tmp_path):
+    (tmp_path / "no.png").write_bytes(b"nothing")
+    with pytest.raises(OSError, match="no image"):
+        open_image(tmp_path / "no.png", max_pixels=100)
+
+
+def test_a_damaged_scene_is_broken_in_each_of_its_tiles_and_read_once(scenes, monkeypatch):
+    root, _ = scenes
+    file = root / "a" / "wide.tif"
+    file.write_bytes(file.read_bytes()[:2000])
+    decoded = []
+    decode = Pieces._decode
+    monkeypatch.setattr(
+        Pieces, "_decode", lambda self, scene: decoded.append(scene) or decode(self, scene)
+    )
+    source = opened(root, "#tile=32")
+    outcomes = list(decode_in_order(source.load, range(len(source)), 2))
+    broken = [of.name for of in outcomes if isinstance(of, BrokenImageError)]
+    assert len(broken) in (1, 6)  # the header may be what is damaged
+    assert decoded.count(0) <= 1
+
+
+@pytest.mark.parametrize(
+    "cut",
+    ["#tile=0", "#tile=x", "#stride=4", "#blank=1", "#blank=-0.1", "#pages=2", "#max_pixels=0",
+     "#tiles=4", "#tile=4,strid=2"],
+)  # fmt: skip
+def test_what_is_not_understood_is_refused(scenes, cut):
+    with pytest.raises(UserError):
+        opened(scenes[0], cut)
+    for option in ({"tile": 0}, {"stride": 3}, {"blank": 1.0}, {"pages": "some"}):
+        with pytest.raises(UserError):
+            DataConfig("photos", **option)
+
+
+def test_a_name_is_split_only_where_nothing_is_called_so(tmp_path):
+    assert split_cut("a#tile=4") == ("a", Cut(tile=4))
+    assert split_cut("hf:owner/name@train#photo") == ("hf:owner/name@train#photo", Cut())
+    assert split_cut("hf:owner/name@train#photo#tile=4") == (
+        "hf:owner/name@train#photo",
+        Cut(tile=4),
+    )
+    (tmp_path / "a#tile=4").mkdir()
+    assert split_cut(f"{tmp_path}/a#tile=4") == (f"{tmp_path}/a#tile=4", Cut())
+
+
+def test_parts_of_a_folder_are_cut_alike(tmp_path):
+    for part in ("train", "test"):
+        (tmp_path / part / "a").mkdir(parents=True)
+    described = describe(f"{tmp_path}#tile=4,stride=2")
+    assert described.parts == {
+        part: f"{tmp_path}/{part}#tile=4,stride=2" for part in ("train", "test")
+    }
+
+
+def test_shards_that_are_read_in_order_are_not_cut(tmp_path):
+    import torch
+
+    for config in (DataConfig("shards:x#tile=4"), DataConfig("shards:x", pages="all")):
+        with pytest.raises(UserError, match="mast shard"):
+            open_feed(config, 8, 2, 0, rank=0, world_size=1, local=1, device=torch.device("cpu"))
+
+
+def test_pieces_of_one_file_are_one_group():
+    names = ["a.tif#1", "a.tif#2@x0y0", "b.tif@x4y0", "b.tif", "c#1.png", "c#2.png"]
+    group_N = groups_of(names)
+    assert group_N is not None
+    assert group_N.tolist() == [0, 0, 1, 1, 2, 3]
+    assert groups_of(["a.tif", "b.tif", "c#1.png"]) is None

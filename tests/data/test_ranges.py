@@ -1,0 +1,199 @@
+"""Which values of a set become 0 and 1, and what of them is kept."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+from PIL import Image
+from torch import nn
+
+from mast.core.errors import UserError
+from mast.core.reading import Layout, Reading
+from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.data.bands import Bands
+from mast.data.ranges import find_reading, read_channels
+from mast.measure.features import test_views as views_of
+
+SIDE = 48
+
+
+def image(low: float, high: float, dtype: type, channels: int = 1) -> Bands:
+    """Values that rise evenly."""
+    count = SIDE * SIDE * channels
+    values = np.linspace(low, high, count).astype(dtype)
+    return Bands(values.reshape(channels, SIDE, SIDE).transpose(1, 2, 0))
+
+
+def with_pixel(bands: Bands, value: float) -> Bands:
+    values_HWC = bands.values_HWC.copy()
+    values_HWC[3, 4, 0] = value
+    return Bands(values_HWC)
+
+
+AUTO = {
+    "12 bits in 16": ([image(0, 3900, np.uint16)], (0, 4095)),
+    "8 bits in 16": ([image(0, 120, np.uint16)], (0, 255)),
+    "all 16 bits": ([image(0, 65535, np.uint16)], (0, 65535)),
+    "the brightest decides": ([image(0, 90, np.uint16), image(0, 900, np.uint16)], (0, 1023)),
+    "a hot pixel does not": ([with_pixel(image(0, 900, np.uint16), 65535)], (0, 1023)),
+    "uint32 above 2^31": ([image(0, 2**32 - 1, np.uint32)], None),
+    "floats to 1": ([image(0, 0.95, np.float32)], (0, 1)),
+    "one pixel beyond 1": ([with_pixel(image(0, 0.95, np.float32), 1.01)], (0, 1)),
+    "floats to 255": ([image(0, 200, np.float32)], (0, 255)),
+    "floats to 3": ([image(0, 3, np.float32)], None),
+    "decibels": ([image(-30, 5, np.float32)], None),
+    "no data": ([with_pixel(image(0, 0.9, np.float32), -3.4e38)], (0, 1)),
+    "not a number": ([with_pixel(image(0, 0.9, np.float32), np.nan)], (0, 1)),
+    "a declared depth": ([Bands(image(0, 900, np.uint16).values_HWC, bits=12)], (0, 4095)),
+    "windows": (
+        [Bands(image(-900, 900, np.float32).values_HWC, window=at) for at in ((-160, 240),) * 3],
+        (-160, 240),
+    ),
+}
+
+
+@pytest.mark.parametrize(("images", "expected"), AUTO.values(), ids=AUTO.keys())
+def test_the_range_of_a_set(images: list[Bands], expected: tuple[float, float] | None) -> None:
+    reading = find_reading("set", images)
+    assert reading.layout == Layout(3, deep=True)
+    if expected is None:
+        every_N = np.concatenate([bands.values_HWC.ravel() for bands in images]).astype(float)
+        expected = tuple(np.percentile(every_N, (0.1, 99.9)))
+        assert reading.low + reading.high == pytest.approx(expected, rel=2e-3)
+    else:
+        assert (reading.low, reading.high) == ((expected[0],), (expected[1],))
+
+
+def test_a_range_that_is_named() -> None:
+    images = [image(100, 3900, np.uint16, channels=5)]
+    assert find_reading("set", images, (10, 20.5), 5).high == (20.5,)
+    assert find_reading("set", images, ("dtype",), 5).high == (65535,)
+    assert find_reading("set", [image(0, 9, np.int16)], ("dtype",)).low == (-32768,)
+    found = find_reading("set", images, ("percentile",), 5)
+    expected = np.percentile(images[0].values_HWC, (0.1, 99.9), axis=(0, 1))
+    np.testing.assert_allclose((found.low, found.high), expected, atol=1)
+    shallow = [image(50, 90, np.uint8)]
+    assert find_reading("set", shallow) == Reading()
+    stretched = find_reading("set", shallow, ("percentile",))
+    assert stretched.layout == Layout()
+    assert stretched.low + stretched.high == pytest.approx((50, 90), abs=1)
+
+
+def test_little_of_a_range_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    find_reading("dim", [image(0, 300, np.uint16)], ("dtype",))
+    assert "less than a tenth" in caplog.text
+    caplog.clear()
+    find_reading("bright", [image(0, 9000, np.uint16)], ("dtype",))
+    assert not caplog.messages
+
+
+def test_channels_are_matched_or_refused(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(UserError, match=r"data\.channels 13"):
+        find_reading("set", [image(0, 1, np.float32, channels=13)])
+    find_reading("set", [image(0, 200, np.uint8, channels=4)])
+    assert "data.channels 4" in caplog.text
+    gray, five = image(0, 255, np.uint8), image(0, 255, np.uint8, channels=5)
+    assert len([*read_channels(gray, Reading())]) == 3
+    rgb = image(0, 255, np.uint8, channels=3)
+    (luminance_HW,) = read_channels(rgb, Reading(Layout(1)))
+    expected_HW = np.asarray(Image.fromarray(rgb.values_HWC).convert("L")) / 255
+    np.testing.assert_allclose(luminance_HW, expected_HW, atol=0.5 / 255 + 1e-3)
+    with pytest.raises(ValueError, match="5 channels where the set has 3"):
+        [*read_channels(five, Reading())]
+    opaque_HW = np.full((SIDE, SIDE), 0.25, np.float32)
+    *_, alpha_HW = read_channels(Bands(rgb.values_HWC, alpha_HW=opaque_HW), Reading(Layout(4)))
+    np.testing.assert_array_equal(alpha_HW, opaque_HW)
+
+
+def test_no_data_is_black_whatever_is_inverted() -> None:
+    values_HWC = np.full((2, 2, 1), 50.0, np.float32)
+    values_HWC[0] = [[-9999], [np.nan]]
+    reading = Reading(Layout(1, deep=True), (0.0,), (200.0,), -9999.0)
+    (channel_HW,) = read_channels(Bands(values_HWC), reading)
+    np.testing.assert_array_equal(channel_HW, [[0, 0], [0.25, 0.25]])
+    (channel_HW,) = read_channels(Bands(values_HWC, inverted=True), reading)
+    np.testing.assert_array_equal(channel_HW, [[0, 0], [0.75, 0.75]])
+
+
+# ---------------------------------------------------------------------------------- of a folder
+
+
+def opened(folder: Path, model: nn.Module | None = None, **options: object) -> CanvasSet:
+    config = DataConfig(str(folder), cache=folder.parent / "cache", **options)
+    return open_canvas(config, SIDE, model=model)
+
+
+def images_of(canvases: CanvasSet) -> torch.Tensor:
+    """What an encoder sees of images that are as large as its views."""
+    return views_of(canvases, range(len(canvases)), SIDE)
+
+
+def write(folder: Path, images: list[np.ndarray]) -> Path:
+    folder.mkdir()
+    for number, values in enumerate(images):
+        tifffile.imwrite(folder / f"{number:02d}.tif", values, photometric="minisblack")
+    return folder
+
+
+def test_twelve_bits_stay_twelve_bits(tmp_path: Path) -> None:
+    values = [image(0, 4095, np.uint16).values_HWC[..., 0], np.zeros((SIDE, SIDE), np.uint16)]
+    canvases = opened(write(tmp_path / "set", values))
+    assert canvases.reading == Reading(Layout(3, deep=True), (0.0,), (4095.0,))
+    seen_BCHW = images_of(canvases)
+    np.testing.assert_allclose(seen_BCHW[0, 1], values[0] / 4095, atol=1 / 65535)
+    assert len(seen_BCHW[0, 1].unique()) == len(np.unique(values[0])) > 500
+
+
+def test_dim_images_are_not_one(tmp_path: Path) -> None:
+    """120 of 65,535 levels are less than one of 8 bits."""
+    generator = np.random.default_rng(0)
+    values = [generator.integers(0, 121, (SIDE, SIDE)).astype(np.uint16) for _ in range(12)]
+    for named in (("auto",), ("dtype",)):
+        canvases = opened(write(tmp_path / named[0], values), range=named)
+        assert len(np.unique(canvases.checksums())) == 12
+
+
+def test_a_set_of_bands_and_of_no_data(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    cubes = [generator.uniform(-0.1, 0.9, (SIDE, SIDE, 13)).astype(np.float32) for _ in range(4)]
+    folder = tmp_path / "cubes"
+    folder.mkdir()
+    for number, cube_HWC in enumerate(cubes):
+        cube_HWC[:2] = -3.4e38
+        np.save(folder / f"{number}.npy", cube_HWC)
+    canvases = opened(folder, channels=13, range=(-0.5, 1.5))
+    assert canvases.reading.layout == Layout(13, deep=True)
+    seen_BCHW = images_of(canvases)
+    assert seen_BCHW.shape == (4, 13, SIDE, SIDE)
+    assert not seen_BCHW[:, :, :2].any()
+    expected_CHW = (cubes[2].transpose(2, 0, 1) + 0.5) / 2
+    np.testing.assert_allclose(seen_BCHW[2, :, 2:], expected_CHW[:, 2:], atol=1 / 65535)
+
+
+def test_larger_images_are_read_by_the_same_range(tmp_path: Path) -> None:
+    """Test views, which are cut from the files, and canvases, which are smaller, agree."""
+    generator = np.random.default_rng(0)
+    smooth = Image.fromarray(generator.uniform(0, 4000, (5, 7)).astype(np.float32))
+    large = np.asarray(smooth.resize((300, 220), Image.Resampling.BICUBIC)).clip(300, 3000)
+    canvases = opened(write(tmp_path / "set", [large.astype(np.uint16)]))
+    exact_BCHW = images_of(canvases)
+    cut = views_of(CanvasSet(**{**vars(canvases), "test_views": None}), range(1), SIDE)
+    torch.testing.assert_close(cut, exact_BCHW, rtol=0, atol=0.02)
+    assert opened(tmp_path / "set").fingerprint == canvases.fingerprint
+    again = opened(tmp_path / "set", range=("percentile",))
+    assert again.fingerprint != canvases.fingerprint
+    assert opened(tmp_path / "set").fingerprint == canvases.fingerprint  # both are kept
+
+
+def test_another_set_is_read_as_what_was_learned_from(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Identity())
+    model.reading, model.channels = Reading(Layout(1, deep=True), (0.0,), (4095.0,)), 1
+    folder = write(tmp_path / "dim", [np.full((SIDE, SIDE), 409, np.uint16)] * 2)
+    assert opened(folder).reading.high == (1023.0,)
+    canvases = opened(folder, nn.Sequential(model))
+    assert canvases.reading == model.reading
+    torch.testing.assert_close(
+        images_of(canvases), torch.full((2, 1, SIDE, SIDE), 409 / 4095), rtol=0, atol=1e-5
+    )
