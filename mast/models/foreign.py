@@ -6,9 +6,10 @@ heads beside it are left out.
 
 The encoder normalises by ImageNet's mean and standard deviation. All these projects train with
 them, except solo-learn on CIFAR and STL-10 and some weights of timm (those from CLIP, and those of
-the first ViTs, for example), which a name with a tag tells. A file does not say which it was, nor
-anything else that has no weights: the stride of a 3x3 stem is taken to be 1 and the pooling after
-it to be absent, as on CIFAR; activations and strides are those of the architecture of that name.
+the first ViTs, for example), which a name with a tag tells. For other images than RGB it is 0.5 and
+0.25. A file does not say which it was, nor anything else that has no weights: the stride of a 3x3
+stem is taken to be 1 and the pooling after it to be absent, as on CIFAR; activations and strides
+are those of the architecture of that name.
 """
 
 import os
@@ -27,7 +28,7 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.core.files import parse_json
-from mast.core.reading import read_reading
+from mast.core.reading import MOST_CHANNELS, read_reading
 from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_header, read_tensors, said_of
 from mast.models.encoders import (
@@ -35,6 +36,7 @@ from mast.models.encoders import (
     EncoderConfig,
     read_normalization,
     unlike,
+    usual_normalization,
     weightless_model,
 )
 from mast.models.layouts import (
@@ -137,6 +139,9 @@ def load_foreign(
     config = replace(config, **normalization._asdict())
     try:
         expected = weightless_model(config, size).state_dict()
+        if (channels := _channels(config, expected, tensors)) != config.channels:
+            config = replace(config, **usual_normalization(channels)._asdict())
+            expected = weightless_model(config, size).state_dict()
         if by_order:
             tensors, classifier = matched_by_order(tensors, expected)
             beside += classifier
@@ -318,6 +323,17 @@ def _positions(layout: Layout, tensors: dict[str, Tensor], size: int) -> dict[st
     if layout.sine_heads and dim < 768 and _has_sines(tensors):
         options["num_heads"] = layout.sine_heads
     return options
+
+
+def _channels(
+    config: EncoderConfig, expected: dict[str, Tensor], tensors: dict[str, Tensor]
+) -> int:
+    """Of the images, as the first layer of the weights has them."""
+    key = next((key for key, weight in expected.items() if weight.ndim == 4), "")
+    first = tensors.get(key)
+    if first is None or first.ndim != 4 or expected[key].shape[1] != config.channels:
+        return config.channels
+    return first.shape[1] if 1 <= first.shape[1] <= MOST_CHANNELS else config.channels
 
 
 def _is_resnet(tensors: dict[str, Tensor]) -> bool:

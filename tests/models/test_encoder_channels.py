@@ -19,6 +19,7 @@ from mast.models import (
     EncoderConfig,
     load_classifier,
     load_encoder,
+    load_foreign,
     patches_of,
     save_classifier,
     save_encoder,
@@ -127,6 +128,29 @@ def test_weights_of_as_many_channels_stay_as_they_are() -> None:
     encoder.model.load_state_dict(encoder.weights_of(source))
     for ours, theirs in zip(encoder.parameters(), source.parameters(), strict=True):
         assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("config", [ENCODER, VIT], ids=["resnet", "vit"])
+def test_weights_of_other_projects_say_their_channels(
+    config: EncoderConfig, tmp_path: Path
+) -> None:
+    """Bands of satellites, for example; how they were normalised no file says."""
+    config = replace(config, stem="standard", stem_stride=None)
+    source = Encoder(of_channels(config, 13), 32).eval()
+    torch.save(source.model.state_dict(), tmp_path / "bands.pth")
+    foreign = load_foreign(tmp_path / "bands.pth", config.name, 32, config.options).encoder
+    assert foreign.config.normalization == usual_normalization(13)
+    images_BCHW = torch.rand(2, 13, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(foreign(images_BCHW), source(images_BCHW))
+
+
+def test_weights_of_more_channels_than_there_may_be_do_not_fit(tmp_path: Path) -> None:
+    state = Encoder(replace(ENCODER, stem="standard", stem_stride=None), 32).model.state_dict()
+    state["conv1.weight"] = torch.zeros(64, 17, 7, 7)
+    torch.save(state, tmp_path / "bands.pth")
+    with pytest.raises(UserError, match=r"conv1.weight \(64, 17, 7, 7\) for \(64, 3, 7, 7\)"):
+        load_foreign(tmp_path / "bands.pth", ENCODER.name, 32, ENCODER.options)
 
 
 # -------------------------------------------------------------------- how files were read

@@ -4,12 +4,13 @@ import math
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
 from safetensors.torch import load as loaded
 from safetensors.torch import load_file, save_file
-from tiny import configure
+from tiny import ENCODER, configure
 from torch import nn
 
 import mast
@@ -18,6 +19,7 @@ from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
 from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.data import open_canvas
 from mast.models import (
     Classifier,
     Encoder,
@@ -192,3 +194,11 @@ def test_how_files_were_read_is_that_of_the_encoder(theirs: RunFolder) -> None:
     save_encoder(encoder, theirs.encoder)
     assert mast.load_method(theirs.path).encoder.reading == encoder.reading
     assert load(theirs.path).description["reading"]["high"] == (4095.0,)
+
+
+def test_images_are_read_as_the_encoder_says_and_not_its_teacher(tmp_path: Path) -> None:
+    encoder, teacher = (Encoder(ENCODER, 32) for _ in range(2))  # the copy was made before
+    encoder.reading = Reading(Layout(3, deep=True), (0.0,), (4095.0,))
+    np.save(tmp_path / "0.npy", np.full((8, 8, 3), 100, np.uint16))
+    opened = open_canvas(str(tmp_path), 32, model=nn.ModuleList([encoder, teacher]))
+    assert opened.reading == encoder.reading
