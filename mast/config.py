@@ -120,6 +120,8 @@ class PretrainConfig:
     wandb: str | None = None
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.data, DataConfig) and isinstance(self.encoder, EncoderConfig)):
+            return  # which `check` refuses
         usual = self.encoder.normalization == IMAGENET
         if usual and self.data.channels != self.encoder.channels:
             moments = usual_normalization(self.data.channels)

@@ -69,7 +69,7 @@ def test_no_number_is_beyond_what_float32_computes_with(method: str) -> None:
             method != "mast" and not name.startswith("objective.")
         ):
             continue
-        for value in BAD:
+        for value in BAD[: 3 if name == "data.no_data" else None]:
             if value == float("inf") and name in ENDLESS:
                 change(config, {name: value})
                 continue

@@ -8,6 +8,7 @@ Legend: N images, B batch, L classes of a task, T numbers of all canvases.
 
 import hashlib
 import logging
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -121,6 +122,11 @@ class DataConfig:
             raise UserError(
                 f"data.range is {' '.join(map(str, self.range))}: expected auto, dtype, percentile "
                 "or two numbers that rise, such as 0 4095."
+            )
+        if not all(map(math.isfinite, [*numbers, self.no_data or 0])):
+            raise UserError(
+                f"data.range and data.no_data must be finite, got {numbers} and {self.no_data}; "
+                "values that are not finite stand for none anyway."
             )
         if not 0 <= self.max_broken <= 1:
             raise UserError(f"data.max_broken is {self.max_broken}: expected a share of 0 to 1.")
@@ -327,13 +333,13 @@ def open_canvas(
     folder = Path(config.cache) if config.cache is not None else default_cache()
     with doing(f"looking for the images of {config.spec}"):
         root = Path(config.root or folder / "downloads")
-        whole = open_source(config.spec, root, config.download)
-        source = in_pieces(whole, config.cut, root)
+        source = in_pieces(open_source(config.spec, root, config.download), config.cut, root)
     side = config.canvas or canvas_size(view_size)
     workers = config.workers or max(1, cores() // processes)
     limit = config.cache_limit_gb * 1e9
 
     def find() -> Reading:
+        whole = source.source if isinstance(source, Pieces) else source
         return config.find_reading(source.name, sampled(whole))
 
     asked = (

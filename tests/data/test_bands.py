@@ -102,7 +102,7 @@ def patched(content: bytes, **values: int) -> bytes:
         (VALUES.astype(">f4"), VALUES.astype("f4")),
         (VALUES.astype("i8"), VALUES.astype("i8")),
         (VALUES.astype("f2"), VALUES.astype("f2")),
-        (GRAY > 300, (GRAY > 300).astype("u1")[..., None]),
+        (GRAY > 300, 255 * (GRAY > 300).astype("u1")[..., None]),
     ],
 )
 def test_an_array_is_an_image(values, expected_HWC):
