@@ -24,7 +24,9 @@ from mast.core.locks import locked
 from mast.core.table import Shown
 from mast.core.waiting import Threads
 from mast.data import BrokenImageError, Cut, Pieces, Source, default_cache, in_pieces, open_source
+from mast.data.bands import Bands
 from mast.data.decoded import decode_in_order
+from mast.data.ranges import sampled
 from mast.data.shards import CANVAS, ENDINGS, INDEX, KIND, tar_members
 from mast.data.source import Pages, tell_of_stacks
 
@@ -137,7 +139,7 @@ def shard(
 
     Raises:
         UserError: There are no such images, too many are broken, the folder has something else, or
-            it cannot be written.
+            it cannot be written; or files have more than 8 bits or other channels than RGB.
     """
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
@@ -153,6 +155,12 @@ def shard(
     cut = Cut(pages, tile, stride, blank, max_pixels)
     kept = Path(root or default_cache() / "downloads")
     source = in_pieces(open_source(data, kept, download), cut, kept)
+    whole = source.source if isinstance(source, Pieces) else source
+    if any(isinstance(image, Bands) for image in sampled(whole)):
+        raise UserError(
+            f"{source.name} has files of more than 8 bits or of other channels, and shards keep "
+            "RGB of 8 bits: train on the files themselves"
+        )
     check_writable(folder)
     if len(source.targets) > 1 or source.multilabels:
         kinds = ", ".join([*source.targets, *source.multilabels])

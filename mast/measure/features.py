@@ -24,6 +24,7 @@ from mast.core.display import doing
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.memory import keep_freed_memory
+from mast.core.reading import Reading
 from mast.core.transfer import to_device
 from mast.data import crop_fraction, read_test_view
 from mast.measure.changes import Change
@@ -39,16 +40,20 @@ GATHERED = 16384  # rows that processes exchange at a time
 
 @entry()
 def open_images(
-    images: str | Path | Image.Image | Sequence[str | Path | Image.Image], size: int
+    images: str | Path | Image.Image | Sequence[str | Path | Image.Image],
+    size: int,
+    reading: Reading | None = None,
 ) -> Tensor:
     """Read images as `mast evaluate`, `embed` and `predict` show them to an encoder.
 
     Args:
         images: One or several: files, or images that Pillow opened.
         size: Side of the views in pixels, such as `encoder.size` or `classifier.size`.
+        reading: How the files become images, such as `encoder.reading` or `classifier.reading`;
+            None: as RGB of 8 bits.
 
     Returns:
-        images_BCHW, RGB in [0, 1]: of each the central view, with 87.5 % of the short side above
+        images_BCHW in [0, 1]: of each the central view, with 87.5 % of the short side above
         96 pixels and all of it below, bit for bit as torchvision's `Resize` and `CenterCrop` give
         it of Pillow's images.
 
@@ -57,10 +62,11 @@ def open_images(
     """
     if size < 1:
         raise UserError(f"size must be 1 pixel or more, got {size}")
-    views = [read_test_view(image, size) for image in as_list(images)]
+    views = [read_test_view(image, size, reading) for image in as_list(images)]
     if not views:
         raise UserError("there is no image: name one or more")
-    return in_unit(torch.from_numpy(np.stack(views)))
+    layout = (reading or Reading()).layout
+    return layout.joined(in_unit(torch.from_numpy(np.stack(views))))
 
 
 def test_views(canvas_set: CanvasSet, indices: range, size: int) -> Tensor:

@@ -1,0 +1,118 @@
+"""Sets of 16-bit gray, of 5 and of 13 channels: pretrained, evaluated, searched and exported."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+from PIL import Image
+from tiny import SIZE, configure
+
+import mast
+from mast.commands.shard import shard
+from mast.core.errors import UserError
+from mast.core.reading import Layout, Reading
+
+CHANNELS = {"gray": 1, "five": 5, "thirteen": 13}
+READINGS = {
+    "gray": Reading(Layout(1, deep=True), (0.0,), (4095.0,)),
+    "five": Reading(Layout(5, deep=True), (0.0,), (16383.0,)),
+    "thirteen": Reading(Layout(13, deep=True), (-1.0,), (2.0,), -9999.0),
+}
+
+
+def write(folder: Path, kind: str, values_HWC: np.ndarray, name: str) -> None:
+    """An image of values in [0, 1], in the units and the format of its set."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if kind == "gray":
+        pixels = (values_HWC[..., 0] * 4095).astype(np.uint16)
+        Image.fromarray(pixels).save(folder / f"{name}.png")
+    elif kind == "five":
+        bands = (values_HWC * 10_000).astype(np.uint16)
+        tifffile.imwrite(
+            folder / f"{name}.tif", bands, photometric="minisblack", planarconfig="contig"
+        )
+    else:
+        cube = (3 * values_HWC - 1).astype(np.float32)
+        cube[:3, :3] = -9999
+        np.save(folder / f"{name}.npy", cube)
+
+
+@pytest.fixture(scope="module", params=CHANNELS)
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A set and a run on it."""
+    kind, root = request.param, tmp_path_factory.mktemp(request.param)
+    generator = np.random.default_rng(0)
+    for part, count in (("train", 24), ("test", 9)):
+        for index in range(count):
+            label, shape = index % 3, (36, int(generator.integers(34, 60)), CHANNELS[kind])
+            bright_C = np.arange(shape[2]) % 3 == label if shape[2] > 1 else np.array([label / 2])
+            noisy = (0.2 + 0.6 * bright_C + generator.normal(0, 0.05, shape)).clip(0, 1)
+            write(root / part / f"class{label}", kind, noisy, str(index))
+    data = {"spec": str(root / "train"), "channels": CHANNELS[kind]}
+    if kind == "thirteen":
+        data |= {"range": (-1.0, 2.0), "no_data": -9999.0}
+    config = configure(root, root / "run", "mast5_small", data=data)
+    mast.pretrain(config)
+    return kind, root
+
+
+def test_a_run_keeps_how_its_files_were_read(made: Any) -> None:
+    kind, root = made
+    encoder = mast.load_encoder(root / "run")
+    assert encoder.reading == READINGS[kind]
+    assert encoder.channels == CHANNELS[kind]
+    [path, *_] = sorted((root / "test").rglob("*.*"))
+    images_1CHW = mast.open_images(path, SIZE, encoder.reading)
+    assert images_1CHW.shape == (1, CHANNELS[kind], SIZE, SIZE)
+    assert 0 <= images_1CHW.min() < images_1CHW.max() <= 1
+    assert encoder(images_1CHW).isfinite().all()
+
+
+def test_it_is_evaluated_on_classes_that_its_channels_show(made: Any) -> None:
+    _, root = made
+    linear, robust = mast.evaluate(root / "run", root, ("linear", "robust"))
+    assert linear.targets["class"].values["top1"] > 60  # of 33 by chance
+    assert "band_jitter" in robust.targets["class"].values
+    assert "grayscale" not in robust.targets["class"].values
+
+
+def test_it_finds_and_predicts(made: Any) -> None:
+    kind, root = made
+    [query, *_] = sorted((root / "test").rglob("*.*"))
+    found = mast.neighbours(root / "run", root / "train", query, k=3, ignore="color").columns
+    assert [*found["rank"]] == [1, 2, 3]
+    copies = mast.duplicates(root / "run", root / "test", above=1).columns
+    assert not any(map(len, copies.values()))
+    classifier = mast.fit(root / "run", root / "train")
+    assert mast.load_classifier(classifier.path).reading == READINGS[kind]
+    embedded = mast.embed(root / "run", root / "test", out=root / "features.npz")
+    assert embedded.is_file()
+
+
+def test_it_is_exported_with_an_example_that_reads_values(made: Any) -> None:
+    kind, root = made
+    folder = mast.export(root / "run", "pt2", root / "exported").folder
+    assert "def prepare(values)" in (folder / "README.md").read_text()
+    module = torch.export.load(folder / "encoder.pt2").module()
+    images_BCHW = torch.rand(2, CHANNELS[kind], SIZE, SIZE)
+    encoder = mast.load_encoder(root / "run")
+    torch.testing.assert_close(module(images_BCHW), encoder(images_BCHW), rtol=1e-3, atol=1e-4)
+
+
+def test_its_views_are_drawn(made: Any) -> None:
+    kind, root = made
+    data = {"spec": str(root / "train"), "channels": CHANNELS[kind]}
+    config = configure(root, root / "other", "mast5_small", data=data)
+    assert mast.show_views(config, root / "views.png", images=2).is_file()
+
+
+def test_what_needs_colours_is_refused_by_name(made: Any) -> None:
+    kind, root = made
+    data = {"spec": str(root / "train"), "channels": CHANNELS[kind]}
+    with pytest.raises(UserError, match="grayscale needs red, green and blue"):
+        configure(root, root / "new", data=data, operators=("horizontal_flip", "grayscale"))
+    with pytest.raises(UserError, match="more than 8 bits"):
+        shard(root / "train", root / "shards")
