@@ -58,10 +58,10 @@ _SEEN = 64  # images of a set, by whose sizes its bytes are estimated
 _log = logging.getLogger("mast")
 
 
-def named_after(name: str) -> str:
+def named_after(name: str, asked: str = "") -> str:
     """How the files of a set are called in the cache: readable, and unique."""
     readable = re.sub(r"[^A-Za-z0-9]+", "-", name)[-40:].strip("-")
-    return f"{readable}-{hashlib.blake2b(os.fsencode(name), digest_size=4).hexdigest()}"
+    return f"{readable}-{hashlib.blake2b(os.fsencode(name + asked), digest_size=4).hexdigest()}"
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,7 @@ class Request:
     @cached_property
     def stem(self) -> str:
         """What the files of all states of one set have in common; readable, and unique."""
-        read = hashlib.blake2b(self.asked.encode(), digest_size=4).hexdigest()
-        name = named_after(self.source.whereabouts)
-        return f"{name}{f'-{read}' if self.asked else ''}-{self.side}px"
+        return f"{named_after(self.source.whereabouts, self.asked)}-{self.side}px"
 
     def file(self, ending: str) -> Path:
         """The file of this state with a given ending."""

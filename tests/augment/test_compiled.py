@@ -21,7 +21,6 @@ from mast.augment import (
     Preset,
     Stage,
     View,
-    operators_for,
 )
 from mast.augment import compiled as kernels
 from mast.augment.compiled.rows import kernel
@@ -33,7 +32,7 @@ from mast.data.factors import Factors
 
 TOLERANCE = 1e-4  # a fortieth of an 8-bit level; the Gaussian is cut at four sigmas
 POINTWISE = [
-    name for name in operators_for(3) if not issubclass(OPERATORS[name], GeometricOperator)
+    name for name, operator in OPERATORS.items() if not issubclass(operator, GeometricOperator)
 ]
 # A value within rounding of a threshold may fall on its other side.
 STEPPED = {"solarize", "posterize", "equalize"}
