@@ -69,8 +69,8 @@ def find_reading(
     for count in counts - {1, 3, 4, channels}:
         if channels == 3:
             raise UserError(
-                f"{name} has images of {count} channels: data.channels {count} reads them all, and "
-                "3 is for gray and colours"
+                f"{name} has images of {count} channels, and an encoder of 3 is asked for: "
+                f"mast pretrain --data.channels {count} trains one of {count}"
             )
     if channels == 3 and 4 in counts:
         _log.warning(
