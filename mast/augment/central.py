@@ -52,29 +52,30 @@ def center_views(
     if not 0.0 < crop_fraction <= 1.0:
         raise UserError(f"expected crop_fraction in (0, 1], got {crop_fraction}; 1 keeps all")
     sides_B2 = resized(canvases.size_B2, canvases.aspect_B, math.floor(size / crop_fraction))
-    canvases, device = canvases.to(torch.device("cpu")), canvases.device
+    layout, values_T = canvases.layout, canvases.values_T.cpu().numpy()
+    images = list(
+        zip(canvases.start_B.tolist(), canvases.size_B2.tolist(), sides_B2.tolist(), strict=True)
+    )
 
     def draw(first: int) -> list[np.ndarray]:
         views = []
-        for at in range(first, min(first + _PART, len(canvases))):
-            high, wide = sides_B2[at].tolist()
-            sheets_SHWC = canvases.sheets(at)
-            if canvases.layout == RGB:
-                views.append(
-                    cut_center(Image.fromarray(sheets_SHWC[0].numpy()), (wide, high), size)
-                )
-                continue
-            planes_1PHW = sheets_SHWC.movedim(3, 1).flatten(0, 1)[None]
-            image_CHW = canvases.layout.joined(in_unit(planes_1PHW))[0].numpy()
-            views.append(cut_planes(image_CHW, (wide, high), size, canvases.layout))
+        for start, (height, width), (high, wide) in images[first : first + _PART]:
+            shape = (layout.sheets, height, width, 3)
+            sheets_SHWC = values_T[start : start + math.prod(shape)].reshape(shape)
+            if layout == RGB:
+                view = cut_center(Image.fromarray(sheets_SHWC[0]), (wide, high), size)
+            else:
+                planes_SCHW = torch.from_numpy(np.moveaxis(sheets_SHWC, 3, 1))
+                image_CHW = layout.joined(in_unit(planes_SCHW).flatten(0, 1)[None])[0]
+                view = cut_planes(image_CHW.numpy(), (wide, high), size, layout)
+            views.append(view)
         return views
 
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        drawn = [*chain(*pool.map(draw, range(0, len(canvases), _PART)))]
-    shape = 0, 3 * canvases.layout.sheets, size, size
-    views = np.stack(drawn) if drawn else np.empty(shape, np.uint8)
-    planes_BPVV = in_unit(to_device(torch.from_numpy(views), device))
-    return canvases.layout.joined(planes_BPVV).to(dtype)
+        drawn = [*chain(*pool.map(draw, range(0, len(images), _PART)))]
+    nothing = np.empty((0, 3 * layout.sheets, size, size), np.uint8)
+    views = torch.from_numpy(np.stack(drawn) if drawn else nothing)
+    return layout.joined(in_unit(to_device(views, canvases.device))).to(dtype)
 
 
 def in_unit(views_BCHW: Tensor) -> Tensor:
