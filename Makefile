@@ -6,6 +6,7 @@ TRAIN_cuda = --encoder resnet50 --recipe mast15_small --size 224 --steps 10
 bench:
 	pip install -q -e '.[bench]'
 	python benchmarks/augment.py --device $(DEVICE)
+	python benchmarks/channels.py --device $(DEVICE)
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/operators.py)
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/fused.py)
 	$(if $(filter cpu,$(DEVICE)),python benchmarks/step.py)

@@ -13,6 +13,7 @@ import torch
 from measure import alternate, report
 
 from mast.augment import PRESETS, Canvases, Pipeline
+from mast.core.memory import keep_freed_memory
 from mast.core.reading import Layout
 
 HEIGHT, WIDTH, SIZE = 375, 500, 224
@@ -32,6 +33,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()  # as a training does
     device, count = torch.device(options.device), options.batch
     generator = torch.Generator().manual_seed(0)
     tables = {}

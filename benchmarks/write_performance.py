@@ -223,7 +223,8 @@ def replace(document: Path, tables: dict[str, str]) -> None:
 
 def main() -> None:
     tables = {
-        area: times(area) for area in ("augment", "loss", "probes", "insight", "data", "train")
+        area: times(area)
+        for area in ("augment", "channels", "loss", "probes", "insight", "data", "train")
     }
     tables |= {"targets": targets(), "operators": operators()}
     counted = json.loads((RESULTS / "fused.json").read_text())
