@@ -165,7 +165,9 @@ class Source(ABC):
             raise self._broken(index, error) from error
 
     def _broken(self, index: int, error: Exception) -> BrokenImageError:
-        return BrokenImageError.of(f"{self.name}/{self.identifier(index)}", error)
+        name = self.identifier(index)
+        alone = len(self) == 1 and self.name.endswith(name)  # one file, which is the set
+        return BrokenImageError.of(self.name if alone else f"{self.name}/{name}", error)
 
 
 @final

@@ -14,6 +14,7 @@ from typing import ClassVar
 import pytest
 import torch
 from test_compiled import POINTWISE, STEPPED, TOLERANCE, Dim, canvases
+from test_layouts import noise, packed
 from torch import Tensor
 
 from mast.augment import OPERATORS, PRESETS, Pipeline, Preset, Stage, View, operators_for
@@ -21,6 +22,7 @@ from mast.augment.operators.filters import GaussianBlur
 from mast.augment.record import Record
 from mast.augment.warp import Warp
 from mast.core.canvases import Canvases
+from mast.core.reading import Layout
 
 pytest.importorskip("triton")
 from mast.augment.fused import Chain, chain
@@ -47,7 +49,7 @@ def whole(count: int) -> Warp:
 def fused(preset: Preset, size: int, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A pipeline that draws by Triton's kernels, on the CPU too."""
     pipeline = Pipeline(preset, size)
-    monkeypatch.setattr(pipeline, "fill", pipeline._fill_fused)
+    monkeypatch.setattr(pipeline, "_fill", pipeline._fill_fused)
     return pipeline
 
 
@@ -154,6 +156,21 @@ def test_a_jitter_behind_another_operator() -> None:
     """The warp took no sums of what such an operator leaves."""
     passes = Chain([Dim(SIZE), OPERATORS["color_jitter"](SIZE)], SIZE).passes
     assert [type(each).__name__ for each in passes] == ["Applied", "Applied", "Finish"]
+
+
+@pytest.mark.parametrize("layout", [Layout(3, deep=True), Layout(4)])
+def test_views_of_other_channels_and_depths(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset = PRESETS["mast5"].of_channels(layout.channels)
+    images = packed(noise(layout.channels), layout)
+    pipeline, reference = fused(preset, SIZE, monkeypatch), Pipeline(preset, SIZE, compiled=False)
+    records = reference.draw(len(images), torch.Generator().manual_seed(0))
+    expected = reference.views(images, records).images
+    for ours, theirs in zip(
+        pipeline.views(images.to(DEVICE), records).images, expected, strict=True
+    ):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=0, atol=TOLERANCE)
 
 
 def test_views_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
