@@ -7,6 +7,7 @@ import logging
 import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -60,11 +61,11 @@ def find_reading(
         UserError: The images have other channels.
     """
     plain = wanted in (("auto",), ("dtype",))
-    found = [
-        _thinned(image if isinstance(image, Bands) else Bands.of(image))
-        for image in images
-        if isinstance(image, Bands) or not plain
-    ]
+    found = list[Bands]()
+    for image in images:
+        if isinstance(image, Bands) or not plain:
+            with suppress(Exception):  # a broken one is counted when all are decoded
+                found.append(_thinned(image if isinstance(image, Bands) else Bands.of(image)))
     counts = {bands.channels for bands in found}
     for count in counts - {1, 3, 4, channels}:
         if channels == 3:
