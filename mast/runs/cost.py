@@ -21,6 +21,7 @@ from mast.core.memory import memory_of
 from mast.core.optim import moments
 from mast.core.run import RunFolder
 from mast.data import BrokenImageError, Source, canvas_size, expected_bytes
+from mast.data.ranges import sampled
 from mast.methods import METHODS, StepNeeds, step_flops, step_needs
 from mast.models.encoders import IMAGENET
 from mast.runs.memory import COUNTED, needs_of
@@ -116,10 +117,11 @@ def cost(
         pretrain: Trains a run, with which the speed here is measured.
 
     Raises:
-        UserError: Not even an epoch fits into the hours, or for a GPU the operations of a step
+        UserError: The images have other channels, not even an epoch fits into the hours, or for a GPU the operations of a step
             cannot be counted.
     """
     place = torch.device("cuda") if gpu is not None else device
+    layout = config.data.find_reading(source.name, sampled(source)).layout
     config = replace(config, batch_size=_batch(config.batch_size, len(source)))
     config, needs = _in_parts(config, place, gpu.memory if gpu else memory_of(place))
     flops = flops_an_image(config) if gpu is not None else 0.0
@@ -131,7 +133,7 @@ def cost(
     speed = _measured(config, pretrain) if gpu is None else REACHED * gpu.flops / flops
     images, disk = (
         len(source),
-        expected_bytes(source, config.data.canvas or canvas_size(config.size)),
+        expected_bytes(source, config.data.canvas or canvas_size(config.size), layout),
     )
     cost = Cost(
         config=config,
