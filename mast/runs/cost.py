@@ -117,8 +117,8 @@ def cost(
         pretrain: Trains a run, with which the speed here is measured.
 
     Raises:
-        UserError: The images have other channels, not even an epoch fits into the hours, or for a GPU the operations of a step
-            cannot be counted.
+        UserError: The images have other channels, not even an epoch fits into the hours, or for a
+            GPU the operations of a step cannot be counted.
     """
     place = torch.device("cuda") if gpu is not None else device
     layout = config.data.find_reading(source.name, sampled(source)).layout
