@@ -139,8 +139,8 @@ def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:
 
     def channel(at: int) -> np.ndarray:
         # numbers of more than 24 bits lose their last ones in float32
-        exact = np.float64 if values_HWC.dtype.itemsize > 2 else np.float32
-        values_HW = values_HWC[:, :, at].astype(exact, copy=False)
+        exact = "f8" if values_HWC.dtype.itemsize > 2 else "f4"
+        values_HW: np.ndarray = values_HWC[:, :, at].astype(exact, copy=False)
         there_HW = there(values_HWC[:, :, at], reading.no_data, bands.no_data)
         least, most = low[at % len(low)], high[at % len(high)]
         with np.errstate(invalid="ignore", over="ignore"):
@@ -259,6 +259,17 @@ def _tell(name: str, reading: Reading, images: Sequence[Bands]) -> None:
     for at, (least, most) in enumerate(zip(reading.low, reading.high, strict=True)):
         some_N = _sampled(images, at, reading.no_data)
         low, high = np.percentile(some_N, _TAILS) if len(some_N) else (least, most)
+        for end in (low, high):  # which may stand for no value
+            others_N = some_N[some_N != end]
+            if len(others_N) > _LEAST * len(some_N):
+                others = np.percentile(others_N, _TAILS)
+                if 0 < others[1] - others[0] < _LEAST * (high - low):
+                    _log.warning(
+                        "%s has values of %g to %g, and %g in %.1f %%: if that stands for none, "
+                        "data.no_data %g leaves more of the range to the others",
+                        name, *others, end, 100 - 100 * len(others_N) / len(some_N), end,
+                    )  # fmt: skip
+                    return
         if min(high, most) - max(low, least) < _LEAST * (most - least):
             _log.warning(
                 "%s has values of %g to %g, less than a tenth of the %g to %g that become 0 to 1: "

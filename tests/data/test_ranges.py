@@ -102,6 +102,21 @@ def test_little_of_a_range_is_warned_of(caplog: pytest.LogCaptureFixture) -> Non
     assert not caplog.messages
 
 
+@pytest.mark.parametrize(("end", "dtype"), [(-32768, np.int16), (65535, np.uint16)])
+def test_what_may_stand_for_no_value_is_named(
+    end: int, dtype: type, caplog: pytest.LogCaptureFixture
+) -> None:
+    elevation = image(100, 2500, dtype)
+    find_reading("set", [elevation])
+    assert not caplog.messages
+    elevation.values_HWC[:4] = end
+    find_reading("set", [elevation])
+    assert f"data.no_data {end} " in caplog.text
+    caplog.clear()
+    find_reading("set", [elevation], no_data=end)
+    assert not caplog.messages
+
+
 def test_channels_are_matched_or_refused(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(UserError, match=r"data\.channels 13"):
         find_reading("set", [image(0, 1, np.float32, channels=13)])
@@ -234,7 +249,9 @@ def test_parts_are_read_as_what_is_learned_from(tmp_path: Path, learned: Reading
     expected = learned or Reading(Layout(3, deep=True), (0.0,), (4095.0,))
     sets = NamedSets(str(tmp_path / "set"))
     tested = sets.open(EvaluationData, SIDE, model=model)
-    assert isinstance(tested, EvaluationData) and tested.val is not None
+    assert isinstance(tested, EvaluationData)
+    assert tested.val is not None
     assert {of.reading for of in (tested.train, tested.val, tested.test)} == {expected}
     pool = sets.learning(SIDE, model)
-    assert pool.val is not None and pool.val.reading == pool.train.reading == expected
+    assert pool.val is not None
+    assert pool.val.reading == pool.train.reading == expected
