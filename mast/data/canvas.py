@@ -303,6 +303,7 @@ def open_canvas(
     view_size: int,
     processes: int = 1,
     model: nn.Module | None = None,
+    reading: Reading | None = None,
 ) -> CanvasSet:
     """Opens a set, resizing and caching its images if that has not been done yet.
 
@@ -311,7 +312,9 @@ def open_canvas(
         view_size: Side in pixels of the views that will be cut from the canvases.
         processes: How many of this machine open it and share its cores.
         model: The images are for it: an encoder, or what holds one, has the number of `channels`
-            and the `reading` of what it learned from, which is found anew where it has none.
+            and the `reading` of what it learned from. That is found anew where it has none, and for
+            files of more than 8 bits where it learned from 8.
+        reading: As the model's, where that has none: of the part of the set that is learned from.
 
     Returns:
         The set, over a file, or decoding on the fly where the file would exceed
@@ -325,22 +328,26 @@ def open_canvas(
         raise UserError(f"size must be 1 pixel or more, got {view_size}")
     if isinstance(config, str | Path):
         config = DataConfig(str(config))
-    reading = None
     # Of several the first: a classifier stands before its encoder, an encoder before its teacher.
     for part in [part for part in model.modules() if hasattr(part, "reading")][:1] if model else []:
-        reading = cast(Reading | None, part.reading)
+        learned = cast(Reading | None, part.reading)
+        reading = learned if learned and (learned.layout.deep or not reading) else reading
         config = replace(config, channels=cast(int, part.channels))
     folder = Path(config.cache) if config.cache is not None else default_cache()
     with doing(f"looking for the images of {config.spec}"):
         root = Path(config.root or folder / "downloads")
-        source = in_pieces(open_source(config.spec, root, config.download), config.cut, root)
+        source = open_source(config.spec, root, config.download)
+        source = in_pieces(source, config.cut, root, config.no_data)
     side = config.canvas or canvas_size(view_size)
     workers = config.workers or max(1, cores() // processes)
     limit = config.cache_limit_gb * 1e9
 
     def find() -> Reading:
+        if reading and reading.layout.deep:
+            return reading
         whole = source.source if isinstance(source, Pieces) else source
-        return config.find_reading(source.name, sampled(whole))
+        found = config.find_reading(source.name, sampled(whole))
+        return found if reading is None or found.layout.deep else reading
 
     asked = (
         ""
@@ -349,7 +356,7 @@ def open_canvas(
     )
     request = cache.Request(
         source, side, folder, limit, config.max_broken, workers,
-        *((find, asked) if reading is None else (lambda: reading, repr(reading))),
+        find, asked if reading is None else repr(reading) + asked,
     )  # fmt: skip
     manifest, stored = cache.obtain(request)
     if stored is None and isinstance(source, Pieces) and source.shared:

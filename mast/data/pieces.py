@@ -38,9 +38,10 @@ from mast.data.decode import (
     upright_size,
 )
 from mast.data.decoded import decode_in_order
+from mast.data.ranges import there
 from mast.data.source import Pages, Source
 
-VERSION = 1  # of how pieces are cut, and of the file in which it is kept where they lie
+VERSION = 2  # of how pieces are cut, and of the file in which it is kept where they lie
 KEPT = 300_000_000  # pixels of scenes that wait decoded, 1.2 GB in Pillow; one may have more
 _MOST = {"tile": 8192, "stride": 2**31, "max_pixels": 2**48}  # a tile stays below Pillow's bound
 _SUFFIX = re.compile(r"(.*)#(\w+=[^#,=/]*(?:,\w+=[^#,=/]*)*)")
@@ -125,13 +126,14 @@ def groups_of(identifiers: Sequence[str]) -> np.ndarray | None:
     return None if len(kinds) == len(names) else group_N
 
 
-def in_pieces(source: Source, cut: Cut, cache: Path) -> Source:
+def in_pieces(source: Source, cut: Cut, cache: Path, no_data: float | None = None) -> Source:
     """A source of pages and tiles of images.
 
     Args:
         source: The images, which nobody else has opened.
         cut: What of each file is an image.
         cache: Folder where it is kept where pieces lie.
+        no_data: A value that does not count in whether a piece is blank.
 
     Returns:
         The source itself where whole images and first pages are asked for.
@@ -146,7 +148,7 @@ def in_pieces(source: Source, cut: Cut, cache: Path) -> Source:
             f"{source.name} names its pages and tiles, which options do too ({cut.suffix[1:]}): "
             "name them once"
         )
-    return Pieces(source, cut, cache)
+    return Pieces(source, cut, cache, no_data if cut.blank else None)
 
 
 @final
@@ -161,13 +163,14 @@ class Pieces(Source):
         source: The images.
         cut: What of each is an image here.
         cache: Folder where it is kept where pieces lie.
+        no_data: A value that does not count in whether a piece is blank.
 
     Raises:
         UserError: All are blank.
     """
 
-    def __init__(self, source: Source, cut: Cut, cache: Path) -> None:
-        self.source, self.cut = source, cut
+    def __init__(self, source: Source, cut: Cut, cache: Path, no_data: float | None = None) -> None:
+        self.source, self.cut, self._no_data = source, cut, no_data
         self.name = source.name + cut.suffix
         self.pages = cut.pages
         source.max_pixels = cut.max_pixels
@@ -222,7 +225,8 @@ class Pieces(Source):
 
     def fingerprint(self) -> str:
         """That of the source, and how it is cut."""
-        said = f"{VERSION} {self.source.fingerprint()} {self.cut.suffix}"
+        without = "" if self._no_data is None else f" {self._no_data}"
+        said = f"{VERSION} {self.source.fingerprint()} {self.cut.suffix}{without}"
         return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
     def identifier(self, index: int) -> str:
@@ -371,7 +375,7 @@ class Pieces(Source):
             with self.source.open(int(self._file_S[scene]), int(self._page_S[scene])) as image:
                 whole = upright(image)
             boxes = [self._box(first + number) or (0, 0, *whole.size) for number in range(count)]
-            return [spread < self.cut.blank for spread in _spreads(whole, boxes)]
+            return [spread < self.cut.blank for spread in _spreads(whole, boxes, self._no_data)]
         except UserError:
             raise
         except Exception:
@@ -404,21 +408,24 @@ class Pieces(Source):
             write_tensors(file, tensors, {"source": self.fingerprint()})
 
 
-def _spreads(whole: Opened, boxes: Sequence[tuple[int, int, int, int]]) -> list[float]:
+def _spreads(
+    whole: Opened, boxes: Sequence[tuple[int, int, int, int]], no_data: float | None = None
+) -> list[float]:
     """Standard deviation of the channel that varies most, in parts of an image.
 
     Args:
         whole: Decoded.
         boxes: Left, top, right and bottom of each part.
+        no_data: A value that does not count, beside what the image says itself.
 
     Returns:
         Of each part, as a share of white, or of the image's own range where values are no bytes.
     """
     if not isinstance(whole, Bands):
         return [max(ImageStat.Stat(whole.crop(box)).stddev) / 255 for box in boxes]
-    values_HWC = np.ma.masked_invalid(whole.values_HWC, copy=False)
-    if whole.no_data is not None:
-        values_HWC = np.ma.masked_equal(values_HWC, whole.no_data, copy=False)
+    there_HWC = there(whole.values_HWC, no_data, whole.no_data)
+    missing = np.ma.nomask if there_HWC is None else ~there_HWC
+    values_HWC = np.ma.array(whole.values_HWC, mask=missing)
     span = 255.0
     if whole.values_HWC.dtype != np.uint8:
         span = float(values_HWC.max()) - float(values_HWC.min()) if values_HWC.count() else 0.0

@@ -139,11 +139,13 @@ def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:
         low, high = reading.low, reading.high
 
     def channel(at: int) -> np.ndarray:
-        values_HW = values_HWC[:, :, at].astype(np.float32)
-        there_HW = _there(values_HWC[:, :, at], reading.no_data, bands.no_data)
+        # numbers of more than 24 bits lose their last ones in float32
+        exact = "f8" if values_HWC.dtype.itemsize > 2 else "f4"
+        values_HW: np.ndarray = values_HWC[:, :, at].astype(exact, copy=False)
+        there_HW = there(values_HWC[:, :, at], reading.no_data, bands.no_data)
         least, most = low[at % len(low)], high[at % len(high)]
         with np.errstate(invalid="ignore", over="ignore"):
-            unit_HW = ((values_HW - least) / (most - least)).clip(0, 1)
+            unit_HW = ((values_HW - least) / (most - least)).clip(0, 1).astype(np.float32)
         if bands.inverted:
             unit_HW = 1 - unit_HW
         return unit_HW if there_HW is None else np.where(there_HW, unit_HW, np.float32(0))
@@ -177,7 +179,7 @@ def shows_nothing(level_HW: np.ndarray, alpha_HW: np.ndarray) -> bool:
     return total > 0 and float(seen) > _BRIGHT * total
 
 
-def _there(values: np.ndarray, *no_data: float | None) -> np.ndarray | None:
+def there(values: np.ndarray, *no_data: float | None) -> np.ndarray | None:
     """Where values are; None: everywhere."""
     there = None
     if values.dtype.kind == "f":
@@ -193,7 +195,7 @@ def _sampled(images: Sequence[Bands], channel: int, no_data: float | None) -> np
     parts = []
     for bands in images:
         some_N = bands.values_HWC[:, :, channel % bands.channels].ravel()
-        there_N = _there(some_N, no_data, bands.no_data)
+        there_N = there(some_N, no_data, bands.no_data)
         parts.append((some_N if there_N is None else some_N[there_N]).astype(np.float64))
     return np.concatenate(parts)
 
@@ -258,6 +260,17 @@ def _tell(name: str, reading: Reading, images: Sequence[Bands]) -> None:
     for at, (least, most) in enumerate(zip(reading.low, reading.high, strict=True)):
         some_N = _sampled(images, at, reading.no_data)
         low, high = np.percentile(some_N, _TAILS) if len(some_N) else (least, most)
+        for end in (low, high):  # which may stand for no value
+            others_N = some_N[some_N != end]
+            if len(others_N) > _LEAST * len(some_N):
+                others = np.percentile(others_N, _TAILS)
+                if 0 < others[1] - others[0] < _LEAST * (high - low):
+                    _log.warning(
+                        "%s has values of %g to %g, and %g in %.1f %%: if that stands for none, "
+                        "data.no_data %g leaves more of the range to the others",
+                        name, *others, end, 100 - 100 * len(others_N) / len(some_N), end,
+                    )  # fmt: skip
+                    return
         if min(high, most) - max(low, least) < _LEAST * (most - least):
             _log.warning(
                 "%s has values of %g to %g, less than a tenth of the %g to %g that become 0 to 1: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from torch import nn
 from mast.core.arguments import check_fields
 from mast.core.entry import entry
 from mast.core.errors import UserError
+from mast.core.reading import Reading
 from mast.data import (
     WHOLE,
     CanvasSet,
@@ -144,23 +146,33 @@ class NamedSets:
             raise UserError(
                 f"{self.data or 'what is named'} has no train folder: name images to learn from"
             )
-        pool = [
-            self._canvases(described.parts[part], size, model)
-            for part in ("train", "val")
-            if part in described.parts
-        ]
-        return LearningData(pool[0], pool[1] if len(pool) > 1 else None, size, described.metric)
+        pool = {part: of for part, of in described.parts.items() if part in ("train", "val")}
+        sets = self._parts(pool, size, model)
+        return LearningData(sets["train"], sets.get("val"), size, described.metric)
 
-    def _canvases(self, spec: str, size: int, model: nn.Module | None) -> CanvasSet:
+    def _parts(
+        self, parts: Mapping[str, str], size: int, model: nn.Module | None
+    ) -> dict[str, CanvasSet]:
+        """Parts of a set, whose values are read as those of the training part."""
+        train = self._canvases(parts["train"], size, model)
+        reading = train.reading if train.reading.layout.deep else None
+        return {
+            part: train if part == "train" else self._canvases(spec, size, model, reading)
+            for part, spec in parts.items()
+        }
+
+    def _canvases(
+        self, spec: str, size: int, model: nn.Module | None, reading: Reading | None = None
+    ) -> CanvasSet:
         config = DataConfig(
             spec, root=self.root, download=self.download, max_broken=self.max_broken
         )
-        return labelled_images(open_canvas(config, size, model=model))
+        return labelled_images(open_canvas(config, size, 1, model, reading))
 
     def _labelled(
         self, described: SetDescription, size: int, model: nn.Module | None
     ) -> EvaluationData:
-        sets = {part: self._canvases(spec, size, model) for part, spec in described.parts.items()}
+        sets = self._parts(described.parts, size, model)
         return EvaluationData(sets["train"], sets.get("val"), sets["test"], size, described.metric)
 
     def _divided(

@@ -237,6 +237,23 @@ def test_the_spread_of_other_values_is_a_share_of_their_own_range():
     bands = Bands(values_HWC, no_data=-9999.0)
     assert pieces._spreads(bands, [(0, 0, 4, 4), (4, 0, 8, 4)]) == [0.0, 0.5]
     assert pieces._spreads(Bands(np.full((4, 4, 1), 7, np.uint16)), [(0, 0, 4, 4)]) == [0.0]
+    values_HWC[1, 1] = -3.4e38
+    values_HWC[2, 2] = -1
+    assert pieces._spreads(bands, [(0, 0, 4, 4), (4, 0, 8, 4)], -1) == [0.0, 0.5]
+
+
+def test_corners_without_data_leave_the_other_tiles(tmp_path):
+    scene_HW = np.random.default_rng(0).uniform(200, 400, (32, 48)).astype(np.float32)
+    scene_HW[:16, :24] = -9999
+    (tmp_path / "scenes").mkdir()
+    np.save(tmp_path / "scenes" / "scene.npy", scene_HW)
+    config = DataConfig(
+        tmp_path / "scenes", cache=tmp_path / "cache", tile=16, blank=0.02, no_data=-9999
+    )
+    canvases = open_canvas(config, 16)
+    assert "scene.npy@x0y0" not in canvases.identifiers
+    assert len(canvases) == 5
+    assert canvases.reading.low[0] > 199
 
 
 @pytest.mark.parametrize(

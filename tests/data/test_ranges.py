@@ -15,6 +15,8 @@ from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.data.bands import Bands
 from mast.data.ranges import find_reading, read_channels
 from mast.measure.features import test_views as views_of
+from mast.measure.named_sets import NamedSets
+from mast.measure.sets import EvaluationData
 
 SIDE = 48
 
@@ -81,11 +83,37 @@ def test_a_range_that_is_named() -> None:
     assert stretched.low + stretched.high == pytest.approx((50, 90), abs=1)
 
 
+@pytest.mark.parametrize(
+    "values", [2**31 + np.arange(2304, dtype=np.uint32), 1e8 + np.arange(2304) / 16]
+)
+def test_a_small_range_far_from_zero_keeps_its_levels(values: np.ndarray) -> None:
+    bands = Bands(values.reshape(SIDE, SIDE, 1))
+    low, high = float(values[0]), float(values[-1])
+    reading = Reading(Layout(1, deep=True), (low,), (high,))
+    (channel_HW,) = read_channels(bands, reading)
+    np.testing.assert_allclose(channel_HW.ravel(), np.linspace(0, 1, 2304), atol=1e-7)
+
+
 def test_little_of_a_range_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     find_reading("dim", [image(0, 300, np.uint16)], ("dtype",))
     assert "less than a tenth" in caplog.text
     caplog.clear()
     find_reading("bright", [image(0, 9000, np.uint16)], ("dtype",))
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(("end", "dtype"), [(-32768, np.int16), (65535, np.uint16)])
+def test_what_may_stand_for_no_value_is_named(
+    end: int, dtype: type, caplog: pytest.LogCaptureFixture
+) -> None:
+    elevation = image(100, 2500, dtype)
+    find_reading("set", [elevation])
+    assert not caplog.messages
+    elevation.values_HWC[:4] = end
+    find_reading("set", [elevation])
+    assert f"data.no_data {end} " in caplog.text
+    caplog.clear()
+    find_reading("set", [elevation], no_data=end)
     assert not caplog.messages
 
 
@@ -206,3 +234,33 @@ def test_another_set_is_read_as_what_was_learned_from(tmp_path: Path) -> None:
     torch.testing.assert_close(
         images_of(canvases), torch.full((2, 1, SIDE, SIDE), 409 / 4095), rtol=0, atol=1e-5
     )
+
+
+def test_an_encoder_of_8_bits_says_nothing_of_deeper_files(tmp_path: Path) -> None:
+    """Otherwise 120 of 65,535 levels would be none, and all images copies."""
+    model = nn.Identity()
+    model.reading, model.channels = Reading(Layout(1)), 1
+    values = [np.full((SIDE, SIDE), level, np.uint16) for level in (30, 120)]
+    canvases = opened(write(tmp_path / "dim", values), model)
+    assert canvases.reading == Reading(Layout(1, deep=True), (0.0,), (255.0,))
+    assert images_of(canvases)[:, 0, 0, 0].tolist() == pytest.approx([30 / 255, 120 / 255])
+
+
+@pytest.mark.parametrize("learned", [None, Reading(Layout(3, deep=True), (0.0,), (9000.0,))])
+def test_parts_are_read_as_what_is_learned_from(tmp_path: Path, learned: Reading | None) -> None:
+    """A test part that is brighter is clipped, not read by a range of its own."""
+    for part, top in (("test", 30000), ("train", 3000), ("val", 200)):
+        for label in "ab":
+            (tmp_path / "set" / part).mkdir(parents=True, exist_ok=True)
+            write(tmp_path / "set" / part / label, [image(0, top, np.uint16).values_HWC[..., 0]])
+    model = nn.Identity()
+    model.reading, model.channels = learned, 3
+    expected = learned or Reading(Layout(3, deep=True), (0.0,), (4095.0,))
+    sets = NamedSets(str(tmp_path / "set"))
+    tested = sets.open(EvaluationData, SIDE, model=model)
+    assert isinstance(tested, EvaluationData)
+    assert tested.val is not None
+    assert {of.reading for of in (tested.train, tested.val, tested.test)} == {expected}
+    pool = sets.learning(SIDE, model)
+    assert pool.val is not None
+    assert pool.val.reading == pool.train.reading == expected
