@@ -5,7 +5,7 @@ Legend: H height, W width, C channels.
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -52,7 +52,7 @@ class Bands:
         alpha_HW: Opacity in [0, 1], where the file has it.
         no_data: The value that the file says to stand for none.
         window: The values that the file says to show as black and as white.
-        pages: How many of them the file has.
+        pages: Numbers of the file's pages that are images of their own, if this is the first.
         format: What Pillow, or its own project, calls the format.
     """
 
@@ -62,7 +62,7 @@ class Bands:
     alpha_HW: np.ndarray | None = None
     no_data: float | None = None
     window: tuple[float, float] | None = None
-    pages: int = 1
+    pages: Sequence[int] = (0,)
     format: str | None = None
 
     @classmethod
@@ -152,7 +152,9 @@ def beyond_pillow(
         except ModuleNotFoundError:
             if not (_is_deep(image) or _has_four_bands(image)):
                 raise
-            pages, no_data = getattr(image, "n_frames", 1), _tag(image, _NO_DATA)
+            from mast.data.decode import page_numbers  # which imports this module
+
+            pages, no_data = page_numbers(image), _tag(image, _NO_DATA)
             bands = Bands.of(image)
             return replace(bands, pages=pages, no_data=_number(no_data, bands.values_HWC.dtype))
     if _is_deep(image):
@@ -296,8 +298,9 @@ def read_tiff(file: Path | BinaryIO, page: int, max_pixels: int | None = None) -
     if not isinstance(file, Path):
         file.seek(0)
     with TiffFile(file, _multifile=False) as tiff:
-        pages = len(tiff.pages)
-        found = cast(TiffPage, tiff.pages[checked(page, pages)])  # as no frames are asked for
+        # as no frames are asked for
+        found = cast(TiffPage, tiff.pages[checked(page, len(tiff.pages))])
+        pages = [at for at, each in enumerate(tiff.pages if page == 0 else ()) if _is_own(each)]
         bits, uses = found.bitspersample, found.extrasamples
         kind, samples = found.photometric, found.samplesperpixel
         sides = (found.imagewidth, found.imagelength, found.tilewidth, found.tilelength)
@@ -357,6 +360,11 @@ def read_tiff(file: Path | BinaryIO, page: int, max_pixels: int | None = None) -
 def needs(extra: str) -> ModuleNotFoundError:
     """What is said of a file whose reader is not installed."""
     return ModuleNotFoundError(f"needs the extra {extra}: pip install 'mast-ssl[{extra}]'")
+
+
+def _is_own(page: Any) -> bool:
+    """Whether a page of a TIFF is neither a smaller version nor a mask of another."""
+    return not (page.is_reduced or page.is_mask)
 
 
 def checked(page: int, pages: int) -> int:

@@ -12,7 +12,7 @@ import functools
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from importlib.util import find_spec
 from io import BytesIO
@@ -50,7 +50,8 @@ UNREAD = (
 # What a file may hold, whatever its ending, as Pillow calls it. Of the forty others that it knows,
 # EPS is a program, which it runs.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "AVIF", "HEIF")
-_EXTRA_SAMPLES = 338  # a tag of TIFF
+_SUBFILE, _EXTRA_SAMPLES = 254, 338  # tags of TIFF
+_NOT_OWN = 1 | 4  # bits of a page that is a smaller version or a mask of another
 _ALPHA = ((1,), (2,))  # a fourth sample that is opacity
 SMALL = 96  # pixels of a test view; up to here it shows the whole centre square
 CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
@@ -346,18 +347,24 @@ def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:
     return (long, short) if width > height else (short, long)
 
 
-def has_pages(image: Opened) -> bool:
-    """Whether a file has several pages or frames; a photo's own previews (MPO) do not count."""
-    if isinstance(image, Bands):
-        return page_count(image) > 1
-    return image.format != "MPO" and bool(getattr(image, "is_animated", False))
+def page_numbers(image: Opened) -> Sequence[int]:
+    """Which pages or frames of a file, open at the first, are images of their own.
 
-
-def page_count(image: Opened) -> int:
-    """How many pages or frames a file has, as of `has_pages`."""
+    A photo's previews (MPO) are not, nor are overviews and masks of a TIFF.
+    """
     if isinstance(image, Bands):
         return image.pages
-    return int(getattr(image, "n_frames", 1)) if has_pages(image) else 1
+    if image.format == "MPO" or not getattr(image, "is_animated", False):
+        return (0,)
+    numbers: Sequence[int] = range(getattr(image, "n_frames", 1))
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        kinds = []
+        for number in numbers:
+            image.seek(number)
+            kinds.append(image.tag_v2.get(_SUBFILE, 0))
+        image.seek(0)
+        numbers = [at for at, kind in zip(numbers, kinds, strict=True) if not kind & _NOT_OWN]
+    return numbers
 
 
 def upright(image: Opened) -> Opened:

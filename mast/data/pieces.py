@@ -32,8 +32,7 @@ from mast.data.cache import named_after
 from mast.data.decode import (
     BrokenImageError,
     Opened,
-    has_pages,
-    page_count,
+    page_numbers,
     upright,
     upright_size,
 )
@@ -330,29 +329,29 @@ class Pieces(Source):
         for file, found in enumerate(track(looked, f"opening {self.name}", count, "images")):
             assert not isinstance(found, BrokenImageError)
             stack_F[file], sizes = found
-            scenes += [(file, page, height, width) for page, (width, height) in enumerate(sizes)]
+            scenes += [(file, page, height, width) for page, (width, height) in sizes.items()]
         return {"scene": np.array(scenes, np.int64), "stack": stack_F}
 
-    def _sizes(self, file: int) -> tuple[bool, list[tuple[int, int]]]:
+    def _sizes(self, file: int) -> tuple[bool, dict[int, tuple[int, int]]]:
         """Whether pages of a file are left out, and the sizes of those that are images."""
         try:
             with self.source.open(file) as image:
-                sizes = [upright_size(image)]
+                numbers, sizes = page_numbers(image), {0: upright_size(image)}
                 if self.cut.pages == "first":
-                    return has_pages(image), sizes
-                for page in range(1, page_count(image)):
+                    return len(numbers) > 1, sizes
+                for page in filter(None, numbers):
                     if isinstance(image, Bands):
                         with self.source.open(file, page) as other:
-                            sizes.append(upright_size(other))
+                            sizes[page] = upright_size(other)
                     else:
                         if image.format == "TIFF":  # the frames of others are of one size
                             image.seek(page)
-                        sizes.append(upright_size(image))
+                        sizes[page] = upright_size(image)
                 return False, sizes
         except UserError:  # a store that fails
             raise
         except Exception:  # a broken image, which is told of when it is decoded
-            return False, [(0, 0)]
+            return False, {0: (0, 0)}
 
     def _blank(self) -> np.ndarray:
         """Which pieces are blank, (N,) bool; scenes are decoded once for all of them."""

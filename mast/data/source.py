@@ -20,7 +20,7 @@ from mast.core.reading import Reading
 from mast.data.decode import (
     BrokenImageError,
     Opened,
-    has_pages,
+    page_numbers,
     to_canvas,
     to_pixels,
     to_test_view,
@@ -138,7 +138,7 @@ class Source(ABC):
         """
         try:
             with self.open(index) as image:
-                if self.pages == "first" and has_pages(image):
+                if self.pages == "first" and len(page_numbers(image)) > 1:
                     self.stacks.add(index)
                 return to_canvas(image, side, reading)
         except Exception as error:

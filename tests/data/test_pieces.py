@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
 from mast.core.errors import UserError
@@ -113,6 +114,28 @@ def test_each_page_is_an_image(tmp_path, ending):
         assert np.array_equal(source.canvas(index, 100)[0], page_HWC)
     assert not source.stacks
     assert names(opened(root)) == [f"scan.{ending}", "single.png"]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_overviews_are_no_pages(tmp_path, dtype):
+    """Two scenes with two overviews each, as cloud-optimised TIFFs have them."""
+    root = tmp_path / "scans"
+    root.mkdir()
+    pages = [noise(32, 40)[..., 0].astype(dtype) for _ in range(2)]
+    with tifffile.TiffWriter(root / "scene.tif") as file:
+        for page_HW in pages:
+            file.write(page_HW, photometric="minisblack")
+            file.write(page_HW[::2, ::2], photometric="minisblack", subfiletype=1)
+            file.write(page_HW[::4, ::4], photometric="minisblack", subfiletype=1)
+    source = opened(root, "#pages=all")
+    assert names(source) == ["scene.tif#1", "scene.tif#4"]
+    assert [source.size(index) for index in range(2)] == [(32, 40)] * 2
+    with tifffile.TiffWriter(root / "scene.tif") as file:
+        file.write(pages[0], photometric="minisblack")
+        file.write(pages[0][::2, ::2], photometric="minisblack", subfiletype=1)
+    plain = opened(root)
+    plain.canvas(0, 100)
+    assert not plain.stacks
 
 
 def test_pages_are_cut_each_by_its_own_size(tmp_path):

@@ -24,7 +24,7 @@ from mast.core.errors import UserError
 from mast.core.reading import Reading
 from mast.core.waiting import wait
 from mast.data.columns import IMAGES, image_column, label_column
-from mast.data.decode import BrokenImageError, has_pages, open_image, to_canvas
+from mast.data.decode import BrokenImageError, open_image, page_numbers, to_canvas
 from mast.data.shards.tar import CANVAS, LARGEST, image_endings, tar_samples
 
 _log = logging.getLogger("mast")
@@ -72,7 +72,7 @@ class Sample(NamedTuple):
         """
         try:
             with open_image(io.BytesIO(self.image)) as image:
-                if tell is not None and has_pages(image):
+                if tell is not None and len(page_numbers(image)) > 1:
                     tell()
                 canvas_HWC, aspect = to_canvas(image, side, reading)
         except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
