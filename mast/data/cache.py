@@ -25,7 +25,7 @@ import random
 import re
 import shutil
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -75,7 +75,8 @@ class Request:
         limit: Bytes up to which canvases are kept on disk; above, only the manifest is.
         max_broken: Share of the images that may be broken.
         workers: Number of decoding threads.
-        find: Finds how the files are read, where that is not known.
+        find: Finds how the files are read, where that is not known, by those of some indices; by a
+            sample if there are none.
         asked: What that depends on beside the files; nothing by default.
     """
 
@@ -85,7 +86,7 @@ class Request:
     limit: float
     max_broken: float
     workers: int
-    find: Callable[[], Reading] = Reading
+    find: Callable[[Sequence[int]], Reading] = lambda _: Reading()
     asked: str = ""
 
     @cached_property
@@ -96,7 +97,7 @@ class Request:
     @cached_property
     def reading(self) -> Reading:
         """How the files are read, where no manifest says it."""
-        return self.find()
+        return self.find(())
 
     @cached_property
     def stem(self) -> str:
@@ -332,6 +333,16 @@ def _build(request: Request) -> None:
         open(unfinished, "wb") as file,
     ):
         manifest = _decode_all(request, file)
+        if (deep := sorted(request.source.deep)) and not request.reading.layout.deep:
+            _log.warning(
+                "%d images of %s have more than 8 bits, and none of them was in the sample: all are "
+                "read again by their range", len(deep), request.source.name,
+            )  # fmt: skip
+            vars(request)["reading"] = request.find(deep)
+            if store:
+                file.seek(0)
+                file.truncate()
+            manifest = _decode_all(request, file)
     if lengths(manifest.size_N2, manifest.reading.layout).sum() > request.limit:
         request.file("u8").unlink(missing_ok=True)
     request.file(MANIFEST).unlink(missing_ok=True)  # whatever is in its place

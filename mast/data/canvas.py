@@ -342,11 +342,11 @@ def open_canvas(
     workers = config.workers or max(1, cores() // processes)
     limit = config.cache_limit_gb * 1e9
 
-    def find() -> Reading:
+    def find(among: Sequence[int]) -> Reading:
         if reading and reading.layout.deep:
             return reading
-        whole = source.source if isinstance(source, Pieces) else source
-        found = config.find_reading(source.name, sampled(whole))
+        whole = source.source if isinstance(source, Pieces) and not among else source
+        found = config.find_reading(source.name, sampled(whole, among))
         return found if reading is None or found.layout.deep else reading
 
     asked = (

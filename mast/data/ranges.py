@@ -88,10 +88,16 @@ def find_reading(
     return reading
 
 
-def sampled(source: "Source") -> Iterator[Image.Image | Bands]:
-    """Some images of a set, always the same, each open until the next is asked for."""
+def sampled(source: "Source", among: Sequence[int] = ()) -> Iterator[Image.Image | Bands]:
+    """Some images of a set, always the same, each open until the next is asked for.
+
+    Args:
+        source: The set.
+        among: The indices of which they are; all if there are none.
+    """
     seen = 0
-    for index in random.Random(0).sample(range(len(source)), min(SAMPLE, len(source))):
+    indices = among or range(len(source))
+    for index in random.Random(0).sample(indices, min(SAMPLE, len(indices))):
         try:
             with source.open(index) as image:
                 seen += math.prod(image.size) if isinstance(image, Bands) else 0
@@ -162,7 +168,7 @@ def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:
         red_HW, green_HW, blue_HW = map(channel, range(3))
         channels = [0.299 * red_HW + 0.587 * green_HW + 0.114 * blue_HW]
     elif count != wanted and (count, wanted) != (4, 3):
-        raise ValueError(f"{count} channels where the set has {wanted}")
+        raise ValueError(f"it has {count} channels, and {wanted} are expected")
     if alpha_HW is None or wanted not in (1, 3):
         yield from channels
         return

@@ -17,6 +17,7 @@ import numpy as np
 
 from mast.core.errors import UserError
 from mast.core.reading import Reading
+from mast.data.bands import Bands
 from mast.data.decode import (
     BrokenImageError,
     Opened,
@@ -26,6 +27,7 @@ from mast.data.decode import (
     to_test_view,
     upright_size,
 )
+from mast.data.ranges import is_deep
 
 Metric = Literal["top1", "mean_per_class", "mAP"]
 Pages = Literal["first", "all"]
@@ -99,6 +101,11 @@ class Source(ABC):
         """The images that are decoded with one in one go: it alone, or the tiles of its scene."""
         return range(index, index + 1)
 
+    @cached_property
+    def deep(self) -> set[int]:
+        """Images of more than 8 bits among those that were decoded."""
+        return set()
+
     @property
     def whereabouts(self) -> str:
         """What tells this set from every other; its name by default."""
@@ -138,6 +145,8 @@ class Source(ABC):
         """
         try:
             with self.open(index) as image:
+                if isinstance(image, Bands) and is_deep(image):
+                    self.deep.add(index)
                 if self.pages == "first" and len(page_numbers(image)) > 1:
                     self.stacks.add(index)
                 return to_canvas(image, side, reading)

@@ -128,7 +128,7 @@ def test_channels_are_matched_or_refused(caplog: pytest.LogCaptureFixture) -> No
     (luminance_HW,) = read_channels(rgb, Reading(Layout(1)))
     expected_HW = np.asarray(Image.fromarray(rgb.values_HWC).convert("L")) / 255
     np.testing.assert_allclose(luminance_HW, expected_HW, atol=0.5 / 255 + 1e-3)
-    with pytest.raises(ValueError, match="5 channels where the set has 3"):
+    with pytest.raises(ValueError, match="5 channels, and 3 are expected"):
         [*read_channels(five, Reading())]
     opaque_HW = np.full((SIDE, SIDE), 0.25, np.float32)
     *_, alpha_HW = read_channels(Bands(rgb.values_HWC, alpha_HW=opaque_HW), Reading(Layout(4)))
@@ -198,6 +198,17 @@ def test_a_set_of_bands_and_of_no_data(tmp_path: Path) -> None:
     assert not seen_BCHW[:, :, :2].any()
     expected_CHW = (cubes[2].transpose(2, 0, 1) + 0.5) / 2
     np.testing.assert_allclose(seen_BCHW[2, :, 2:], expected_CHW[:, 2:], atol=1 / 65535)
+
+
+def test_a_few_deep_images_that_no_sample_has_are_read_by_their_range(tmp_path: Path) -> None:
+    folder = write(tmp_path / "set", [np.full((8, 8), 100, np.uint8)] * 200)
+    for name, most in (("x", 900), ("y", 90)):
+        values = np.linspace(0, most, SIDE * SIDE).reshape(SIDE, SIDE).astype(np.uint16)
+        tifffile.imwrite(folder / f"{name}.tif", values)
+    canvases = opened(folder)
+    assert canvases.reading == Reading(Layout(3, deep=True), (0.0,), (1023.0,))
+    seen = images_of(canvases.part([0, 200, 201], "some"))
+    np.testing.assert_allclose(seen.amax((1, 2, 3)), [100 / 255, 900 / 1023, 90 / 1023], atol=1e-3)
 
 
 def test_a_broken_image_of_the_sample_is_counted_with_the_others(tmp_path: Path) -> None:
