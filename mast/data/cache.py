@@ -335,8 +335,8 @@ def _build(request: Request) -> None:
         manifest = _decode_all(request, file)
         if (deep := sorted(request.source.deep)) and not request.reading.layout.deep:
             _log.warning(
-                "%d images of %s have more than 8 bits, and none of them was in the sample: all are "
-                "read again by their range", len(deep), request.source.name,
+                "%d images of %s have more than 8 bits, and none of them was in the sample: all "
+                "are read again by their range", len(deep), request.source.name,
             )  # fmt: skip
             vars(request)["reading"] = request.find(deep)
             if store:
