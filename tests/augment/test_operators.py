@@ -122,7 +122,8 @@ def motion_blur(image, taps, angle):
 
 def bands(image, brightness, contrast, gain):
     image = (image * brightness * torch.tensor(gain[:3])[:, None, None]).clamp(0, 1)
-    return (contrast * image + (1 - contrast) * image.mean()).clamp(0, 1)
+    mean = image.mean(dim=(1, 2), keepdim=True)
+    return (contrast * image + (1 - contrast) * mean).clamp(0, 1)
 
 
 ROWS = [

@@ -100,20 +100,20 @@ def jitter_bands(images_BCHW, index_N, factor_N2, gain_NC):
     """
     area = images_BCHW.shape[2] * images_BCHW.shape[3]
     for n in range(len(index_N)):
-        image, total = images_BCHW[index_N[n]].ravel(), 0.0
+        contrast = factor_N2[n, 1]
         for c in range(images_BCHW.shape[1]):
+            plane, total = images_BCHW[index_N[n], c].ravel(), 0.0
             gain = factor_N2[n, 0] * gain_NC[n, c]
-            for start in range(c * area, (c + 1) * area, _PART):
+            for start in range(0, area, _PART):
                 part = ZERO
-                for i in range(min(_PART, (c + 1) * area - start)):
-                    value = clip(gain * image[at(start, i)])
-                    image[at(start, i)] = value
+                for i in range(min(_PART, area - start)):
+                    value = clip(gain * plane[at(start, i)])
+                    plane[at(start, i)] = value
                     part += value
                 total += part
-        contrast = factor_N2[n, 1]
-        added = (ONE - contrast) * np.float32(total / image.shape[0])
-        for j in range(image.shape[0]):
-            image[at(0, j)] = clip(contrast * image[at(0, j)] + added)
+            added = (ONE - contrast) * np.float32(total / area)
+            for i in range(area):
+                plane[at(0, i)] = clip(contrast * plane[at(0, i)] + added)
 
 
 @kernel

@@ -134,12 +134,12 @@ def jitter(
 def jitter_bands(
     images_BCHW: Tensor, brightness_B: Tensor, contrast_B: Tensor, gain_BC: Tensor
 ) -> Tensor:
-    """Multiply each channel by its gain, then adjust brightness and contrast of all.
+    """Multiply each channel by its gain and the brightness, then adjust its contrast.
 
     Args:
         images_BCHW: Float32 in [0, 1], of any number of channels up to that of the gains.
         brightness_B: Factor, 1 for no change.
-        contrast_B: Factor of the distance to the mean of all channels.
+        contrast_B: Factor of the distance to the mean of the channel.
         gain_BC: Factors.
 
     Returns:
@@ -149,7 +149,7 @@ def jitter_bands(
     gain_BC11 = gain_BC.to(images_BCHW.device, torch.float32, non_blocking=True)[:, :, None, None]
     images = (images_BCHW * gain_BC11).clamp_(0, 1)
     contrast = per_pixel(contrast_B, images)
-    mean = images.mean(dim=(1, 2, 3), keepdim=True)
+    mean = images.mean(dim=(2, 3), keepdim=True)
     return images.sub_(mean).mul_(contrast).add_(mean).clamp_(0, 1)
 
 
@@ -294,7 +294,7 @@ class ColorJitter(Operator):
 
 @dataclass(frozen=True)
 class BandJitter(Operator):
-    """Random brightness and contrast of all channels and a gain of each, whatever they measure.
+    """Random brightness of all channels, contrast around the mean of each, and a gain of each.
 
     It is what `color_jitter` becomes for images of other channels than red, green and blue.
 
