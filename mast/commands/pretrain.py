@@ -237,11 +237,15 @@ def _train(config: PretrainConfig, run: RunFolder, fabric: "Fabric") -> None:
             f"{len(feed)} images make no batch of {config.batch_size}; lower batch_size"
         )
     pipeline = Pipeline(config.preset, config.size)
+    if feed.reading != Reading(feed.reading.layout):
+        fabric.print(f"{config.data.spec}: values of {feed.reading.ends} become 0 to 1")
     channels, usual = config.data.channels, PRESETS[config.views].operators
-    if left_out := [name for name in usual if name not in operators_for(channels)]:
+    left_out = [name for name in usual if name not in operators_for(channels)]
+    if left_out and config.operators is None:
+        instead = "band_jitter" in config.preset.operators
         fabric.print(
-            f"images of {channels} channels: {', '.join(left_out)} need red, green and blue and "
-            "are left out; band_jitter takes the place of color_jitter"
+            f"operators left out, as they need red, green and blue: {', '.join(left_out)}"
+            + "; band_jitter takes the place of color_jitter" * instead
         )
     labelled = METHODS[config.method].method.labelled
     if labelled:

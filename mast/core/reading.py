@@ -83,6 +83,14 @@ class Reading:
     high: tuple[float, ...] = (255.0,)
     no_data: float | None = None
 
+    @property
+    def ends(self) -> str:
+        """The range of values that becomes 0 to 1, or that of each channel, in words."""
+        count = max(len(self.low), len(self.high))
+        lows, highs = (ends * (count // len(ends)) for ends in (self.low, self.high))
+        pairs = zip(lows, highs, strict=True)
+        return ", ".join(f"{low:g} to {high:g}" for low, high in pairs)
+
 
 def read_reading(described: Any, channels: int | None = None) -> Reading:
     """A reading from a file, which has it as `dataclasses.asdict` gives it.

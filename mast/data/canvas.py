@@ -24,7 +24,7 @@ from mast.core.canvases import Canvases
 from mast.core.display import doing
 from mast.core.errors import UserError
 from mast.core.launch import cores
-from mast.core.reading import MOST_CHANNELS, Reading
+from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
 from mast.data.decode import Opened
 from mast.data.decoded import Decoded
@@ -362,8 +362,9 @@ def open_canvas(
     if stored is None and isinstance(source, Pieces) and source.shared:
         _log.warning(
             "%s exceeds %g GB, so that each batch decodes a whole image for each of its tiles: "
-            "raise data.cache_limit_gb, or write the tiles once by mast shard --tile",
+            "raise data.cache_limit_gb%s",
             source.name, config.cache_limit_gb,
+            ", or write the tiles once by mast shard --tile" * (manifest.reading.layout == RGB),
         )  # fmt: skip
     known, layout = manifest.reading, manifest.reading.layout
     # Copies of what every batch needs: if the mapped manifest is cut short, a look at it is fatal.

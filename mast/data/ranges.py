@@ -51,9 +51,10 @@ def find_reading(
         wanted: Two numbers, which become 0 and 1, or one word. "dtype": the least and the largest
             integer of the type, or of the bits that a file declares; 0 and 1 of floats.
             "percentile": the 0.1st and the 99.9th percentile of each channel. "auto": 0 and 255 of
-            8 bits; of unsigned integers the fewest bits, 8, 10, 12, 14 or 16, that hold the
-            sample; of floats the smallest of 1, 255, 65535 that holds it and of which it uses a
-            tenth; the window of DICOM files; else percentiles.
+            8 bits; the median of the windows of DICOM files that all have one; where no value is
+            negative, of integers the bits that all declare or the fewest, 8, 10, 12, 14 or 16,
+            that hold the sample, and of floats the smallest of 1, 255, 65535 that holds it and of
+            which it uses a tenth; else percentiles.
         channels: C, of what an encoder sees. Gray is repeated for 3.
         no_data: What stands for no value, beside what a file says itself.
 
@@ -84,7 +85,7 @@ def find_reading(
     if not used or (plain and not deep):
         return Reading(layout, no_data=no_data)
     reading = Reading(layout, *_limits(used, wanted, channels, no_data), no_data)
-    _tell(name, reading, used)
+    _warn(name, reading, used)
     return reading
 
 
@@ -257,12 +258,8 @@ def _of_type(bands: Bands) -> tuple[float, float]:
     return float(np.iinfo(kind).min), float(np.iinfo(kind).max)
 
 
-def _tell(name: str, reading: Reading, images: Sequence[Bands]) -> None:
-    """Say what was found, and warn where little of it is used."""
-    shown = ", ".join(
-        f"{low:g} to {high:g}" for low, high in zip(reading.low, reading.high, strict=True)
-    )
-    _log.info("%s: values of %s become 0 to 1, by %d images", name, shown, len(images))
+def _warn(name: str, reading: Reading, images: Sequence[Bands]) -> None:
+    """Warn where little of the range is used."""
     for at, (least, most) in enumerate(zip(reading.low, reading.high, strict=True)):
         some_N = _sampled(images, at, reading.no_data)
         low, high = np.percentile(some_N, _TAILS) if len(some_N) else (least, most)

@@ -146,6 +146,14 @@ def _use(form: Format, original: Original, place: Place) -> str:
     )
 
 
+_TAGS = (
+    "The example sees values alone, so apply the tags of a file before it. Values that the file "
+    "calls no data become NaN, those of a DICOM are brought into the units of its modality (slope "
+    "and intercept), and where the smallest value is white (MONOCHROME1, or WhiteIsZero of a TIFF) "
+    "each becomes low + high - value."
+)
+
+
 def _preprocessing(form: Format, original: Original) -> str:
     size, moments = original.size, original.encoder.config.normalization
     mean, std = (", ".join(f"{value:g}" for value in values) for values in moments)
@@ -153,7 +161,7 @@ def _preprocessing(form: Format, original: Original) -> str:
     return (
         f"{_values(original)}; the short side resized to {resized(size)} pixels (bilinear, "
         f"antialiased), the central {size} × {size} of it; values in [0, 1], normalised {where} by "
-        f"mean ({mean}) and standard deviation ({std})."
+        f"mean ({mean}) and standard deviation ({std})." + f"\n\n{_TAGS}" * (not original.of_photos)
     )
 
 
@@ -162,11 +170,10 @@ def _values(original: Original) -> str:
     if original.of_photos:
         return "RGB"
     reading = original.reading
-    low, high = (", ".join(f"{end:g}" for end in ends) for ends in (reading.low, reading.high))
     nothing = "" if reading.no_data is None else f"{reading.no_data:g} and "
     return (
-        f"{_images(original)}: of their values {low} becomes 0 and {high} becomes 1, others are "
-        f"clipped, and {nothing}what is not finite becomes 0"
+        f"{_images(original)}: values of {reading.ends} become 0 to 1, others are clipped, and "
+        f"{nothing}what is not finite becomes 0"
     )
 
 

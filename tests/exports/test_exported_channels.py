@@ -109,7 +109,7 @@ def test_the_card_says_what_is_read(cases: dict[str, Case], name: str) -> None:
         pytest.skip(f"{name} cannot be loaded here")
     text = (cases[name].exported.folder / "README.md").read_text()
     assert "images of 5 channels of 32 × 32" in text
-    assert "0, 10, 20, 30, 40 becomes 0 and 4000 becomes 1" in text
+    assert "0 to 4000, 10 to 4000, 20 to 4000, 30 to 4000, 40 to 4000 become 0 to 1" in text
     assert "-9999" in text
     assert "RGB" not in text
 
