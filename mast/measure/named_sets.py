@@ -181,9 +181,11 @@ class NamedSets:
         """A folder without parts, of which a share of each class is tested."""
         whole = self._whole(described, size, model)
         (label_N,) = whole.targets.values()
-        learned_F, tested_M = hold_out(label_N, seed, TESTED, groups_of(whole.identifiers))
+        groups_N = groups_of(whole.identifiers)
+        learned_F, tested_M = hold_out(label_N, seed, TESTED, groups_N)
         if not len(tested_M):
-            raise UserError(f"no class of {whole.name} has two images, so none can be tested")
+            several = "two images" if groups_N is None else "images of two files"
+            raise UserError(f"no class of {whole.name} has {several}, so none can be tested")
         return EvaluationData(
             whole.part(learned_F, f"{whole.name}@train"),
             None,

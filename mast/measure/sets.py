@@ -266,8 +266,9 @@ def _task(data: EvaluationData | LearningData, target: str, seed: int, tuned: bo
         groups_N = groups_of(data.train.identifiers)
         fit_F, choose_V = hold_out(labels["train"], seed, groups_N=groups_N)
         if tuned and len(choose_V) == 0:
+            several = "two training images" if groups_N is None else "training images of two files"
             raise UserError(
-                f"no class of {target!r} has two training images, so none can be held out to "
+                f"no class of {target!r} has {several}, so none can be held out to "
                 "choose hyper-parameters. Give a validation set."
             )
         if tuned and count < FEW:
