@@ -79,7 +79,7 @@ class Bands:
         _load(image)
         if _is_deep(image):
             bands = _deep(image)
-        elif _has_four_bands(image):
+        elif has_four_bands(image):
             bands = cls(np.asarray(image))
         else:
             mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
@@ -150,7 +150,7 @@ def beyond_pillow(
         try:
             return read_tiff(file, page, max_pixels)
         except ModuleNotFoundError:
-            if not (_is_deep(image) or _has_four_bands(image)):
+            if not (_is_deep(image) or has_four_bands(image)):
                 raise
             from mast.data.decode import page_numbers  # which imports this module
 
@@ -170,7 +170,7 @@ def _is_deep(image: Image.Image) -> bool:
     return image.mode == "F" or image.mode.startswith("I")
 
 
-def _has_four_bands(image: Image.Image) -> bool:
+def has_four_bands(image: Image.Image) -> bool:
     """Such as red, green, blue and near infrared."""
     colors = image.format == "TIFF" and image.mode in ("RGBA", "RGBX")
     return colors and _tag(image, _EXTRA_SAMPLES) not in _ALPHA

@@ -17,7 +17,7 @@ from contextlib import nullcontext, suppress
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError, features
@@ -26,7 +26,7 @@ from mast.core.central import cut_center, cut_planes
 from mast.core.errors import UserError
 from mast.core.files import special
 from mast.core.reading import Reading
-from mast.data.bands import Bands, beyond_pillow, needs, read_array, read_tiff
+from mast.data.bands import Bands, beyond_pillow, has_four_bands, needs, read_array, read_tiff
 from mast.data.bombs import refuse_bomb, refuse_size
 from mast.data.ranges import alone, read_channels, shows_nothing
 
@@ -50,9 +50,8 @@ UNREAD = (
 # What a file may hold, whatever its ending, as Pillow calls it. Of the forty others that it knows,
 # EPS is a program, which it runs.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "AVIF", "HEIF")
-_SUBFILE, _EXTRA_SAMPLES = 254, 338  # tags of TIFF
+_SUBFILE = 254  # a tag of TIFF
 _NOT_OWN = 1 | 4  # bits of a page that is a smaller version or a mask of another
-_ALPHA = ((1,), (2,))  # a fourth sample that is opacity
 SMALL = 96  # pixels of a test view; up to here it shows the whole centre square
 CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
 
@@ -436,13 +435,7 @@ def _orientation(image: Image.Image) -> int:
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode == "RGB" and "transparency" not in image.info:
         return image
-    if (
-        image.format == "TIFF"
-        and image.mode == "RGBA"
-        and _tag(image, _EXTRA_SAMPLES) not in _ALPHA
-    ):
-        return image.convert("RGB")  # a band more, such as near infrared
-    if not image.has_transparency_data:
+    if has_four_bands(image) or not image.has_transparency_data:
         return image.convert("RGB")
     image = image.convert("RGBA")
     alpha = image.getchannel("A")
@@ -450,8 +443,3 @@ def _rgb(image: Image.Image) -> Image.Image:
     ground = Image.new("RGB", image.size, "black" if bright else "white")
     ground.paste(image, mask=alpha)
     return ground
-
-
-def _tag(image: Image.Image, number: int) -> Any:
-    """What a TIFF says; None of other files, and where it says nothing."""
-    return getattr(image, "tag_v2", {}).get(number)
