@@ -9,6 +9,7 @@ Legend: H height, W width, C channels, S sheets of a canvas, P planes of bytes, 
 """
 
 import functools
+import logging
 import math
 import re
 import struct
@@ -28,7 +29,7 @@ from mast.core.files import special
 from mast.core.reading import Reading
 from mast.data.bands import Bands, beyond_pillow, has_four_bands, needs, read_array, read_tiff
 from mast.data.bombs import refuse_bomb, refuse_size
-from mast.data.ranges import alone, read_channels, shows_nothing
+from mast.data.ranges import alone, is_deep, read_channels, shows_nothing
 
 EXTENSIONS = (
     ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".pnm",
@@ -66,6 +67,7 @@ _UNDO_ORIENTATION = {
     8: Image.Transpose.ROTATE_90,
 }
 
+_log = logging.getLogger("mast")
 Opened: TypeAlias = Image.Image | Bands
 _T = TypeVar("_T")
 
@@ -401,6 +403,8 @@ def _upright_rgb(image: Opened) -> tuple[Image.Image, bool]:
         image = Bands.of(image)
     if isinstance(image, Bands):
         reading = alone(image)
+        if is_deep(image):
+            _tell_of_range()
         image_CHW = np.stack([*read_channels(image, reading)])
         return Image.fromarray(reading.layout.split(image_CHW).transpose(1, 2, 0)), False
     _load(image)
@@ -410,6 +414,15 @@ def _upright_rgb(image: Opened) -> tuple[Image.Image, bool]:
     if orientation in _UNDO_ORIENTATION:
         rgb = rgb.transpose(_UNDO_ORIENTATION[orientation])
     return rgb, orientation >= 5
+
+
+@functools.cache
+def _tell_of_range() -> None:
+    """Says it once."""
+    _log.warning(
+        "images of more than 8 bits are read by the ranges of their types, as neither a set nor "
+        "the reading of an encoder says another"
+    )
 
 
 def _load(image: Image.Image) -> None:

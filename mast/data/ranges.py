@@ -27,9 +27,12 @@ SAMPLE = 64  # images by which a range is found
 _SEEN = 100_000_000  # pixels of those that are decoded when they are opened
 _VALUES = 16_384  # of each of them and of its channels
 _TAILS = 0.1, 99.9  # percentiles
+_NOISE = 0.05  # share of the largest values, down to which floats may be negative
 _LEAST = 0.1  # share of a range, of which a set uses less only by mistake
 _FLOATS = 1.0, 255.0, 65535.0  # what floats are usually scaled to
 _NONE = 1e37  # magnitude of floats that stand for no value, such as -3.4e38
+_GRAY = ("1", "L", "LA", "La", "F", "I", "I;16", "I;16B", "I;16L", "I;16N")  # modes of Pillow
+_CONVERTED = {3: (1, 4), 1: (3,), 4: (3,)}  # to so many channels, from so many others
 _BRIGHT = 250  # mean level of what is visible, above which it would not show on white
 _log = logging.getLogger("mast")
 
@@ -62,18 +65,18 @@ def find_reading(
         UserError: The images have other channels.
     """
     plain = wanted in (("auto",), ("dtype",))
-    found = list[Bands]()
+    found, counts = list[Bands](), set[int]()
     for image in images:
+        counts.add(image.channels if isinstance(image, Bands) else 1 if image.mode in _GRAY else 3)
         if isinstance(image, Bands) or not plain:
             with suppress(Exception):  # a broken one is counted when all are decoded
                 found.append(_thinned(image if isinstance(image, Bands) else Bands.of(image)))
-    counts = {bands.channels for bands in found}
-    for count in counts - {1, 3, 4, channels}:
-        if channels == 3:
-            raise UserError(
-                f"{name} has images of {count} channels, and an encoder of 3 is asked for: "
-                f"mast pretrain --data.channels {count} trains one of {count}"
-            )
+    if counts and not counts & {channels, *_CONVERTED.get(channels, ())}:
+        several = " and ".join(map(str, sorted(counts)))
+        raise UserError(
+            f"{name} has images of {several} channels, and {channels} are expected: "
+            f"mast pretrain --data.channels {max(counts)} trains an encoder of {max(counts)}"
+        )
     if channels == 3 and 4 in counts:
         _log.warning(
             "%s has images of 4 channels, of which the first 3 are read: data.channels 4 reads all",
@@ -224,8 +227,10 @@ def _limits(
             low, high = np.median(windows, axis=0).tolist()
             return (low,), (high,)
         every_N = np.concatenate([_sampled(images, at, no_data) for at in range(channels)])
-        if len(every_N) and every_N.min() >= 0:
-            top = float(np.percentile(every_N, _TAILS[1]))
+        bottom, top = np.percentile(every_N, _TAILS).tolist() if len(every_N) else (-1.0, 0.0)
+        floats = any(of.kind == "f" for of in types)
+        # a little noise around 0 is not a range below it
+        if bottom >= -_NOISE * top if floats else bottom >= 0 <= every_N.min():
             declared = [bands.bits for bands in images if bands.bits is not None]
             if all(of.kind in "bu" for of in types) and len(declared) == len(images):
                 return (0.0,), (2.0 ** max(declared) - 1,)

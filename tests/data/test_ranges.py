@@ -47,6 +47,7 @@ AUTO = {
     "floats to 3": ([image(0, 3, np.float32)], None),
     "decibels": ([image(-30, 5, np.float32)], None),
     "no data": ([with_pixel(image(0, 0.9, np.float32), -3.4e38)], (0, 1)),
+    "noise around 0": ([image(-0.01, 0.6, np.float32)], (0, 1)),
     "not a number": ([with_pixel(image(0, 0.9, np.float32), np.nan)], (0, 1)),
     "a declared depth": ([Bands(image(0, 900, np.uint16).values_HWC, bits=12)], (0, 4095)),
     "windows": (
@@ -120,6 +121,10 @@ def test_what_may_stand_for_no_value_is_named(
 def test_channels_are_matched_or_refused(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(UserError, match=r"data\.channels 13"):
         find_reading("set", [image(0, 1, np.float32, channels=13)])
+    with pytest.raises(UserError, match="images of 5 channels, and 4 are expected"):
+        find_reading("set", [image(0, 9, np.uint16, channels=5)], channels=4)
+    with pytest.raises(UserError, match="images of 3 channels, and 5 are expected"):
+        find_reading("set", [Image.new("RGB", (4, 4))], channels=5)
     find_reading("set", [image(0, 200, np.uint8, channels=4)])
     assert "data.channels 4" in caplog.text
     gray, five = image(0, 255, np.uint8), image(0, 255, np.uint8, channels=5)
