@@ -58,6 +58,8 @@ def verdict(
         return "result"
     if name in ("report", "compare") and f"{file.name} is of another encoder" in outcome.said:
         return "refused"  # page and tables are written without a result that is named
+    if named and "are broken and are skipped" in outcome.said:
+        return "refused"  # the others are read, and the broken image is named
     if name == "report" and "evaluations" not in file.parts:
         return "refused"  # the page is written without what nothing depends on
     return "refused" if named and _is_part(answer, expected) else "wrong"
