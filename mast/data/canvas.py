@@ -311,9 +311,9 @@ def open_canvas(
         config: What to open; a name or path stands for `DataConfig(spec=…)`.
         view_size: Side in pixels of the views that will be cut from the canvases.
         processes: How many of this machine open it and share its cores.
-        model: The images are for it: an encoder, or what holds one, has the number of `channels`
-            and the `reading` of what it learned from. That is found anew where it has none, and for
-            files of more than 8 bits where it learned from 8.
+        model: Reads the images: an encoder, or a module that holds one. Files are read by its
+            number of `channels` and its `reading`. Where it has no reading, or one of 8 bits and
+            the files have more, a new one is found.
         reading: As the model's, where that has none: of the part of the set that is learned from.
 
     Returns:
@@ -329,7 +329,9 @@ def open_canvas(
     if isinstance(config, str | Path):
         config = DataConfig(str(config))
     # Of several the first: a classifier stands before its encoder, an encoder before its teacher.
-    for part in [part for part in model.modules() if hasattr(part, "reading")][:1] if model else []:
+    parts = [] if model is None else model.modules()
+    readers = [each for each in parts if isinstance(getattr(each, "reading", 0), Reading | None)]
+    for part in readers[:1]:
         learned = cast(Reading | None, part.reading)
         reading = learned if learned and (learned.layout.deep or not reading) else reading
         config = replace(config, channels=cast(int, part.channels))

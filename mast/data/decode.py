@@ -275,7 +275,7 @@ def to_canvas(image: Opened, side: int, reading: Reading | None = None) -> tuple
     Args:
         image: An image as `open_image` returns it, not yet decoded.
         side: Of a square with as many pixels as the canvas may have.
-        reading: Of its set; by itself alone it becomes RGB of 8 bits.
+        reading: Of its set; None reads it as RGB of 8 bits.
 
     Returns:
         The canvas, (H, W, 3) uint8, or its sheets (S, H, W, 3) where it has another layout; and
@@ -311,7 +311,7 @@ def to_test_view(image: Opened, size: int, reading: Reading | None = None) -> np
     Args:
         image: An image as `open_image` returns it, not yet decoded.
         size: Side of the view in pixels, V.
-        reading: Of its set; by itself alone it becomes RGB of 8 bits.
+        reading: Of its set; None reads it as RGB of 8 bits.
 
     Returns:
         (3, V, V) uint8, or planes (P, V, V) of another layout.

@@ -129,7 +129,7 @@ def in_pieces(source: Source, cut: Cut, cache: Path, no_data: float | None = Non
     """A source of pages and tiles of images.
 
     Args:
-        source: The images, which nobody else has opened.
+        source: The images; its limit of pixels is changed.
         cut: What of each file is an image.
         cache: Folder where it is kept where pieces lie.
         no_data: A value that does not count in whether a piece is blank.
@@ -350,7 +350,7 @@ class Pieces(Source):
                 return False, sizes
         except UserError:  # a store that fails
             raise
-        except Exception:  # a broken image, which is told of when it is decoded
+        except Exception:  # a broken image; decoding it reports it
             return False, {0: (0, 0)}
 
     def _blank(self) -> np.ndarray:

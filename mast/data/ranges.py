@@ -58,7 +58,7 @@ def find_reading(
             negative, of integers the bits that all declare or the fewest, 8, 10, 12, 14 or 16,
             that hold the sample, and of floats the smallest of 1, 255, 65535 that holds it and of
             which it uses a tenth; else percentiles.
-        channels: C, of what an encoder sees. Gray is repeated for 3.
+        channels: C, the channels that the encoder takes; 3 repeat gray.
         no_data: What stands for no value, beside what a file says itself.
 
     Raises:
@@ -183,7 +183,12 @@ def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:
 
 
 def shows_nothing(level_HW: np.ndarray, alpha_HW: np.ndarray) -> bool:
-    """Whether what is visible is so bright, of 0 to 255, that it would not show on white."""
+    """Whether the visible part is too bright to show on white.
+
+    Args:
+        level_HW: Brightness, 0 to 255.
+        alpha_HW: Opacity.
+    """
     total = float(alpha_HW.sum(dtype=np.float64))
     seen = np.einsum("hw,hw->", level_HW, alpha_HW, dtype=np.float64)
     return total > 0 and float(seen) > _BRIGHT * total
