@@ -1,7 +1,6 @@
 """What launchers say in the environment: taken where it can be, else refused by its name."""
 
 import os
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,14 +97,19 @@ def two_threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_several_threads_that_wait_for_a_busy_core_are_noticed() -> None:
-    def work() -> None:
-        time.sleep(0.01 if torch.get_num_threads() > 1 else 0.002)
+@pytest.mark.parametrize(("by_several", "noticed"), [(10, True), (2, False), (1, False)])
+def test_several_threads_that_wait_for_a_busy_core_are_noticed(
+    by_several: float, noticed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
 
+    def work() -> None:
+        clock[0] += by_several if torch.get_num_threads() > 1 else 2
+
+    monkeypatch.setattr("mast.core.launch.time.perf_counter", lambda: clock[0])
     said = contention(work)
-    assert said is not None
-    assert "--threads 1" in said
-    assert contention(lambda: time.sleep(0.002)) is None
+    monkeypatch.undo()
+    assert (said is not None and "5.0 times" in said and "--threads 1" in said) is noticed
     assert torch.get_num_threads() == 2
 
 
