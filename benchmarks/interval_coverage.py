@@ -1,7 +1,7 @@
 """How often the 95 % intervals cover the truth, by simulation: score intervals and the bootstrap.
 
     python benchmarks/interval_coverage.py [--single 100000] [--paired 10000] [--classes 500]
-        [--draws 10000] [--resamples 1000]
+        [--files 1000] [--draws 10000] [--resamples 1000]
 
 Single: test sets of n images, each right with probability p. Paired: two encoders on the same
 images, whose being right is correlated by phi; the first is right with probability p, the second
@@ -11,9 +11,12 @@ a bootstrap draws has multinomial counts.
 
 Classes: the mean over classes of so many images each, of one encoder and of two; the bootstrap
 that was used before draws from all images, and leaves out a class of which it draws none; it has a
-fifth of the resamples here. Draws:
+fifth of the resamples here. Files: pieces of so many files, whose shares that are right have a beta
+distribution, by the interval that takes pieces for images of their own and by that of files; of one
+encoder, of the mean over three classes, each file being of one, and of the difference of two
+encoders that are independent and as good. Draws:
 how often a difference over a few draws of what is learned from is called clear where there is none;
-the accuracies of a draw are normal. Five minutes on one core.
+the accuracies of a draw are normal. Six minutes on one core.
 """
 
 import argparse
@@ -34,6 +37,8 @@ from mast.measure.bootstrap import (
     TANGO,
     WILSON,
     WILSON_OF_CLASSES,
+    difference_interval,
+    mean_interval,
     percentiles,
     resampled_means,
     student_interval,
@@ -53,6 +58,16 @@ CLASSES = {  # images of each
     "40 of 1 to 40": [max(1, 40 // rank) for rank in range(1, 41)],
 }
 OF_CLASSES = (0.5, 0.9, 0.99)  # p
+FILES = {  # files, pieces of each, and whether these are the same for all or log-normal
+    "3 of 36": (3, 36, False),
+    "12 of 4": (12, 4, False),
+    "12 of 36": (12, 36, False),
+    "12 of about 36": (12, 36, True),
+    "40 of 36": (40, 36, False),
+    "150 of about 36": (150, 36, True),
+}
+ALIKE = (0.0, 0.1, 0.5, 1.0)  # correlation of two pieces of one file
+OF_FILES_RIGHT = (0.5, 0.9)  # p
 DRAWS = (2, 5, 10, 30)
 SECOND_ENCODER: dict[
     str, Callable[[float], float]
@@ -182,6 +197,44 @@ def of_classes_paired(
     return covered
 
 
+def credit_of(p: float, alike: float, file_N: np.ndarray, draw: np.random.Generator) -> Tensor:
+    """Whether pieces are right: each with the share of its file, which has a beta distribution."""
+    share_F = np.full(file_N.max() + 1, p)
+    if alike == 1:
+        share_F = (draw.random(len(share_F)) < p).astype(float)
+    elif alike:
+        scale = 1 / alike - 1
+        share_F = draw.beta(p * scale, (1 - p) * scale, len(share_F))
+    return torch.from_numpy(draw.random(len(file_N)) < share_F[file_N]).double()
+
+
+def of_files(
+    p: float, alike: float, files: int, pieces: int, vary: bool, simulations: int
+) -> dict[str, Covered]:
+    """Intervals over pieces of files, of which each is one image or its files count."""
+    draw = np.random.default_rng(0)
+    covered = {
+        of: {"pieces": 0.0, "files": 0.0}
+        for of in ("one accuracy", "mean over classes", "difference")
+    }
+    for _ in range(simulations):
+        sizes_F = np.full(files, pieces)
+        if vary:
+            sizes_F = np.maximum(1, draw.lognormal(math.log(pieces) - 0.5, 1, files).round())
+        file_N = np.arange(files).repeat(sizes_F.astype(int))
+        files_N, labels_N = torch.from_numpy(file_N), torch.from_numpy(file_N % 3)
+        first_N, second_N = (credit_of(p, alike, file_N, draw) for _ in range(2))
+        for which, groups_N in (("pieces", None), ("files", files_N)):
+            found = {
+                "one accuracy": (p, mean_interval(first_N, 0, 1, groups_N)),
+                "mean over classes": (p, class_mean_interval(first_N, labels_N, groups_N)),
+                "difference": (0, difference_interval(second_N - first_N, 0, 1, groups_N)),
+            }
+            for of, (truth, (low, high, _)) in found.items():
+                covered[of][which] += 100 * (low - 1e-9 <= truth <= high + 1e-9) / simulations
+    return covered
+
+
 def clear_by_chance(draws: int, simulations: int, resamples: int, seed: int) -> Covered:
     """Percentage of differences over draws that are called clear where there is none."""
     gain_SD = torch.randn(simulations, draws, generator=torch.Generator().manual_seed(seed)) / 100
@@ -204,6 +257,7 @@ def main() -> None:
     parser.add_argument("--single", type=int, default=100_000, help="test sets of one encoder")
     parser.add_argument("--paired", type=int, default=10_000, help="test sets of two encoders")
     parser.add_argument("--classes", type=int, default=500, help="test sets of classes")
+    parser.add_argument("--files", type=int, default=1000, help="test sets of pieces of files")
     parser.add_argument("--draws", type=int, default=10_000, help="differences over draws")
     parser.add_argument("--resamples", type=int, default=1000, help="of the bootstrap")
     options = parser.parse_args()
@@ -238,6 +292,17 @@ def main() -> None:
             }
             for name, images in CLASSES.items()
             for p in OF_CLASSES
+        ],
+        "files": [
+            {
+                "files": name,
+                "p": p,
+                "alike": alike,
+                "covered": of_files(p, alike, *drawn_from, options.files),
+            }
+            for name, drawn_from in FILES.items()
+            for alike in ALIKE
+            for p in OF_FILES_RIGHT
         ],
         "draws": [
             {"draws": n, "clear": clear_by_chance(n, options.draws, options.resamples, 0)}

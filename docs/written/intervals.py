@@ -31,7 +31,8 @@ def coverage() -> str:
         f"{lowest[TANGO]:.0f}). {setting['single']:,} test sets a cell ({setting['paired']:,} of "
         f"two encoders), {setting['resamples']:,} resamples; of a difference, *right* is the first "
         "encoder, and the two are right on the same images with a correlation of "
-        f"{setting['correlation']:g}.\n\n{_of_classes(result)}\n\n{_of_draws(result)}"
+        f"{setting['correlation']:g}.\n\n{_of_classes(result)}\n\n{_of_files(result)}\n\n"
+        f"{_of_draws(result)}"
     )
 
 
@@ -59,6 +60,34 @@ def _of_classes(result: dict[str, Any]) -> str:
         f"Percent of {setting['classes']:,} simulated test sets whose interval holds the truth: of "
         "a bootstrap that draws from all images and leaves out the classes of which it draws none, "
         "as was done before, → of the score interval of as many images as would give the variance."
+    )
+
+
+def _of_files(result: dict[str, Any]) -> str:
+    """Over pieces of files: as if each were an image of its own, and as their files count."""
+    cells = result["files"]
+    headings = (
+        "95 % interval over pieces of files",
+        "right",
+        "correlation of pieces of a file",
+        *cells[0]["covered"],
+    )
+    rows = [
+        (
+            cell["files"],
+            f"{100 * cell['p']:.0f} %",
+            f"{cell['alike']:g}",
+            *(f"{of['pieces']:.0f} → {of['files']:.0f}" for of in cell["covered"].values()),
+        )
+        for cell in cells
+    ]
+    return (
+        f"{as_markdown(Grid(headings, tuple(rows)))}\n\n"
+        f"Percent of {result['setting']['files']:,} simulated test sets whose interval holds the "
+        "truth: of the score interval that takes pieces for independent → of that of files. "
+        "*3 of 36* are three files with 36 pieces each; *about* is a log-normal distribution. The "
+        "mean is over three classes, each file being of one; of a difference both encoders are "
+        "right as often, and independent."
     )
 
 

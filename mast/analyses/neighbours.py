@@ -16,6 +16,7 @@ from mast.analyses import figure
 from mast.analyses.analysis import Analysis, Arrays, Details, Gallery, Grid, Subject
 from mast.analyses.interval import mean_and_margin
 from mast.analyses.spaces import spaces_of
+from mast.data import groups_of
 from mast.measure.agreement import chance, retrieve
 from mast.measure.neighbours import directions
 
@@ -77,10 +78,14 @@ class Neighbours(Analysis):
         query_Q = np.arange(count) * len(images.names) // count
         tasks = [task for task, label_N in images.labels.items() if len(set(label_N.tolist())) > 1]
         label_TN = torch.tensor(np.array([images.labels[task] for task in tasks]), dtype=torch.long)
+        groups_N = groups_of(images.names)
+        several = groups_N is not None and groups_N.max() > 0
+        files_N = torch.from_numpy(groups_N) if several else None
         shared, margin = [], []
         for space_ND in spaces.values():
             if tasks:
-                found_TN = retrieve(space_ND, space_ND, label_TN, COUNTED).precision.cpu().numpy()
+                found = retrieve(space_ND, space_ND, label_TN, COUNTED, files_N)
+                found_TN = found.precision.cpu().numpy()
                 mean_T, margin_T = mean_and_margin(100 * found_TN.T)
                 shared.append(mean_T)
                 margin.append(margin_T)
@@ -95,7 +100,9 @@ class Neighbours(Analysis):
             ).reshape(len(tasks), len(images.names)),
             "shared": np.array(shared).reshape(len(spaces), len(tasks)),
             "margin": np.array(margin).reshape(len(spaces), len(tasks)),
-            "expected": np.array([100 * float(chance(label_N).mean()) for label_N in label_TN]),
+            "expected": np.array(
+                [100 * float(chance(label_N, files_N).mean()) for label_N in label_TN]
+            ),
         }
 
     @figure.styled

@@ -10,9 +10,11 @@ from torch import Tensor
 
 from mast.core.errors import UserError
 from mast.measure.bootstrap import (
+    OF_FILES,
     WILSON_OF_CLASSES,
     Interval,
     Measured,
+    effective_images,
     ends,
     measured,
 )
@@ -96,6 +98,7 @@ def accuracies(
     resamples: int,
     copies: int = 1,
     guesses: int = max(GUESSES.values()),
+    files_N: Tensor | None = None,
 ) -> Iterator[Measured]:
     """What every classification protocol says of its test scores.
 
@@ -110,6 +113,7 @@ def accuracies(
             are each of another class, the same for all images.
         guesses: Of how many classes the scores say more than that they are not others'; measures
             of more guesses are left out.
+        files_N: The files of the test images, where some have several.
 
     Yields:
         What `measured` yields, for "top1" and from 10 classes on "top5"; "mean_per_class" with
@@ -121,20 +125,23 @@ def accuracies(
         if k > 1 and (scores_NC.shape[1] < TOP5_FROM or k > guesses):
             continue
         credit_N = correct_within(scores_NC, labels_N, k).double().view(copies, -1).mean(dim=0)
-        yield from measured(target, name, credit_N, seed, resamples)
+        yield from measured(target, name, credit_N, seed, resamples, files_N=files_N)
         yield f"{target}/by_chance/{name}", chance_level(labels_N, name)
     credit_N = correct_within(scores_NC, labels_N, k=1).double()
     if copies == 1:
         yield f"{target}/mean_per_class", accuracy(scores_NC, labels_N, "mean_per_class")
-        yield from ends(target, "mean_per_class", class_mean_interval(credit_N, labels_N))
+        interval = class_mean_interval(credit_N, labels_N, files_N)
+        yield from ends(target, "mean_per_class", interval)
         yield f"{target}/weights/mean_per_class", class_weights(labels_N).float()
     else:  # each image is in every class once
         credit_N = credit_N.view(copies, -1).mean(dim=0)
-        yield from measured(target, "mean_per_class", credit_N, seed, resamples)
+        yield from measured(target, "mean_per_class", credit_N, seed, resamples, files_N=files_N)
     yield f"{target}/by_chance/mean_per_class", chance_level(labels_N, "mean_per_class")
 
 
-def class_mean_interval(credit_N: Tensor, labels_N: Tensor) -> Interval:
+def class_mean_interval(
+    credit_N: Tensor, labels_N: Tensor, files_N: Tensor | None = None
+) -> Interval:
     """The interval of the mean over the classes that occur, the classes being the same in all sets.
 
     It is Wilson's of as many images as would give the variance of that mean, which is added up from
@@ -145,19 +152,27 @@ def class_mean_interval(credit_N: Tensor, labels_N: Tensor) -> Interval:
     Args:
         credit_N: Credit of each image.
         labels_N: Their classes.
+        files_N: Their files, where some have several: the images are then no more than
+            `effective_images`.
 
     Reference:
         Dean and Pagano, Evaluating Confidence Interval Methods for Binomial Proportions in
         Clustered Surveys, Journal of Survey Statistics and Methodology 2015, for Wilson's interval
         of an effective sample size.
     """
+    _, labels_N = labels_N.unique(return_inverse=True)  # those that occur
     count_C = labels_N.bincount().double()
-    right_C = torch.bincount(labels_N, credit_N.double())[count_C > 0]
-    count_C = count_C[count_C > 0]
+    right_C = torch.bincount(labels_N, credit_N.double())
     smooth_C = (right_C + 1) / (count_C + 2)
     variance_C = smooth_C * (1 - smooth_C) / (1 - count_C / (count_C + 2).square())
     middle = float(smooth_C.mean())
     images = middle * (1 - middle) * len(count_C) ** 2 / float((variance_C / count_C).sum())
     mean = min(1.0, float((right_C / count_C).mean()))
+    method = WILSON_OF_CLASSES
+    if files_N is not None:
+        weight_N = class_weights(labels_N)
+        expected_N = weight_N * smooth_C[labels_N]
+        of_files = effective_images(weight_N * credit_N, files_N, expected_N=expected_N)
+        images, method = min(images, of_files), method + OF_FILES
     images = max(1.0, images)
-    return Interval(*wilson(mean * images, images), WILSON_OF_CLASSES)
+    return Interval(*wilson(mean * images, images), method)

@@ -1,7 +1,8 @@
 """How well the images nearest to an image share its labels.
 
 Each image of a set queries all others by cosine. Images of equal similarity enter a ranking
-together, so that nothing depends on the order of the set.
+together, so that nothing depends on the order of the set. Pieces of one file do not find each
+other.
 
 N images in the set, M = N - 1 others of each, R of them queries at once, D dimensions, T targets.
 """
@@ -33,14 +34,22 @@ class Retrieved(NamedTuple):
     average_precision: Tensor
 
 
-def retrieve(queries_ND: Tensor, gallery_ND: Tensor, labels_TN: Tensor, k: int) -> Retrieved:
+def retrieve(
+    queries_ND: Tensor,
+    gallery_ND: Tensor,
+    labels_TN: Tensor,
+    k: int,
+    files_N: Tensor | None = None,
+) -> Retrieved:
     """Rank all other images for each image, in bounded memory.
 
     Args:
         queries_ND: Features of the images as queries, such as after a change.
         gallery_ND: Features of the same images, in the same order, among which to search.
         labels_TN: Their classes, a row a target.
-        k: Nearest images that count, at least 1; clipped to the others that there are.
+        k: Nearest images that count, at least 1; clipped to the others that there are for each.
+        files_N: Numbers of the files of the images, where some have several: images of one file
+            are alike, and none is an answer to another.
 
     Returns:
         Both measures, on the device of the features.
@@ -52,15 +61,17 @@ def retrieve(queries_ND: Tensor, gallery_ND: Tensor, labels_TN: Tensor, k: int) 
         raise UserError("some features are not finite, so they cannot be ranked: did it diverge?")
     gallery_DN = directions(gallery_ND).T
     positions_N = torch.arange(len(gallery_ND), device=gallery_ND.device)
-    k = min(k, len(gallery_ND) - 1)
+    file_N = positions_N if files_N is None else files_N.to(gallery_ND.device)
+    k = min(k, len(gallery_ND) - int(file_N.bincount().max()))
     parts = []
     for own_R in positions_N.split(max(1, CHUNK_ELEMENTS // len(gallery_ND))):
         similarity_RN = directions(queries_ND[own_R]) @ gallery_DN
-        similarity_RN.scatter_(1, own_R[:, None], -torch.inf)  # last in its own ranking
+        similarity_RN[file_N[own_R, None] == file_N] = -torch.inf  # last in its own ranking
         similarity_RN, ranking_RN = similarity_RN.sort(dim=1, descending=True)
         end_RM = _ends(similarity_RN)
         for labels_N in labels_TN:
             same_RM = labels_N[ranking_RN[:, :-1]] == labels_N[own_R, None]
+            same_RM &= similarity_RN[:, :-1] > -torch.inf
             found_RM = same_RM.cumsum(dim=1, dtype=torch.float32)
             parts.append((_precision(found_RM, end_RM, k), _average(same_RM, found_RM, end_RM)))
     targets = len(labels_TN)
@@ -72,16 +83,24 @@ def retrieve(queries_ND: Tensor, gallery_ND: Tensor, labels_TN: Tensor, k: int) 
     )
 
 
-def chance(labels_N: Tensor) -> Tensor:
-    """The expected precision of a random order, (N,): the share of the others with its label."""
-    return (labels_N.bincount()[labels_N] - 1).double() / (len(labels_N) - 1)
+def chance(labels_N: Tensor, files_N: Tensor | None = None) -> Tensor:
+    """The expected precision of a random order, (N,): the share of the others with its label.
+
+    Args:
+        labels_N: Classes.
+        files_N: As of `retrieve`.
+    """
+    file_N = torch.arange(len(labels_N)) if files_N is None else files_N
+    pair_N = file_N * (labels_N.max() + 1) + labels_N  # of file and class
+    same_N = labels_N.bincount()[labels_N] - pair_N.bincount()[pair_N]
+    return same_N.double() / (len(labels_N) - file_N.bincount()[file_N])
 
 
 def _ends(sorted_RN: Tensor) -> Tensor:
     """For each place but the last, the last place of the images that are equally similar."""
     place_M = torch.arange(sorted_RN.shape[1] - 1, device=sorted_RN.device)
     ends_RM = sorted_RN[:, :-1] != sorted_RN[:, 1:]
-    end_RM = torch.where(ends_RM, place_M, len(place_M))
+    end_RM = torch.where(ends_RM, place_M, len(place_M) - 1)
     return end_RM.flip(1).cummin(dim=1).values.flip(1)
 
 

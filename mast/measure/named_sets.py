@@ -115,7 +115,7 @@ class NamedSets:
                 _log.warning("%s has no test part: %s is tested, and chooses nothing.", self.data or
                              "what is named", tested)  # fmt: skip
         if kind is EvaluationData and WHOLE in described.parts:
-            return _told(self._divided(described, size, seed, model))
+            return self._divided(described, size, seed, model)
         missing = sorted({"train", "test"} - described.parts.keys())
         if missing:
             raise UserError(
@@ -123,7 +123,7 @@ class NamedSets:
                 f"{' and '.join(missing)} too"
             )
         if kind is EvaluationData:
-            return _told(self._labelled(described, size, model))
+            return self._labelled(described, size, model)
         return self._objects(described, size)
 
     @entry()
@@ -229,14 +229,3 @@ class NamedSets:
         pool = [sources[part] for part in ("train", "val") if part in sources]
         train = joined("+".join(source.name for source in pool), pool) if len(pool) > 1 else pool[0]
         return ObjectData(train, sources["test"], size)
-
-
-def _told(data: EvaluationData) -> EvaluationData:
-    """The same; a warning where intervals over images would be too narrow."""
-    file_M = groups_of(data.test.identifiers)
-    if file_M is not None:
-        _log.warning(
-            "the %d test images are pieces of %d files: intervals take them for independent, and "
-            "are too narrow where pieces of one file look alike", len(file_M), file_M.max() + 1,
-        )  # fmt: skip
-    return data

@@ -62,7 +62,7 @@ def difference(
         The difference; None where one of the two lacks the measure.
     """
     pairs = [(first.targets.get(target), other.targets.get(target)) for target in targets]
-    values, each, weights, draws = [], [], [], []
+    values, each, weights, draws, files = [], [], [], [], []
     for of_first, of_other in pairs:
         if of_first is None or of_other is None:
             return None
@@ -72,15 +72,16 @@ def difference(
         each.append((of_first.credit(measure), of_other.credit(measure)))
         weights.append(of_other.weights.get(measure))
         draws.append((of_first.draws.get(measure), of_other.draws.get(measure)))
+        files.append(of_other.files.get("top1" if measure in of_other.weights else measure))
     value = statistics.fmean(values)
     found: Interval | None = None
     if (gain_N := _gain(each)) is not None:
         if first.protocol == OVER_DRAWS:
             found = student_interval(gain_N, least=-1)
         elif len(weights) == 1 and weights[0] is not None:
-            found = weighted_difference_interval(gain_N, weights[0])
+            found = weighted_difference_interval(gain_N, weights[0], files[0])
         else:
-            found = difference_interval(gain_N, seed, resamples)
+            found = difference_interval(gain_N, seed, resamples, files[0])
     elif (gain_R := _gain(draws)) is not None and _drawn_alike(first, other):
         found = Interval(*percentiles(gain_R), BOOTSTRAP)
     if found is None or of_changed_images(first, other):

@@ -33,7 +33,7 @@ _log = logging.getLogger("mast")
 
 FOLDER = "evaluations"  # inside a run folder
 EACH = "each"  # inside that: what every image contributed
-ARRAYS = ("each", "draws", "weights")  # of a target, beside its values
+ARRAYS = ("each", "draws", "weights", "files")  # of a target, beside its values
 NUMBERS = ("chosen", "counts", "by_chance")  # likewise
 METHOD = "interval"  # of a target: by what method each of its intervals was found
 ACCURACIES = ("top1", "top5", "mean_per_class")
@@ -77,6 +77,8 @@ class TargetResult:
             with 1 for 100 %; kept there too.
         weights: What each image's credit for "top1" weighs in a weighted mean, (N,) of mean 1; kept
             there too. Older files have draws of it.
+        files: The number of the file of each unit of a measure that is a mean, (N,), where files
+            have several, such as tiles of scenes; kept there too.
         counts: How many of something there were, such as labelled images; written where there are
             any.
         intervals: By what method each interval was found, such as "Wilson"; written where there
@@ -93,6 +95,7 @@ class TargetResult:
     intervals: dict[str, str] = field(default_factory=dict)
     by_chance: dict[str, float] = field(default_factory=dict)
     weights: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
+    files: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     def credit(self, measure: str) -> Tensor | None:
         """What every unit contributed to a measure, of which it is the mean, (N,); None if unknown.
@@ -213,12 +216,21 @@ class Result:
     def notes(self) -> list[str]:
         """What must be said of the test images: how they were drawn, which were learned from."""
         tested = self.sizes.get("test")
+        files = (files_N for of in self.targets.values() for files_N in of.files.values())
+        files_N = next(files, None)
         said = []
         if self.split:
+            images = sum(self.sizes.values())
+            asked = 100 * self.split["share"]  # of whole files it may be more
+            share = asked if files_N is None or not tested else round(100 * tested / images)
             said.append(
-                f"{tested} of {sum(self.sizes.values())} images were tested, "
-                f"{100 * self.split['share']:g} % of each class, drawn by seed "
-                f"{self.split['seed']}; the others were learned from"
+                f"{tested} of {images} images were tested, {share:g} % of each class, drawn by "
+                f"seed {self.split['seed']}; the others were learned from"
+            )
+        if files_N is not None:
+            said.append(
+                f"{len(files_N)} test images are pieces of {len(files_N.unique())} files, as which "
+                "they count in the intervals"
             )
         said += [
             f"{count} of {tested} test images are in {part} too, pixel for pixel"
@@ -337,10 +349,14 @@ class Result:
             for name, values in arrays.items():
                 target, kind, measure = [*name.split("/", maxsplit=2), "", ""][:3]
                 value = targets[target].values.get(measure) if target in targets else None
-                right = kind in ARRAYS and _can_be_of_units(values)
+                right = kind in ARRAYS and _can_be_of_units(values, kind)
                 if value is None or not right or (kind == "each" and not _is_mean(values, value)):
                     raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
                 getattr(targets[target], kind)[measure] = values
+            for of in targets.values():
+                lengths = {measure: len(credit_N) for measure, credit_N in of.each.items()}
+                if any(lengths.get(name) != len(files_N) for name, files_N in of.files.items()):
+                    raise UserError(f"{_each_file(path)} does not belong to {path}: evaluate again")
         return result
 
 
@@ -420,10 +436,11 @@ def _replaces(result: Result, path: Path) -> bool:
         return True
 
 
-def _can_be_of_units(values: Tensor) -> bool:
+def _can_be_of_units(values: Tensor, kind: str) -> bool:
     """Whether these are numbers, one a unit or one a test set that was drawn."""
-    floats = values.dtype in (torch.float32, torch.float64)
-    return floats and values.ndim == 1 and len(values) > 0 and bool(values.isfinite().all())
+    types = (torch.int64,) if kind == "files" else (torch.float32, torch.float64)
+    of_type = values.dtype in types and values.ndim == 1
+    return of_type and len(values) > 0 and bool(values.isfinite().all())
 
 
 def _is_mean(credit_N: Tensor, percent: float) -> bool:

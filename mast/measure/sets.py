@@ -196,6 +196,7 @@ class Task:
         folds: Splits of a cross-validation, for what can afford to fit several times; empty where
             there are images enough, or a validation set.
         test_labels_M: Labels of the test set; none where nothing is tested.
+        test_files_M: Numbers of the files of the test images, where some have several.
         metric: What hyper-parameters are chosen by.
     """
 
@@ -205,6 +206,7 @@ class Task:
     fit_F: Tensor
     choose_V: Tensor
     test_labels_M: Tensor
+    test_files_M: Tensor | None = None
     metric: str = "top1"
     folds: tuple[tuple[Tensor, Tensor], ...] = ()
 
@@ -281,6 +283,7 @@ def _task(data: EvaluationData | LearningData, target: str, seed: int, tuned: bo
         fit_F=torch.from_numpy(fit_F),
         choose_V=torch.from_numpy(choose_V),
         test_labels_M=torch.from_numpy(labels.get("test", labels["train"][:0])),
+        test_files_M=tested_files(data),
         metric=data.metric,
         folds=tuple((torch.from_numpy(fit), torch.from_numpy(choose)) for fit, choose in folds),
     )
@@ -295,12 +298,14 @@ class PresenceTask:
         classes: Names of its L classes.
         pool_labels_NL: Labels of the pool, int8.
         test_labels_ML: Labels of the test set, int8.
+        test_files_M: As of `Task`.
     """
 
     target: str
     classes: tuple[str, ...]
     pool_labels_NL: Tensor
     test_labels_ML: Tensor
+    test_files_M: Tensor | None = None
 
 
 def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
@@ -326,8 +331,16 @@ def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
             _check_names(target, classes, part, canvases.classes[target])
         pool_NL = np.concatenate([part.multilabels[target] for part in data.pool])
         test_ML = torch.from_numpy(data.test.multilabels[target])
-        tasks.append(PresenceTask(target, tuple(classes), torch.from_numpy(pool_NL), test_ML))
+        pool_labels_NL = torch.from_numpy(pool_NL)
+        files_M = tested_files(data)
+        tasks.append(PresenceTask(target, tuple(classes), pool_labels_NL, test_ML, files_M))
     return tasks
+
+
+def tested_files(data: EvaluationData | LearningData) -> Tensor | None:
+    """Numbers of the files of the test images; None where each has its own, or there are none."""
+    groups_M = groups_of(data.test.identifiers) if isinstance(data, EvaluationData) else None
+    return None if groups_M is None else torch.from_numpy(groups_M)
 
 
 def hold_out(

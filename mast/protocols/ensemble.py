@@ -81,6 +81,8 @@ class EmbeddingProbe(Probe):
             if not operators or not correct_M.any():
                 continue
             mask_DK = subspaces(embedding)
+            files_M = task.test_files_M
+            files_M = None if files_M is None else files_M[correct_M.cpu()]
             credit_KM = torch.stack(
                 [
                     true_class(learned, test_MD[correct_M] * mask_D, labels_M[correct_M])
@@ -95,7 +97,7 @@ class EmbeddingProbe(Probe):
                     # Another run is right about other images.
                     yield from measured(
                         task.target, f"{kind}_{operator}", value_M, self.seed, self.resamples,
-                        paired=False, difference=kind == "advantage",
+                        paired=False, difference=kind == "advantage", files_N=files_M,
                     )  # fmt: skip
 
 

@@ -31,8 +31,8 @@ class FewShot(Probe):
     times; the penalty is chosen on validation at the first draw and kept. *Episodes*: `ways`
     classes are drawn, of each `support` labelled images and `queries` others, all from the test
     set; a logistic regression (one class against the rest, as in AugSelf's code, C = 1) learns from
-    the former and is scored on the latter. Intervals are Student's t, over draws and
-    over episodes; one draw has none. The other settings are those of `linear`.
+    the former and is scored on the latter, which are of other files. Intervals are Student's t,
+    over draws and over episodes; one draw has none. The other settings are those of `linear`.
 
     Args:
         shots: Values of K.
@@ -106,12 +106,15 @@ class FewShot(Probe):
 
         features_MD, labels_M = test_MD.cpu().numpy(), task.test_labels_M.numpy()
         members = [np.flatnonzero(labels_M == label) for label in range(len(task.classes))]
-        members = [positions for positions in members if len(positions) > support]
+        files_M = task.test_files_M
+        file_M = np.arange(len(labels_M)) if files_M is None else files_M.numpy()
+        members = [of for of in members if len(np.unique(file_M[of])) > support]
         ways = min(self.ways, len(members))
         if ways < 2:
+            images = "test images" if files_M is None else "files of test images"
             raise UserError(
                 f"episodes of {support} labelled images need two classes of {task.target!r} with "
-                f"more than {support} test images. Set a smaller `support` of fewshot."
+                f"more than {support} {images}. Set a smaller `support` of fewshot."
             )
         generator = np.random.default_rng((self.seed, support))
         accuracies = []
@@ -120,8 +123,9 @@ class FewShot(Probe):
             chosen = generator.choice(len(members), ways, replace=False)
             support_set, query_set = [], []
             for positions in (generator.permutation(members[label]) for label in chosen):
-                rest = positions[support:]
-                support_set.append(positions[:support])
+                learned, rest = positions[:support], positions[support:]
+                rest = rest[~np.isin(file_M[rest], file_M[learned])]
+                support_set.append(learned)
                 query_set.append(
                     rest[: self.queries]
                     if len(rest) >= self.queries

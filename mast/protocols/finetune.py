@@ -89,7 +89,12 @@ class FineTune(Evaluator[EvaluationData]):
             recipe, held_VC = self.choose(encoder, data, task)
             scores_MC = self.learn(encoder, data, task, recipe).scores(data.test)
             yield from accuracies(
-                task.target, scores_MC, task.test_labels_M, self.seed, self.resamples
+                task.target,
+                scores_MC,
+                task.test_labels_M,
+                self.seed,
+                self.resamples,
+                files_N=task.test_files_M,
             )
             if held_VC is not None:
                 labels_V = task.pool_labels_N[task.choose_V]

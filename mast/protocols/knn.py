@@ -51,7 +51,13 @@ class Knn(Evaluator[EvaluationData]):
             similarity_MK, position_MK = nearest(pool_ND, test_MD, k)
             scores_MC = votes(similarity_MK, labels_N[position_MK], temperature, classes)
             yield from accuracies(
-                task.target, scores_MC, task.test_labels_M, self.seed, self.resamples, guesses=k
+                task.target,
+                scores_MC,
+                task.test_labels_M,
+                self.seed,
+                self.resamples,
+                guesses=k,
+                files_N=task.test_files_M,
             )
             yield f"{task.target}/chosen/k", k
             yield f"{task.target}/chosen/temperature", temperature

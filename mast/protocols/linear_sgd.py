@@ -71,7 +71,12 @@ class LinearSgd(Evaluator[EvaluationData]):
         for task, (head,), (rate, validation) in zip(targets, heads, chosen, strict=True):
             scores_MC = head(test_MD)
             yield from accuracies(
-                task.target, scores_MC, task.test_labels_M, self.seed, self.resamples
+                task.target,
+                scores_MC,
+                task.test_labels_M,
+                self.seed,
+                self.resamples,
+                files_N=task.test_files_M,
             )
             if validation is not None:
                 yield f"{task.target}/chosen/learning_rate", rate

@@ -82,7 +82,10 @@ class Probe(Evaluator[EvaluationData], ABC):
     ) -> Iterator[Measured]:
         """Accuracies of the test set (see `accuracies`), and what validation chose."""
         labels_M = task.test_labels_M
-        yield from accuracies(task.target, scores_MC, labels_M, self.seed, self.resamples, copies)
+        yield from accuracies(
+            task.target, scores_MC, labels_M, self.seed, self.resamples, copies,
+            files_N=task.test_files_M,
+        )  # fmt: skip
         yield f"{task.target}/chosen/penalty", learned.penalty
         yield f"{task.target}/chosen/validation", learned.validation
 

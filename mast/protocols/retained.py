@@ -78,12 +78,15 @@ class Retained(Probe):
             classifiers = self.fit_all(pool_ND, asked, penalties)
             for task, before_M, classifier in zip(asked, before, classifiers, strict=True):
                 after_M = correct_within(classifier.scores(test_MD).cpu(), task.test_labels_M, k=1)
-                yield from measured(task.target, f"with_{name}", after_M, self.seed, self.resamples)
+                yield from measured(
+                    task.target, f"with_{name}", after_M, self.seed, self.resamples,
+                    files_N=task.test_files_M,
+                )  # fmt: skip
                 by_chance = chance_level(task.test_labels_M, "top1")
                 yield f"{task.target}/by_chance/with_{name}", by_chance
                 yield from measured(
                     task.target, f"change_{name}", after_M - before_M, self.seed, self.resamples,
-                    difference=True,
+                    difference=True, files_N=task.test_files_M,
                 )  # fmt: skip
 
     def _changed(

@@ -70,10 +70,9 @@ class Retrieval(Evaluator[EvaluationData]):
         """
         answers = tasks(data, self.seed, tuned=False)
         for task in answers:
-            if len(task.test_labels_M) < 2 or not (chance(task.test_labels_M) > 0).any():
-                raise UserError(
-                    f"no two test images have the same {task.target}, so none can find another"
-                )
+            if not (chance(task.test_labels_M, task.test_files_M) > 0).any():
+                two = "two test images" if task.test_files_M is None else "test images of two files"
+                raise UserError(f"no {two} have the same {task.target}, so none can find another")
         modules = _modules(encoder)
         gallery = {
             name: module.features(data.test, data.size).to(module.device)
@@ -82,7 +81,7 @@ class Retrieval(Evaluator[EvaluationData]):
         spaces = _spaces(modules)
         yield from self._compare(answers, spaces, gallery, gallery)
         for task in answers:
-            chance_M = chance(task.test_labels_M)
+            chance_M = chance(task.test_labels_M, task.test_files_M)
             yield f"{task.target}/chance", 100 * float(chance_M[chance_M > 0].mean())
         for operator in self._changing(modules):
             change = changed_by(operator, None, data.size, len(data.test), self.seed)
@@ -115,19 +114,22 @@ class Retrieval(Evaluator[EvaluationData]):
     ) -> Iterator[Measured]:
         """Both measures of every target in every space."""
         labels_TM = torch.stack([task.test_labels_M for task in answers])
+        files_M = answers[0].test_files_M
         for space, (name, seen) in spaces.items():
             retrieved = retrieve(
                 seen(queries[name]),
                 seen(gallery[name]),
                 labels_TM.to(gallery[name].device),
                 self.k,
+                files_M,
             )
             for at, task in enumerate(answers):
-                asks_M = chance(task.test_labels_M) > 0
+                asks_M = chance(task.test_labels_M, files_M) > 0
+                asking_M = None if files_M is None else files_M[asks_M]
                 for measure, value_TM in zip((PRECISION, "mAP_"), retrieved, strict=True):
                     yield from measured(
                         task.target, f"{measure}{space}{after}", value_TM[at].cpu()[asks_M],
-                        self.seed, self.resamples,
+                        self.seed, self.resamples, files_N=asking_M,
                     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from mast.measure.accuracy import chance_level, correct_within
 from mast.measure.bootstrap import Measured, measured
 from mast.measure.changes import acting_on, changed_by
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.sets import EvaluationData, tasks
+from mast.measure.sets import EvaluationData, tasks, tested_files
 from mast.protocols.probe import Probe
 
 
@@ -66,6 +66,8 @@ class Robust(Probe):
         for task, learned in probes:
             yield from self.report(task, learned, learned.scores(test_MD))
         credit: dict[str, list[Tensor]] = {task.target: [] for task, _ in probes}
+        sampled = (self.seed, self.resamples)
+        files_M = tested_files(data)
         by_chance = {task.target: chance_level(task.test_labels_M, "top1") for task, _ in probes}
         operators = acting_on(self.operators, data.test.reading.layout.channels)
         for name in track(operators, "", len(operators), "operators", even=False):
@@ -85,9 +87,9 @@ class Robust(Probe):
             for target, of_magnitudes in credit_of.items():
                 mean_M = torch.stack(of_magnitudes).mean(dim=0)
                 credit[target].append(mean_M)
-                yield from measured(target, name, mean_M, self.seed, self.resamples)
+                yield from measured(target, name, mean_M, *sampled, files_N=files_M)
                 yield f"{target}/by_chance/{name}", by_chance[target]
         for target, of_operators in credit.items():
             mean_M = torch.stack(of_operators).mean(dim=0)
-            yield from measured(target, "changed", mean_M, self.seed, self.resamples)
+            yield from measured(target, "changed", mean_M, *sampled, files_N=files_M)
             yield f"{target}/by_chance/changed", by_chance[target]

@@ -16,7 +16,7 @@ from mast.data import groups_of
 from mast.measure.bootstrap import Measured
 from mast.measure.changes import Change
 from mast.measure.frozen import FrozenEncoder
-from mast.measure.sets import EvaluationData, Task, hold_out
+from mast.measure.sets import EvaluationData, Task, hold_out, tested_files
 from mast.protocols.probe import Probe
 
 ANGLES = (0, 90, 180, 270)
@@ -69,4 +69,5 @@ class Rotation(Probe):
             fit_F=(starts_41 + torch.from_numpy(fit_F)).flatten(),
             choose_V=(starts_41 + torch.from_numpy(choose_V)).flatten(),
             test_labels_M=turns.repeat_interleave(len(data.test)),
+            test_files_M=tested_files(data),
         )

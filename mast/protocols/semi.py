@@ -106,7 +106,12 @@ class Semi(Evaluator[EvaluationData]):
                 tuned = tune(encoder, data, task, labelled_F, recipe, self.seed, title)
                 scores_MC = tuned.scores(data.test)
                 yield from accuracies(
-                    target, scores_MC, task.test_labels_M, self.seed, self.resamples
+                    target,
+                    scores_MC,
+                    task.test_labels_M,
+                    self.seed,
+                    self.resamples,
+                    files_N=task.test_files_M,
                 )
                 yield f"{target}/counts/labelled", len(labelled_F)
 

@@ -116,7 +116,8 @@ class Svm(Evaluator[EvaluationData]):
                 "%d of %d SVMs of %s did not converge in %d iterations",
                 unconverged, len(ranked), task.target, self.max_iterations,
             )  # fmt: skip
-        for measure, resampled_R, of_class in self._precisions(ranked):
+        file_M = torch.arange(len(test_MD)) if task.test_files_M is None else task.test_files_M
+        for measure, resampled_R, of_class in self._precisions(ranked, file_M):
             yield f"{task.target}/{measure}", 100 * float(np.mean(of_class))
             yield from resampled(task.target, measure, resampled_R)
             for each, value in zip(ranked, of_class, strict=True):
@@ -181,21 +182,25 @@ class Svm(Evaluator[EvaluationData]):
     def _converged(self, svm: Any) -> bool:
         return bool(np.max(svm.n_iter_) < self.max_iterations)
 
-    def _precisions(self, ranked: list[Ranked]) -> Iterator[tuple[str, Tensor, list[float]]]:
-        """For each definition: its name, the mean on every drawn test set, and each class's."""
+    def _precisions(
+        self, ranked: list[Ranked], file_M: Tensor
+    ) -> Iterator[tuple[str, Tensor, list[float]]]:
+        """For each definition: its name, the mean on every drawn test set, and each class's.
+
+        Files are drawn, with all of their images.
+        """
         once = [
             average_precision(each.score_M[each.known_M], each.present_M[each.known_M])
             for each in ranked
         ]
         resampled_LR: dict[str, list[Tensor]] = {"eleven_point": [], "area": []}
-        images = len(ranked[0].score_M)
         for each in ranked:
             known = (each.score_M[each.known_M], each.present_M[each.known_M])
             parts = []
-            for index_RM in draws(images, self.seed, self.resamples):
-                one_RM = torch.ones(index_RM.shape)
-                count_RM = torch.zeros_like(one_RM).scatter_add_(1, index_RM, one_RM)
-                parts.append(average_precision(*known, count_RM[:, each.known_M]))
+            for index_RF in draws(int(file_M.max()) + 1, self.seed, self.resamples):
+                one_RF = torch.ones(index_RF.shape)
+                count_RF = torch.zeros_like(one_RF).scatter_add_(1, index_RF, one_RF)
+                parts.append(average_precision(*known, count_RF[:, file_M[each.known_M]]))
             for name, rows in resampled_LR.items():
                 rows.append(torch.cat([getattr(part, name) for part in parts]))
         for measure, name in (("map_11_point", "eleven_point"), ("map_area", "area")):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 import scipy.stats
 import torch
-from interval_coverage import CLASSES
+from interval_coverage import CLASSES, of_files
 
 from mast.measure.accuracy import (
     accuracies,
@@ -23,6 +23,7 @@ from mast.measure.bootstrap import (
     WILSON_OF_CLASSES,
     Measured,
     difference_interval,
+    effective_images,
     mean_interval,
     measured,
     percentiles,
@@ -177,6 +178,34 @@ def test_a_difference_in_the_mean_per_class_weighs_images() -> None:
     found = weighted_difference_interval(gain_N * weight_N, weight_N)
     assert found[:2] == pytest.approx(tango(8, 0, 20))
     assert none[:2] == pytest.approx(tango(0, 0, 4 / (1 / 10 + 1 / 500)))
+
+
+def test_pieces_of_files_by_hand() -> None:
+    """Of F files of one size, all right, are F + 1 images, but that Student's t is wider."""
+    files_N = torch.arange(12).repeat_interleave(36) * 7  # numbered with gaps
+    wider = (scipy.stats.norm.ppf(0.975) / scipy.stats.t.ppf(0.975, 11)) ** 2
+    assert effective_images(torch.ones(432), files_N) == pytest.approx(13 * wider)
+    low, high, method = mean_interval(torch.ones(432), 0, files_N=files_N)
+    assert (low, high) == pytest.approx(wilson(13 * wider, 13 * wider))
+    assert method == "Wilson of files"
+    # A file of which all is wrong is one of 14 that count, whatever the number of its tiles.
+    value_N = (files_N > 0).double()
+    share = 12 / 14
+    variance = 14 / 13 * (12 * (1 - share) ** 2 + 2 * share**2) / 14**2
+    expected = share * (1 - share) / variance * wider
+    assert effective_images(value_N, files_N) == pytest.approx(expected)
+    # One file says little of others; a tile of its own is an image.
+    assert effective_images(torch.ones(36), torch.zeros(36, dtype=torch.long)) == 1
+    many = effective_images((torch.arange(4000) % 2).double(), torch.arange(4000) // 2)
+    assert many == pytest.approx(4000, rel=0.01)
+
+
+@pytest.mark.parametrize(("alike", "least"), [(0.0, 94), (0.5, 92), (1.0, 90)])
+def test_coverage_over_pieces_of_files(alike: float, least: float) -> None:
+    """Intervals that take tiles for independent hold the truth in 20 to 40 % of all draws."""
+    for of, covered in of_files(0.9, alike, 12, 36, vary=True, simulations=150).items():
+        assert covered["files"] > least, of
+        assert (covered["pieces"] < 60) is (alike > 0)
 
 
 def test_units_that_are_alike_have_an_interval_with_a_width() -> None:

@@ -37,6 +37,19 @@ def test_changed_queries_leave_their_own_image_out() -> None:
     assert found.average_precision[0].tolist() == pytest.approx([1 / 2, 1 / 3, 1 / 2, 1 / 2])
 
 
+def test_pieces_of_one_file_do_not_find_each_other() -> None:
+    features_ND = at_angles(0, 10, 30, 70, 80)
+    labels, files_N = torch.tensor([0, 0, 0, 1, 0]), torch.tensor([4, 4, 7, 7, 9])
+    found = retrieve(features_ND, features_ND, labels[None], 2, files_N)
+    # In order of nearness: of the first 2, 3, 4; of the third 1, 0, 4; of the fifth 3, 2, 1, 0.
+    assert found.precision[0].tolist() == [1 / 2, 1 / 2, 1, 0, 1 / 2]
+    expected = [(1 + 2 / 3) / 2, (1 + 2 / 3) / 2, 1, torch.nan, (1 / 2 + 2 / 3 + 3 / 4) / 3]
+    assert found.average_precision[0].tolist() == pytest.approx(expected, nan_ok=True)
+    assert chance(labels, files_N).tolist() == [2 / 3, 2 / 3, 1, 0, 3 / 4]
+    few = retrieve(features_ND, features_ND, labels[None], 100, files_N)
+    assert few.precision[0].tolist() == [2 / 3, 2 / 3, 1, 0, 2 / 3]  # of three, as all have
+
+
 def test_equals_count_as_they_would_on_average() -> None:
     features_ND = at_angles(0, 0, 20, 20, 20, 60)
     # The first image finds 1, then 2, 3 and 4 at once, then 5.

@@ -62,6 +62,27 @@ def test_the_interval_is_of_the_difference(tmp_path: Path, hits: Tensor) -> None
     assert 1 < difference.low < difference.high < 4
 
 
+def test_pieces_of_files_count_as_their_files(tmp_path: Path) -> None:
+    """Ten tiles of one scene that are right now say less than one tile of each of ten scenes."""
+    values, hits = {"top1": 50.0}, (torch.arange(400) % 2).float()
+    widths = []
+    for name, gained_N in (("spread", torch.arange(0, 100, 10)), ("one", torch.arange(0, 20, 2))):
+        better, files = hits.clone(), {"top1": torch.arange(400) // 20}
+        better[gained_N] = 1
+        for run, credit in (("a", hits), ("b", better)):
+            values = {"top1": 100 * float(credit.double().mean())}
+            target = TargetResult(values, each={"top1": credit}, files=files)
+            write(tmp_path / name / run, hits, targets={"class": target})
+        (row,) = compare([tmp_path / name / "a", tmp_path / name / "b"]).rows
+        (difference,) = row.differences
+        assert difference is not None
+        assert difference.low is not None
+        assert difference.high is not None
+        widths.append(difference.high - difference.low)
+        assert not difference.is_clear  # of images it would be
+    assert widths[1] > widths[0] > 100 * 2 * 0.02
+
+
 def test_images_that_are_partly_right_are_resampled_together(tmp_path: Path, hits: Tensor) -> None:
     share = 0.5 + 0.4 * hits.double()  # of the copies of each image
     write(tmp_path / "a", share)

@@ -125,9 +125,7 @@ def test_what_is_learned_from_is_not_tested(photos: Path) -> None:
     assert (list(whole.named), len(whole.train), whole.whole) == (["train"], 24, True)
 
 
-def test_tiles_of_one_scene_are_learned_from_or_tested(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_tiles_of_one_scene_are_learned_from_or_tested(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     for number in range(10):
         file = tmp_path / "scenes" / "ab"[number % 2] / f"{number}.png"
@@ -139,8 +137,9 @@ def test_tiles_of_one_scene_are_learned_from_or_tested(
     assert list(map(len, scenes)) == [8, 2]
     assert not scenes[0] & scenes[1]
     assert (len(data.train), len(data.test)) == (48, 12)
-    assert "12 test images are pieces of 2 files" in caplog.text
     (task,) = tasks(data, 0)
+    assert task.test_files_M is not None
+    assert task.test_files_M.bincount().tolist() == [6, 6]
     for fit, choose in [(task.fit_F, task.choose_V), *task.folds]:
         names = [{file_of(data.train.identifiers[at]) for at in part} for part in (fit, choose)]
         assert names[1]

@@ -241,6 +241,8 @@ def test_a_right_digest_makes_no_field_right(field: str, value: object, tmp_path
         ("class/draws/top1", torch.full((2, 2), 0.5)),
         ("class/counts/top1", torch.tensor([0.5])),
         ("pet/each/top1", torch.tensor([0.5])),
+        ("class/files/top1", torch.tensor([0, 0])),
+        ("class/files/top1", torch.tensor([0.0, 1.0])),
         ("class/each", torch.tensor([0.5])),
         ("x", torch.tensor([0.5])),
     ],

@@ -75,6 +75,17 @@ def test_an_episode_by_hand() -> None:
     assert values["2_a_class"] == 100
 
 
+def test_episodes_are_scored_on_other_files(encoder: nn.Module, data: EvaluationData) -> None:
+    """A class with two files has one to learn from and one to be scored on."""
+    data = replace(data, train=only_colours(data.train))
+    labels_M = data.test.targets["class"]
+    tiles = tuple(f"{label}-{at % 2}.png@x{at}y0" for at, label in enumerate(labels_M))
+    data = replace(data, test=replace(data.test, identifiers=tiles))
+    assert measure(encoder, data, support=[1])["3_way_1_shot"] > 40
+    with pytest.raises(UserError, match="more than 2 files of test images"):
+        measure(encoder, data, support=[2])
+
+
 def test_draws_hold_so_many_of_every_class(data: EvaluationData) -> None:
     task = tasks(data, seed=0)[0]
     labels = task.pool_labels_N[task.fit_F].numpy()

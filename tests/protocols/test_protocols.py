@@ -11,6 +11,7 @@ from tiny_evaluation import QUICK, SIDE, Colors, complete, tiny_set
 from torch import nn
 
 from mast.data import CanvasSet
+from mast.measure.bootstrap import BOOTSTRAP, OF_FILES
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result
 from mast.measure.sets import EvaluationData, ObjectData
@@ -48,6 +49,20 @@ def test_conformance(
         (again,) = evaluate_encoder(complete(encoder), data, name, QUICK)
     assert again.targets == result.targets
     assert next(iter(result.targets[TARGETS.get(name, ["class"])[0]].values.values())) > LEAST[name]
+
+
+@pytest.mark.parametrize("name", sorted({*OF_IMAGES} - {"fewshot"}))  # whose units are draws
+def test_intervals_over_tiles_are_of_their_files(
+    name: str, encoder: nn.Module, data: EvaluationData
+) -> None:
+    tiles = tuple(f"{at // 4}.png@x{at % 4}y0" for at in range(len(data.test)))
+    data = replace(data, test=replace(data.test, identifiers=tiles))
+    (result,) = evaluate_encoder(complete(encoder), data, name, QUICK)
+    for measured in result.targets.values():
+        assert measured.intervals
+        for of, method in measured.intervals.items():
+            assert method == BOOTSTRAP if name == "svm" else method.endswith(OF_FILES), of
+        assert measured.files.keys() == measured.each.keys()
 
 
 @pytest.mark.parametrize("name", OF_OBJECTS)
