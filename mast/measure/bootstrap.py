@@ -278,7 +278,7 @@ def measured(
     if paired:
         yield f"{target}/each/{measure}", credit_N.float()
         if files_N is not None:
-            yield f"{target}/files/{measure}", files_N
+            yield f"{target}/files/{measure}", files_N.clone()  # files share no memory
 
 
 def resampled(target: str, measure: str, value_R: Tensor) -> Iterator[Measured]:

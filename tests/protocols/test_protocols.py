@@ -4,6 +4,7 @@ import functools
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -53,12 +54,12 @@ def test_conformance(
 
 @pytest.mark.parametrize("name", sorted({*OF_IMAGES} - {"fewshot"}))  # whose units are draws
 def test_intervals_over_tiles_are_of_their_files(
-    name: str, encoder: nn.Module, data: EvaluationData
+    name: str, encoder: nn.Module, data: EvaluationData, tmp_path: Path
 ) -> None:
     tiles = tuple(f"{at // 4}.png@x{at % 4}y0" for at in range(len(data.test)))
     data = replace(data, test=replace(data.test, identifiers=tiles))
     (result,) = evaluate_encoder(complete(encoder), data, name, QUICK)
-    for measured in result.targets.values():
+    for measured in Result.read(result.write(tmp_path)).targets.values():
         assert measured.intervals
         for of, method in measured.intervals.items():
             assert method == BOOTSTRAP if name == "svm" else method.endswith(OF_FILES), of
