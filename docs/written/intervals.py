@@ -65,29 +65,27 @@ def _of_classes(result: dict[str, Any]) -> str:
 
 def _of_files(result: dict[str, Any]) -> str:
     """Over pieces of files: as if each were an image of its own, and as their files count."""
-    cells = result["files"]
+    cells, right = result["files"], max(cell["p"] for cell in result["files"])
+    correlations = list(dict.fromkeys(cell["alike"] for cell in cells))
+    rows = {name: [name] for name in dict.fromkeys(cell["files"] for cell in cells)}
+    lowest = {"pieces": 100.0, "files": 100.0}
+    for cell in cells:
+        for of, covered in cell["covered"].items():
+            if cell["p"] == right and of == "one accuracy":
+                rows[cell["files"]].append(f"{covered['pieces']:.0f} → {covered['files']:.0f}")
+            lowest = {which: min(share, covered[which]) for which, share in lowest.items()}
     headings = (
-        "95 % interval over pieces of files",
-        "right",
-        "correlation of pieces of a file",
-        *cells[0]["covered"],
+        f"95 % interval of an accuracy of {100 * right:.0f} % over pieces of files",
+        *(f"correlation {correlation:g}" for correlation in correlations),
     )
-    rows = [
-        (
-            cell["files"],
-            f"{100 * cell['p']:.0f} %",
-            f"{cell['alike']:g}",
-            *(f"{of['pieces']:.0f} → {of['files']:.0f}" for of in cell["covered"].values()),
-        )
-        for cell in cells
-    ]
     return (
-        f"{as_markdown(Grid(headings, tuple(rows)))}\n\n"
+        f"{as_markdown(Grid(headings, tuple(map(tuple, rows.values()))))}\n\n"
         f"Percent of {result['setting']['files']:,} simulated test sets whose interval holds the "
-        "truth: of the score interval that takes pieces for independent → of that of files. "
-        "*3 of 36* are three files with 36 pieces each; *about* is a log-normal distribution. The "
-        "mean is over three classes, each file being of one; of a difference both encoders are "
-        "right as often, and independent."
+        "truth: of the score interval that takes pieces for independent → of that of files. *3 of "
+        "36* are three files with 36 pieces each, which are right with that correlation; *about* "
+        "is a log-normal distribution. Of the mean over classes and of a difference of two "
+        "encoders, too, and at 50 %, the least is "
+        f"{lowest['pieces']:.0f} → {lowest['files']:.0f}."
     )
 
 
