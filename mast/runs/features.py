@@ -14,13 +14,15 @@ from mast.core.arguments import as_list
 from mast.core.errors import UserError
 from mast.data import CanvasSet
 from mast.data.sources import default_cache
+from mast.measure.adapted import FILE as ADAPTED
+from mast.measure.adapted import Adapted, load_adapted
 from mast.measure.approximate import ApproximateIndex, open_index
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.store import FeatureStore, fingerprint
 from mast.methods import Embedding, MatchBy
-from mast.models import SearchSpace
+from mast.models import Encoder, SearchSpace
 from mast.runs.load import Loaded, Representation, called, load
 
 
@@ -136,6 +138,9 @@ def compared(
     """
     words = {"ignored": invariances.ignore, "matched": invariances.match}
     chosen = {kind: as_list(names) for kind, names in words.items() if names}
+    adapted = opened(encoder) if chosen else None
+    if adapted is not None:
+        return _adapted(adapted, encoder, chosen, invariances, compute, size)
     kind: Representation = invariances.representation or ("embedding" if chosen else "encoder")
     loaded = load(encoder, kind, size, seed, weights, download)
     space = None
@@ -150,3 +155,34 @@ def compared(
         if space.of == "representation":
             loaded = load(encoder, "encoder", size)
     return Compared(frozen(loaded, encoder, compute), loaded.size, space, chosen)
+
+
+def opened(encoder: str | Path | nn.Module) -> Adapted | None:
+    """What is named, if it was adapted."""
+    if isinstance(encoder, nn.Module):
+        return encoder if isinstance(encoder, Adapted) else None
+    return load_adapted(encoder) if (Path(encoder) / ADAPTED).is_file() else None
+
+
+def _adapted(
+    adapted: Adapted,
+    source: str | Path | nn.Module,
+    words: dict[str, list[str]],
+    invariances: Invariances,
+    compute: Compute,
+    size: int | None,
+) -> Compared:
+    """An adapted encoder, compared in a space in closed form."""
+    if invariances.match_by is not None:
+        raise UserError("match_by is for runs without subspaces.safetensors: leave it out")
+    if size not in (None, adapted.size):
+        raise UserError(
+            f"it was adapted at {adapted.size} pixels: leave size out, or adapt it at {size}"
+        )
+    chosen = {kind: adapted.named(names) for kind, names in words.items()}
+    space = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
+    depths, encoder = adapted.depths, adapted.encoder
+    described = encoder.describe() if isinstance(encoder, Encoder) else {}
+    loaded = Loaded(depths, adapted.size, {**described, "layers": list(depths.layers)}, Path())
+    seen = SearchSpace("depths", space)
+    return Compared(frozen(loaded, source, compute), adapted.size, seen, chosen)
