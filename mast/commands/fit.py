@@ -18,7 +18,6 @@ from mast.core.launch import Device, find_device
 from mast.core.reading import Reading
 from mast.core.run import provenance
 from mast.core.table import Shown
-from mast.data import groups_of
 from mast.measure.accuracy import correct_within
 from mast.measure.bench import Bench
 from mast.measure.bootstrap import mean_interval
@@ -174,7 +173,7 @@ def fit(
 def _validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> dict[str, Any]:
     """How well images are told that were held out, and how they were."""
     folds = len(task.folds) if len(learned.labels_V) == len(task.held_out_V) else 0
-    groups_N = groups_of([name for part in pool.pool for name in part.identifiers])
+    groups_N = pool.groups
     held_V = task.held_out_V if folds else task.choose_V
     files_V = None if groups_N is None else torch.from_numpy(groups_N)[held_V]
     held_out = f"in {folds} folds" if folds else f"{100 * HELD_OUT:g} % of each class"

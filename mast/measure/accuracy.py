@@ -16,6 +16,7 @@ from mast.measure.bootstrap import (
     Measured,
     effective_images,
     ends,
+    fewer,
     measured,
 )
 from mast.measure.proportions import wilson
@@ -147,13 +148,13 @@ def class_mean_interval(
     It is Wilson's of as many images as would give the variance of that mean, which is added up from
     the classes. So that the variance of a class of which all or no image is right is not 0, one
     right and one wrong image are added to each; for an accuracy of a half the result is unbiased,
-    for others it is too large, as it is for a class with a single image.
+    for others it is too large, as it is for a class with a single image. Of pieces of files, each
+    class has its `effective_images`, and the variance its degrees of freedom (Satterthwaite).
 
     Args:
         credit_N: Credit of each image.
         labels_N: Their classes.
-        files_N: Their files, where some have several: the images are then no more than
-            `effective_images`.
+        files_N: Their files, where some have several.
 
     Reference:
         Dean and Pagano, Evaluating Confidence Interval Methods for Binomial Proportions in
@@ -162,17 +163,20 @@ def class_mean_interval(
     """
     _, labels_N = labels_N.unique(return_inverse=True)  # those that occur
     count_C = labels_N.bincount().double()
-    right_C = torch.bincount(labels_N, credit_N.double())
-    smooth_C = (right_C + 1) / (count_C + 2)
-    variance_C = smooth_C * (1 - smooth_C) / (1 - count_C / (count_C + 2).square())
+    mean_C = (torch.bincount(labels_N, credit_N.double()) / count_C).clamp(max=1)
+    if files_N is not None:
+        of_class = [labels_N == label for label in range(len(count_C))]
+        counted = [effective_images(credit_N[at_N], files_N[at_N]) for at_N in of_class]
+        number_C, files_C = torch.tensor(counted, dtype=torch.float64).T
+        count_C = (number_C - 1).clamp(min=1)  # as below an image is added for what one file was
+    smooth_C = (mean_C * count_C + 1) / (count_C + 2)
+    variance_C = smooth_C * (1 - smooth_C) / (1 - count_C / (count_C + 2).square()) / count_C
     middle = float(smooth_C.mean())
-    images = middle * (1 - middle) * len(count_C) ** 2 / float((variance_C / count_C).sum())
-    mean = min(1.0, float((right_C / count_C).mean()))
+    images = middle * (1 - middle) * len(count_C) ** 2 / float(variance_C.sum())
     method = WILSON_OF_CLASSES
     if files_N is not None:
-        weight_N = class_weights(labels_N)
-        expected_N = weight_N * smooth_C[labels_N]
-        of_files = effective_images(weight_N * credit_N, files_N, expected_N=expected_N)
-        images, method = min(images, of_files), method + OF_FILES
+        squares_C = variance_C.square() / (files_C - 1).clamp(min=1)
+        freedom = float(variance_C.sum() ** 2 / squares_C.sum())
+        images, method = images * fewer(freedom + 1), method + OF_FILES
     images = max(1.0, images)
-    return Interval(*wilson(mean * images, images), method)
+    return Interval(*wilson(float(mean_C.mean()) * images, images), method)

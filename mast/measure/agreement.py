@@ -62,7 +62,7 @@ def retrieve(
     gallery_DN = directions(gallery_ND).T
     positions_N = torch.arange(len(gallery_ND), device=gallery_ND.device)
     file_N = positions_N if files_N is None else files_N.to(gallery_ND.device)
-    k = min(k, len(gallery_ND) - int(file_N.bincount().max()))
+    k_N = (len(gallery_ND) - file_N.bincount()[file_N]).clamp(max=k)
     parts = []
     for own_R in positions_N.split(max(1, CHUNK_ELEMENTS // len(gallery_ND))):
         similarity_RN = directions(queries_ND[own_R]) @ gallery_DN
@@ -73,7 +73,8 @@ def retrieve(
             same_RM = labels_N[ranking_RN[:, :-1]] == labels_N[own_R, None]
             same_RM &= similarity_RN[:, :-1] > -torch.inf
             found_RM = same_RM.cumsum(dim=1, dtype=torch.float32)
-            parts.append((_precision(found_RM, end_RM, k), _average(same_RM, found_RM, end_RM)))
+            precision_R = _precision(found_RM, end_RM, k_N[own_R])
+            parts.append((precision_R, _average(same_RM, found_RM, end_RM)))
     targets = len(labels_TN)
     return Retrieved(
         *(
@@ -90,10 +91,17 @@ def chance(labels_N: Tensor, files_N: Tensor | None = None) -> Tensor:
         labels_N: Classes.
         files_N: As of `retrieve`.
     """
-    file_N = torch.arange(len(labels_N)) if files_N is None else files_N
-    pair_N = file_N * (labels_N.max() + 1) + labels_N  # of file and class
-    same_N = labels_N.bincount()[labels_N] - pair_N.bincount()[pair_N]
-    return same_N.double() / (len(labels_N) - file_N.bincount()[file_N])
+    same_N = labels_N.bincount()[labels_N]
+    if files_N is None:
+        return (same_N - 1).double() / (len(labels_N) - 1)
+    pair_N = files_N * (int(labels_N.max()) + 1) + labels_N
+    return (same_N - _counts(pair_N)).double() / (len(labels_N) - _counts(files_N))
+
+
+def _counts(number_N: Tensor) -> Tensor:
+    """How often each number occurs, (N,)."""
+    _, of_N, count_U = number_N.unique(return_inverse=True, return_counts=True)
+    return count_U[of_N]
 
 
 def _ends(sorted_RN: Tensor) -> Tensor:
@@ -104,16 +112,17 @@ def _ends(sorted_RN: Tensor) -> Tensor:
     return end_RM.flip(1).cummin(dim=1).values.flip(1)
 
 
-def _precision(found_RM: Tensor, end_RM: Tensor, k: int) -> Tensor:
+def _precision(found_RM: Tensor, end_RM: Tensor, k_R: Tensor) -> Tensor:
     """The precision at k; of equals of which some are beyond k, as many as would be on average."""
-    end_R = end_RM[:, k - 1]
+    end_R = end_RM.gather(1, k_R[:, None] - 1).squeeze(1)
     first_R = (end_RM < end_R[:, None]).sum(dim=1)  # as many places are before these equals
     padded_RN = F.pad(found_RM, (1, 0))
     before_R, by_end_R = (
         padded_RN.gather(1, rank_R[:, None]).squeeze(1).double() for rank_R in (first_R, end_R + 1)
     )
-    share_R = (k - first_R) / (end_R + 1 - first_R).double()
-    return (before_R + share_R * (by_end_R - before_R)) / k
+    share_R = (k_R - first_R) / (end_R + 1 - first_R).double()
+    # rounding may bring a whole number of them beyond k
+    return ((before_R + share_R * (by_end_R - before_R)) / k_R).clamp(max=1)
 
 
 def _average(same_RM: Tensor, found_RM: Tensor, end_RM: Tensor) -> Tensor:

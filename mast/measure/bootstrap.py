@@ -37,7 +37,7 @@ class Interval(NamedTuple):
     Attributes:
         low: Its lower end.
         high: Its upper end.
-        method: `WILSON`, `WILSON_OF_CLASSES` or `TANGO`, each perhaps `OF_FILES`, `STUDENT` or
+        method: `WILSON`, `WILSON_OF_CLASSES`, `TANGO` or `STUDENT`, each perhaps `OF_FILES`, or
             `BOOTSTRAP`.
     """
 
@@ -59,14 +59,16 @@ def mean_interval(
 
     Returns:
         Wilson's where every unit is right or wrong, 1 or 0, or all are alike, of which a bootstrap
-        would say nothing, and where files have several units; that of the bootstrap elsewhere.
+        would say nothing; elsewhere Student's t over files that have several, or the bootstrap.
     """
-    if files_N is not None:
-        images = effective_images(credit_N, files_N)
-        right = float(credit_N.double().mean()) * images
-        return Interval(*wilson(right, images), WILSON + OF_FILES)
     if bool(((credit_N == 1) | (credit_N == 0)).all()) or _alike(credit_N):
-        return Interval(*wilson(float(credit_N.double().sum()), len(credit_N)), WILSON)
+        images, method = float(len(credit_N)), WILSON
+        if files_N is not None:
+            images, files = effective_images(credit_N, files_N)
+            images, method = max(1.0, images * fewer(files)), WILSON + OF_FILES
+        return Interval(*wilson(float(credit_N.double().mean()) * images, images), method)
+    if files_N is not None:
+        return _over_files(credit_N, files_N)
     return Interval(*percentiles(resampled_means(credit_N, seed, resamples)), BOOTSTRAP)
 
 
@@ -82,8 +84,9 @@ def difference_interval(
         files_N: The file of each unit, where files have several.
 
     Returns:
-        Tango's where every unit is right or wrong both times, so that its gain is -1, 0 or 1, or
-        all are alike, and where files have several units; that of the bootstrap elsewhere.
+        Student's t over files that have several; else Tango's where every unit is right or wrong
+        both times, so that its gain is -1, 0 or 1, or all are alike; that of the bootstrap
+        elsewhere.
     """
     if files_N is not None:
         return weighted_difference_interval(gain_N, torch.ones(len(gain_N)), files_N)
@@ -97,50 +100,105 @@ def _alike(credit_N: Tensor) -> bool:
     return bool((credit_N == credit_N[0]).all())
 
 
-def effective_images(
-    value_N: Tensor, files_N: Tensor, least: float = 0.0, expected_N: Tensor | None = None
-) -> float:
-    """As how many images, each of a file of its own, pieces of files count in a score interval.
+def _over_files(credit_N: Tensor, files_N: Tensor) -> Interval:
+    ones_N = torch.ones(len(credit_N))
+    if (found := student_of_files(credit_N, ones_N, files_N)) is not None:
+        return Interval(max(0.0, found.low), min(1.0, found.high), found.method)
+    files = alike(_sums(ones_N, ones_N, files_N)[0][1])
+    mean = min(1.0, max(0.0, float(credit_N.double().mean())))
+    return Interval(*wilson(mean * files, files), WILSON + OF_FILES)
 
-    Pieces of one file are alike: where tiles of a file have a correlation of 0.5, the 95 % interval
-    over 40 files with 36 tiles each holds the truth in 34 % of all draws if it takes tiles for
-    independent. The variance of the mean is found from the sums of files instead. So that it is not
-    0 where all files are alike, two files of mean size are added, one with all images right and one
-    with none; and as files are few, Student's t takes the place of the normal quantile, with as
-    many degrees of freedom as files of one size would leave. Where all images are right, the number
-    is about that of the files.
+
+def student_of_files(value_N: Tensor, weight_N: Tensor, files_N: Tensor) -> Interval | None:
+    """The interval of a weighted mean over pieces of files: Student's t over the sums of files.
+
+    Pieces of one file are alike. The variance is that of a ratio of sums (Taylor linearization),
+    and there are as many degrees of freedom as files of one weight would leave.
 
     Args:
-        value_N: The credit of each image, or the difference of two.
+        value_N: Of each piece, times its weight.
+        weight_N: Of mean 1.
         files_N: Numbers of their files.
-        least: What a credit can be at the least, 0 or -1; 1 is the most.
-        expected_N: What each image's credit is expected to be; the mean if not given.
+
+    Returns:
+        None where all files say the same, or there is only one.
+
+    Reference:
+        Cochran, Sampling Techniques, 3rd edition, sections 6.4 and 9A.
+    """
+    mean = float(value_N.double().mean())
+    (rest_F, weight_F), files = _sums(value_N - weight_N * mean, weight_N, files_N)
+    variance = float(rest_F.square().sum()) / len(value_N) ** 2 * files / max(1, files - 1)
+    if files == 1 or variance < 1e-18:
+        return None
+    margin = _quantile(alike(weight_F)) * math.sqrt(variance)
+    return Interval(mean - margin, mean + margin, STUDENT + OF_FILES)
+
+
+def effective_images(credit_N: Tensor, files_N: Tensor) -> tuple[float, float]:
+    """As how many images, each of a file of its own, pieces of files count that are right or wrong.
+
+    Where tiles of a file have a correlation of 0.5, the 95 % interval over 40 files with 36 tiles
+    each holds the truth in 34 % of all draws if it takes tiles for independent. Here the variance
+    of the mean is found from the sums of files. So that it is not 0 where all files are alike, two
+    of mean size are added, one with all images right and one with none.
+
+    Args:
+        credit_N: Of each piece.
+        files_N: Numbers of their files.
+
+    Returns:
+        The number, from 1 to N; and as how many files of one size these files count.
 
     Reference:
         Dean and Pagano, Evaluating Confidence Interval Methods for Binomial Proportions in
         Clustered Surveys, Journal of Survey Statistics and Methodology 2015, for the effective
-        number and Student's t (after Korn and Graubard).
+        number.
     """
-    value_N, least_credit = value_N.double().cpu(), abs(least)
-    _, file_N = files_N.cpu().unique(return_inverse=True)
-    size_F = file_N.bincount().double()
-    added, count = float(size_F.mean()), len(size_F) + 2
-    images = len(value_N) + 2 * added
-    mean = float(value_N.sum() + added * (1 + least)) / images
-    rest_N = value_N - (mean if expected_N is None else expected_N.double().cpu())
-    rest_F = torch.bincount(file_N, rest_N)
-    squares = float(rest_F.square().sum()) + added**2 * ((1 - mean) ** 2 + (least - mean) ** 2)
+    ones_N = torch.ones(len(credit_N))
+    (right_F, size_F), files = _sums(credit_N, ones_N, files_N)
+    added = len(credit_N) / files
+    images, count = len(credit_N) + 2 * added, files + 2
+    mean = (float(right_F.sum()) + added) / images
+    squares = float((right_F - mean * size_F).square().sum())
+    squares += added**2 * ((1 - mean) ** 2 + mean**2)
     variance = squares / images**2 * count / (count - 1)
-    of_one = float(value_N.abs().sum() + added * (1 + least_credit)) / images - mean**2
-    alike = len(value_N) ** 2 / float(size_F.square().sum())
-    return min(max(of_one / variance * _fewer(alike), 1.0), float(len(value_N)))
+    number = mean * (1 - mean) / variance
+    return min(max(number, 1.0), float(len(credit_N))), alike(size_F)
 
 
-def _fewer(files: float) -> float:
-    """By what a number of images is multiplied for the interval of Student's t of some files."""
-    from scipy.special import ndtri, stdtrit
+def fewer(files: float) -> float:
+    """By what a number of images is multiplied for Student's t in place of a normal distribution.
 
-    return float(ndtri(0.975) / stdtrit(max(1.0, files - 1), 0.975)) ** 2
+    Args:
+        files: As how many the files count that say its variance.
+
+    Reference:
+        Korn and Graubard, Confidence Intervals for Proportions with Small Expected Number of
+        Positive Counts Estimated from Survey Data, Survey Methodology 1998.
+    """
+    from scipy.special import ndtri
+
+    return (float(ndtri(0.975)) / _quantile(files)) ** 2
+
+
+def alike(weight_F: Tensor) -> float:
+    """As how many files of one weight some files count."""
+    return float(weight_F.sum() ** 2 / weight_F.square().sum())
+
+
+def _quantile(files: float) -> float:
+    """Of Student's t at 97.5 %, with as many degrees of freedom as files leave."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(1.0, files - 1), 0.975))
+
+
+def _sums(first_N: Tensor, second_N: Tensor, files_N: Tensor) -> tuple[tuple[Tensor, Tensor], int]:
+    """The sums of two numbers over each file, and how many files there are."""
+    _, file_N = files_N.cpu().unique(return_inverse=True)
+    sums = [torch.bincount(file_N, each_N.double().cpu()) for each_N in (first_N, second_N)]
+    return (sums[0], sums[1]), len(sums[0])
 
 
 def weighted_difference_interval(
@@ -150,7 +208,8 @@ def weighted_difference_interval(
 
     It is that of as many images of equal weight as would give the variance of the mean. Of two
     numbers of them the smaller one counts: where all images may change alike, and where those
-    change that did. A third is that of `effective_images`.
+    change that did. Over files that have several it is Student's t; where these all gain alike,
+    Tango's of as many images as there are files of one weight.
 
     Args:
         gain_N: The second credit of each unit minus the first, at most its weight.
@@ -162,14 +221,15 @@ def weighted_difference_interval(
     """
     gain_N, weight_N = gain_N.double(), weight_N.double()
     gained, lost = float(gain_N.clamp(min=0).mean()), float(-gain_N.clamp(max=0).mean())
-    images = len(gain_N) / float(weight_N.square().mean())
-    if gained + lost > 0:
-        images = min(images, len(gain_N) * (gained + lost) / float(gain_N.square().mean()))
     method = TANGO
     if files_N is not None:
-        expected_N = weight_N * gain_N.mean()
-        images = min(images, effective_images(gain_N, files_N, -1.0, expected_N))
-        method += OF_FILES
+        if (found := student_of_files(gain_N, weight_N, files_N)) is not None:
+            return Interval(max(-1.0, found.low), min(1.0, found.high), found.method)
+        images, method = alike(_sums(gain_N, weight_N, files_N)[0][1]), TANGO + OF_FILES
+    else:
+        images = len(gain_N) / float(weight_N.square().mean())
+        if gained + lost > 0:
+            images = min(images, len(gain_N) * (gained + lost) / float(gain_N.square().mean()))
     images = max(1.0, images)
     gained = min(1.0, gained)
     lost = min(1 - gained, lost)  # but for rounding it is no more

@@ -72,7 +72,8 @@ def difference(
         each.append((of_first.credit(measure), of_other.credit(measure)))
         weights.append(of_other.weights.get(measure))
         draws.append((of_first.draws.get(measure), of_other.draws.get(measure)))
-        files.append(of_other.files.get("top1" if measure in of_other.weights else measure))
+        name = "top1" if measure in of_other.weights else measure
+        files.append(of_other.files.get(name, of_first.files.get(name)))
     value = statistics.fmean(values)
     found: Interval | None = None
     if (gain_N := _gain(each)) is not None:
@@ -106,6 +107,8 @@ def _gain(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> Tensor | None
 def _drawn_alike(first: Result, other: Result) -> bool:
     """Whether the same test sets were drawn for both."""
     ours, theirs = (result.settings.get("protocol", {}) for result in (first, other))
+    if first.files.get("test") != other.files.get("test"):  # images were drawn, and files
+        return False
     return all(name in ours and ours[name] == theirs.get(name) for name in ("seed", "resamples"))
 
 

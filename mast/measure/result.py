@@ -159,6 +159,7 @@ class Result:
         near_duplicates: Those that look like an image to learn from, as `near_copies` found them;
             empty where nobody asked.
         provenance: Versions, machine and git revision.
+        files: Number of files, by part, where some have several images, such as tiles of scenes.
     """
 
     protocol: str
@@ -174,6 +175,7 @@ class Result:
     duplicates: dict[str, int] = field(default_factory=dict, compare=False)
     near_duplicates: dict[str, Any] = field(default_factory=dict, compare=False)
     provenance: dict[str, Any] = field(default_factory=dict, compare=False)
+    files: dict[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """In a line, with one measure of each of the first targets."""
@@ -216,21 +218,19 @@ class Result:
     def notes(self) -> list[str]:
         """What must be said of the test images: how they were drawn, which were learned from."""
         tested = self.sizes.get("test")
-        files = (files_N for of in self.targets.values() for files_N in of.files.values())
-        files_N = next(files, None)
+        files = self.files.get("test")
         said = []
         if self.split:
-            images = sum(self.sizes.values())
-            asked = 100 * self.split["share"]  # of whole files it may be more
-            share = asked if files_N is None or not tested else round(100 * tested / images)
+            share = f"{100 * self.split['share']:g} % of each class"
             said.append(
-                f"{tested} of {images} images were tested, {share:g} % of each class, drawn by "
-                f"seed {self.split['seed']}; the others were learned from"
+                f"{tested} of {sum(self.sizes.values())} images were tested, "
+                f"{share if files is None else f'of whole files about {share}'}, drawn by seed "
+                f"{self.split['seed']}; the others were learned from"
             )
-        if files_N is not None:
+        if files is not None:
             said.append(
-                f"{len(files_N)} test images are pieces of {len(files_N.unique())} files, as which "
-                "they count in the intervals"
+                f"the {tested} test images are pieces of {files} files: intervals say what other "
+                "files would have given"
             )
         said += [
             f"{count} of {tested} test images are in {part} too, pixel for pixel"
@@ -302,7 +302,7 @@ class Result:
             for kind in ("counts", "intervals", "by_chance"):
                 if not target[kind]:
                     del target[kind]
-        for kind in ("split", "duplicates", "near_duplicates"):
+        for kind in ("split", "files", "duplicates", "near_duplicates"):
             if not as_json[kind]:
                 del as_json[kind]
         text = json.dumps(as_json, allow_nan=False)  # refused before anything is replaced

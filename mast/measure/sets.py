@@ -64,6 +64,13 @@ class LearningData:
         return dict(zip(("train", "val"), self.pool, strict=False))
 
     @property
+    def groups(self) -> np.ndarray | None:
+        """Numbers of the files of the pool's images; None where each has its own."""
+        return groups_of(
+            [f"{part}/{name}" for part, of in self.named.items() for name in of.identifiers]
+        )
+
+    @property
     def fingerprints(self) -> dict[str, str]:
         """Hashes of canvases and labels, by part."""
         return {part: canvases.fingerprint for part, canvases in self.named.items()}
@@ -105,6 +112,12 @@ class EvaluationData:
     def named(self) -> dict[str, CanvasSet]:
         """The sets that were given, by the name of their part."""
         return {**self.learning.named, "test": self.test}
+
+    @property
+    def files(self) -> dict[str, int]:
+        """Number of files, by part, where some have several images."""
+        groups = {part: groups_of(images.identifiers) for part, images in self.named.items()}
+        return {part: int(of_N.max()) + 1 for part, of_N in groups.items() if of_N is not None}
 
     @property
     def images(self) -> str:
@@ -297,6 +310,7 @@ class PresenceTask:
         target: Its name.
         classes: Names of its L classes.
         pool_labels_NL: Labels of the pool, int8.
+        pool_groups_N: Numbers of the files of its images, where some have several.
         test_labels_ML: Labels of the test set, int8.
         test_files_M: As of `Task`.
     """
@@ -304,6 +318,7 @@ class PresenceTask:
     target: str
     classes: tuple[str, ...]
     pool_labels_NL: Tensor
+    pool_groups_N: np.ndarray | None
     test_labels_ML: Tensor
     test_files_M: Tensor | None = None
 
@@ -331,9 +346,9 @@ def presence_tasks(data: EvaluationData) -> list[PresenceTask]:
             _check_names(target, classes, part, canvases.classes[target])
         pool_NL = np.concatenate([part.multilabels[target] for part in data.pool])
         test_ML = torch.from_numpy(data.test.multilabels[target])
-        pool_labels_NL = torch.from_numpy(pool_NL)
-        files_M = tested_files(data)
-        tasks.append(PresenceTask(target, tuple(classes), pool_labels_NL, test_ML, files_M))
+        groups_N = data.learning.groups
+        labels = torch.from_numpy(pool_NL), groups_N, test_ML, tested_files(data)
+        tasks.append(PresenceTask(target, tuple(classes), *labels))
     return tasks
 
 

@@ -32,7 +32,8 @@ class FewShot(Probe):
     classes are drawn, of each `support` labelled images and `queries` others, all from the test
     set; a logistic regression (one class against the rest, as in AugSelf's code, C = 1) learns from
     the former and is scored on the latter, which are of other files. Intervals are Student's t,
-    over draws and over episodes; one draw has none. The other settings are those of `linear`.
+    over draws and over episodes, of these test images; one draw has none. The other settings are
+    those of `linear`.
 
     Args:
         shots: Values of K.

@@ -89,9 +89,9 @@ def evaluate_encoder(
         "device": encoder.device.type,
         "processes": compute.processes,
     }
-    metric, split = "ap", {}
+    metric, split, files = "ap", {}, {}
     if isinstance(data, EvaluationData):
-        metric, split = data.metric, dict(data.split or {})
+        metric, split, files = data.metric, dict(data.split or {}), data.files
         extraction["crop_fraction"] = crop_fraction(data.size)
         extraction["held_out"] = HELD_OUT if data.val is None else None
     for protocol in evaluators.values():
@@ -110,6 +110,7 @@ def evaluate_encoder(
                 sizes={part: len(images) for part, images in data.named.items()},
                 images=data.images,
                 split=split,
+                files=files,
                 metric=metric,
                 encoder=encoder.description,
                 duplicates=copies,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, final
@@ -26,6 +26,7 @@ from mast.measure.ranking import average_precision
 from mast.measure.sets import EvaluationData, PresenceTask, presence_tasks
 from mast.protocols.evaluator import Evaluator
 
+FEWEST_FILES = 10  # with several images each, below which a bootstrap says too little
 _log = logging.getLogger("mast")
 
 
@@ -57,9 +58,10 @@ class Svm(Evaluator[EvaluationData]):
     The cost of each class is chosen by cross-validation on the pool, by the mean of scikit-learn's
     average precision over the folds; then the SVM is fitted to the whole pool. Images whose label
     of a class is unknown (all its objects are difficult) are left out, in the pool and in the test
-    set. A class that no image or every image of the pool or of the test set shows is left out of
-    the mean, as its average precision says nothing; one with a single image in the pool gets
-    `default_cost`, as nothing can be held out.
+    set. Pieces of one file stay together, and the bootstrap draws files. A class that no image or
+    every image of the pool or of the test set shows is left out of the mean, as its average
+    precision says nothing; one with a single image in the pool gets `default_cost`, as nothing can
+    be held out.
 
     Args:
         costs: Values of C to choose from.
@@ -119,7 +121,8 @@ class Svm(Evaluator[EvaluationData]):
         file_M = torch.arange(len(test_MD)) if task.test_files_M is None else task.test_files_M
         for measure, resampled_R, of_class in self._precisions(ranked, file_M):
             yield f"{task.target}/{measure}", 100 * float(np.mean(of_class))
-            yield from resampled(task.target, measure, resampled_R)
+            if task.test_files_M is None or file_M.max() + 1 >= FEWEST_FILES:
+                yield from resampled(task.target, measure, resampled_R)
             for each, value in zip(ranked, of_class, strict=True):
                 yield f"{task.target}/{measure}/{each.name}", 100 * value
         yield f"{task.target}/chosen/classes", len(ranked)
@@ -131,13 +134,22 @@ class Svm(Evaluator[EvaluationData]):
         self, task: PresenceTask, label: int, pool_ND: np.ndarray, test_MD: np.ndarray
     ) -> Ranked:
         """Choose the cost of one class, fit the pool, score the test images."""
+        from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
         label_N = task.pool_labels_NL[:, label].numpy()
         known_N = label_N >= 0
         x_FD, y_F = pool_ND[known_N], np.where(label_N[known_N] == 1, 1, -1)
-        folds = min(self.folds, int((y_F == 1).sum()), int((y_F == -1).sum()))
+        groups_N = task.pool_groups_N
+        group_F = np.arange(len(y_F)) if groups_N is None else groups_N[known_N]
+        folds = min([self.folds, *(len(np.unique(group_F[y_F == kind])) for kind in (1, -1))])
         cost, converged = None, True
         if folds > 1:
-            tried = [self._cross_validate(x_FD, y_F, cost, folds) for cost in self.costs]
+            splits = list(
+                StratifiedKFold(folds).split(x_FD, y_F)
+                if groups_N is None
+                else StratifiedGroupKFold(folds).split(x_FD, y_F, group_F)
+            )
+            tried = [self._cross_validate(x_FD, y_F, cost, splits) for cost in self.costs]
             best = int(np.argmax([precision for precision, _ in tried]))
             cost, converged = self.costs[best], tried[best][1]
         svm = self._svm(self.default_cost if cost is None else cost).fit(x_FD, y_F)
@@ -152,14 +164,17 @@ class Svm(Evaluator[EvaluationData]):
         )
 
     def _cross_validate(
-        self, x_FD: np.ndarray, y_F: np.ndarray, cost: float, folds: int
+        self,
+        x_FD: np.ndarray,
+        y_F: np.ndarray,
+        cost: float,
+        splits: Sequence[tuple[np.ndarray, np.ndarray]],
     ) -> tuple[float, bool]:
         """Mean average precision over the folds, and whether all fits converged."""
         from sklearn.metrics import average_precision_score
-        from sklearn.model_selection import StratifiedKFold
 
         precisions, converged = [], True
-        for fit, held_out in StratifiedKFold(folds).split(x_FD, y_F):
+        for fit, held_out in splits:
             svm = self._svm(cost).fit(x_FD[fit], y_F[fit])
             converged = converged and self._converged(svm)
             scores = svm.decision_function(x_FD[held_out])

@@ -17,6 +17,7 @@ from mast.measure.accuracy import (
 )
 from mast.measure.bootstrap import (
     BOOTSTRAP,
+    OF_FILES,
     STUDENT,
     TANGO,
     WILSON,
@@ -184,7 +185,7 @@ def test_pieces_of_files_by_hand() -> None:
     """Of F files of one size, all right, are F + 1 images, but that Student's t is wider."""
     files_N = torch.arange(12).repeat_interleave(36) * 7  # numbered with gaps
     wider = (scipy.stats.norm.ppf(0.975) / scipy.stats.t.ppf(0.975, 11)) ** 2
-    assert effective_images(torch.ones(432), files_N) == pytest.approx(13 * wider)
+    assert effective_images(torch.ones(432), files_N) == pytest.approx((13, 12))
     low, high, method = mean_interval(torch.ones(432), 0, files_N=files_N)
     assert (low, high) == pytest.approx(wilson(13 * wider, 13 * wider))
     assert method == "Wilson of files"
@@ -192,15 +193,43 @@ def test_pieces_of_files_by_hand() -> None:
     value_N = (files_N > 0).double()
     share = 12 / 14
     variance = 14 / 13 * (12 * (1 - share) ** 2 + 2 * share**2) / 14**2
-    expected = share * (1 - share) / variance * wider
-    assert effective_images(value_N, files_N) == pytest.approx(expected)
-    # One file says little of others; a tile of its own is an image.
-    assert effective_images(torch.ones(36), torch.zeros(36, dtype=torch.long)) == 1
-    many = effective_images((torch.arange(4000) % 2).double(), torch.arange(4000) // 2)
-    assert many == pytest.approx(4000, rel=0.01)
+    assert effective_images(value_N, files_N)[0] == pytest.approx(share * (1 - share) / variance)
+    # One file says little of others; of two tiles that are no more alike than others each counts.
+    one_N = torch.zeros(36, dtype=torch.long)
+    assert mean_interval(torch.ones(36), 0, files_N=one_N)[:2] == pytest.approx(wilson(1, 1))
+    assert difference_interval(torch.ones(36), 0, files_N=one_N)[:2] == pytest.approx(
+        tango(1, 0, 1)
+    )
+    many, _ = effective_images((torch.arange(4000) % 2).double(), torch.arange(4000) // 2)
+    assert many == 4000
 
 
-@pytest.mark.parametrize(("alike", "least"), [(0.0, 94), (0.5, 92), (1.0, 90)])
+def test_other_means_and_differences_over_files_have_students_t() -> None:
+    generator = torch.Generator().manual_seed(0)
+    files_N, gain_N = torch.arange(432) // 36, torch.randn(432, generator=generator) / 10
+    expected = scipy.stats.ttest_1samp(gain_N.view(12, 36).mean(1), 0).confidence_interval(0.95)
+    found = difference_interval(gain_N, 0, files_N=files_N)
+    assert found == (pytest.approx(expected.low), pytest.approx(expected.high), STUDENT + OF_FILES)
+    found = mean_interval(gain_N + 0.5, 0, files_N=files_N)
+    assert found[:2] == pytest.approx((0.5 + expected.low, 0.5 + expected.high))
+    # Files that gain alike: as many images as there are files.
+    same = difference_interval(torch.zeros(432), 0, files_N=files_N)
+    assert same == (*tango(0, 0, 12), TANGO + OF_FILES)
+    # A file that is larger counts more, and leaves fewer degrees of freedom.
+    weights = torch.tensor([1.0] * 216 + [3.0] * 216) / 2
+    assert weighted_difference_interval(gain_N * weights, weights, files_N).high > 0
+
+
+def test_classes_of_one_file_are_not_known_better_than_their_files() -> None:
+    """Half of 50 scenes, each a class of its own, are right: as 50 images, but for Student's t."""
+    files_N = torch.arange(50).repeat_interleave(36)
+    low, high, _ = class_mean_interval((files_N % 2).double(), files_N, files_N)
+    once = class_mean_interval((torch.arange(50) % 2).double(), torch.arange(50))
+    assert low < once.low < once.high < high
+    assert high - low < 1.5 * (once.high - once.low)
+
+
+@pytest.mark.parametrize(("alike", "least"), [(0.0, 92), (0.5, 92), (1.0, 90)])
 def test_coverage_over_pieces_of_files(alike: float, least: float) -> None:
     """Intervals that take tiles for independent hold the truth in 20 to 40 % of all draws."""
     for of, covered in of_files(0.9, alike, 12, 36, vary=True, simulations=150).items():

@@ -47,7 +47,7 @@ def test_pieces_of_one_file_do_not_find_each_other() -> None:
     assert found.average_precision[0].tolist() == pytest.approx(expected, nan_ok=True)
     assert chance(labels, files_N).tolist() == [2 / 3, 2 / 3, 1, 0, 3 / 4]
     few = retrieve(features_ND, features_ND, labels[None], 100, files_N)
-    assert few.precision[0].tolist() == [2 / 3, 2 / 3, 1, 0, 2 / 3]  # of three, as all have
+    assert few.precision[0].tolist() == [2 / 3, 2 / 3, 1, 0, 3 / 4]  # of all of other files
 
 
 def test_equals_count_as_they_would_on_average() -> None:

@@ -64,9 +64,9 @@ def test_the_interval_is_of_the_difference(tmp_path: Path, hits: Tensor) -> None
 
 def test_pieces_of_files_count_as_their_files(tmp_path: Path) -> None:
     """Ten tiles of one scene that are right now say less than one tile of each of ten scenes."""
-    values, hits = {"top1": 50.0}, (torch.arange(400) % 2).float()
-    widths = []
-    for name, gained_N in (("spread", torch.arange(0, 100, 10)), ("one", torch.arange(0, 20, 2))):
+    hits = (torch.arange(400) % 2).float()
+    clear = []
+    for name, gained_N in (("spread", torch.arange(0, 400, 40)), ("one", torch.arange(0, 20, 2))):
         better, files = hits.clone(), {"top1": torch.arange(400) // 20}
         better[gained_N] = 1
         for run, credit in (("a", hits), ("b", better)):
@@ -78,9 +78,23 @@ def test_pieces_of_files_count_as_their_files(tmp_path: Path) -> None:
         assert difference is not None
         assert difference.low is not None
         assert difference.high is not None
-        widths.append(difference.high - difference.low)
-        assert not difference.is_clear  # of images it would be
-    assert widths[1] > widths[0] > 100 * 2 * 0.02
+        clear.append(difference.is_clear)
+    assert clear == [True, False]
+
+
+def test_one_result_that_knows_the_files_is_enough(tmp_path: Path, hits: Tensor) -> None:
+    better = hits.clone()
+    better[(~hits).nonzero()[:10]] = True
+    files = {"top1": torch.arange(500) // 50}
+    found = []
+    for known in ({"a"}, {"b"}, {"a", "b"}):
+        for run, credit in (("a", hits), ("b", better)):
+            each, values = {"top1": credit.float()}, {"top1": 100 * float(credit.double().mean())}
+            target = TargetResult(values, each=each, files=files if run in known else {})
+            write(tmp_path / run, credit, targets={"class": target})
+        (row,) = compare([tmp_path / "a", tmp_path / "b"]).rows
+        found.append(row.differences)
+    assert found[0] == found[1] == found[2]
 
 
 def test_images_that_are_partly_right_are_resampled_together(tmp_path: Path, hits: Tensor) -> None:

@@ -56,7 +56,7 @@ def test_conformance(
 def test_intervals_over_tiles_are_of_their_files(
     name: str, encoder: nn.Module, data: EvaluationData, tmp_path: Path
 ) -> None:
-    tiles = tuple(f"{at // 4}.png@x{at % 4}y0" for at in range(len(data.test)))
+    tiles = tuple(f"{at // 2}.png@x{at % 2}y0" for at in range(len(data.test)))
     data = replace(data, test=replace(data.test, identifiers=tiles))
     (result,) = evaluate_encoder(complete(encoder), data, name, QUICK)
     for measured in Result.read(result.write(tmp_path)).targets.values():
