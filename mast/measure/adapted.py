@@ -119,7 +119,7 @@ def save_adapted(adapted: Adapted, folder: Path, about: Mapping[str, Any]) -> Pa
         The file.
     """
     subspaces, path = adapted.subspaces, folder / FILE
-    tensors = {"mean": subspaces.mean_F, "scale": subspaces.scale_F.clone()}
+    tensors = {"mean": subspaces.mean_F, "scale": subspaces.scale_F}
     tensors |= {f"moves/{name}": moves_RF for name, moves_RF in subspaces.moves.items()}
     layers, size = list(adapted.depths.layers[:-1]), adapted.size
     described = {"version": VERSION, "size": size, "layers": layers, "encoder": _of(adapted)}
@@ -159,7 +159,8 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
     depths = Depths(encoder, said["size"], said["layers"]).eval()
     moves = {name.removeprefix("moves/"): values
              for name, values in tensors.items() if name.startswith("moves/")}  # fmt: skip
-    adapted = Adapted(depths, Subspaces(tensors["mean"], tensors["scale"], moves)).eval()
+    known = Subspaces(tensors["mean"], tensors["scale"], moves)
+    adapted = Adapted(depths, known).eval()
     if _of(adapted) != said["encoder"] or len(tensors["mean"]) != sum(depths.widths):
         raise UserError(f"{file} is of another encoder than the one that is given: {AGAIN}")
     return adapted

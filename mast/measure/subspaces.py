@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -68,18 +67,6 @@ class Space(nn.Module):
         """The same of centred and scaled features, or of differences of such."""
         level_BF = level_BF - ((level_BF @ self.axes_MF.T) * self.shrink_M) @ self.axes_MF
         return level_BF if self.kept_JF is None else level_BF @ self.kept_JF.T
-
-
-class Named(NamedTuple):
-    """What made a copy.
-
-    Attributes:
-        operator: The likeliest; None: none of those that are known.
-        probability: Of it.
-    """
-
-    operator: str | None
-    probability: float
 
 
 @dataclass(frozen=True)
