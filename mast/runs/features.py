@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from mast.core.arguments import as_list
 from mast.core.errors import UserError
+from mast.core.run import RunFolder
 from mast.data import CanvasSet
 from mast.data.sources import default_cache
 from mast.measure.adapted import FILE as ADAPTED
@@ -57,8 +58,8 @@ class Invariances:
     Args:
         representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
             operators are ignored or matched.
-        ignore: Operators of a run, or properties, to which its embedding is to be invariant.
-        match: Likewise, from which it is to be exempt.
+        ignore: Operators, or properties, to which what is compared is to be invariant.
+        match: Likewise, by what these change images are to be compared.
         match_by: What matches, "block" or "heads", where a run has both.
 
     Raises:
@@ -141,6 +142,11 @@ def compared(
     adapted = opened(encoder) if chosen else None
     if adapted is not None:
         return _adapted(adapted, encoder, chosen, invariances, compute, size)
+    if chosen and (isinstance(encoder, nn.Module) or not RunFolder(encoder).config.is_file()):
+        raise UserError(
+            f"{called(encoder)} can neither ignore nor match yet: `mast adapt` looks at some "
+            "photos and writes a folder that can; or give a run of this library"
+        )
     kind: Representation = invariances.representation or ("embedding" if chosen else "encoder")
     loaded = load(encoder, kind, size, seed, weights, download)
     space = None
