@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mast.core.errors import UserError as UserError
 
 if TYPE_CHECKING:
+    from mast.commands.adapt import adapt as adapt
     from mast.commands.advise import advise as advise
     from mast.commands.analyze import analyze as analyze
     from mast.commands.analyze import draw as draw
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from mast.commands.study import study as study
     from mast.commands.watch import watch as watch
     from mast.config import PretrainConfig as PretrainConfig
+    from mast.measure.adapted import load_adapted as load_adapted
     from mast.measure.features import open_images as open_images
     from mast.measure.named_sets import NamedSets as NamedSets
     from mast.models import load_classifier as load_classifier
@@ -53,6 +55,7 @@ PUBLIC = {
     "PretrainConfig": "mast.config",
     "UserError": "mast.core.errors",
     "ViewMaker": "mast.views",
+    "adapt": "mast.commands.adapt",
     "advise": "mast.commands.advise",
     "analyze": "mast.commands.analyze",
     "compare": "mast.commands.compare",
@@ -64,6 +67,7 @@ PUBLIC = {
     "evaluate": "mast.commands.evaluate",
     "export": "mast.commands.export",
     "fit": "mast.commands.fit",
+    "load_adapted": "mast.measure.adapted",
     "load_classifier": "mast.models",
     "load_embedding": "mast.runs.load",
     "load_encoder": "mast.models",

@@ -90,7 +90,7 @@ def test_python_of_readme_and_manual_runs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (use,), (train,), (choose,) = map(
+    (use,), (train,), (adapt, choose) = map(
         python_of, ("README.md", "docs/runs.md", "docs/evaluation.md")
     )
     monkeypatch.chdir(tmp_path)
@@ -98,6 +98,9 @@ def test_python_of_readme_and_manual_runs(
     names: dict[str, object] = {}
     exec(use, names)
     assert tuple(names["features"].shape) == (8, 512)  # type: ignore[attr-defined]
+    file = next((photos / "test").rglob("*.jpg"))
+    exec(adapt.replace("photos/cat.jpg", str(file)).replace('"photos"', f'"{photos}/train"'), names)
+    assert names["by_color"].shape == (1, 32)  # type: ignore[attr-defined]
     exec(choose.replace("runs/flowers", "runs/photos"), names)
     assert names["of_one_color"].shape == names["in_any_color"].shape  # type: ignore[attr-defined]
     exec(train.split("run =")[0], names)

@@ -5,7 +5,7 @@ from mast.augment.central import center_views
 from mast.augment.difference import difference, numbers
 from mast.augment.draw import draw_views
 from mast.augment.operator import SMALLEST, Operator, Parameters, Stage
-from mast.augment.operators import OPERATORS, PROPERTIES, operators_for
+from mast.augment.operators import OPERATORS, PROPERTIES, named_operators, operators_for
 from mast.augment.operators.geometry import GeometricOperator
 from mast.augment.pipeline import Pipeline
 from mast.augment.presets import PRESETS, Preset, View
@@ -35,6 +35,7 @@ __all__ = [
     "draw_chosen",
     "draw_subsets",
     "draw_views",
+    "named_operators",
     "numbers",
     "operators_for",
 ]

@@ -189,6 +189,10 @@ VERBS: dict[str, Verb] = {
         "train and measure a table of the paper, beside the numbers that it prints",
         f"{_COMMANDS}.reproduce:reproduce", ("table",), _finished,
     ),
+    "adapt": Verb(
+        "look how operators move an encoder's features, to choose what it ignores or matches",
+        f"{_COMMANDS}.adapt:adapt", ("encoder",), _shown,
+    ),
     "neighbours": Verb(
         "find the images of a folder that are most similar to others",
         f"{_COMMANDS}.neighbours:neighbours", ("encoder",), _shown,

@@ -52,11 +52,10 @@ def embed(
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
             operators are ignored or matched.
-        ignore: Operators of a run to which its embedding is to be invariant, or properties such as
-            color, which stand for the operators that destroy them; where nothing is exempt, the
-            whole embedding.
-        match: Likewise, from which it is to be exempt, so that neighbours agree in what they
-            change; where nothing is exempt, what heads that tell them read of the representation.
+        ignore: Operators to which the comparison is to be invariant, or properties such as color,
+            which stand for the operators that destroy them; "all" for all. Of a folder that
+            `mast adapt` wrote, or of a run.
+        match: Likewise, by what these change images are to be compared.
         match_by: "block" or "heads", to choose what matches where a run has both; the block if not
             given.
         device: auto, cpu or cuda.

@@ -59,10 +59,10 @@ def neighbours(
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
             operators are ignored or matched.
-        ignore: Operators of a run to which its embedding is to be invariant, or properties such as
-            color, which stand for the operators that destroy them.
-        match: Likewise, from which it is to be exempt, so that neighbours agree in what they
-            change.
+        ignore: Operators to which the comparison is to be invariant, or properties such as color,
+            which stand for the operators that destroy them; "all" for all. Of a folder that
+            `mast adapt` wrote, or of a run.
+        match: Likewise, by what these change images are to be compared.
         match_by: "block" or "heads", to choose what matches where a run has both; the block if not
             given.
         approximate: Compare a query with a part of the images, those in the lists of an index

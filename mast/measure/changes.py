@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,7 +44,13 @@ def acting_on(operators: Sequence[str], channels: int) -> tuple[str, ...]:
 
 
 def changed_by(
-    name: str, magnitude: float | None, size: int, images: int, seed: int, share: float = 1.0
+    name: str,
+    magnitude: float | None,
+    size: int,
+    images: int,
+    seed: int,
+    share: float = 1.0,
+    **drawn: Any,
 ) -> Change:
     """An operator applied to every view, or to a share of them.
 
@@ -56,8 +63,9 @@ def changed_by(
             do not depend on batches, and are the same at every magnitude.
         seed: Of that draw.
         share: Of the images that are changed, the same ones for every operator.
+        drawn: Fields of the operator, where other parameters are drawn than in pretraining.
     """
-    operator = OPERATORS[name](size)
+    operator = OPERATORS[name](size, **drawn)
     generator = torch.Generator().manual_seed(seed)
     acts_N = torch.rand(images, generator=generator) < share if share < 1 else None
     parameters = operator.sample(images, generator)
@@ -72,4 +80,5 @@ def changed_by(
         acts_B111 = acts_N[positions_B][:, None, None, None].to(images_BCHW.device)
         return torch.where(acts_B111, changed_BCHW, images_BCHW)
 
-    return Change(f"{name} at {magnitude}, seed {seed}, share {share:g}", apply)
+    others = "".join(f", {field} {value}" for field, value in drawn.items())
+    return Change(f"{name} at {magnitude}, seed {seed}, share {share:g}{others}", apply)

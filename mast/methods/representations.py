@@ -10,8 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from mast.augment import PROPERTIES
-from mast.core.arguments import as_list, checked
+from mast.augment import PROPERTIES, named_operators
+from mast.core.arguments import checked
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.tensors import write_tensors
@@ -127,21 +127,7 @@ class Embedding(nn.Module):
         Raises:
             UserError: A property that no operator of the run destroys.
         """
-        operators = self.operators or self.trained_with
-        names: list[str] = []
-        for written in as_list(chosen or ()):
-            word = str(written).replace("colour", "color")
-            if word in operators or word not in PROPERTIES:
-                names.append(word)
-                continue
-            destroying = [name for name in operators if name in PROPERTIES[word]]
-            if not destroying:
-                raise UserError(
-                    f"no operator of this run destroys {word}; it was trained with "
-                    f"{', '.join(operators)}"
-                )
-            names += destroying
-        return list(dict.fromkeys(names))
+        return named_operators(chosen, self.operators or self.trained_with)
 
     def readings(self) -> dict[str, Tensor]:
         """What heads read of the representation, by operator; see `Method.readings`."""

@@ -8,6 +8,7 @@ from mast.models.classifier import (
     said_of_classifier,
     save_classifier,
 )
+from mast.models.depths import Depths
 from mast.models.encoders import (
     Encoder,
     EncoderConfig,
@@ -40,6 +41,7 @@ from mast.models.teacher import Teacher, rising
 __all__ = [
     "MLP",
     "Classifier",
+    "Depths",
     "Encoder",
     "EncoderConfig",
     "Encoding",

@@ -12,15 +12,18 @@ from torch import Tensor, nn
 
 from mast.core.arguments import as_list
 from mast.core.errors import UserError
+from mast.core.run import RunFolder
 from mast.data import CanvasSet
 from mast.data.sources import default_cache
+from mast.measure.adapted import FILE as ADAPTED
+from mast.measure.adapted import Adapted, load_adapted
 from mast.measure.approximate import ApproximateIndex, open_index
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.store import FeatureStore, fingerprint
 from mast.methods import Embedding, MatchBy
-from mast.models import SearchSpace
+from mast.models import Encoder, SearchSpace
 from mast.runs.load import Loaded, Representation, called, load
 
 
@@ -55,8 +58,8 @@ class Invariances:
     Args:
         representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
             operators are ignored or matched.
-        ignore: Operators of a run, or properties, to which its embedding is to be invariant.
-        match: Likewise, from which it is to be exempt.
+        ignore: Operators, or properties, to which what is compared is to be invariant.
+        match: Likewise, by what these change images are to be compared.
         match_by: What matches, "block" or "heads", where a run has both.
 
     Raises:
@@ -136,6 +139,14 @@ def compared(
     """
     words = {"ignored": invariances.ignore, "matched": invariances.match}
     chosen = {kind: as_list(names) for kind, names in words.items() if names}
+    adapted = opened(encoder) if chosen else None
+    if adapted is not None:
+        return _adapted(adapted, encoder, chosen, invariances, compute, size)
+    if chosen and (isinstance(encoder, nn.Module) or not RunFolder(encoder).config.is_file()):
+        raise UserError(
+            f"{called(encoder)} can neither ignore nor match yet: `mast adapt` looks at some "
+            "photos and writes a folder that can; or give a run of this library"
+        )
     kind: Representation = invariances.representation or ("embedding" if chosen else "encoder")
     loaded = load(encoder, kind, size, seed, weights, download)
     space = None
@@ -150,3 +161,34 @@ def compared(
         if space.of == "representation":
             loaded = load(encoder, "encoder", size)
     return Compared(frozen(loaded, encoder, compute), loaded.size, space, chosen)
+
+
+def opened(encoder: str | Path | nn.Module) -> Adapted | None:
+    """What is named, if it was adapted."""
+    if isinstance(encoder, nn.Module):
+        return encoder if isinstance(encoder, Adapted) else None
+    return load_adapted(encoder) if (Path(encoder) / ADAPTED).is_file() else None
+
+
+def _adapted(
+    adapted: Adapted,
+    source: str | Path | nn.Module,
+    words: dict[str, list[str]],
+    invariances: Invariances,
+    compute: Compute,
+    size: int | None,
+) -> Compared:
+    """An adapted encoder, compared in a space in closed form."""
+    if invariances.match_by is not None:
+        raise UserError("match_by is for runs without subspaces.safetensors: leave it out")
+    if size not in (None, adapted.size):
+        raise UserError(
+            f"it was adapted at {adapted.size} pixels: leave size out, or adapt it at {size}"
+        )
+    chosen = {kind: adapted.named(names) for kind, names in words.items()}
+    space = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
+    depths, encoder = adapted.depths, adapted.encoder
+    described = encoder.describe() if isinstance(encoder, Encoder) else {}
+    loaded = Loaded(depths, adapted.size, {**described, "layers": list(depths.layers)}, Path())
+    seen = SearchSpace("depths", space)
+    return Compared(frozen(loaded, source, compute), adapted.size, seen, chosen)

@@ -16,6 +16,8 @@ from mast.core.errors import UserError, unknown
 from mast.core.run import RunFolder, plain
 from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_tensors
+from mast.measure.adapted import FILE as ADAPTED
+from mast.measure.adapted import Adapted
 from mast.measure.store import fingerprint
 from mast.methods import ENCODER, Embedding, Ensemble, Method
 from mast.models import (
@@ -165,6 +167,8 @@ def load(
     if isinstance(run, nn.Module):
         if weights is not None:
             raise UserError("a module has its weights: leave weights out")
+        if isinstance(run, Adapted):
+            return _module(run.encoder, representation, size or run.size)
         return _module(run, representation, size)
     path = Path(run)
     is_name = not os.path.exists(path) and "/" not in str(run) and path.suffix not in CHECKPOINTS
@@ -178,12 +182,13 @@ def load(
     encoder = load_encoder(path)
     size = encoder.size if size is None else size
     folder = path if path.is_dir() else path.parent
-    if path.is_dir() and not RunFolder(path).config.is_file():
+    known = RunFolder(path).config.is_file() or (path / ADAPTED).is_file()
+    if path.is_dir() and not known:
         raise UserError(
             f"{path} is not a run folder: it has no config.yaml; without it, give its "
             "encoder.safetensors"
         )
-    if not RunFolder(folder).config.is_file():  # a file taken elsewhere, perhaps one of several
+    if path.is_file() and not RunFolder(folder).config.is_file():  # taken elsewhere
         folder = Path("runs") / f"{path.stem}-{_digest(path)[:8]}"
     if representation == "encoder":
         return Loaded(encoder, size, encoder.describe(), folder)

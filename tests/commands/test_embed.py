@@ -163,8 +163,8 @@ def test_embed_refuses_a_choice_that_an_encoder_does_not_have(
     for encoder, options, message in (
         (run, "--ignore rotat", "unknown operator 'rotat'"),
         (run, "--match color_jitter --representation ensemble", "leave out representation"),
-        ("resnet18", "--ignore rotate", "resnet18 has no embedding"),
-        (run / "encoder.safetensors", "--ignore rotate", "is not a run folder"),
+        ("resnet18", "--ignore rotate", "resnet18 can neither ignore nor match yet"),
+        (run / "encoder.safetensors", "--ignore rotate", "neither ignore nor match"),
     ):
         words = ["embed", str(encoder), "--data", str(photos / "test"), *options.split()]
         assert main(words) == 2

@@ -86,8 +86,8 @@ def test_a_module_of_ones_own(photos: Path, tmp_path: Path) -> None:
         ({}, "Pooled does not say at which size it takes images: give size in pixels"),
         ({"size": 32, "weights": "x.pth"}, "a module has its weights: leave weights out"),
         ({"size": 32, "representation": "ensemble"}, "Pooled has no ensemble: it is a module"),
-        ({"size": 32, "ignore": "color"}, "Pooled has no embedding: it is a module; give a run"),
-        ({"size": 32, "match": "color"}, "Pooled has no embedding: it is a module; give a run"),
+        ({"size": 32, "ignore": "color"}, "Pooled can neither ignore nor match yet"),
+        ({"size": 32, "match": "color"}, "Pooled can neither ignore nor match yet"),
     ],
 )
 def test_what_a_module_lacks_is_said(

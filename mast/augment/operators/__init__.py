@@ -1,5 +1,7 @@
 """The operators: kernels and samplers, and the registry by whose order they act within a stage."""
 
+from collections.abc import Sequence
+
 from mast.augment.operator import Operator
 from mast.augment.operators.color import (
     BandJitter,
@@ -21,6 +23,8 @@ from mast.augment.operators.geometry import (
     TranslateY,
 )
 from mast.augment.operators.noise import GaussianNoise
+from mast.core.arguments import as_list
+from mast.core.errors import UserError
 
 OPERATORS: dict[str, type[Operator]] = {
     "random_resized_crop": RandomResizedCrop,
@@ -53,6 +57,30 @@ def operators_for(channels: int) -> tuple[str, ...]:
         for name, each in OPERATORS.items()
         if (each is not BandJitter if channels == 3 else not each.of_colors)
     )
+
+
+def named_operators(chosen: str | Sequence[str] | None, among: Sequence[str]) -> list[str]:
+    """The operators that are meant, each once.
+
+    Args:
+        chosen: Operators, or properties that stand for those that destroy them; "all" for all.
+        among: Those that there are.
+
+    Raises:
+        UserError: A property that none of them destroys.
+    """
+    names: list[str] = []
+    for written in as_list(chosen or ()):
+        word = str(written).replace("colour", "color")
+        if word == "all":
+            names += among
+        elif word in among or word not in PROPERTIES:
+            names.append(word)
+        elif destroying := [name for name in among if name in PROPERTIES[word]]:
+            names += destroying
+        else:
+            raise UserError(f"none of the operators here destroys {word}: {', '.join(among)}")
+    return list(dict.fromkeys(names))
 
 
 # The operators that destroy a property of an image, by the property; none is an operator's name.

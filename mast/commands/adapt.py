@@ -1,0 +1,181 @@
+"""Learn how operators move the features of any encoder, so that its invariance can be chosen."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import nn
+
+from mast.augment import OPERATORS, named_operators, operators_for
+from mast.core.checkpoint import check_writable
+from mast.core.entry import entry
+from mast.core.errors import UserError, unknown
+from mast.core.files import out_folder
+from mast.core.launch import Device, find_device
+from mast.core.run import provenance
+from mast.core.table import FittedTable, Shown
+from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.measure.adapted import Adapted, save_adapted
+from mast.measure.changes import acting_on, changed_by
+from mast.measure.compute import Compute
+from mast.measure.subspaces import Subspaces
+from mast.models import Depths, Encoder, save_encoder
+from mast.runs.features import frozen
+from mast.runs.load import load
+
+FEWEST = 10  # images
+# What is drawn where "whatever its colour" and "whichever way up" are meant.
+STRONGER: Mapping[str, Mapping[str, Any]] = {
+    "rotate": {"angle": (-180.0, 180.0)},
+    "color_jitter": {"hue": 0.5, "saturation": 0.4},
+}
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Adaptation(Shown):
+    """What `mast adapt` found.
+
+    Attributes:
+        path: The folder that `--ignore` and `--match` of other commands take; None: not written.
+        adapted: The encoder with its subspaces, taken wherever an encoder is.
+        images: How many were looked at.
+        left_out: Operators that did not change them.
+    """
+
+    path: Path | None
+    adapted: Adapted
+    images: int
+    left_out: tuple[str, ...] = ()
+
+    def shown(self) -> list[FittedTable | str]:
+        """How far each operator moves an image, and along how many axes."""
+        table = FittedTable(1, title=f"How operators move {self.images} images")
+        table.add_column("operator")
+        for column in ("destroys", "moves, % of the variance", "axes of 90 % of it"):
+            table.add_column(column, justify="left" if column == "destroys" else "right")
+        total = float(len(self.adapted.depths.layers))
+        for name, moves_RF in self.adapted.subspaces.moves.items():
+            value_R = moves_RF.square().sum(dim=1)
+            axes = int((value_R.cumsum(0) < 0.9 * value_R.sum()).sum()) + 1
+            share = f"{100 * float(value_R.sum()) / total:.0f}"
+            table.add_row(name, OPERATORS[name].destroys, share, str(axes))
+        lines = [f"left out, as they did not change the images: {', '.join(self.left_out)}"]
+        if len(self.adapted.depths.layers) == 1:
+            lines.append("only the output was read: layers names depths, without which little is "
+                         "left to match")  # fmt: skip
+        return [table, *(lines if self.left_out else lines[1:])]
+
+
+@entry(draws=True)
+def adapt(
+    encoder: str | Path | nn.Module,
+    data: str | Path,
+    images: int = 300,
+    out: str | Path | None = None,
+    size: int | None = None,
+    layers: Sequence[str] | None = None,
+    operators: Sequence[str] | None = None,
+    device: Device = "auto",
+    weights: str | Path | None = None,
+    download: bool = False,
+    seed: int = 0,
+    max_broken: float = 1.0,
+) -> Adaptation:
+    """Look how operators move the features of an encoder, so that its invariance can be chosen.
+
+    Of some images, whose labels are not needed, one copy changed by each operator is encoded.
+    Nothing is trained. In what is written `mast neighbours`, `duplicates` and `embed` take
+    `--ignore` and `--match`.
+
+    Args:
+        encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
+            timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
+            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
+        data: Images like those that will be compared.
+        images: How many of them are looked at; 30 do, 300 are better.
+        out: The folder to write; `runs/<name>-adapted` if not given. In Python nothing is written
+            for a module unless it is given.
+        size: Side of the views in pixels; that of pretraining if not given. A module needs one.
+        layers: Names of submodules whose outputs are read beside the encoder's own; if not given,
+            those behind which maps become smaller, or some blocks of a transformer.
+        operators: Those to look at, or properties; all if not given.
+        device: auto, cpu or cuda.
+        weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
+            by their order and shapes. If not given, those that the name names, or random ones where
+            it names none.
+        download: Whether the weights that the name names may be downloaded.
+        seed: Of which images are looked at, of what is done to them, and of random weights.
+        max_broken: Share of the images that may be broken; those that are get listed and left out.
+
+    Returns:
+        The adapted encoder and its folder.
+
+    Raises:
+        UserError: No such encoder, operator or layer; fewer than 10 images; features that are not
+            finite or do not vary; a folder that cannot be written.
+    """
+    if images < FEWEST:
+        raise UserError(f"images must be {FEWEST} or more, got {images}")
+    compute = Compute(find_device(device))
+    loaded = load(encoder, "encoder", size, seed, weights, download)
+    depths = Depths(loaded.module, loaded.size, layers).eval()
+    named = named_operators(operators, tuple(OPERATORS)) or operators_for(depths.channels)
+    for name in named:
+        if name not in OPERATORS:
+            raise unknown("operator", name, OPERATORS)
+    folder = None
+    if out is not None or not isinstance(encoder, nn.Module):
+        folder = out_folder(out or Path("runs") / f"{loaded.folder.name}-adapted")
+        check_writable(folder)
+    config = DataConfig(str(data), max_broken=max_broken)
+    canvases = _some(open_canvas(config, loaded.size, model=depths), images, seed)
+    named = acting_on(named, depths.channels)
+    described = {**loaded.description, "layers": list(depths.layers)}
+    source = frozen(loaded._replace(module=depths, description=described), encoder, compute)
+    features_NF = source.features(canvases, loaded.size)
+    if not bool((features_NF.std(dim=0) > 0).any()):
+        raise UserError(f"the encoder gives the same features of all {len(canvases)} images")
+    changed = {}
+    for at, name in enumerate(named):
+        drawn = {
+            field: value
+            for field, value in STRONGER.get(name, {}).items()
+            if field in {each.name for each in fields(OPERATORS[name])}
+        }
+        change = changed_by(name, None, loaded.size, len(canvases), seed + at, **drawn)
+        changed[name] = source.features(canvases, loaded.size, change)
+    subspaces = Subspaces.of(features_NF, changed, depths.widths)
+    if not subspaces.moves:
+        raise UserError(f"none of the operators moves the features of {canvases.name}")
+    adapted = Adapted(depths.cpu(), subspaces).eval()
+    if folder is not None:
+        if isinstance(loaded.module, Encoder):
+            save_encoder(loaded.module, folder / "encoder.safetensors")
+        about = {
+            "images": len(canvases),
+            "data": str(data),
+            "fingerprint": canvases.fingerprint,
+            "seed": seed,
+            "provenance": provenance(),
+        }
+        save_adapted(adapted, folder, about)
+    left_out = tuple(name for name in named if name not in subspaces.moves)
+    return Adaptation(folder, adapted, len(canvases), left_out)
+
+
+def _some(canvases: CanvasSet, images: int, seed: int) -> CanvasSet:
+    """So many images of a set, drawn at random.
+
+    Raises:
+        UserError: It has too few.
+    """
+    if len(canvases) < FEWEST:
+        raise UserError(
+            f"{canvases.name} has {len(canvases)} images: {FEWEST} or more are needed, some 300 "
+            "are better"
+        )
+    order_N = torch.randperm(len(canvases), generator=torch.Generator().manual_seed(seed))
+    return canvases.part(order_N[:images].sort().values, canvases.name)

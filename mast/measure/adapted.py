@@ -1,0 +1,172 @@
+"""An encoder whose invariance is chosen when it is used, whatever it was trained for.
+
+Shapes: B images, F numbers of all its depths, D or J of a space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from mast.augment import named_operators
+from mast.core.arguments import checked
+from mast.core.entry import entry
+from mast.core.errors import UserError
+from mast.core.tensors import check_finite, read_tensors, said_of, write_tensors
+from mast.measure.store import fingerprint
+from mast.measure.subspaces import Space, Subspaces
+from mast.models import Depths, Encoder, load_encoder
+
+FILE = "subspaces.safetensors"  # beside the encoder
+VERSION = 1
+AGAIN = "run `mast adapt` again"
+
+
+@final
+class Adapted(nn.Module):
+    """An encoder and how operators move its features: (B, channels, H, W) to (B, F or J).
+
+    Args:
+        depths: The encoder's.
+        subspaces: Of them.
+
+    Attributes:
+        operators: Names of those that can be ignored or matched.
+        size: Side of its views in pixels.
+        encoder: The encoder itself.
+    """
+
+    def __init__(self, depths: Depths, subspaces: Subspaces) -> None:
+        super().__init__()
+        self.depths = depths
+        self.subspaces = subspaces
+        self.operators = tuple(subspaces.moves)
+        self.size = depths.size
+
+    @property
+    def encoder(self) -> nn.Module:
+        """As it was adapted."""
+        return self.depths.encoder
+
+    @checked
+    def forward(
+        self,
+        images_BCHW: Tensor,
+        ignore: str | Sequence[str] | None = (),
+        match: str | Sequence[str] | None = (),
+    ) -> Tensor:
+        """Features in float32, to be compared by cosine.
+
+        Args:
+            images_BCHW: In [0, 1], best of side `size`.
+            ignore: Operators to which the features are to be invariant, by name, or properties such
+                as "color", which stand for all operators that destroy them; "all" for all.
+            match: Likewise, by what these change images are to be compared, and by nothing else.
+
+        Raises:
+            UserError: As `space`.
+        """
+        space = self.space(ignore, match).to(images_BCHW.device)
+        features_BF = self.depths(images_BCHW)
+        with torch.autocast(features_BF.device.type, enabled=False):
+            projected: Tensor = space(features_BF)
+        return projected
+
+    @entry()
+    def space(
+        self,
+        ignore: str | Sequence[str] | None = (),
+        match: str | Sequence[str] | None = (),
+    ) -> Space:
+        """The space in which to compare images, for what is to be ignored and matched.
+
+        Args:
+            ignore: As `forward`.
+            match: As `forward`.
+
+        Raises:
+            UserError: An operator that was not looked at, or did not change the images that were;
+                one that is both ignored and matched.
+        """
+        ignored, matched = self.named(ignore), self.named(match)
+        if matched:
+            return self.subspaces.matching(matched, ignored)
+        return self.subspaces.ignoring(ignored)
+
+    @entry()
+    def named(self, chosen: str | Sequence[str] | None) -> list[str]:
+        """The operators that are meant, each once.
+
+        Raises:
+            UserError: A property that none of `operators` destroys.
+        """
+        return named_operators(chosen, self.operators)
+
+
+def save_adapted(adapted: Adapted, folder: Path, about: Mapping[str, Any]) -> Path:
+    """Write subspaces into a folder, and whose they are.
+
+    Args:
+        adapted: What is written, without its encoder.
+        folder: Where its encoder is, if it is one of this library.
+        about: What they were found with, as JSON has it.
+
+    Returns:
+        The file.
+    """
+    subspaces, path = adapted.subspaces, folder / FILE
+    tensors = {"mean": subspaces.mean_F, "scale": subspaces.scale_F}
+    tensors |= {f"moves/{name}": moves_RF for name, moves_RF in subspaces.moves.items()}
+    layers, size = list(adapted.depths.layers[:-1]), adapted.size
+    described = {"version": VERSION, "size": size, "layers": layers, "encoder": _of(adapted)}
+    write_tensors(path, tensors, {"subspaces": {**described, **about}})
+    return path
+
+
+@entry(draws=True)
+def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
+    """Open what `mast adapt` wrote.
+
+    Args:
+        path: The folder.
+        encoder: The module that was adapted, if it is one of the user's own.
+
+    Returns:
+        The encoder with its subspaces, in evaluation mode, on the CPU.
+
+    Raises:
+        UserError: There is no such file, it is damaged, of another version, or of another encoder.
+    """
+    file = Path(path) / FILE
+    if not file.is_file():
+        raise UserError(f"{path} has no {FILE}: `mast adapt` writes it")
+    tensors, header = read_tensors(file, AGAIN)
+    said = said_of(header).get("subspaces", {})
+    if said.get("version") != VERSION:
+        raise UserError(f"{file} was written by another version of mast: {AGAIN}")
+    check_finite(file, tensors)
+    if encoder is None:
+        if not (file.parent / "encoder.safetensors").is_file():
+            raise UserError(
+                f"{path} is of a module of your own: give it, as in "
+                "mast.load_adapted(path, encoder=module)"
+            )
+        encoder = load_encoder(file.parent)
+    depths = Depths(encoder, said["size"], said["layers"]).eval()
+    moves = {name.removeprefix("moves/"): values
+             for name, values in tensors.items() if name.startswith("moves/")}  # fmt: skip
+    known = Subspaces(tensors["mean"], tensors["scale"], moves)
+    adapted = Adapted(depths, known).eval()
+    if _of(adapted) != said["encoder"] or len(tensors["mean"]) != sum(depths.widths):
+        raise UserError(f"{file} is of another encoder than the one that is given: {AGAIN}")
+    return adapted
+
+
+def _of(adapted: Adapted) -> str:
+    """A hash of its encoder."""
+    encoder = adapted.encoder
+    return fingerprint(encoder, encoder.describe() if isinstance(encoder, Encoder) else None)

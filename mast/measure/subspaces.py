@@ -1,0 +1,184 @@
+"""Augmentation subspaces of a frozen encoder, in closed form.
+
+How an operator k moves the features of an image is a Gaussian of covariance W_k, the second moment
+of the displacements y(t_k(x)) - y(x). To ignore operators is to whiten by the sum of theirs; to
+match some is to keep the axes that they move most where all others are ignored. This is MAST's
+masked distance, divided by its uncertainty, in its linear form, and needs no training.
+
+N images, F numbers of all depths of an encoder, R axes of an operator, M axes of several, J axes
+that are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from mast.augment import OPERATORS
+from mast.core.errors import UserError, unknown
+
+AXES = 64  # of an operator that are kept
+RIDGE = 0.3  # of the mean eigenvalue, where operators are ignored
+RIDGE_TO_MATCH = 0.1  # where all others are ignored, to match some
+MATCHED = 32  # axes that are kept to match operators
+STILL = 1e-4  # share of the features' variance; what moves them less does not change the images
+
+
+class Space(nn.Module):
+    """A linear map of features to what images are compared in, by cosine: (B, F) to (B, F or J).
+
+    Args:
+        mean_F: Of the features.
+        scale_F: By which each is divided.
+        axes_MF: Orthonormal, along which images are moved by what is ignored.
+        shrink_M: By what share the features shrink along them.
+        kept_JF: Orthonormal, the axes that are kept; all if None.
+    """
+
+    mean_F: Tensor
+    scale_F: Tensor
+    axes_MF: Tensor
+    shrink_M: Tensor
+    kept_JF: Tensor | None
+
+    def __init__(
+        self,
+        mean_F: Tensor,
+        scale_F: Tensor,
+        axes_MF: Tensor,
+        shrink_M: Tensor,
+        kept_JF: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        for name, values in (
+            ("mean_F", mean_F), ("scale_F", scale_F), ("axes_MF", axes_MF),
+            ("shrink_M", shrink_M), ("kept_JF", kept_JF),
+        ):  # fmt: skip
+            self.register_buffer(name, values)
+
+    def forward(self, features_BF: Tensor) -> Tensor:
+        """Features of all depths in this space, in float32."""
+        return self.moved((features_BF.float() - self.mean_F) / self.scale_F)
+
+    def moved(self, level_BF: Tensor) -> Tensor:
+        """The same of centred and scaled features, or of differences of such."""
+        level_BF = level_BF - ((level_BF @ self.axes_MF.T) * self.shrink_M) @ self.axes_MF
+        return level_BF if self.kept_JF is None else level_BF @ self.kept_JF.T
+
+
+@dataclass(frozen=True)
+class Subspaces:
+    """How operators move the features of an encoder.
+
+    Args:
+        mean_F: Of the features of unchanged images.
+        scale_F: The root of the variance of its depth, the same for all numbers of one.
+        moves: Of each operator moves_RF, whose products W_k = movesᵀ moves are the second moment
+            of its displacements, of centred and scaled features.
+    """
+
+    mean_F: Tensor
+    scale_F: Tensor
+    moves: Mapping[str, Tensor]
+
+    @classmethod
+    def of(
+        cls, features_NF: Tensor, changed: Mapping[str, Tensor], widths: Sequence[int]
+    ) -> Subspaces:
+        """Subspaces from features of images, and of one changed copy of each by each operator.
+
+        Every depth is centred and scaled to the same variance in all. Operators that move nothing
+        are left out.
+
+        Args:
+            features_NF: Of unchanged images.
+            changed: Of their copies, by operator.
+            widths: How many of the F numbers each depth has.
+        """
+        mean_F = features_NF.mean(dim=0)
+        variances = (features_NF - mean_F).square().mean(dim=0).split(list(widths))
+        scale_F = torch.cat([depth.sum().sqrt().clamp(min=1e-12).expand(len(depth))
+                             for depth in variances])  # fmt: skip
+        moves = dict[str, Tensor]()
+        for name, changed_NF in changed.items():
+            moved_NF = (changed_NF - features_NF) / scale_F / len(features_NF) ** 0.5
+            if float(moved_NF.square().sum()) > STILL * len(widths):
+                moves[name] = _leading(moved_NF, AXES)
+        return cls(mean_F, scale_F, moves)
+
+    def ignoring(self, operators: Sequence[str], ridge: float = RIDGE) -> Space:
+        """The space in which operators are ignored: whitened by the sum of their second moments.
+
+        Args:
+            operators: Their names; none only centres and scales.
+            ridge: Added to the sum, as a share of its mean eigenvalue.
+
+        Raises:
+            UserError: One has no displacements.
+        """
+        for name in operators:
+            if name not in self.moves:
+                raise unknown("operator", name, tuple(self.moves))
+        nothing = self.mean_F.new_zeros(0, len(self.mean_F)), self.mean_F.new_zeros(0)
+        if not operators:
+            return Space(self.mean_F, self.scale_F, *nothing)
+        value_M, axes_MF = _axes(torch.cat([self.moves[name] for name in operators]))
+        floor = ridge * float(value_M.sum()) / axes_MF.shape[1]
+        shrink_M = 1 - (floor / (value_M + floor)).sqrt()
+        return Space(self.mean_F, self.scale_F, axes_MF, shrink_M)
+
+    def matching(
+        self,
+        operators: Sequence[str],
+        ignored: Sequence[str] = (),
+        axes: int = MATCHED,
+        ridge: float = RIDGE_TO_MATCH,
+    ) -> Space:
+        """The space of what operators change: the axes that they move most, others being ignored.
+
+        Operators that destroy a property that one of these destroys, too, are not ignored.
+
+        Args:
+            operators: Whose changes images are compared by.
+            ignored: What is to be ignored besides.
+            axes: How many are kept.
+            ridge: As of `ignoring`.
+
+        Raises:
+            UserError: One has no displacements, or is ignored and matched.
+        """
+        if both := [name for name in operators if name in ignored]:
+            raise UserError(f"{both[0]} cannot be both ignored and matched")
+        for name in operators:
+            if name not in self.moves:
+                raise unknown("operator", name, tuple(self.moves))
+        destroyed = {OPERATORS[name].destroys for name in operators}
+        others = [
+            name
+            for name in self.moves
+            if name in ignored or OPERATORS[name].destroys not in destroyed
+        ]
+        rest = self.ignoring(others, ridge)
+        seen_RF = torch.cat([rest.moved(self.moves[name]) for name in operators])
+        return Space(rest.mean_F, rest.scale_F, rest.axes_MF, rest.shrink_M,
+                     _axes(seen_RF)[1][:axes])  # fmt: skip
+
+
+def _axes(rows_MF: Tensor) -> tuple[Tensor, Tensor]:
+    """Squared singular values, the largest first, and right singular vectors of few long rows."""
+    gram_MM = (rows_MF @ rows_MF.T).double()
+    value_M, left_MM = torch.linalg.eigh(gram_MM)
+    value_M, left_MM = value_M.flip(0), left_MM.flip(1)
+    count = int((value_M > 1e-9 * value_M[0]).sum())
+    value_M, left_MM = value_M[:count], left_MM[:, :count]
+    axes_MF = (left_MM / value_M.sqrt()).T.to(rows_MF.dtype) @ rows_MF
+    return value_M.to(rows_MF.dtype), axes_MF
+
+
+def _leading(rows_NF: Tensor, count: int) -> Tensor:
+    """Some rows with nearly the same second moment: the leading axes times their spread."""
+    value_M, axes_MF = _axes(rows_NF)
+    return value_M[:count].sqrt()[:, None] * axes_MF[:count]

@@ -1,0 +1,190 @@
+"""The pooled maps of several depths of an encoder, side by side.
+
+Shapes: B images, C channels of a map, H and W its sides, T tokens, F numbers of all depths.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mast.core.errors import UserError, unknown
+from mast.models.encoders import Encoder
+
+TOKENS = 4  # blocks of a transformer that are read
+OUTPUT = "output"  # the last depth, the representation itself
+
+
+class Depths(nn.Module):
+    """Several depths of an encoder: (B, channels, H, W) to (B, F).
+
+    Of maps the mean over their places is read, of tokens the class token and the mean of the
+    others. The last depth is what the encoder gives.
+
+    Args:
+        encoder: From images in [0, 1] to (B, D).
+        size: Side of its views in pixels.
+        layers: Names of its submodules, in the order of their depth; () reads the output alone. If
+            not given, of maps those behind which they become smaller, of tokens some, evenly
+            spaced; of a module of another kind the output alone.
+
+    Attributes:
+        layers: The names of the depths, the last `OUTPUT`.
+        widths: How many numbers each has; F is their sum.
+
+    Raises:
+        UserError: A name that is none of its submodules, or that gives no maps or tokens.
+    """
+
+    def __init__(self, encoder: nn.Module, size: int, layers: Sequence[str] | None = None) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.size = size
+        modules = dict(encoder.named_modules())
+        for name in layers or ():
+            if name not in modules:
+                raise unknown("layer", name, [*filter(None, modules)])
+        found = self._tried(list(_candidates(encoder)) if layers is None else list(layers))
+        if layers is None:
+            names = _spread(found)
+        else:
+            names = list(layers)
+            for name in names:
+                if name not in found:
+                    raise UserError(f"the layer {name} gives neither maps nor tokens of an image")
+        with torch.no_grad(), _evaluating(encoder):
+            output_BD, pooled = self._run(self._blank(), names)
+        if names and _same(pooled[-1], output_BD.float()):
+            names, pooled = names[:-1], pooled[:-1]  # the output is the mean of the last map
+        self.layers = (*names, OUTPUT)
+        self.widths = tuple(part_BC.shape[1] for part_BC in (*pooled, output_BD))
+
+    @property
+    def channels(self) -> int:
+        """Of the images."""
+        return int(getattr(self.encoder, "channels", 3))
+
+    @property
+    def reading(self) -> Any:
+        """How files become its images."""
+        return getattr(self.encoder, "reading", None)
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """All depths in float32, the shallowest first."""
+        output_BD, pooled = self._run(images_BCHW, self.layers[:-1])
+        return torch.cat([*pooled, output_BD.float()], dim=1)
+
+    def _blank(self) -> Tensor:
+        """Two images of noise."""
+        generator = torch.Generator().manual_seed(0)
+        shape = (2, self.channels, self.size, self.size)
+        return torch.rand(shape, generator=generator).to(_device(self.encoder))
+
+    def _run(self, images_BCHW: Tensor, names: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
+        """What the encoder gives, and the pooled maps of some layers."""
+        with _outputs(self.encoder, names) as outputs:
+            output_BD = self.encoder(images_BCHW)
+        pooled = []
+        for name in names:
+            part_BC = self._pooled(outputs[name])
+            assert part_BC is not None, name
+            pooled.append(part_BC)
+        return output_BD, pooled
+
+    def _pooled(self, output: Any) -> Tensor | None:
+        """The mean of a map, (B, C), or a class token and the mean of the others, (B, 2 C)."""
+        if not isinstance(output, Tensor) or not output.is_floating_point():
+            return None
+        model = getattr(self.encoder, "model", None)
+        output = output.float()
+        if output.ndim == 4:
+            last = getattr(model, "output_fmt", "NCHW") == "NHWC"
+            return output.mean(dim=(1, 2) if last else (2, 3))
+        if output.ndim != 3:
+            return None
+        count = output.shape[1]
+        first = int(getattr(model, "num_prefix_tokens", count - math.isqrt(count) ** 2))
+        mean_BC = output[:, first:].mean(dim=1)
+        return torch.cat([output[:, 0], mean_BC], dim=1) if first else mean_BC
+
+    @torch.no_grad()
+    def _tried(self, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Of the layers that give maps or tokens how many axes and places each has, in order."""
+        with _evaluating(self.encoder), _outputs(self.encoder, names) as outputs:
+            self.encoder(self._blank())
+        return {
+            name: (output.ndim, output[0].numel() // pooled.shape[1])
+            for name, output in outputs.items()
+            if (pooled := self._pooled(output)) is not None
+        }
+
+
+def _same(first: Tensor, second: Tensor) -> bool:
+    return first.shape == second.shape and torch.allclose(first, second, rtol=1e-3, atol=1e-5)
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+@contextmanager
+def _outputs(encoder: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What some layers of an encoder give while it runs, by name, in the order in which they do."""
+    outputs = dict[str, Any]()
+
+    def keeper(name: str) -> Any:
+        def keep(module: nn.Module, inputs: Any, output: Any) -> None:
+            outputs[name] = output
+
+        return keep
+
+    handles = [encoder.get_submodule(name).register_forward_hook(keeper(name)) for name in names]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _candidates(encoder: nn.Module) -> Iterator[str]:
+    """Names of layers through which all of an image passes, as far as the structure says so."""
+    if isinstance(encoder, Encoder) and encoder.library == "timm":
+        for stage in getattr(encoder.model, "feature_info", ()):
+            yield f"model.{stage['module']}"
+        return
+    if type(getattr(encoder, "model", None)).__name__ == "SwinTransformer":
+        return  # torchvision's, whose maps have their channels last
+    yield from _in_a_row(encoder, "")
+
+
+def _in_a_row(module: nn.Module, prefix: str) -> Iterator[str]:
+    """Children, and children of those that are sequences or that hold the sequence alone."""
+    for name, child in module.named_children():
+        yield f"{prefix}{name}"
+        if isinstance(child, nn.Sequential) or not prefix or name in ("encoder", "trunk_output"):
+            yield from _in_a_row(child, f"{prefix}{name}.")
+
+
+def _spread(found: dict[str, tuple[int, int]]) -> list[str]:
+    """Of maps the last layer of each size; of tokens some, evenly spaced."""
+    maps = {places: name for name, (axes, places) in found.items() if axes == 4 and places > 1}
+    tokens = [name for name, (axes, _) in found.items() if axes == 3]
+    if len(tokens) > len(maps):
+        ends = (len(tokens) * (at + 1) // TOKENS for at in range(TOKENS))
+        return [tokens[end - 1] for end in dict.fromkeys(ends) if end]
+    return list(maps.values())
+
+
+def _device(module: nn.Module) -> torch.device:
+    tensors = [*module.parameters(), *module.buffers()]
+    return tensors[0].device if tensors else torch.device("cpu")

@@ -1,0 +1,185 @@
+"""`mast adapt` on real files, and what other commands do with the folder that it writes."""
+
+import colorsys
+import csv
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import mast
+from mast.cli import main
+from mast.commands.adapt import Adaptation
+from mast.core.errors import UserError
+from mast.core.run import RunFolder
+from mast.measure.subspaces import MATCHED
+
+NAME = "timm:efficientnet_lite0"
+FEW = ["color_jitter", "grayscale", "horizontal_flip", "rotate"]
+
+
+@pytest.fixture(scope="module")
+def colors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """36 images, `<hue><pattern>.png`: one of six hues and of six patterns."""
+    folder = tmp_path_factory.mktemp("colors")
+    draw = np.random.default_rng(0)
+    patterns = draw.random((6, 4, 4, 1)).repeat(12, axis=1).repeat(12, axis=2)
+    for hue, pattern in itertools.product(range(6), repeat=2):
+        color = 255 * np.array(colorsys.hsv_to_rgb(hue / 6, 0.7, 0.9))
+        pixels = color * (0.3 + 0.7 * patterns[pattern]) + draw.normal(0, 4, (48, 48, 3))
+        file = folder / f"{hue}{pattern}.png"
+        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(file)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def adapted(colors: Path, tmp_path_factory: pytest.TempPathFactory) -> Adaptation:
+    """A network with random weights, adapted on these images."""
+    out = tmp_path_factory.mktemp("adapted") / "run"
+    return mast.adapt(NAME, colors, size=32, out=out, operators=FEW, device="cpu")
+
+
+def agreement(adapted: Adaptation, data: Path, **chosen: str) -> tuple[float, float]:
+    """How many of the five nearest have the hue, and the pattern, of the query."""
+    names = sorted(file.name for file in data.glob("*.png"))
+    found = mast.neighbours(adapted.adapted, data, names, k=5, device="cpu", **chosen).columns
+    pairs = list(zip(found["query"], found["path"], strict=True))
+    hue, pattern = (np.mean([a[at] == b[at] for a, b in pairs]) for at in (0, 1))
+    return float(hue), float(pattern)
+
+
+def test_what_is_matched_and_ignored_is_chosen_when_searching(
+    adapted: Adaptation, colors: Path
+) -> None:
+    hue, pattern = agreement(adapted, colors, match="color")
+    assert hue > 0.9
+    hue, pattern = agreement(adapted, colors, ignore="color")
+    assert hue < 0.3
+    assert pattern > 0.6
+    hue, pattern = agreement(adapted, colors)  # the encoder as it is
+    assert hue > 0.4
+    assert pattern < 0.4
+
+
+def test_the_folder_is_opened_by_the_command_line(
+    adapted: Adaptation, colors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert adapted.path is not None
+    out = tmp_path / "near.csv"
+    words = ["neighbours", str(adapted.path), "--data", str(colors), "--query", "00.png"]
+    assert main([*words, "--k", "3", "--match", "color", "--out", str(out)]) == 0
+    with out.open(newline="") as file:
+        assert {row["path"][0] for row in csv.DictReader(file)} == {"0"}
+    for name, choice in (("matched.npz", {"match": "color"}), ("all.npz", {"ignore": "all"})):
+        mast.embed(adapted.path, colors, tmp_path / name, device="cpu", **choice)
+    with np.load(tmp_path / "matched.npz") as arrays:
+        assert arrays["features"].shape == (36, MATCHED)
+        assert arrays["matched"].tolist() == ["color_jitter", "grayscale"]
+    with np.load(tmp_path / "all.npz") as arrays:
+        assert arrays["ignored"].tolist() == FEW
+    capsys.readouterr()
+
+
+def test_it_is_opened_again_as_it_was(adapted: Adaptation, colors: Path) -> None:
+    assert adapted.path is not None
+    again, images = mast.load_adapted(adapted.path), mast.open_images([colors / "00.png"], 32)
+    with torch.no_grad():
+        for choice in ({}, {"ignore": "color"}, {"match": ["rotate", "horizontal_flip"]}):
+            torch.testing.assert_close(again(images, **choice), adapted.adapted(images, **choice))
+    with pytest.raises(UserError, match="focus"):
+        again.space(ignore="focus")
+    with pytest.raises(UserError, match="cannot be both ignored and matched"):
+        again.space(ignore="color", match="grayscale")
+
+
+def test_to_the_other_commands_it_is_its_encoder(adapted: Adaptation, colors: Path) -> None:
+    assert adapted.path is not None
+    encoder, images = mast.load_encoder(adapted.path), mast.open_images([colors / "11.png"], 32)
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(images), adapted.adapted.encoder(images))
+    found = mast.neighbours(adapted.path, colors, "00.png", k=3, device="cpu")
+    plain = mast.neighbours(encoder, colors, "00.png", k=3, size=32, device="cpu")
+    assert found.columns["path"] == plain.columns["path"]
+    with pytest.raises(UserError, match="adapted at 32 pixels"):
+        mast.neighbours(adapted.path, colors, "00.png", k=3, size=48, ignore="color")
+    with pytest.raises(UserError, match="can neither ignore nor match yet"):
+        mast.neighbours(NAME, colors, "00.png", k=3, ignore="color")
+
+
+def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -> None:
+    module = nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.Conv2d(8, 12, 3, stride=2),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+    ).eval()  # fmt: skip
+    options = {"size": 32, "operators": ["color_jitter", "grayscale"], "device": "cpu"}
+    assert mast.adapt(module, colors, **options).path is None
+    kept = mast.adapt(module, colors, layers=["1"], out=tmp_path, **options)
+    assert kept.adapted.depths.layers == ("1", "output")
+    images = mast.open_images([colors / "00.png"], 32)
+    again = mast.load_adapted(tmp_path, encoder=module)
+    torch.testing.assert_close(again(images, match="color"), kept.adapted(images, match="color"))
+    with pytest.raises(UserError, match="of a module of your own"):
+        mast.load_adapted(tmp_path)
+    with torch.no_grad():
+        next(module.parameters()).add_(1)
+    with pytest.raises(UserError, match="of another encoder"):
+        mast.load_adapted(tmp_path, encoder=module)
+
+
+def test_a_run_is_adapted_too(ours: RunFolder, photos: Path, tmp_path: Path) -> None:
+    found = mast.adapt(ours.path, photos / "train", out=tmp_path / "a", operators=FEW, device="cpu")
+    assert set(found.adapted.operators) <= {*FEW}
+    assert "operators move 48 images" in repr(found).replace("How ", "")
+
+
+def test_operators_that_change_nothing_are_left_out(
+    tmp_path: Path, write_images: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for at in range(12):
+        level = np.random.default_rng(at).integers(0, 256, (32, 32), np.uint8)
+        Image.fromarray(level).save(tmp_path / f"{at}.png")
+    words = ["adapt", NAME, "--data", str(tmp_path), "--size", "32", "--operators"]
+    assert main([*words, "grayscale", "rotate", "--out", str(tmp_path / "out")]) == 0
+    assert "did not change the images: grayscale" in capsys.readouterr().out
+    assert mast.load_adapted(tmp_path / "out").operators == ("rotate",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"images": 9}, "images must be 10 or more, got 9"),
+        ({"operators": ["colour_shift"]}, "unknown operator 'color_shift'"),
+        ({"layers": ["model.layer9"]}, "unknown layer 'model.layer9'"),
+    ],
+)
+def test_what_cannot_be_is_one_line(changes: dict[str, object], said: str, colors: Path) -> None:
+    with pytest.raises(UserError, match=said):
+        mast.adapt(NAME, colors, size=32, device="cpu", **changes)
+
+
+def test_too_few_images_and_damaged_files(
+    adapted: Adaptation, colors: Path, tmp_path: Path
+) -> None:
+    few = tmp_path / "few"
+    few.mkdir()
+    for name in ("00.png", "11.png"):
+        (few / name).write_bytes((colors / name).read_bytes())
+    with pytest.raises(UserError, match="has 2 images: 10 or more are needed"):
+        mast.adapt(NAME, few, size=32, device="cpu")
+    assert adapted.path is not None
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in adapted.path.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    damaged = bytearray((copy / "subspaces.safetensors").read_bytes())
+    damaged[-3] ^= 255
+    (copy / "subspaces.safetensors").write_bytes(damaged)
+    with pytest.raises(UserError, match="is damaged"):
+        mast.load_adapted(copy)
+    with pytest.raises(UserError, match="has no subspaces"):
+        mast.load_adapted(few)
