@@ -34,6 +34,7 @@ from mast.core.checkpoint import write_json
 from mast.core.run import provenance
 from mast.measure.adapted import Adapted
 from mast.measure.duplicates import MARGIN, NEAR, SAME, apart, connected, standardised
+from mast.measure.subspaces import Space
 
 RESULT = RESULTS / "subspaces.json"
 NEAREST, COLORS, BATCH, PLANTED = 10, 8, 64, 0.2
@@ -143,6 +144,16 @@ def scores(
     return found
 
 
+def by_cosine(features_NF: Tensor, width: int) -> np.ndarray:
+    """Groups of copies by an encoder that was not adapted."""
+    return connected(standardised(last(features_NF, width))[0], NEAR)
+
+
+def by_margin(features_NF: Tensor, space: Space) -> np.ndarray:
+    """Groups of copies by one that was."""
+    return apart(space(features_NF), SAME, MARGIN)
+
+
 def found_copies(
     joined: Callable[[Tensor], np.ndarray], features: dict[str, Tensor], seed: int
 ) -> dict[str, float]:
@@ -202,14 +213,15 @@ def main() -> None:
                     features[name] = encoded(adapted.depths, changed, adapted.size)
                 output = partial(last, width=adapted.depths.widths[-1])
                 rows["output"] = [scores(output, features, kinds, bins)]
-            for way, joined in {
-                "copies by the output, above 0.99": lambda x_NF: connected(
-                    standardised(output(x_NF))[0], NEAR
+            ways = {
+                "copies by the output, above 0.99": partial(
+                    by_cosine, width=adapted.depths.widths[-1]
                 ),
-                f"copies ignoring all, {images} photos": lambda x_NF: apart(
-                    adapted.space("all")(x_NF), SAME, MARGIN
+                f"copies ignoring all, {images} photos": partial(
+                    by_margin, space=adapted.space("all")
                 ),
-            }.items():
+            }
+            for way, joined in ways.items():
                 rows.setdefault(way, []).append(found_copies(joined, features, seed))
             rows.setdefault(f"told, {images} photos", []).append(told(adapted, features))
             for way, choice in WAYS.items():
