@@ -7,8 +7,10 @@
 TEST has folders with one subfolder a class. Every photo of it is changed in ten ways, by Pillow, as
 people change photos. A copy is found if the unchanged photo is the first of all by cosine; of the
 unchanged ones, how many of the ten nearest have the class, and the colour of the middle in eight
-bins (k-means). Subspaces are those of some photos of FOLDER, drawn anew each time. Each encoder and
-FOLDER is a row of the result file.
+bins (k-means). Then every fifth photo has one copy among all of them: how many are in a group with
+theirs, as `mast duplicates` finds groups, and how many other photos are, of 1,000. What was changed
+is told right if it is the property that the change destroys. Subspaces are those of some photos of
+FOLDER, drawn anew each time. Each encoder and FOLDER is a row of the result file.
 """
 
 import argparse
@@ -30,9 +32,12 @@ from torch import Tensor
 import mast
 from mast.core.checkpoint import write_json
 from mast.core.run import provenance
+from mast.measure.adapted import Adapted
+from mast.measure.duplicates import MARGIN, NEAR, SAME, apart, connected, standardised
+from mast.measure.subspaces import Space
 
 RESULT = RESULTS / "subspaces.json"
-NEAREST, COLORS, BATCH = 10, 8, 64
+NEAREST, COLORS, BATCH, PLANTED = 10, 8, 64, 0.2
 
 
 def crop(photo: Image.Image, draw: random.Random) -> Image.Image:
@@ -82,6 +87,11 @@ CHANGES: dict[str, Callable[[Image.Image, random.Random], Image.Image]] = {
     "invert": lambda photo, draw: ImageOps.invert(photo),
     "caption": caption,
 }
+DESTROYED = {
+    "crop": "position", "mirror": "orientation", "rotate": "orientation",
+    "quarter turn": "orientation", "recolor": "color", "gray": "color", "blur": "focus",
+    "compress": "noise", "invert": "color", "caption": "parts",
+}  # fmt: skip
 WAYS = {  # what is asked of an adapted encoder
     "all depths": {},
     "ignore all": {"ignore": "all"},
@@ -134,6 +144,45 @@ def scores(
     return found
 
 
+def by_cosine(features_NF: Tensor, width: int) -> np.ndarray:
+    """Groups of copies by an encoder that was not adapted."""
+    return connected(standardised(last(features_NF, width))[0], NEAR)
+
+
+def by_margin(features_NF: Tensor, space: Space) -> np.ndarray:
+    """Groups of copies by one that was."""
+    return apart(space(features_NF), SAME, MARGIN)
+
+
+def found_copies(
+    joined: Callable[[Tensor], np.ndarray], features: dict[str, Tensor], seed: int
+) -> dict[str, float]:
+    """Copies that are found among all photos, and photos that are joined to others, per 1,000."""
+    draw = random.Random(seed)
+    count = len(features["as it is"])
+    planted = [(at, draw.choice(list(CHANGES))) for at in range(count) if draw.random() < PLANTED]
+    copies = [features[name][at : at + 1] for at, name in planted]
+    group_M = joined(torch.cat([features["as it is"], *copies]))
+    right = [group_M[at] == group_M[count + number] for number, (at, _) in enumerate(planted)]
+    found = {
+        name: 100 * float(np.mean([hit for hit, (_, of) in zip(right, planted, strict=True)
+                                   if of == name]))
+        for name in CHANGES
+    }  # fmt: skip
+    wrong = count - len(set(group_M[:count].tolist()))
+    return {**found, "all": 100 * float(np.mean(right)), "joined": 1000 * wrong / count}
+
+
+def told(adapted: Adapted, features: dict[str, Tensor]) -> dict[str, float]:
+    """How often the property that a change destroys is named, and that there is none."""
+    right = {}
+    for name, destroyed in DESTROYED.items():
+        named = adapted.changed_by(features["as it is"], features[name])
+        right[name] = 100 * float(np.mean([of == destroyed for of, _ in named]))
+    named = adapted.changed_by(features["as it is"], features["as it is"].roll(7, dims=0))
+    return {**right, "another photo": 100 * float(np.mean([of == "none" for of, _ in named]))}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -164,6 +213,17 @@ def main() -> None:
                     features[name] = encoded(adapted.depths, changed, adapted.size)
                 output = partial(last, width=adapted.depths.widths[-1])
                 rows["output"] = [scores(output, features, kinds, bins)]
+            ways = {
+                "copies by the output, above 0.99": partial(
+                    by_cosine, width=adapted.depths.widths[-1]
+                ),
+                f"copies ignoring all, {images} photos": partial(
+                    by_margin, space=adapted.space("all")
+                ),
+            }
+            for way, joined in ways.items():
+                rows.setdefault(way, []).append(found_copies(joined, features, seed))
+            rows.setdefault(f"told, {images} photos", []).append(told(adapted, features))
             for way, choice in WAYS.items():
                 found = scores(adapted.space(**choice), features, kinds, bins)
                 rows.setdefault(f"{way}, {images} photos", []).append(found)

@@ -32,6 +32,7 @@ from written.result_files import ROOT
 from written.scale import kept, many, nodes, scale, state
 from written.site import home, reference
 from written.starts import starts
+from written.subspaces import found, searched
 from written.tables import pooling, ranking, small, table6, tables
 
 from mast.cli.form import file_of
@@ -72,7 +73,9 @@ def documents() -> dict[Path, str]:
         insight: between(insight, parts),
         studied: between(studied, {"studies": studies()}),
         detected: between(detected, {"detection": detection()}),
-        evaluated: between(evaluated, {"coverage": coverage(), "known": known()}),
+        evaluated: between(
+            evaluated, {"coverage": coverage(), "known": known(), "searched": searched()}
+        ),
         reliable: between(reliable, {"faults": faults()}),
         started: between(started, {"starts": starts()}),
         used: between(used, {"path": path()}),
@@ -86,7 +89,13 @@ def documents() -> dict[Path, str]:
             {"scale": scale(), "many": many(), "kept": kept(), "nodes": nodes(), "state": state()},
         ),
         cleaned: between(
-            cleaned, {"search": search(), "copies": copies(), "label_errors": label_errors()}
+            cleaned,
+            {
+                "search": search(),
+                "copies": copies(),
+                "found": found(),
+                "label_errors": label_errors(),
+            },
         ),
     }
 

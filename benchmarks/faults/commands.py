@@ -94,6 +94,11 @@ COMMANDS: dict[str, Command] = {
         ("outliers", "run", "--data", "photos/test", "--out", "table.csv"), ("table.csv",),
         reads=(*RUN, *KEPT),
     ),
+    "adapt": Command(
+        ("adapt", "run", "--data", "photos/train", "--images", "10",
+         "--operators", "rotate", "color_jitter", "--out", "adapted"),
+        ("adapted/subspaces.safetensors",), reads=(*RUN, *KEPT, *PHOTOS),
+    ),
     "neighbours": Command(
         ("neighbours", "run", "--data", "photos/test", "--query", "0",
          "photos/train/dusk/0.png", "--k", "3", "--out", "near.html"),

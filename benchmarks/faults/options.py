@@ -18,6 +18,7 @@ BASES = {
         name: COMMANDS[name].words
         for name in (
             "compare",
+            "adapt",
             "outliers",
             "neighbours",
             "duplicates",

@@ -17,15 +17,19 @@ from mast.core.launch import Device, find_device
 from mast.core.run import provenance
 from mast.core.table import FittedTable, Shown
 from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.measure.adapted import FILE as ADAPTED
 from mast.measure.adapted import Adapted, save_adapted
 from mast.measure.changes import acting_on, changed_by
 from mast.measure.compute import Compute
+from mast.measure.naming import Naming
+from mast.measure.store import fingerprint
 from mast.measure.subspaces import Subspaces
-from mast.models import Depths, Encoder, save_encoder
+from mast.models import Depths, Encoder, load_encoder, save_encoder
 from mast.runs.features import frozen
 from mast.runs.load import load
 
 FEWEST = 10  # images
+ENCODER = "encoder.safetensors"
 # What is drawn where "whatever its colour" and "whichever way up" are meant.
 STRONGER: Mapping[str, Mapping[str, Any]] = {
     "rotate": {"angle": (-180.0, 180.0)},
@@ -129,6 +133,7 @@ def adapt(
     folder = None
     if out is not None or not isinstance(encoder, nn.Module):
         folder = out_folder(out or Path("runs") / f"{loaded.folder.name}-adapted")
+        _check_ours(folder, depths)
         check_writable(folder)
     config = DataConfig(str(data), max_broken=max_broken)
     canvases = _some(open_canvas(config, loaded.size, model=depths), images, seed)
@@ -150,10 +155,12 @@ def adapt(
     subspaces = Subspaces.of(features_NF, changed, depths.widths)
     if not subspaces.moves:
         raise UserError(f"none of the operators moves the features of {canvases.name}")
-    adapted = Adapted(depths.cpu(), subspaces).eval()
+    changed = {name: changed[name] for name in subspaces.moves}
+    naming = Naming.learn(features_NF, changed, depths.widths, seed)
+    adapted = Adapted(depths.cpu(), subspaces, naming).eval()
     if folder is not None:
         if isinstance(loaded.module, Encoder):
-            save_encoder(loaded.module, folder / "encoder.safetensors")
+            save_encoder(loaded.module, folder / ENCODER)
         about = {
             "images": len(canvases),
             "data": str(data),
@@ -164,6 +171,26 @@ def adapt(
         save_adapted(adapted, folder, about)
     left_out = tuple(name for name in named if name not in subspaces.moves)
     return Adaptation(folder, adapted, len(canvases), left_out)
+
+
+def _check_ours(folder: Path, depths: Depths) -> None:
+    """Look whether a folder is empty, or has what this command wrote.
+
+    Raises:
+        UserError: It has something else, such as a run.
+    """
+    names = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
+    others = {name for name in names if not name.startswith(".")} - {ADAPTED, ENCODER}
+    if ENCODER in names and ADAPTED not in names:  # it was ended between the two
+        encoder = depths.encoder
+        same = isinstance(encoder, Encoder) and (
+            fingerprint(load_encoder(folder), None) == fingerprint(encoder, None)
+        )
+        others |= set[str]() if same else {ENCODER}
+    if others and not {ADAPTED} & names:
+        raise UserError(
+            f"{folder} has {min(others)}, which this command did not write: give another out"
+        )
 
 
 def _some(canvases: CanvasSet, images: int, seed: int) -> CanvasSet:

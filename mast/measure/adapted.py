@@ -17,6 +17,7 @@ from mast.core.arguments import checked
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.tensors import check_finite, read_tensors, said_of, write_tensors
+from mast.measure.naming import Energies, Naming
 from mast.measure.store import fingerprint
 from mast.measure.subspaces import Space, Subspaces
 from mast.models import Depths, Encoder, load_encoder
@@ -33,6 +34,7 @@ class Adapted(nn.Module):
     Args:
         depths: The encoder's.
         subspaces: Of them.
+        naming: Tells by which operator two images differ.
 
     Attributes:
         operators: Names of those that can be ignored or matched.
@@ -40,10 +42,11 @@ class Adapted(nn.Module):
         encoder: The encoder itself.
     """
 
-    def __init__(self, depths: Depths, subspaces: Subspaces) -> None:
+    def __init__(self, depths: Depths, subspaces: Subspaces, naming: Naming) -> None:
         super().__init__()
         self.depths = depths
         self.subspaces = subspaces
+        self.naming = naming
         self.operators = tuple(subspaces.moves)
         self.size = depths.size
 
@@ -97,6 +100,20 @@ class Adapted(nn.Module):
             return self.subspaces.matching(matched, ignored)
         return self.subspaces.ignoring(ignored)
 
+    def changed_by(self, first_PF: Tensor, second_PF: Tensor) -> list[tuple[str, float]]:
+        """What was changed of one image to make another, of pairs of them.
+
+        Args:
+            first_PF: Features of all depths, as `depths` gives them.
+            second_PF: Likewise.
+
+        Returns:
+            Of each pair the likeliest property, such as "orientation", or "none" of those that
+            operators change, and its probability, all operators being as frequent.
+        """
+        energies = Energies(self.subspaces, self.depths.widths)
+        return self.naming.properties(energies(second_PF - first_PF))
+
     @entry()
     def named(self, chosen: str | Sequence[str] | None) -> list[str]:
         """The operators that are meant, each once.
@@ -121,6 +138,9 @@ def save_adapted(adapted: Adapted, folder: Path, about: Mapping[str, Any]) -> Pa
     subspaces, path = adapted.subspaces, folder / FILE
     tensors = {"mean": subspaces.mean_F, "scale": subspaces.scale_F}
     tensors |= {f"moves/{name}": moves_RF for name, moves_RF in subspaces.moves.items()}
+    naming = adapted.naming
+    tensors |= {"naming/weight": naming.weight_CE, "naming/bias": naming.bias_C}
+    about = {**about, "names": list(naming.names)}
     layers, size = list(adapted.depths.layers[:-1]), adapted.size
     described = {"version": VERSION, "size": size, "layers": layers, "encoder": _of(adapted)}
     write_tensors(path, tensors, {"subspaces": {**described, **about}})
@@ -159,8 +179,9 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
     depths = Depths(encoder, said["size"], said["layers"]).eval()
     moves = {name.removeprefix("moves/"): values
              for name, values in tensors.items() if name.startswith("moves/")}  # fmt: skip
+    naming = Naming(tuple(said["names"]), tensors["naming/weight"], tensors["naming/bias"])
     known = Subspaces(tensors["mean"], tensors["scale"], moves)
-    adapted = Adapted(depths, known).eval()
+    adapted = Adapted(depths, known, naming).eval()
     if _of(adapted) != said["encoder"] or len(tensors["mean"]) != sum(depths.widths):
         raise UserError(f"{file} is of another encoder than the one that is given: {AGAIN}")
     return adapted

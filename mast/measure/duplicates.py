@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 NEAR = 0.99  # cosine of standardised features; docs/log.md has what it finds and misses
 DEAD = 1e-4  # share of the median deviation, below which a dimension says nothing
 NAMED = 5  # pairs
+MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
+SAME = 0.95  # cosine of copies there, however many there are
+OTHERS = 3  # nearest, that say what is usual around an image
 _AT_ONCE = 256  # canvases
 _HELD = 2**22  # pairs, before they are joined into groups
 
@@ -53,7 +56,9 @@ class Copy(NamedTuple):
     cosine: float
 
 
-def copies_within(canvases: CanvasSet, features_ND: Tensor, above: float = NEAR) -> list[Copy]:
+def copies_within(
+    canvases: CanvasSet, features_ND: Tensor, above: float = NEAR, margin: float | None = None
+) -> list[Copy]:
     """The images that are there more than once.
 
     A group holds what a chain of copies connects, so that its last may be unlike its first.
@@ -63,14 +68,17 @@ def copies_within(canvases: CanvasSet, features_ND: Tensor, above: float = NEAR)
             format that lost nothing is found, too.
         features_ND: Their features, each dimension of which is standardised by the set.
         above: Cosine above which two images are near-copies.
+        margin: If given, features are compared as they are, and near-copies are those, too, that
+            are nearer to each other than to their nearest others by so much.
 
     Returns:
         The images of each group in the order of the set, group by group.
     """
     first_N = _first_of_its_pixels(canvases)
     distinct_U, of_N = np.unique(first_N, return_inverse=True)
-    (x_ND,) = standardised(features_ND)
-    joined_U = connected(x_ND[torch.from_numpy(distinct_U)], above)
+    (x_ND,) = standardised(features_ND) if margin is None else (features_ND,)
+    x_UD = x_ND[torch.from_numpy(distinct_U)]
+    joined_U = connected(x_UD, above) if margin is None else apart(x_UD, above, margin)
     group_N = distinct_U[joined_U][of_N]  # the first image of each image's group
     several_N = np.bincount(group_N, minlength=len(group_N))[group_N] > 1
     at_P = np.flatnonzero(several_N)
@@ -115,6 +123,44 @@ def _first_of_its_pixels(canvases: CanvasSet) -> np.ndarray:
     for at, digest in zip(np.flatnonzero(chosen_N), _digests(canvases, chosen_N), strict=True):
         first_N[at] = first.setdefault(digest, int(at))
     return first_N
+
+
+def apart(x_ND: Tensor, above: float, margin: float) -> np.ndarray:
+    """The first image of each image's group; joined are pairs that stand out from all others.
+
+    A cosine says little where some images have many that are like them: what counts is by how much
+    that of a pair is above the mean of those of either to its `OTHERS` nearest others (cross-domain
+    similarity local scaling).
+
+    Args:
+        x_ND: Features of images.
+        above: Cosine above which a pair is joined in any case.
+        margin: By how much it has to be above the mean.
+
+    Reference:
+        Conneau et al., Word Translation Without Parallel Data, ICLR 2018, for the scaling.
+    """
+    kept = min(OTHERS + 1, len(x_ND) - 1)
+    if kept < 1:
+        return np.arange(len(x_ND))
+    cosine_NK, position_NK = (each.cpu() for each in nearest(x_ND, x_ND, kept + 1))
+    other_NK = position_NK != torch.arange(len(x_ND))[:, None]
+    other_NK[other_NK.all(dim=1), -1] = False  # one that does not find itself
+    cosine_NK = cosine_NK[other_NK].view(len(x_ND), kept)
+    position_NK = position_NK[other_NK].view(len(x_ND), kept)
+    first_P = torch.arange(len(x_ND)).repeat_interleave(kept)
+    second_P, cosine_P = position_NK.flatten(), cosine_NK.flatten()
+
+    def around(image_P: Tensor, pair_P: Tensor) -> Tensor:
+        """The mean cosine of an image to its nearest, but for that of the pair."""
+        counts_PK = (position_NK[image_P] != pair_P[:, None]).double()
+        counts_PK[counts_PK.all(dim=1), -1] = 0
+        return (cosine_NK[image_P] * counts_PK).sum(dim=1) / counts_PK.sum(dim=1).clamp(min=1)
+
+    lead_P = cosine_P - (around(first_P, second_P) + around(second_P, first_P)) / 2
+    joined_P = (lead_P > margin) | (cosine_P > above)
+    pairs = (first_P[joined_P].numpy(), second_P[joined_P].numpy())
+    return _join(np.arange(len(x_ND)), [pairs])
 
 
 def connected(x_ND: Tensor, above: float) -> np.ndarray:

@@ -7,8 +7,7 @@ D dimensions, H and W pixels.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from mast.core.transfer import to_device
 from mast.data import crop_fraction, read_test_view
 from mast.measure.changes import Change
 from mast.measure.compute import Compute, autocast
+from mast.models.encoders import evaluating
 
 if TYPE_CHECKING:
     from mast.data.canvas import CanvasSet
@@ -78,21 +78,6 @@ def test_views(canvas_set: CanvasSet, indices: range, size: int) -> Tensor:
     layout = canvas_set.reading.layout
     planes_BPVV = values_T.view(len(indices), 3 * layout.sheets, size, size)
     return layout.joined(in_unit(planes_BPVV))
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Put every submodule in evaluation mode, and restore each one's mode afterwards.
-
-    `module.train(was)` would not do: it thaws a batch normalisation that was frozen on purpose.
-    """
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
 
 
 def represent(encoder: nn.Module, images_BCHW: Tensor, dtype: torch.dtype) -> Tensor:

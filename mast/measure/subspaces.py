@@ -86,7 +86,11 @@ class Subspaces:
 
     @classmethod
     def of(
-        cls, features_NF: Tensor, changed: Mapping[str, Tensor], widths: Sequence[int]
+        cls,
+        features_NF: Tensor,
+        changed: Mapping[str, Tensor],
+        widths: Sequence[int],
+        still: float = STILL,
     ) -> Subspaces:
         """Subspaces from features of images, and of one changed copy of each by each operator.
 
@@ -97,6 +101,7 @@ class Subspaces:
             features_NF: Of unchanged images.
             changed: Of their copies, by operator.
             widths: How many of the F numbers each depth has.
+            still: The share of the variance below which an operator moves nothing.
         """
         mean_F = features_NF.mean(dim=0)
         variances = (features_NF - mean_F).square().mean(dim=0).split(list(widths))
@@ -105,7 +110,7 @@ class Subspaces:
         moves = dict[str, Tensor]()
         for name, changed_NF in changed.items():
             moved_NF = (changed_NF - features_NF) / scale_F / len(features_NF) ** 0.5
-            if float(moved_NF.square().sum()) > STILL * len(widths):
+            if float(moved_NF.square().sum()) >= still * len(widths):
                 moves[name] = _leading(moved_NF, AXES)
         return cls(mean_F, scale_F, moves)
 
@@ -125,7 +130,7 @@ class Subspaces:
         nothing = self.mean_F.new_zeros(0, len(self.mean_F)), self.mean_F.new_zeros(0)
         if not operators:
             return Space(self.mean_F, self.scale_F, *nothing)
-        value_M, axes_MF = _axes(torch.cat([self.moves[name] for name in operators]))
+        value_M, axes_MF = axes_of(torch.cat([self.moves[name] for name in operators]))
         floor = ridge * float(value_M.sum()) / axes_MF.shape[1]
         shrink_M = 1 - (floor / (value_M + floor)).sqrt()
         return Space(self.mean_F, self.scale_F, axes_MF, shrink_M)
@@ -164,15 +169,15 @@ class Subspaces:
         rest = self.ignoring(others, ridge)
         seen_RF = torch.cat([rest.moved(self.moves[name]) for name in operators])
         return Space(rest.mean_F, rest.scale_F, rest.axes_MF, rest.shrink_M,
-                     _axes(seen_RF)[1][:axes])  # fmt: skip
+                     axes_of(seen_RF)[1][:axes])  # fmt: skip
 
 
-def _axes(rows_MF: Tensor) -> tuple[Tensor, Tensor]:
+def axes_of(rows_MF: Tensor) -> tuple[Tensor, Tensor]:
     """Squared singular values, the largest first, and right singular vectors of few long rows."""
     gram_MM = (rows_MF @ rows_MF.T).double()
     value_M, left_MM = torch.linalg.eigh(gram_MM)
     value_M, left_MM = value_M.flip(0), left_MM.flip(1)
-    count = int((value_M > 1e-9 * value_M[0]).sum())
+    count = int((value_M > 1e-9 * value_M[:1].sum()).sum())
     value_M, left_MM = value_M[:count], left_MM[:, :count]
     axes_MF = (left_MM / value_M.sqrt()).T.to(rows_MF.dtype) @ rows_MF
     return value_M.to(rows_MF.dtype), axes_MF
@@ -180,5 +185,5 @@ def _axes(rows_MF: Tensor) -> tuple[Tensor, Tensor]:
 
 def _leading(rows_NF: Tensor, count: int) -> Tensor:
     """Some rows with nearly the same second moment: the leading axes times their spread."""
-    value_M, axes_MF = _axes(rows_NF)
+    value_M, axes_MF = axes_of(rows_NF)
     return value_M[:count].sqrt()[:, None] * axes_MF[:count]

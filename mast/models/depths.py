@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from mast.core.errors import UserError, unknown
-from mast.models.encoders import Encoder
+from mast.models.encoders import Encoder, evaluating
 
 TOKENS = 4  # blocks of a transformer that are read
 OUTPUT = "output"  # the last depth, the representation itself
@@ -55,7 +55,7 @@ class Depths(nn.Module):
             for name in names:
                 if name not in found:
                     raise UserError(f"the layer {name} gives neither maps nor tokens of an image")
-        with torch.no_grad(), _evaluating(encoder):
+        with torch.no_grad(), evaluating(encoder):
             output_BD, pooled = self._run(self._blank(), names)
         if names and _same(pooled[-1], output_BD.float()):
             names, pooled = names[:-1], pooled[:-1]  # the output is the mean of the last map
@@ -113,7 +113,7 @@ class Depths(nn.Module):
     @torch.no_grad()
     def _tried(self, names: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Of the layers that give maps or tokens how many axes and places each has, in order."""
-        with _evaluating(self.encoder), _outputs(self.encoder, names) as outputs:
+        with evaluating(self.encoder), _outputs(self.encoder, names) as outputs:
             self.encoder(self._blank())
         return {
             name: (output.ndim, output[0].numel() // pooled.shape[1])
@@ -124,17 +124,6 @@ class Depths(nn.Module):
 
 def _same(first: Tensor, second: Tensor) -> bool:
     return first.shape == second.shape and torch.allclose(first, second, rtol=1e-3, atol=1e-5)
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
 
 
 @contextmanager

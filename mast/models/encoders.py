@@ -384,6 +384,21 @@ class Encoder(nn.Module):
         return described
 
 
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Put every submodule in evaluation mode, and restore each one's mode afterwards.
+
+    `module.train(was)` would not do: it thaws a batch normalisation that was frozen on purpose.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
 def _check_kind(images_BCHW: Tensor, channels: int) -> None:
     batch = isinstance(images_BCHW, Tensor) and images_BCHW.ndim == 4
     if not batch or images_BCHW.shape[1] != channels:

@@ -18,10 +18,11 @@ from mast.core.loop import Losses, Training
 from mast.core.optim import OptimizerConfig, make_optimizer, to_zero
 from mast.measure.accuracy import accuracies, accuracy
 from mast.measure.bootstrap import Measured
-from mast.measure.features import evaluating, represent
+from mast.measure.features import represent
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData, Task, tasks
 from mast.measure.training_views import LabelledBatch, TrainingViews
+from mast.models.encoders import evaluating
 from mast.protocols.evaluator import Evaluator
 
 

@@ -90,12 +90,14 @@ class Compared:
         size: Side of its views in pixels.
         space: What is seen of that.
         chosen: The operators that are "ignored" and "matched", where there are some.
+        adapted: It with its subspaces, where these say the space.
     """
 
     encoder: FrozenEncoder
     size: int
     space: SearchSpace | None = None
     chosen: dict[str, list[str]] = field(default_factory=dict)
+    adapted: Adapted | None = None
 
     def features(self, canvases: CanvasSet) -> Tensor:
         """Features (N, D) of a set; they are kept where the encoder keeps some."""
@@ -191,4 +193,4 @@ def _adapted(
     described = encoder.describe() if isinstance(encoder, Encoder) else {}
     loaded = Loaded(depths, adapted.size, {**described, "layers": list(depths.layers)}, Path())
     seen = SearchSpace("depths", space)
-    return Compared(frozen(loaded, source, compute), adapted.size, seen, chosen)
+    return Compared(frozen(loaded, source, compute), adapted.size, seen, chosen, adapted)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import nn
 
 import mast
@@ -85,12 +85,65 @@ def test_the_folder_is_opened_by_the_command_line(
     capsys.readouterr()
 
 
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Adaptation, Path]:
+    """24 images without a pattern in common, and copies of three; the network knows 40 others."""
+    folder = tmp_path_factory.mktemp("scenes")
+    draw = np.random.default_rng(1)
+    for part, count in (("known", 40), ("copies", 24)):
+        (folder / part).mkdir()
+        for at in range(count):
+            coarse = Image.fromarray(draw.integers(0, 256, (5, 5, 3), np.uint8))
+            coarse.resize((64, 64), Image.Resampling.BICUBIC).save(folder / part / f"{at:02d}.png")
+    copies = folder / "copies"
+    with Image.open(copies / "00.png") as mirrored, Image.open(copies / "07.png") as gray:
+        ImageOps.mirror(mirrored).save(copies / "mirrored.png")
+        gray.convert("L").save(copies / "gray.png")
+    (copies / "same.png").write_bytes((copies / "03.png").read_bytes())
+    out = folder / "run"
+    return mast.adapt("timm:resnet18", folder / "known", size=64, out=out, device="cpu"), copies
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ({"ignore": "orientation"}, {("00", "mirrored", "near")}),
+        ({"match": "color"}, {("00", "mirrored", "near")}),
+        ({}, set()),
+    ],
+)
+def test_copies_differ_in_what_is_ignored(
+    scenes: tuple[Adaptation, Path], chosen: dict[str, object], expected: set[tuple[str, ...]]
+) -> None:
+    found = mast.duplicates(scenes[0].adapted, scenes[1], size=64, device="cpu", **chosen)
+    of_group: dict[object, list[tuple[str, str]]] = {}
+    columns = (found.columns[name] for name in ("group", "path", "kind"))
+    for group, path, kind in zip(*columns, strict=True):
+        of_group.setdefault(group, []).append((Path(str(path)).stem, str(kind)))
+    groups = {(one[0][0], one[1][0], one[1][1]) for one in of_group.values()}
+    assert groups == expected | {("03", "same", "exact")}
+    assert ("changed_by" in found.columns) is bool(chosen)
+
+
+def test_it_is_told_what_was_changed(scenes: tuple[Adaptation, Path]) -> None:
+    adapted, files = scenes[0].adapted, ("00", "mirrored", "07", "gray")
+    images = mast.open_images([scenes[1] / f"{name}.png" for name in files], 64)
+    with torch.no_grad():
+        features_NF = adapted.depths(images)
+    named = adapted.changed_by(features_NF[[0, 2]], features_NF[[1, 3]])
+    assert [name for name, _ in named] == ["orientation", "color"]
+
+
 def test_it_is_opened_again_as_it_was(adapted: Adaptation, colors: Path) -> None:
     assert adapted.path is not None
     again, images = mast.load_adapted(adapted.path), mast.open_images([colors / "00.png"], 32)
     with torch.no_grad():
         for choice in ({}, {"ignore": "color"}, {"match": ["rotate", "horizontal_flip"]}):
             torch.testing.assert_close(again(images, **choice), adapted.adapted(images, **choice))
+    for name in ("weight_CE", "bias_C"):
+        first, second = (getattr(of.naming, name) for of in (again, adapted.adapted))
+        torch.testing.assert_close(first, second)
+    assert again.naming.names == adapted.adapted.naming.names
     with pytest.raises(UserError, match="focus"):
         again.space(ignore="focus")
     with pytest.raises(UserError, match="cannot be both ignored and matched"):
@@ -135,6 +188,26 @@ def test_a_run_is_adapted_too(ours: RunFolder, photos: Path, tmp_path: Path) -> 
     found = mast.adapt(ours.path, photos / "train", out=tmp_path / "a", operators=FEW, device="cpu")
     assert set(found.adapted.operators) <= {*FEW}
     assert "operators move 48 images" in repr(found).replace("How ", "")
+
+
+def test_a_folder_of_something_else_is_left_alone(
+    adapted: Adaptation, ours: RunFolder, colors: Path, tmp_path: Path
+) -> None:
+    before = ours.encoder.read_bytes()
+    options = {"size": 32, "operators": FEW, "device": "cpu"}
+    with pytest.raises(UserError, match="which this command did not write"):
+        mast.adapt(NAME, colors, out=ours.path, **options)
+    assert ours.encoder.read_bytes() == before
+    assert adapted.path is not None  # what it wrote itself is written again, ended or not
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    (begun / "encoder.safetensors").write_bytes((adapted.path / "encoder.safetensors").read_bytes())
+    for _ in range(2):
+        again = mast.adapt(NAME, colors, out=begun, **options)
+        assert again.adapted.operators == adapted.adapted.operators
+    (begun / "subspaces.safetensors").unlink()
+    with pytest.raises(UserError, match="which this command did not write"):
+        mast.adapt("timm:resnet18", colors, out=begun, **options)
 
 
 def test_operators_that_change_nothing_are_left_out(

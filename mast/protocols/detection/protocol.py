@@ -23,10 +23,10 @@ from mast.core.seeds import forked, seed_global
 from mast.core.transfer import to_device
 from mast.measure.bootstrap import Measured
 from mast.measure.compute import autocast
-from mast.measure.features import evaluating
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import ObjectData
 from mast.models import synchronise_batchnorm
+from mast.models.encoders import evaluating
 from mast.protocols.detection.average_precision import AveragePrecision, require_tools
 from mast.protocols.detection.batches import (
     ObjectBatch,
