@@ -128,7 +128,8 @@ def _changed_by(
     if by.adapted is None or not near:
         return {}
     first = {copy.group: copy.position for copy in found if copy.kind == "first"}
-    features_NF = by.encoder.features(canvases, by.size)
+    assert by.encoder.whole is not None
+    features_NF = by.encoder.whole.features(canvases, by.size)
     ends = [[first[copy.group] for copy in near], [copy.position for copy in near]]
     named = by.adapted.changed_by(*(features_NF[places] for places in ends))
     return dict(zip(ends[1], named, strict=True))

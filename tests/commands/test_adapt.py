@@ -3,6 +3,7 @@
 import colorsys
 import csv
 import itertools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -256,3 +257,29 @@ def test_too_few_images_and_damaged_files(
         mast.load_adapted(copy)
     with pytest.raises(UserError, match="has no subspaces"):
         mast.load_adapted(few)
+
+
+def test_protocols_see_the_space_that_is_chosen(
+    adapted: Adaptation, colors: Path, tmp_path: Path
+) -> None:
+    """Hues are told apart where color is matched, and no better than by chance if it is ignored."""
+    assert adapted.path is not None
+    for file in colors.glob("*.png"):
+        folder = tmp_path / "hues" / file.stem[0]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / file.name).write_bytes(file.read_bytes())
+    run = tmp_path / "run"
+    shutil.copytree(adapted.path, run)
+    accuracy = {}
+    for choice in ("match", "ignore"):
+        results = mast.evaluate(
+            run, tmp_path / "hues", ["knn", "linear"], device="cpu", **{choice: "color"}
+        )
+        accuracy[choice] = [result.targets["class"].values["top1"] for result in results]
+        kind = {"match": "matched", "ignore": "ignored"}[choice]
+        assert results[0].encoder["space"] == {kind: ["color_jitter", "grayscale"]}
+        assert [*(run / "spaces" / f"{kind}-color" / "evaluations").glob("knn-*.json")]
+    assert min(accuracy["match"]) == 100
+    assert max(accuracy["ignore"]) < 75
+    with pytest.raises(UserError, match="for what `mast adapt` wrote"):
+        mast.evaluate(NAME, tmp_path / "hues", "knn", size=32, ignore="color")
