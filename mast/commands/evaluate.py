@@ -16,6 +16,8 @@ from mast.core.errors import UserError
 from mast.core.launch import Device, make_fabric, precision_of
 from mast.core.processes import together
 from mast.core.run import RunFolder
+from mast.core.tensors import digest
+from mast.measure.adapted import SPACES, tensors_of
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
@@ -112,6 +114,8 @@ def evaluate(
     adapted = open_adapted(encoder) if words else None
     if words and adapted is None:
         raise UserError("ignore and match are for what `mast adapt` wrote: give its folder")
+    if words and (untrained or weights is not None):
+        raise UserError("what is adapted has its weights: leave untrained and weights out")
     dtype = getattr(torch, precision)
     with doing("setting up devices"):
         fabric = make_fabric(device, devices, precision=precision_of(dtype))
@@ -130,7 +134,9 @@ def evaluate(
 
         if adapted is not None:
             name = "-".join("-".join([kind, *chosen]) for kind, chosen in words.items())
-            loaded = loaded._replace(folder=loaded.folder / "spaces" / name)
+            if isinstance(encoder, nn.Module):  # which may be adapted otherwise, too
+                name += f"-{digest(tensors_of(adapted))[:8]}"
+            loaded = loaded._replace(folder=loaded.folder / SPACES / name)
         workspace = loaded.folder / FOLDER
         of_run = (
             not (untrained or isinstance(encoder, nn.Module) or weights is not None)

@@ -140,10 +140,12 @@ def compared(
     chosen = {kind: as_list(names) for kind, names in words.items() if names}
     adapted = open_adapted(encoder) if chosen else None
     if adapted is not None:
-        if invariances.match_by is not None:
-            raise UserError("match_by is for runs without subspaces.safetensors: leave it out")
+        if invariances.match_by is not None or weights is not None:
+            raise UserError("what is adapted has its own: leave weights and match_by out")
         return in_closed_form(adapted, encoder, chosen, compute, size, cache)
     if chosen and (isinstance(encoder, nn.Module) or not RunFolder(encoder).config.is_file()):
+        if not isinstance(encoder, nn.Module) and (Path(encoder).parent / ADAPTED).is_file():
+            raise UserError(f"give the folder of {encoder}, which was adapted")
         raise UserError(
             f"{called(encoder)} can neither ignore nor match yet: `mast adapt` looks at some "
             "photos and writes a folder that can; or give a run of this library"
