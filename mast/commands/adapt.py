@@ -1,5 +1,6 @@
 """Learn how operators move the features of any encoder, so that its invariance can be chosen."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,12 +17,14 @@ from mast.core.files import out_folder
 from mast.core.launch import Device, find_device
 from mast.core.run import provenance
 from mast.core.table import FittedTable, Shown
+from mast.core.tensors import read_tensors
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.adapted import FILE as ADAPTED
-from mast.measure.adapted import Adapted, save_adapted
+from mast.measure.adapted import SPACES, Adapted, save_adapted, tensors_of
 from mast.measure.changes import acting_on, changed_by
 from mast.measure.compute import Compute
 from mast.measure.naming import Naming
+from mast.measure.result import FOLDER as RESULTS
 from mast.measure.store import fingerprint
 from mast.measure.subspaces import Subspaces
 from mast.models import Depths, Encoder, load_encoder, save_encoder
@@ -58,7 +61,7 @@ class Adaptation(Shown):
         """How far each operator moves an image, and along how many axes."""
         table = FittedTable(1, title=f"How operators move {self.images} images")
         table.add_column("operator")
-        for column in ("destroys", "moves, % of the variance", "axes of 90 % of it"):
+        for column in ("destroys", "mean square displacement, % of variance", "axes of 90 % of it"):
             table.add_column(column, justify="left" if column == "destroys" else "right")
         total = float(len(self.adapted.depths.layers))
         for name, moves_RF in self.adapted.subspaces.moves.items():
@@ -80,8 +83,8 @@ def adapt(
     images: int = 300,
     out: str | Path | None = None,
     size: int | None = None,
-    layers: Sequence[str] | None = None,
-    operators: Sequence[str] | None = None,
+    layers: str | Sequence[str] | None = None,
+    operators: str | Sequence[str] | None = None,
     device: Device = "auto",
     weights: str | Path | None = None,
     download: bool = False,
@@ -91,21 +94,23 @@ def adapt(
     """Look how operators move the features of an encoder, so that its invariance can be chosen.
 
     Of some images, whose labels are not needed, one copy changed by each operator is encoded.
-    Nothing is trained. In what is written `mast neighbours`, `duplicates` and `embed` take
-    `--ignore` and `--match`.
+    Nothing is trained. `mast neighbours`, `duplicates`, `embed` and `evaluate` accept `--ignore`
+    and `--match` for the folder that it writes.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
             timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
             Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
         data: Images like those that will be compared.
-        images: How many of them are looked at; 30 do, 300 are better.
+        images: How many of them to look at, 10 or more; 30 are already useful. All if there are
+            fewer.
         out: The folder to write; `runs/<name>-adapted` if not given. In Python nothing is written
             for a module unless it is given.
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         layers: Names of submodules whose outputs are read beside the encoder's own; if not given,
             those behind which maps become smaller, or some blocks of a transformer.
-        operators: Those to look at, or properties; all if not given.
+        operators: Operators or properties to look at; only these can be ignored or matched later.
+            All if not given.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
             by their order and shapes. If not given, those that the name names, or random ones where
@@ -125,8 +130,11 @@ def adapt(
         raise UserError(f"images must be {FEWEST} or more, got {images}")
     compute = Compute(find_device(device))
     loaded = load(encoder, "encoder", size, seed, weights, download)
+    if isinstance(encoder, nn.Module):  # which stays as and where it is
+        loaded = loaded._replace(module=copy.deepcopy(loaded.module))
     depths = Depths(loaded.module, loaded.size, layers).eval()
-    named = named_operators(operators, tuple(OPERATORS)) or operators_for(depths.channels)
+    known = operators_for(depths.channels)
+    named = named_operators(operators, known) or known
     for name in named:
         if name not in OPERATORS:
             raise unknown("operator", name, OPERATORS)
@@ -159,8 +167,6 @@ def adapt(
     naming = Naming.learn(features_NF, changed, depths.widths, seed)
     adapted = Adapted(depths.cpu(), subspaces, naming).eval()
     if folder is not None:
-        if isinstance(loaded.module, Encoder):
-            save_encoder(loaded.module, folder / ENCODER)
         about = {
             "images": len(canvases),
             "data": str(data),
@@ -168,6 +174,9 @@ def adapt(
             "seed": seed,
             "provenance": provenance(),
         }
+        _keep_results(adapted, folder)
+        if isinstance(loaded.module, Encoder):
+            save_encoder(loaded.module, folder / ENCODER)
         save_adapted(adapted, folder, about)
     left_out = tuple(name for name in named if name not in subspaces.moves)
     return Adaptation(folder, adapted, len(canvases), left_out)
@@ -191,6 +200,23 @@ def _check_ours(folder: Path, depths: Depths) -> None:
         raise UserError(
             f"{folder} has {min(others)}, which this command did not write: give another out"
         )
+
+
+def _keep_results(adapted: Adapted, folder: Path) -> None:
+    """Leave a folder alone that has results of another adaptation, which `compare` would mix up.
+
+    Raises:
+        UserError: It has.
+    """
+    measured = [name for name in (RESULTS, SPACES) if (folder / name).exists()]
+    if measured and (folder / ADAPTED).is_file():
+        before, _ = read_tensors(folder / ADAPTED)
+        now = tensors_of(adapted)
+        if before.keys() != now.keys() or any(not torch.equal(before[k], now[k]) for k in now):
+            raise UserError(
+                f"{folder} has {measured[0]} of another adaptation: remove them, or give another "
+                "out"
+            )
 
 
 def _some(canvases: CanvasSet, images: int, seed: int) -> CanvasSet:

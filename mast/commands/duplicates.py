@@ -49,8 +49,8 @@ def duplicates(
             Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
         data: The images; labels are not needed.
         above: Cosine above which two images are near-copies. If not given 0.99, each dimension of
-            their representation being standardised by the set; 0.95 where something is ignored, and
-            none where something is matched.
+            their representation being standardised by the set; 0.95 with ignore; with match only
+            margin decides.
         out: Where to write the groups: a table that ends in .csv or .parquet (which needs the extra
             of that name), or a page of thumbnails that ends in .html; nowhere if not given.
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.
@@ -58,8 +58,8 @@ def duplicates(
             in which copies may differ; "all" for all that were looked at.
         match: Likewise, the only ones by which images are compared, so that a gray version is no
             copy where color is matched.
-        margin: Where something is ignored or matched, also those are near-copies whose cosine is so
-            much above the mean of those to their three nearest others.
+        margin: With ignore or match, pairs are near-copies, too, whose cosine exceeds by this much
+            the mean cosine of both to their three nearest other images.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
             by their order and shapes. If not given, those that the name names, or random ones where
@@ -128,7 +128,8 @@ def _changed_by(
     if by.adapted is None or not near:
         return {}
     first = {copy.group: copy.position for copy in found if copy.kind == "first"}
-    features_NF = by.encoder.features(canvases, by.size)
+    assert by.encoder.whole is not None
+    features_NF = by.encoder.whole.features(canvases, by.size)
     ends = [[first[copy.group] for copy in near], [copy.position for copy in near]]
     named = by.adapted.changed_by(*(features_NF[places] for places in ends))
     return dict(zip(ends[1], named, strict=True))

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import nn
 
+from mast.core.arguments import as_list
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.entry import entry
@@ -15,6 +16,8 @@ from mast.core.errors import UserError
 from mast.core.launch import Device, make_fabric, precision_of
 from mast.core.processes import together
 from mast.core.run import RunFolder
+from mast.core.tensors import digest
+from mast.measure.adapted import SPACES, tensors_of
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
@@ -27,7 +30,7 @@ from mast.protocols.run import (
     protocol_class,
     refuse_near_duplicates,
 )
-from mast.runs.features import frozen
+from mast.runs.features import frozen, in_closed_form, open_adapted
 from mast.runs.load import Representation, load
 from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
 from mast.runs.start import load_untrained
@@ -50,6 +53,8 @@ def evaluate(
     weights: str | Path | None = None,
     untrained: bool = False,
     near_duplicates: bool = False,
+    ignore: str | Sequence[str] = (),
+    match: str | Sequence[str] = (),
 ) -> Results:
     """Measure an encoder on labelled images.
 
@@ -86,6 +91,10 @@ def evaluate(
             to `untrained/` in the run folder, to compare with the run's.
         near_duplicates: Also count the test images that look to the encoder like one to learn
             from, and name the first; exact copies are always counted.
+        ignore: Of a folder that `mast adapt` wrote: operators, or properties such as color, to
+            which the features are to be invariant; "all" for all. The results go to `spaces/` in
+            the folder, to compare with its own.
+        match: Likewise, by what these change images are to be told apart, and by nothing else.
 
     Returns:
         One result a protocol; in the first process, none in the others.
@@ -100,6 +109,13 @@ def evaluate(
         raise UserError("untrained is for a run's first weights: leave weights out")
     if untrained and isinstance(encoder, nn.Module):
         raise UserError("untrained is for a run's first weights: give a run folder, not a module")
+    words = {"ignored": as_list(ignore), "matched": as_list(match)}
+    words = {kind: chosen for kind, chosen in words.items() if chosen}
+    adapted = open_adapted(encoder) if words else None
+    if words and adapted is None:
+        raise UserError("ignore and match are for what `mast adapt` wrote: give its folder")
+    if words and (untrained or weights is not None):
+        raise UserError("what is adapted has its weights: leave untrained and weights out")
     dtype = getattr(torch, precision)
     with doing("setting up devices"):
         fabric = make_fabric(device, devices, precision=precision_of(dtype))
@@ -116,13 +132,22 @@ def evaluate(
             other = load(encoder, cast(Representation, name), size, seed, weights)
             return frozen(other, encoder, compute, cache)
 
+        if adapted is not None:
+            name = "-".join("-".join([kind, *chosen]) for kind, chosen in words.items())
+            if isinstance(encoder, nn.Module):  # which may be adapted otherwise, too
+                name += f"-{digest(tensors_of(adapted))[:8]}"
+            loaded = loaded._replace(folder=loaded.folder / SPACES / name)
         workspace = loaded.folder / FOLDER
         of_run = (
             not (untrained or isinstance(encoder, nn.Module) or weights is not None)
             and RunFolder(encoder).config.is_file()
         )
         bench = Bench(compute, workspace, representation if of_run else None)
-        measured = frozen(loaded, encoder, compute, cache, bench)
+        if adapted is None:
+            measured = frozen(loaded, encoder, compute, cache, bench)
+        else:
+            closed = in_closed_form(adapted, encoder, words, compute, size, cache, bench)
+            measured = closed.encoder
 
         # What cannot work must fail before anything runs for hours.
         if near_duplicates:

@@ -12,17 +12,19 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from mast.augment import named_operators
+from mast.augment import OPERATORS, named_operators
 from mast.core.arguments import checked
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.tensors import check_finite, read_tensors, said_of, write_tensors
-from mast.measure.naming import Energies, Naming
+from mast.measure.naming import NONE, Energies, Naming
 from mast.measure.store import fingerprint
 from mast.measure.subspaces import Space, Subspaces
 from mast.models import Depths, Encoder, load_encoder
+from mast.models.encoders import check_size
 
 FILE = "subspaces.safetensors"  # beside the encoder
+SPACES = "spaces"  # a folder of results in a space each, beside it
 VERSION = 1
 AGAIN = "run `mast adapt` again"
 
@@ -47,8 +49,9 @@ class Adapted(nn.Module):
         self.depths = depths
         self.subspaces = subspaces
         self.naming = naming
-        self.operators = tuple(subspaces.moves)
+        self.operators = tuple(name for name in OPERATORS if name in subspaces.moves)
         self.size = depths.size
+        self._spaces: dict[tuple[tuple[str, ...], tuple[str, ...]], Space] = {}
 
     @property
     def encoder(self) -> nn.Module:
@@ -95,10 +98,15 @@ class Adapted(nn.Module):
             UserError: An operator that was not looked at, or did not change the images that were;
                 one that is both ignored and matched.
         """
-        ignored, matched = self.named(ignore), self.named(match)
-        if matched:
-            return self.subspaces.matching(matched, ignored)
-        return self.subspaces.ignoring(ignored)
+        ignored, matched = tuple(self.named(ignore)), tuple(self.named(match))
+        if (ignored, matched) not in self._spaces:
+            space = (
+                self.subspaces.matching(matched, ignored)
+                if matched
+                else self.subspaces.ignoring(ignored)
+            )
+            self._spaces[ignored, matched] = space
+        return self._spaces[ignored, matched]
 
     def changed_by(self, first_PF: Tensor, second_PF: Tensor) -> list[tuple[str, float]]:
         """What was changed of one image to make another, of pairs of them.
@@ -124,6 +132,18 @@ class Adapted(nn.Module):
         return named_operators(chosen, self.operators)
 
 
+def tensors_of(adapted: Adapted) -> dict[str, Tensor]:
+    """What its file holds."""
+    subspaces, naming = adapted.subspaces, adapted.naming
+    moves = {f"moves/{name}": moves_RF for name, moves_RF in subspaces.moves.items()}
+    return moves | {
+        "mean": subspaces.mean_F,
+        "scale": subspaces.scale_F.clone(),
+        "naming/weight": naming.weight_CE,
+        "naming/bias": naming.bias_C,
+    }
+
+
 def save_adapted(adapted: Adapted, folder: Path, about: Mapping[str, Any]) -> Path:
     """Write subspaces into a folder, and whose they are.
 
@@ -135,16 +155,15 @@ def save_adapted(adapted: Adapted, folder: Path, about: Mapping[str, Any]) -> Pa
     Returns:
         The file.
     """
-    subspaces, path = adapted.subspaces, folder / FILE
-    tensors = {"mean": subspaces.mean_F, "scale": subspaces.scale_F}
-    tensors |= {f"moves/{name}": moves_RF for name, moves_RF in subspaces.moves.items()}
-    naming = adapted.naming
-    tensors |= {"naming/weight": naming.weight_CE, "naming/bias": naming.bias_C}
-    about = {**about, "names": list(naming.names)}
-    layers, size = list(adapted.depths.layers[:-1]), adapted.size
-    described = {"version": VERSION, "size": size, "layers": layers, "encoder": _of(adapted)}
-    write_tensors(path, tensors, {"subspaces": {**described, **about}})
-    return path
+    described = {
+        "version": VERSION,
+        "size": adapted.size,
+        "layers": list(adapted.depths.layers[:-1]),
+        "encoder": _of(adapted.encoder),
+        "names": list(adapted.naming.names),
+    }
+    write_tensors(folder / FILE, tensors_of(adapted), {"subspaces": {**described, **about}})
+    return folder / FILE
 
 
 @entry(draws=True)
@@ -165,8 +184,8 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
     if not file.is_file():
         raise UserError(f"{path} has no {FILE}: `mast adapt` writes it")
     tensors, header = read_tensors(file, AGAIN)
-    said = said_of(header).get("subspaces", {})
-    if said.get("version") != VERSION:
+    said = said_of(header).get("subspaces")
+    if not isinstance(said, dict) or said.get("version") != VERSION:
         raise UserError(f"{file} was written by another version of mast: {AGAIN}")
     check_finite(file, tensors)
     if encoder is None:
@@ -176,18 +195,34 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
                 "mast.load_adapted(path, encoder=module)"
             )
         encoder = load_encoder(file.parent)
-    depths = Depths(encoder, said["size"], said["layers"]).eval()
-    moves = {name.removeprefix("moves/"): values
-             for name, values in tensors.items() if name.startswith("moves/")}  # fmt: skip
-    naming = Naming(tuple(said["names"]), tensors["naming/weight"], tensors["naming/bias"])
-    known = Subspaces(tensors["mean"], tensors["scale"], moves)
-    adapted = Adapted(depths, known, naming).eval()
-    if _of(adapted) != said["encoder"] or len(tensors["mean"]) != sum(depths.widths):
+    if _of(encoder) != said.get("encoder"):
         raise UserError(f"{file} is of another encoder than the one that is given: {AGAIN}")
-    return adapted
+    try:
+        check_size(said["size"])
+        depths = Depths(encoder, said["size"], [str(name) for name in said["layers"]]).eval()
+        moves = {name.removeprefix("moves/"): values
+                 for name, values in tensors.items() if name.startswith("moves/")}  # fmt: skip
+        names, energies = tuple(map(str, said["names"])), 2 * len(moves) + len(depths.widths) + 2
+        shapes = {name: (len(of), sum(depths.widths)) for name, of in moves.items()}
+        fits = (
+            all(tuple(moves[name].shape) == shape for name, shape in shapes.items())
+            and tensors["mean"].shape == tensors["scale"].shape == (sum(depths.widths),)
+            and tensors["naming/weight"].shape == (len(names), energies)
+            and tensors["naming/bias"].shape == (len(names),)
+            and {*names} == {*moves, NONE}
+            and {*moves} <= {*OPERATORS}
+            and all(values.dtype is torch.float32 for values in tensors.values())
+            and bool((tensors["scale"] > 0).all())
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{file} is not what `mast adapt` writes ({error}): {AGAIN}") from error
+    if not fits:
+        raise UserError(f"{file} is not what `mast adapt` writes: {AGAIN}")
+    naming = Naming(names, tensors["naming/weight"], tensors["naming/bias"])
+    known = Subspaces(tensors["mean"], tensors["scale"], moves)
+    return Adapted(depths, known, naming).eval()
 
 
-def _of(adapted: Adapted) -> str:
-    """A hash of its encoder."""
-    encoder = adapted.encoder
+def _of(encoder: nn.Module) -> str:
+    """A hash of an encoder."""
     return fingerprint(encoder, encoder.describe() if isinstance(encoder, Encoder) else None)

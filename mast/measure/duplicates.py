@@ -32,6 +32,7 @@ NAMED = 5  # pairs
 MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
 SAME = 0.95  # cosine of copies there, however many there are
 OTHERS = 3  # nearest, that say what is usual around an image
+FEWEST = 10  # images of which they do
 _AT_ONCE = 256  # canvases
 _HELD = 2**22  # pairs, before they are joined into groups
 
@@ -130,19 +131,20 @@ def apart(x_ND: Tensor, above: float, margin: float) -> np.ndarray:
 
     A cosine says little where some images have many that are like them: what counts is by how much
     that of a pair is above the mean of those of either to its `OTHERS` nearest others (cross-domain
-    similarity local scaling).
+    similarity local scaling). Four copies of one image or more are each other's nearest others, and
+    are joined by their cosine alone.
 
     Args:
-        x_ND: Features of images.
+        x_ND: Features of images; of fewer than `FEWEST` only the cosine counts.
         above: Cosine above which a pair is joined in any case.
         margin: By how much it has to be above the mean.
 
     Reference:
         Conneau et al., Word Translation Without Parallel Data, ICLR 2018, for the scaling.
     """
-    kept = min(OTHERS + 1, len(x_ND) - 1)
-    if kept < 1:
-        return np.arange(len(x_ND))
+    kept, alike_N = OTHERS + 1, connected(x_ND, above)
+    if len(x_ND) < FEWEST:
+        return alike_N
     cosine_NK, position_NK = (each.cpu() for each in nearest(x_ND, x_ND, kept + 1))
     other_NK = position_NK != torch.arange(len(x_ND))[:, None]
     other_NK[other_NK.all(dim=1), -1] = False  # one that does not find itself
@@ -158,9 +160,9 @@ def apart(x_ND: Tensor, above: float, margin: float) -> np.ndarray:
         return (cosine_NK[image_P] * counts_PK).sum(dim=1) / counts_PK.sum(dim=1).clamp(min=1)
 
     lead_P = cosine_P - (around(first_P, second_P) + around(second_P, first_P)) / 2
-    joined_P = (lead_P > margin) | (cosine_P > above)
+    joined_P = lead_P > margin
     pairs = (first_P[joined_P].numpy(), second_P[joined_P].numpy())
-    return _join(np.arange(len(x_ND)), [pairs])
+    return _join(alike_N, [pairs])
 
 
 def connected(x_ND: Tensor, above: float) -> np.ndarray:

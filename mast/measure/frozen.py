@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +26,26 @@ if TYPE_CHECKING:
 
     from mast.data.canvas import CanvasSet
 
+ROWS = 8192  # features that are mapped at once
 _log = logging.getLogger("mast")
+
+
+class InSpace(nn.Module):
+    """An encoder whose features are seen in a space: a map behind it, such as a linear one.
+
+    Args:
+        encoder: From images to features (B, F).
+        seen: From these to (B, D).
+    """
+
+    def __init__(self, encoder: nn.Module, seen: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.seen = seen
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """Features in the space."""
+        return self.seen(self.encoder(images_BCHW).float())
 
 
 class FrozenEncoder:
@@ -38,6 +57,8 @@ class FrozenEncoder:
         store: Where features are kept for the next process; None keeps them in memory alone.
         description: What is known of the encoder, for the results.
         bench: Where protocols train; one without a workspace if not given.
+        whole: The encoder in whose features the module, an `InSpace`, sees a space: these are
+            extracted and kept, whatever the space.
 
     Attributes:
         device: Where the module is.
@@ -50,6 +71,7 @@ class FrozenEncoder:
         store: FeatureStore | None = None,
         description: Mapping[str, Any] | None = None,
         bench: Bench | None = None,
+        whole: FrozenEncoder | None = None,
     ) -> None:
         if compute is None:
             compute = Compute() if bench is None else bench.compute
@@ -57,6 +79,7 @@ class FrozenEncoder:
         self.compute = compute.placed(module)
         self.device = self.compute.place(module)
         self.store = store
+        self.whole = whole
         self.description = dict(description or {})
         self.bench = bench or Bench(self.compute)
         trained_on = torch.device(self.bench.compute.device or "cpu")
@@ -83,6 +106,8 @@ class FrozenEncoder:
         self, canvas_set: CanvasSet, size: int, change: Change | None = None
     ) -> Path | None:
         """The file of a set's features, whether it is there yet or not; None: they are not kept."""
+        if self.whole is not None:
+            return self.whole.kept_at(canvas_set, size, change)
         if self.store is None:
             return None
         return self.store.path(
@@ -105,10 +130,14 @@ class FrozenEncoder:
 
         Several processes share the work, and all have the result.
         """
+        if self.whole is not None:
+            return self._seen(self.whole.extract(canvas_set, size, change))
         return extract(self.module, canvas_set, size, self.compute, change)
 
     def _stored(self, canvas_set: CanvasSet, size: int, change: Change | None) -> Tensor:
         """Features from the store, or from the encoder and then into the store."""
+        if self.whole is not None:
+            return self._seen(self.whole.features(canvas_set, size, change))
         path = self.kept_at(canvas_set, size, change)
         if self.store is None or path is None:
             return self.extract(canvas_set, size, change)
@@ -124,6 +153,13 @@ class FrozenEncoder:
         if self.compute.rank == 0:
             self._store(path, features_ND)
         return features_ND
+
+    def _seen(self, features_NF: Tensor) -> Tensor:
+        """Features of the whole in the space, on the CPU."""
+        assert isinstance(self.module, InSpace)
+        parts = [self.module.seen(part_RF.to(self.device)).cpu()
+                 for part_RF in features_NF.split(ROWS)]  # fmt: skip
+        return torch.cat(parts)
 
     def _store(self, path: Path, features_ND: Tensor) -> None:
         """Write features into the store; a full disk costs the next call time, not this one."""

@@ -73,8 +73,11 @@ class Naming:
         std_E = std_E.clamp(min=1e-6)
         fitted = LogisticRegression(C=PENALTY, max_iter=1000)
         fitted.fit(((energy_PE - mean_E) / std_E).numpy(), kinds)
-        weight_CE = torch.from_numpy(fitted.coef_).float() / std_E
-        bias_C = torch.from_numpy(fitted.intercept_).float() - weight_CE @ mean_E
+        weights = [torch.from_numpy(each).float() for each in (fitted.coef_, fitted.intercept_)]
+        if len(fitted.classes_) == 2:  # for which there is one row
+            weights = [torch.cat([torch.zeros_like(each), each]) for each in weights]
+        weight_CE = weights[0] / std_E
+        bias_C = weights[1] - weight_CE @ mean_E
         return cls(tuple(fitted.classes_.tolist()), weight_CE, bias_C)
 
     def properties(self, energy_PE: Tensor) -> list[tuple[str, float]]:
@@ -101,13 +104,14 @@ class Energies:
 
     def __init__(self, subspaces: Subspaces, widths: Sequence[int]) -> None:
         self._scale_F = subspaces.scale_F
-        self._axes = [axes_of(moves_RF)[1] for moves_RF in subspaces.moves.values()]
+        # sorted, as no file keeps an order
+        self._axes = [axes_of(subspaces.moves[name])[1] for name in sorted(subspaces.moves)]
         self._ignoring: Space = subspaces.ignoring(list(subspaces.moves))
         self._widths = list(widths)
 
     def __call__(self, difference_PF: Tensor) -> Tensor:
         """Logarithms (P, E) of shares of the difference's square, and of what it is itself."""
-        level_PF = difference_PF.float() / self._scale_F
+        level_PF = difference_PF.float().cpu() / self._scale_F
         total_P1 = level_PF.square().sum(dim=1, keepdim=True) + LEAST
         shares = [
             (level_PF @ axes_RF[:count].T).square().sum(dim=1, keepdim=True) / total_P1

@@ -156,7 +156,10 @@ class Subspaces:
             UserError: One has no displacements, or is ignored and matched.
         """
         if both := [name for name in operators if name in ignored]:
-            raise UserError(f"{both[0]} cannot be both ignored and matched")
+            raise UserError(
+                f"{both[0]} cannot be both ignored and matched; what is matched alone ignores all "
+                "other properties"
+            )
         for name in operators:
             if name not in self.moves:
                 raise unknown("operator", name, tuple(self.moves))

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mast.core.arguments import as_list, in_short
 from mast.core.errors import UserError, unknown
 from mast.models.encoders import Encoder, evaluating
 
@@ -44,9 +45,12 @@ class Depths(nn.Module):
         self.encoder = encoder
         self.size = size
         modules = dict(encoder.named_modules())
+        layers = None if layers is None else as_list(layers)
         for name in layers or ():
             if name not in modules:
                 raise unknown("layer", name, [*filter(None, modules)])
+        if layers is not None and len(set(layers)) < len(layers):
+            raise UserError(f"layers names one twice: {', '.join(layers)}")
         found = self._tried(list(_candidates(encoder)) if layers is None else list(layers))
         if layers is None:
             names = _spread(found)
@@ -114,7 +118,20 @@ class Depths(nn.Module):
     def _tried(self, names: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Of the layers that give maps or tokens how many axes and places each has, in order."""
         with evaluating(self.encoder), _outputs(self.encoder, names) as outputs:
-            self.encoder(self._blank())
+            try:
+                given = self.encoder(self._blank())
+            except UserError:
+                raise
+            except Exception as error:  # of the user's own code
+                said = " ".join(str(error).split())
+                raise UserError(
+                    f"the encoder cannot take images of {self.size} pixels: {said}"
+                ) from error
+        if not (isinstance(given, Tensor) and given.ndim == 2 and given.is_floating_point()):
+            raise UserError(
+                "expected the encoder to return a representation of shape (2, D) of two images, "
+                f"got {in_short(given)}: pool its feature map first, and return it alone"
+            )
         return {
             name: (output.ndim, output[0].numel() // pooled.shape[1])
             for name, output in outputs.items()

@@ -3,7 +3,7 @@
 N images, D dimensions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,10 +20,10 @@ from mast.measure.adapted import Adapted, load_adapted
 from mast.measure.approximate import ApproximateIndex, open_index
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
-from mast.measure.frozen import FrozenEncoder
+from mast.measure.frozen import FrozenEncoder, InSpace
 from mast.measure.store import FeatureStore, fingerprint
 from mast.methods import Embedding, MatchBy
-from mast.models import Encoder, SearchSpace
+from mast.models import Encoder
 from mast.runs.load import Loaded, Representation, called, load
 
 
@@ -86,33 +86,28 @@ class Compared:
     """An encoder with the features in which images are compared.
 
     Attributes:
-        encoder: It returns what the space is made of.
+        encoder: It returns these features.
         size: Side of its views in pixels.
-        space: What is seen of that.
         chosen: The operators that are "ignored" and "matched", where there are some.
         adapted: It with its subspaces, where these say the space.
     """
 
     encoder: FrozenEncoder
     size: int
-    space: SearchSpace | None = None
     chosen: dict[str, list[str]] = field(default_factory=dict)
     adapted: Adapted | None = None
 
     def features(self, canvases: CanvasSet) -> Tensor:
         """Features (N, D) of a set; they are kept where the encoder keeps some."""
-        return self._seen(self.encoder.features(canvases, self.size))
+        return self.encoder.features(canvases, self.size)
 
     def extract(self, canvases: CanvasSet) -> Tensor:
         """As `features`, but neither looked up nor kept."""
-        return self._seen(self.encoder.extract(canvases, self.size))
+        return self.encoder.extract(canvases, self.size)
 
     def index(self, canvases: CanvasSet, features_ND: Tensor) -> ApproximateIndex:
         """An index of the features of a set; it is kept where they are."""
         return open_index(features_ND, self.encoder.kept_at(canvases, self.size), self.chosen)
-
-    def _seen(self, features_ND: Tensor) -> Tensor:
-        return features_ND if self.space is None else self.space.seen(features_ND)
 
 
 def compared(
@@ -123,6 +118,7 @@ def compared(
     seed: int = 0,
     weights: str | Path | None = None,
     download: bool = False,
+    cache: bool = True,
 ) -> Compared:
     """Load an encoder for a comparison of images.
 
@@ -134,6 +130,7 @@ def compared(
         seed: As `load`.
         weights: As `load`.
         download: As `load`.
+        cache: As `frozen`.
 
     Raises:
         UserError: As `load`; a choice of operators that the run does not have or that leaves no
@@ -141,48 +138,87 @@ def compared(
     """
     words = {"ignored": invariances.ignore, "matched": invariances.match}
     chosen = {kind: as_list(names) for kind, names in words.items() if names}
-    adapted = opened(encoder) if chosen else None
+    adapted = open_adapted(encoder) if chosen else None
     if adapted is not None:
-        return _adapted(adapted, encoder, chosen, invariances, compute, size)
+        if invariances.match_by is not None or weights is not None:
+            raise UserError("what is adapted has its own: leave weights and match_by out")
+        return in_closed_form(adapted, encoder, chosen, compute, size, cache)
     if chosen and (isinstance(encoder, nn.Module) or not RunFolder(encoder).config.is_file()):
+        if not isinstance(encoder, nn.Module) and (Path(encoder).parent / ADAPTED).is_file():
+            raise UserError(f"give the folder of {encoder}, which was adapted")
         raise UserError(
             f"{called(encoder)} can neither ignore nor match yet: `mast adapt` looks at some "
             "photos and writes a folder that can; or give a run of this library"
         )
     kind: Representation = invariances.representation or ("embedding" if chosen else "encoder")
     loaded = load(encoder, kind, size, seed, weights, download)
-    space = None
-    if chosen:
-        embedding = loaded.module
-        assert isinstance(embedding, Embedding)
-        chosen = {kind: embedding.named(names) for kind, names in chosen.items()}
-        with torch.no_grad():
-            space = embedding.space(
-                chosen.get("ignored", ()), chosen.get("matched", ()), invariances.match_by
-            )
-        if space.of == "representation":
-            loaded = load(encoder, "encoder", size)
-    return Compared(frozen(loaded, encoder, compute), loaded.size, space, chosen)
+    if not chosen:
+        return Compared(frozen(loaded, encoder, compute, cache), loaded.size)
+    embedding = loaded.module
+    assert isinstance(embedding, Embedding)
+    chosen = {kind: embedding.named(names) for kind, names in chosen.items()}
+    with torch.no_grad():
+        space = embedding.space(
+            chosen.get("ignored", ()), chosen.get("matched", ()), invariances.match_by
+        )
+    if space.of == "representation":
+        loaded = load(encoder, "encoder", size)
+    whole = frozen(loaded, encoder, compute, cache)
+    return Compared(in_space(whole, space.seen, chosen), loaded.size, chosen)
 
 
-def opened(encoder: str | Path | nn.Module) -> Adapted | None:
+def in_space(
+    whole: FrozenEncoder,
+    seen: Callable[[Tensor], Tensor],
+    chosen: Mapping[str, Sequence[str]],
+    bench: Bench | None = None,
+) -> FrozenEncoder:
+    """A frozen encoder whose features are seen in a space.
+
+    Args:
+        whole: It extracts them, and keeps them whatever the space.
+        seen: Maps them.
+        chosen: The operators that are "ignored" and "matched".
+        bench: Where protocols train.
+    """
+    module = InSpace(whole.module, seen).eval()
+    described = {key: each for key, each in whole.description.items()
+                 if key not in ("source", "fingerprint")} | {"space": dict(chosen)}  # fmt: skip
+    identity = fingerprint(module, described)
+    description = {"source": whole.description["source"], "fingerprint": identity, **described}
+    return FrozenEncoder(module, whole.compute, None, description, bench, whole)
+
+
+def open_adapted(encoder: str | Path | nn.Module) -> Adapted | None:
     """What is named, if it was adapted."""
     if isinstance(encoder, nn.Module):
         return encoder if isinstance(encoder, Adapted) else None
     return load_adapted(encoder) if (Path(encoder) / ADAPTED).is_file() else None
 
 
-def _adapted(
+def in_closed_form(
     adapted: Adapted,
     source: str | Path | nn.Module,
-    words: dict[str, list[str]],
-    invariances: Invariances,
+    words: Mapping[str, Sequence[str]],
     compute: Compute,
-    size: int | None,
+    size: int | None = None,
+    cache: bool = True,
+    bench: Bench | None = None,
 ) -> Compared:
-    """An adapted encoder, compared in a space in closed form."""
-    if invariances.match_by is not None:
-        raise UserError("match_by is for runs without subspaces.safetensors: leave it out")
+    """An adapted encoder in the space of what is ignored and matched.
+
+    Args:
+        adapted: The encoder.
+        source: What the user named.
+        words: What is to be "ignored" and "matched": operators or properties.
+        compute: How it is run.
+        size: Side of the views in pixels, if it is named.
+        cache: As `frozen`.
+        bench: Where protocols train.
+
+    Raises:
+        UserError: Another size than it was adapted at, or a choice that it does not have.
+    """
     if size not in (None, adapted.size):
         raise UserError(
             f"it was adapted at {adapted.size} pixels: leave size out, or adapt it at {size}"
@@ -192,5 +228,5 @@ def _adapted(
     depths, encoder = adapted.depths, adapted.encoder
     described = encoder.describe() if isinstance(encoder, Encoder) else {}
     loaded = Loaded(depths, adapted.size, {**described, "layers": list(depths.layers)}, Path())
-    seen = SearchSpace("depths", space)
-    return Compared(frozen(loaded, source, compute), adapted.size, seen, chosen, adapted)
+    whole = frozen(loaded, source, compute, cache)
+    return Compared(in_space(whole, space, chosen, bench), adapted.size, chosen, adapted)

@@ -16,7 +16,7 @@ from mast.core.errors import UserError
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.data.pixels import InMemory
 from mast.measure.compare import compare
-from mast.measure.duplicates import copies_within, count_copies, near_copies, standardised
+from mast.measure.duplicates import apart, copies_within, count_copies, near_copies, standardised
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result, tables
 from mast.measure.sets import EvaluationData, ObjectData
@@ -212,3 +212,17 @@ def test_an_exact_copy_of_a_near_copy_is_of_its_group() -> None:
     x = directions([0.0, 1.0, 1.0, 90.0])
     found = copies_within(canvases, x, above=0.99)
     assert [copy[:3] for copy in found][:3] == [(1, 0, "first"), (1, 1, "near"), (1, 2, "exact")]
+
+
+def test_copies_stand_out_from_what_is_around_them() -> None:
+    """Pairs at a cosine that many images have to others, and a bunch that is alike at 0.96."""
+    generator = torch.Generator().manual_seed(0)
+    x_ND = torch.randn(60, 64, generator=generator)
+    x_ND[:20] += 1.5 * torch.randn(64, generator=generator)  # a crowd, in which all are alike
+    noise_ND = torch.randn(8, 64, generator=generator)
+    x_ND[50], x_ND[51] = x_ND[30] + 0.7 * noise_ND[0], x_ND[31] + 0.7 * noise_ND[1]
+    x_ND[52:58] = x_ND[32] + 0.15 * noise_ND[2:]
+    group_N = apart(x_ND, above=0.95, margin=0.2)
+    pairs = {(30, 50), (31, 51), *((32, at) for at in range(52, 58))}
+    assert {(int(first), at) for at, first in enumerate(group_N) if first != at} == pairs
+    assert apart(x_ND[:9], above=0.95, margin=0.2).tolist() == list(range(9))  # too few to say

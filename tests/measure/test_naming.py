@@ -38,5 +38,11 @@ def test_properties_of_new_images_are_told() -> None:
             named = naming.properties(energies(turned_PF))
             assert sum(name == expected for name, _ in named) > 0.95 * len(named), expected
         assert all(0.25 <= probability <= 1 for _, probability in named)
+    # Of one operator there are two classes.
+    alone = Naming.learn(features_NF, {"rotate": changed["rotate"]}, WIDTHS, seed=0)
+    known = Energies(Subspaces.of(features_NF, {"rotate": changed["rotate"]}, WIDTHS), WIDTHS)
+    assert alone.weight_CE.shape[0] == 2
+    told = [name for name, _ in alone.properties(known(pairs["orientation"]))]
+    assert told.count("orientation") > 0.95 * len(told)
     # No difference at all is finite, and something.
     assert len(naming.properties(energies(torch.zeros(1, 20)))) == 1
