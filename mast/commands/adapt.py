@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -153,11 +153,7 @@ def adapt(
         raise UserError(f"the encoder gives the same features of all {len(canvases)} images")
     changed = {}
     for at, name in enumerate(named):
-        drawn = {
-            field: value
-            for field, value in STRONGER.get(name, {}).items()
-            if field in {each.name for each in fields(OPERATORS[name])}
-        }
+        drawn = STRONGER.get(name, {})
         change = changed_by(name, None, loaded.size, len(canvases), seed + at, **drawn)
         changed[name] = source.features(canvases, loaded.size, change)
     subspaces = Subspaces.of(features_NF, changed, depths.widths)

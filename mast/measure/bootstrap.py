@@ -1,8 +1,9 @@
 """Intervals over test images: what other test sets of the same size would have said.
 
 A proportion of images has a score interval, and so has the mean of those of classes; the mean over
-draws of what is learned from has Student's t; everything else the percentiles of a bootstrap. Of
-pieces of files all means have score intervals, as these count as fewer images than there are.
+draws of what is learned from has Student's t; everything else the percentiles of a bootstrap. Over
+pieces of files, proportions have score intervals of fewer images than there are, and all other
+means and differences Student's t.
 N units (images, draws or episodes), F files, R test sets drawn with replacement.
 """
 
