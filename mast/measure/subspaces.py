@@ -172,7 +172,7 @@ class Subspaces:
         rest = self.ignoring(others, ridge)
         seen_RF = torch.cat([rest.moved(self.moves[name]) for name in operators])
         return Space(rest.mean_F, rest.scale_F, rest.axes_MF, rest.shrink_M,
-                     axes_of(seen_RF)[1][:axes])  # fmt: skip
+                     axes_of(seen_RF)[1][:axes].clone())  # fmt: skip
 
 
 def axes_of(rows_MF: Tensor) -> tuple[Tensor, Tensor]:

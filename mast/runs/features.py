@@ -80,6 +80,17 @@ class Invariances:
                 f"representation, got {self.representation}"
             )
 
+    @property
+    def words(self) -> dict[str, list[str]]:
+        """What is to be "ignored" and "matched", where there is something."""
+        words = {"ignored": as_list(self.ignore), "matched": as_list(self.match)}
+        return {kind: names for kind, names in words.items() if names}
+
+    @property
+    def names(self) -> list[str]:
+        """Of a folder, such as ignored-color."""
+        return ["-".join([kind, *names]) for kind, names in self.words.items()]
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -136,8 +147,7 @@ def compared(
         UserError: As `load`; a choice of operators that the run does not have or that leaves no
             dimension.
     """
-    words = {"ignored": invariances.ignore, "matched": invariances.match}
-    chosen = {kind: as_list(names) for kind, names in words.items() if names}
+    chosen = invariances.words
     adapted = open_adapted(encoder) if chosen else None
     if adapted is not None:
         if invariances.match_by is not None or weights is not None:

@@ -3,9 +3,12 @@
 import colorsys
 import csv
 import itertools
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from mast.commands.adapt import Adaptation
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.exports import FORMATS, load_original
 from mast.measure.subspaces import MATCHED
 
 NAME = "timm:efficientnet_lite0"
@@ -150,6 +154,42 @@ def test_it_is_opened_again_as_it_was(adapted: Adaptation, colors: Path) -> None
         again.space(ignore="focus")
     with pytest.raises(UserError, match="cannot be both ignored and matched"):
         again.space(ignore="color", match="grayscale")
+
+
+@pytest.fixture(scope="module")
+def small(colors: Path, tmp_path_factory: pytest.TempPathFactory) -> Adaptation:
+    """The smallest network, adapted."""
+    out = tmp_path_factory.mktemp("small") / "run"
+    return mast.adapt("timm:test_resnet", colors, size=32, out=out, operators=FEW, device="cpu")
+
+
+@pytest.mark.parametrize("format", ["onnx", "pt2", "torchscript"])
+@pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:FutureWarning")
+def test_the_space_is_part_of_an_export(format: str, small: Adaptation, colors: Path) -> None:
+    if format == "onnx":
+        pytest.importorskip("onnxruntime")
+    assert small.path is not None
+    exported = mast.export(small.path, format, match="color")
+    assert exported.folder == small.path.resolve() / "exports" / f"matched-color-{format}"
+    names: dict[str, Any] = {}
+    exec(exported.line, names)
+    images_BCHW = mast.open_images([colors / "00.png", colors / "11.png"], 32)
+    with torch.no_grad():
+        theirs_BJ = FORMATS[format].kind.outputs(Mock(), names["model"], images_BCHW)
+        ours_BJ = small.adapted(images_BCHW, match="color")
+    torch.testing.assert_close(theirs_BJ, ours_BJ, rtol=1e-3, atol=1e-4)
+    text = (exported.folder / "README.md").read_text()
+    assert f"of 32 × 32 pixels to {MATCHED} features, to be compared by cosine (matched: co" in text
+    assert "pretrained" not in text
+    known = json.loads((exported.folder / "mast.json").read_text())["encoder"]
+    assert known != load_original(small.path).fingerprint()
+
+
+@pytest.mark.parametrize("format", ["timm", "hf", "torchvision"])
+def test_formats_without_a_graph_hold_no_space(format: str, small: Adaptation) -> None:
+    assert small.path is not None
+    with pytest.raises(UserError, match="without what ignore and match add; onnx, pt2"):
+        mast.export(small.path, format, ignore="color")
 
 
 def test_to_the_other_commands_it_is_its_encoder(adapted: Adaptation, colors: Path) -> None:
