@@ -82,7 +82,8 @@ def evaluate(
         precision: Of the encoder's forward pass, and of training; bfloat16 is mixed precision.
         seed: Seed of everything a protocol draws, and of what is tested of a folder without parts.
         cache: Whether to keep features for the next call, in `features` beside the canvases; they
-            are found by the content of encoder and images. Those of a module are not kept.
+            are found by the content of encoder and images, those of a module also by what it gives
+            of some noise, so that another forward pass is noticed.
         weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
             by their order and shapes. If not given, those that the name names, or random ones where
             it names none.

@@ -23,6 +23,7 @@ from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.exports import FORMATS, load_original
+from mast.measure.features import extract
 from mast.measure.subspaces import MATCHED
 
 NAME = "timm:efficientnet_lite0"
@@ -232,6 +233,29 @@ def test_a_run_is_adapted_too(ours: RunFolder, photos: Path, tmp_path: Path) -> 
     found = mast.adapt(ours.path, photos / "train", out=tmp_path / "a", operators=FEW, device="cpu")
     assert set(found.adapted.operators) <= {*FEW}
     assert "operators move 48 images" in repr(found).replace("How ", "")
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_killed_adaptation_goes_on_with_the_next_operator(
+    own: bool, colors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded = list[str | None]()
+
+    def killed(*arguments: Any) -> torch.Tensor:
+        change = arguments[4]
+        encoded.append(change and change.name.partition(" ")[0])
+        if len(encoded) == 3:
+            raise KeyboardInterrupt
+        return extract(*arguments)
+
+    monkeypatch.setattr("mast.measure.frozen.extract", killed)
+    encoder = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    options = {"size": 31, "operators": FEW, "out": tmp_path, "device": "cpu"}
+    name = encoder if own else "timm:test_resnet"
+    with pytest.raises(KeyboardInterrupt):
+        mast.adapt(name, colors, **options)
+    mast.adapt(name, colors, **options)
+    assert encoded == [None, *FEW[:2], *FEW[1:]]
 
 
 def test_a_folder_of_something_else_is_left_alone(

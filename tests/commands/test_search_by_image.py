@@ -77,7 +77,7 @@ def test_a_module_of_ones_own(photos: Path, tmp_path: Path) -> None:
     assert found["path"] == tuple(names[at] for at in order)
     assert found["cosine"] == pytest.approx(cosine_N[order].tolist(), abs=1e-5)
     mast.neighbours(module, data, "3", size=32)
-    assert module.calls == 3 * calls  # nothing was kept: its code may have changed
+    assert module.calls == 3 * calls - 1  # features were kept: it only looked at some images
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_an_index_is_kept_for_each_choice_of_invariances(
     assert len(built) == 4
     mast.neighbours(Pooled(), data, "3", size=32, approximate=True)
     mast.neighbours(Pooled(), data, "3", size=32, approximate=True)
-    assert len(built) == 6  # nothing of a module is kept
+    assert len(built) == 5
 
 
 def test_what_an_approximate_search_cannot_do_is_refused_first(
