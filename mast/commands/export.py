@@ -107,7 +107,7 @@ def _in_space(
 ) -> Original:
     """The encoder with the space behind it that is chosen."""
     if not issubclass(FORMATS[format].kind, Graph):
-        raise UserError(f"{format} holds an encoder alone, without what ignore and match add; {ANY}")
+        raise UserError(f"{format} holds encoders without what ignore and match add; {ANY}")
     if original.classifier is not None:
         raise UserError("a classifier has its features: leave ignore and match out")
     seen = compared(model, invariances, Compute("cpu"), cache=False)

@@ -49,9 +49,9 @@ def card(
     """
     classifier = original.classifier
     parts = [
-        _front(form, original, license, pretrained=run is not None),
+        _front(form, original, license, run is not None),
         f"# {_text(title)}",
-        _summary(original, pretrained=run is not None) if classifier is None else _classifier(original, classifier),
+        _summary(original, run is not None) if classifier is None else _classifier(original),
         f"## Use\n\n{_use(form, original, place)}",
         f"## Preprocessing\n\n{_preprocessing(form, original)}",
     ]
@@ -105,8 +105,9 @@ def _summary(original: Original, pretrained: bool) -> str:
     )
 
 
-def _classifier(original: Original, classifier: Classifier) -> str:
-    size = original.size
+def _classifier(original: Original) -> str:
+    size, classifier = original.size, original.classifier
+    assert classifier is not None
     return (
         f"A classifier of images by `mast`: a linear layer on the features of "
         f"{_architecture(original.encoder)}. {_weights(classifier)} parameters; "

@@ -223,6 +223,11 @@ def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -
     torch.testing.assert_close(again(images, match="color"), kept.adapted(images, match="color"))
     with pytest.raises(UserError, match="of a module of your own"):
         mast.load_adapted(tmp_path)
+    module[1] = nn.ReLU6()  # which is the same for some images
+    mast.load_adapted(tmp_path, encoder=module)
+    module[1] = nn.Tanh()
+    with pytest.raises(UserError, match="of an encoder that gives other features"):
+        mast.load_adapted(tmp_path, encoder=module)
     with torch.no_grad():
         next(module.parameters()).add_(1)
     with pytest.raises(UserError, match="of another encoder"):
@@ -315,7 +320,8 @@ def test_modules_that_are_no_encoders_are_one_line(
     ("header", "tensors"),
     [
         ({"size": "32"}, {}), ({"size": None}, {}), ({"layers": 3}, {}), ({"names": ["none"]}, {}),
-        ({}, {"mean": torch.zeros(3)}), ({}, {"scale": torch.zeros(1792)}),
+        ({}, {"noise": torch.zeros(2, 1792)}), ({}, {"mean": torch.zeros(3)}),
+        ({}, {"scale": torch.zeros(1792)}),
         ({}, {"moves/rotat": torch.zeros(2, 1792)}), ({}, {"naming/weight": torch.zeros(2, 2)}),
     ],
 )  # fmt: skip
@@ -342,7 +348,10 @@ def test_operators_that_change_nothing_are_left_out(
     words = ["adapt", NAME, "--data", str(tmp_path), "--size", "32", "--operators"]
     assert main([*words, "grayscale", "rotate", "--out", str(tmp_path / "out")]) == 0
     assert "did not change the images: grayscale" in capsys.readouterr().out
-    assert mast.load_adapted(tmp_path / "out").operators == ("rotate",)
+    again = mast.load_adapted(tmp_path / "out")
+    assert again.operators == ("rotate",)
+    with pytest.raises(UserError, match="did not look at grayscale, or it did not change the im"):
+        again.space(match="grayscale")
 
 
 @pytest.mark.parametrize(
@@ -351,6 +360,7 @@ def test_operators_that_change_nothing_are_left_out(
         ({"images": 9}, "images must be 10 or more, got 9"),
         ({"operators": ["colour_shift"]}, "unknown operator 'color_shift'"),
         ({"layers": ["model.layer9"]}, "unknown layer 'model.layer9'"),
+        ({"layers": ""}, "unknown layer ''"),
     ],
 )
 def test_what_cannot_be_is_one_line(changes: dict[str, object], said: str, colors: Path) -> None:
