@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +64,7 @@ class Original:
     @property
     def size(self) -> int:
         """Side of the views in pixels."""
-        seen = self.space.encoder if self.space else self.classifier or self.encoder
+        seen: Any = self.space.encoder if self.space else self.classifier or self.encoder
         size: int = seen.size
         return size
 
