@@ -122,7 +122,7 @@ class Adapted(nn.Module):
             operators change, and its probability, all operators being as frequent.
         """
         energies = Energies(self.subspaces, self.depths.widths)
-        return self.naming.properties(energies(second_PF - first_PF))
+        return self.naming.properties(energies((second_PF - first_PF).cpu()))
 
     @entry()
     def named(self, chosen: str | Sequence[str] | None) -> list[str]:

@@ -221,8 +221,9 @@ def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -
     images = mast.open_images([colors / "00.png"], 32)
     again = mast.load_adapted(tmp_path, encoder=module)
     torch.testing.assert_close(again(images, match="color"), kept.adapted(images, match="color"))
-    with pytest.raises(UserError, match="of a module of your own"):
-        mast.load_adapted(tmp_path)
+    for choice in ({}, {"match": "color"}):
+        with pytest.raises(UserError, match="of a module of your own"):
+            mast.neighbours(tmp_path, colors, "00.png", **choice)
     module[1] = nn.ReLU6()  # which is the same for some images
     mast.load_adapted(tmp_path, encoder=module)
     module[1] = nn.Tanh()
@@ -319,9 +320,9 @@ def test_modules_that_are_no_encoders_are_one_line(
 @pytest.mark.parametrize(
     ("header", "tensors"),
     [
-        ({"size": "32"}, {}), ({"size": None}, {}), ({"layers": 3}, {}), ({"names": ["none"]}, {}),
-        ({}, {"noise": torch.zeros(2, 1792)}), ({}, {"mean": torch.zeros(3)}),
-        ({}, {"scale": torch.zeros(1792)}),
+        ({"version": 1}, {}), ({"size": "32"}, {}), ({"size": None}, {}), ({"layers": 3}, {}),
+        ({"names": ["none"]}, {}), ({}, {"noise": torch.zeros(2, 1792)}),
+        ({}, {"mean": torch.zeros(3)}), ({}, {"scale": torch.zeros(1792)}),
         ({}, {"moves/rotat": torch.zeros(2, 1792)}), ({}, {"naming/weight": torch.zeros(2, 2)}),
     ],
 )  # fmt: skip
