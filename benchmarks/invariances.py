@@ -3,9 +3,10 @@
     python benchmarks/invariances.py ENCODER --copies NAME=FOLDER... --classes NAME=FOLDER...
         --photos FOLDER --distractors FOLDER [--weights FILE] [--size 160] [--cache FOLDER]
 
-Sets of --copies and --classes have a subfolder a class. Half of at most 1,000 of their photos can be
-learned from (labels, subspaces of their own), half are tested. Of --copies 100 of these are changed
-in twelve ways of three strengths, by Pillow, and looked for among all others and the distractors.
+Sets of --copies and --classes have a subfolder a class. Half of at most 1,000 of their photos can
+be learned from (labels, subspaces of their own), half are tested. Of --copies 100 of these are
+changed in twelve ways of three strengths, by Pillow, and looked for among all others and the
+distractors.
 Subspaces are those of five disjoint draws of 100 of --photos, of all 500, or of 100 of the set's
 own. Features are kept in the cache, so that a run that was ended continues. Each encoder is a part
 of the result file.
@@ -15,7 +16,7 @@ import argparse
 import io
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -350,6 +351,45 @@ def interval(draws: list[np.ndarray]) -> dict[str, float]:
     return {"mean": float(each.mean()), "half": half, "draws": spread}
 
 
+def ways(
+    sets: Mapping[str, PhotoSet], searched: Sequence[str], photos: PhotoSet, other_MF: Tensor
+) -> Iterator[tuple[str, list[dict[str, Seen]]]]:
+    """Each way to compare photos: of each draw of subspaces the space for each set.
+
+    Args:
+        sets: By name.
+        searched: Those of which subspaces of their own are used, too.
+        photos: Whose subspaces are used for all, in draws.
+        other_MF: Features of distractors.
+    """
+
+    def alike(*draws: Seen) -> list[dict[str, Seen]]:
+        return [dict.fromkeys(sets, seen) for seen in draws]
+
+    last = slice(-photos.features.depths.widths[-1], None)
+    gallery_NF = torch.cat([*(each.plain() for each in sets.values()), other_MF[:GALLERY]])
+    white = whitened(gallery_NF[:, last])
+    yield "last map", alike(lambda x: x[:, last])
+    yield "last map, whitened", alike(lambda x: white(x[:, last]))
+    draws = [photos.subspaces(at, LOOKED_AT) for at in range(0, photos.looked_at, LOOKED_AT)]
+    scaled, every = draws[0].ignoring(()), tuple(draws[0].moves)
+    all_white = whitened(scaled(gallery_NF))
+    yield "all depths", alike(scaled)
+    yield "all depths, whitened", alike(lambda x: all_white(scaled(x)))
+    for kind in PROPERTIES:
+        names = named_operators(kind, every)
+        yield f"ignore {kind}", alike(*(each.ignoring(names) for each in draws))
+    names = named_operators("color", every)
+    yield "match color", alike(*(each.matching(names) for each in draws))
+    whole = photos.subspaces(0, photos.looked_at)
+    yield f"ignore all, {photos.looked_at} photos", alike(whole.ignoring(every))
+    own = {name: sets[name].subspaces(0, LOOKED_AT) for name in searched}
+    yield (
+        "ignore all, photos of its own",
+        [{name: each.ignoring(tuple(each.moves)) for name, each in own.items()}],
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -374,12 +414,29 @@ def main() -> None:
     searched = [each.partition("=")[0] for each in options.copies]
     photos = PhotoSet("photos", options.photos, features, PHOTOS, DRAWS * LOOKED_AT)
     distractors = PhotoSet("distractors", options.distractors, features, 50_000)
-    rows = dict[str, dict[str, dict[str, dict[str, float]]]]()
-    for name, each in sets.items():
-        rows[name] = {
-            way: {measure: interval(draws) for measure, draws in found.items()}
-            for way, found in measured(each, photos, distractors, name in searched)
-        }
+    rows: dict[str, dict[str, dict[str, dict[str, float]]]] = {name: {} for name in sets}
+    labels = {name: (each.kinds(), each.bins()) for name, each in sets.items()}
+    other_MF = distractors.plain()
+    for way, draws in ways(sets, searched, photos, other_MF):
+        found: dict[str, dict[str, list[np.ndarray]]] = {name: {} for name in sets}
+        for spaces in draws:
+            shared = len({id(seen) for seen in spaces.values()}) == 1
+            others_MD = None
+            for name, seen in spaces.items():
+                each = sets[name]
+                vectors_ND = F.normalize(seen(each.plain()))
+                results = classified(vectors_ND, *labels[name], each.half)
+                if name in searched:
+                    if others_MD is None or not shared:
+                        others_MD = F.normalize(seen(other_MF))
+                    copies = [F.normalize(seen(changed_CF)) for _, _, changed_CF in each.changed()]
+                    results |= found_copies(vectors_ND.roll(-each.half, 0), others_MD, copies)
+                for measure, values in results.items():
+                    found[name].setdefault(measure, []).append(values)
+        for name, measures in found.items():
+            if measures:
+                rows[name][way] = {key: interval(values) for key, values in measures.items()}
+        print(way, flush=True)
     before = json.loads(RESULT.read_text())["measured"] if RESULT.is_file() else []
     setting = {
         "encoder": options.encoder,
@@ -392,58 +449,6 @@ def main() -> None:
     others = [each for each in before if each["setting"] != setting]
     now = {"setting": setting, "rows": rows, "provenance": provenance()}
     write_json(RESULT, {"measured": [*others, now]})
-
-
-def measured(
-    of: PhotoSet, photos: PhotoSet, distractors: PhotoSet, searched: bool
-) -> Iterator[tuple[str, dict[str, list[np.ndarray]]]]:
-    """Each way to compare the photos of a set, and what is measured, by draw of the subspaces.
-
-    Args:
-        of: The set.
-        photos: Whose subspaces are used, in draws.
-        distractors: Among which changed photos are looked for.
-        searched: Whether photos are changed and looked for.
-    """
-    plain_NF, other_MF = of.plain(), distractors.plain()
-    changed = [features_CF for _, _, features_CF in of.changed()] if searched else []
-    kinds, bins = of.kinds(), of.bins()
-    order_N = torch.arange(len(plain_NF)).roll(-of.half)  # those that were changed first
-
-    def all_of(draws: list[Seen]) -> dict[str, list[np.ndarray]]:
-        found = dict[str, list[np.ndarray]]()
-        for seen in draws:
-            vectors_ND, others_MD = (F.normalize(seen(each)) for each in (plain_NF, other_MF))
-            copies = [F.normalize(seen(each)) for each in changed]
-            results = classified(vectors_ND, kinds, bins, of.half)
-            if searched:
-                results |= found_copies(vectors_ND[order_N], others_MD, copies)
-            for name, values in results.items():
-                found.setdefault(name, []).append(values)
-        return found
-
-    widths = of.features.depths.widths
-    last = slice(-widths[-1], None)
-    gallery_NF = torch.cat([plain_NF, other_MF[:GALLERY]])
-    last_white = whitened(gallery_NF[:, last])
-    yield "last map", all_of([lambda x: x[:, last]])
-    yield "last map, whitened", all_of([lambda x: last_white(x[:, last])])
-    draws = [photos.subspaces(first, LOOKED_AT) for first in range(0, photos.looked_at, LOOKED_AT)]
-    scaled = draws[0].ignoring(())
-    white = whitened(scaled(gallery_NF))
-    yield "all depths", all_of([scaled])
-    yield "all depths, whitened", all_of([lambda x: white(scaled(x))])
-    every = tuple(draws[0].moves)
-    for kind in PROPERTIES:
-        names = named_operators(kind, every)
-        yield f"ignore {kind}", all_of([each.ignoring(names) for each in draws])
-    names = named_operators("color", every)
-    yield "match color", all_of([each.matching(names) for each in draws])
-    whole = photos.subspaces(0, photos.looked_at)
-    yield f"ignore all, {photos.looked_at} photos", all_of([whole.ignoring(every)])
-    if searched:
-        own = of.subspaces(0, LOOKED_AT)
-        yield "ignore all, photos of its own", all_of([own.ignoring(every)])
 
 
 if __name__ == "__main__":
