@@ -24,12 +24,10 @@ from mast.measure.bench import Bench
 from mast.measure.bootstrap import mean_interval
 from mast.measure.calibration import BINS, calibrate
 from mast.measure.compute import Compute
-from mast.measure.frozen import InSpace
 from mast.measure.learned import how_far_off, how_often_right, learned_from, what_is_told
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import FOLDER, readable
 from mast.measure.sets import HELD_OUT, LearningData, Task
-from mast.measure.subspaces import Space
 from mast.models import Classifier, said_of_classifier, save_classifier
 from mast.protocols.learn import Kind, Learned, learn, one_task
 from mast.runs.features import frozen, in_closed_form, open_adapted
@@ -174,9 +172,8 @@ def fit(
         "provenance": provenance(),
     }
     whole, head = learned.encoder, learned.head
-    if isinstance(whole, InSpace):
-        assert isinstance(whole.seen, Space)
-        whole, head = whole.encoder, whole.seen.before(head)
+    if adapted is not None:
+        whole, head = adapted.depths, adapted.space(ignore, match).before(head)
     classifier = Classifier(
         copy.deepcopy(whole),  # a module that was given stays as and where it is
         head,
