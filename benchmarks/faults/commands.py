@@ -99,6 +99,15 @@ COMMANDS: dict[str, Command] = {
          "--operators", "rotate", "color_jitter", "--out", "adapted"),
         ("adapted/subspaces.safetensors",), reads=(*RUN, *KEPT, *PHOTOS),
     ),
+    "in a space": Command(
+        ("duplicates", "adapted", "--data", "photos/train", "--ignore", "color",
+         "--out", "copies.csv"),
+        ("copies.csv",), reads=("adapted/*.safetensors", *KEPT, *PHOTOS),
+    ),
+    "export a space": Command(
+        ("export", "adapted", "--format", "torchscript", "--match", "color", "--out", "exported"),
+        ("exported/*.torchscript",), reads=("adapted/*.safetensors",),
+    ),
     "neighbours": Command(
         ("neighbours", "run", "--data", "photos/test", "--query", "0",
          "photos/train/dusk/0.png", "--k", "3", "--out", "near.html"),

@@ -1,5 +1,5 @@
 """What the commands work on: photos, also as shards and annotated, two finished runs, one that was
-killed, and caches."""
+killed, one that was adapted, and caches."""
 
 import json
 import os
@@ -100,7 +100,7 @@ class World:
         ghostscript.write_text(f"#!/bin/sh\n: > {shlex.quote(str(here / CANARY))}\n")
         ghostscript.chmod(0o755)
         (here / "evil.pth").write_bytes(pickle.dumps(Runs(here / CANARY)))
-        for name in ("analyze", "study", "report", "fit"):
+        for name in ("analyze", "study", "report", "fit", "adapt"):
             _must(COMMANDS[name].words, here)
         shutil.copytree(here, self._whole, symlinks=True)
         for name, command in COMMANDS.items():

@@ -160,7 +160,7 @@ VERBS: dict[str, Verb] = {
         following=_measure,
     ),
     "plan": Verb(
-        "say which recipe, epochs, memory, disk and hours pretraining on some images takes",
+        "say what pretraining, or `mast adapt`, takes: recipe, epochs, memory, disk and hours",
         f"{_COMMANDS}.plan:plan", (), _shown,
     ),
     "evaluate": Verb(

@@ -20,7 +20,7 @@ from mast.core.table import FittedTable, Shown
 from mast.core.tensors import read_tensors
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.adapted import FILE as ADAPTED
-from mast.measure.adapted import SPACES, Adapted, save_adapted, tensors_of
+from mast.measure.adapted import NOISE, SPACES, Adapted, save_adapted, tensors_of
 from mast.measure.changes import acting_on, changed_by
 from mast.measure.compute import Compute
 from mast.measure.naming import Naming
@@ -31,7 +31,7 @@ from mast.models import Depths, Encoder, load_encoder, save_encoder
 from mast.runs.features import frozen
 from mast.runs.load import load
 
-FEWEST = 10  # images
+FEWEST, IMAGES = 10, 300  # that are looked at
 ENCODER = "encoder.safetensors"
 # What is drawn where "whatever its colour" and "whichever way up" are meant.
 STRONGER: Mapping[str, Mapping[str, Any]] = {
@@ -80,7 +80,7 @@ class Adaptation(Shown):
 def adapt(
     encoder: str | Path | nn.Module,
     data: str | Path,
-    images: int = 300,
+    images: int = IMAGES,
     out: str | Path | None = None,
     size: int | None = None,
     layers: str | Sequence[str] | None = None,
@@ -207,6 +207,7 @@ def _keep_results(adapted: Adapted, folder: Path) -> None:
     measured = [name for name in (RESULTS, SPACES) if (folder / name).exists()]
     if measured and (folder / ADAPTED).is_file():
         before, _ = read_tensors(folder / ADAPTED)
+        before.pop(NOISE, None)
         now = tensors_of(adapted)
         if before.keys() != now.keys() or any(not torch.equal(before[k], now[k]) for k in now):
             raise UserError(

@@ -8,7 +8,6 @@ from typing import Any, Literal, cast
 import torch
 from torch import nn
 
-from mast.core.arguments import as_list
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.entry import entry
@@ -30,7 +29,7 @@ from mast.protocols.run import (
     protocol_class,
     refuse_near_duplicates,
 )
-from mast.runs.features import frozen, in_closed_form, open_adapted
+from mast.runs.features import Invariances, frozen, in_closed_form, open_adapted
 from mast.runs.load import Representation, load
 from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
 from mast.runs.start import load_untrained
@@ -83,7 +82,8 @@ def evaluate(
         precision: Of the encoder's forward pass, and of training; bfloat16 is mixed precision.
         seed: Seed of everything a protocol draws, and of what is tested of a folder without parts.
         cache: Whether to keep features for the next call, in `features` beside the canvases; they
-            are found by the content of encoder and images. Those of a module are not kept.
+            are found by the content of encoder and images, those of a module also by what it gives
+            of some noise, so that another forward pass is noticed.
         weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
             by their order and shapes. If not given, those that the name names, or random ones where
             it names none.
@@ -109,8 +109,8 @@ def evaluate(
         raise UserError("untrained is for a run's first weights: leave weights out")
     if untrained and isinstance(encoder, nn.Module):
         raise UserError("untrained is for a run's first weights: give a run folder, not a module")
-    words = {"ignored": as_list(ignore), "matched": as_list(match)}
-    words = {kind: chosen for kind, chosen in words.items() if chosen}
+    invariances = Invariances(ignore=ignore, match=match)
+    words = invariances.words
     adapted = open_adapted(encoder) if words else None
     if words and adapted is None:
         raise UserError("ignore and match are for what `mast adapt` wrote: give its folder")
@@ -133,7 +133,7 @@ def evaluate(
             return frozen(other, encoder, compute, cache)
 
         if adapted is not None:
-            name = "-".join("-".join([kind, *chosen]) for kind, chosen in words.items())
+            name = "-".join(invariances.names)
             if isinstance(encoder, nn.Module):  # which may be adapted otherwise, too
                 name += f"-{digest(tensors_of(adapted))[:8]}"
             loaded = loaded._replace(folder=loaded.folder / SPACES / name)

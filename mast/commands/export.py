@@ -1,5 +1,6 @@
 """From a run or a classifier to a folder that loads without this library."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,8 +9,10 @@ from mast.core.errors import UserError, unknown
 from mast.core.files import named
 from mast.core.run import RunFolder
 from mast.exports import (
+    ANY,
     FORMATS,
     Exported,
+    Graph,
     Hub,
     Original,
     Place,
@@ -18,7 +21,11 @@ from mast.exports import (
     load_original,
     refuse_something_else,
 )
+from mast.measure.adapted import FILE as ADAPTED
+from mast.measure.compute import Compute
+from mast.measure.frozen import InSpace
 from mast.protocols import EVALUATORS
+from mast.runs.features import Invariances, compared
 
 
 @entry(draws=True)
@@ -28,6 +35,8 @@ def export(
     out: str | Path | None = None,
     push: str | None = None,
     license: str | None = None,
+    ignore: str | Sequence[str] = (),
+    match: str | Sequence[str] = (),
 ) -> Exported:
     """Write an encoder or a classifier as a folder that loads in one line, without this library.
 
@@ -41,11 +50,16 @@ def export(
         format: What loads it: a name in `mast.exports.FORMATS`. Some hold any encoder or
             classifier.
         out: The folder; if not given, `exports/<format>` in the run folder, for a classifier
-            `exports/<its file>-<format>`, or `<file>-<format>` beside a file elsewhere. An earlier
-            export of the same format is replaced.
+            `exports/<its file>-<format>`, or `<file>-<format>` beside a file elsewhere; what is
+            ignored and matched stands before the format. An earlier export of the same format is
+            replaced.
         push: OWNER/NAME of a repository on the Hugging Face Hub to upload the folder to. It is made
             if it is not there, public unless the owner's settings say otherwise.
         license: That of the weights as the Hub calls it, such as apache-2.0, for the model card.
+        ignore: Operators, or properties such as color, to which the features are to be invariant;
+            `mast adapt` writes folders that take them, and runs of this library do. The space is
+            part of what is exported: onnx, pt2 and torchscript hold it.
+        match: Likewise, by what these change images are to be compared.
 
     Returns:
         The folder, the line that loads it, how far its outputs are from the original's at most, and
@@ -55,12 +69,16 @@ def export(
 
     Raises:
         UserError: No such encoder or classifier, one that the format cannot hold, something else in
-            the folder's place, or a failed upload.
+            the folder's place, or a failed upload; a choice of operators that the model does not
+            have.
     """
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     original = load_original(model)
-    run, target = _places(Path(model), original, format)
+    invariances = Invariances(ignore=ignore, match=match)
+    if invariances.words:
+        original = _in_space(original, model, invariances, format)
+    run, target = _places(Path(model), original, "-".join([*invariances.names, format]))
     target = target if out is None else named(out)
     refuse_something_else(target, format)
     if license is not None and not license.strip():
@@ -75,7 +93,8 @@ def export(
         title = Path(model).stem
     else:
         title = (run.path if run else target).absolute().name
-    pretrained = run if run is not None and original.pretrained_in(run) else None
+    trained = run is not None and run.config.is_file() and original.pretrained_in(run)
+    pretrained = run if trained else None
     text = card(title, form, original, place, pretrained, identity, EVALUATORS, license)
     exported = export_folder(form, format, original, identity, text, target)
     if hub is None:
@@ -83,12 +102,25 @@ def export(
     return replace(exported, page=hub.push(exported.folder, original.kind))
 
 
+def _in_space(
+    original: Original, model: str | Path, invariances: Invariances, format: str
+) -> Original:
+    """The encoder with the space behind it that is chosen."""
+    if not issubclass(FORMATS[format].kind, Graph):
+        raise UserError(f"{format} holds encoders without what ignore and match add; {ANY}")
+    if original.classifier is not None:
+        raise UserError("a classifier has its features: leave ignore and match out")
+    seen = compared(model, invariances, Compute("cpu"), cache=False)
+    assert isinstance(seen.encoder.module, InSpace)
+    return replace(original, space=seen.encoder.module, chosen=seen.chosen)
+
+
 def _places(model: Path, original: Original, format: str) -> tuple[RunFolder | None, Path]:
-    """The run that a model lies in, if it is in one, and the folder that it is written to."""
+    """The run or adapted encoder whose folder a model lies in, and where it is written to."""
     folder = model if model.is_dir() else model.parent
     name = "encoder" if model.is_dir() else model.stem
     run = RunFolder(folder)
-    if not run.config.is_file():
+    if not run.config.is_file() and not (folder / ADAPTED).is_file():
         return None, folder / f"{name}-{format}"
     of_a_classifier = original.classifier is not None
     return run, run.exports / (f"{name}-{format}" if of_a_classifier else format)

@@ -53,7 +53,7 @@ def neighbours(
     """Find the images of a set that are most similar to others, by cosine.
 
     Every image is compared, unless an approximate search is asked for. The features of the set are
-    kept for the next search, but for those of a module.
+    kept for the next search.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a

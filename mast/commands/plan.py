@@ -1,13 +1,17 @@
 """Which recipe, how many epochs, how much memory, disk and time: before a run."""
 
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import torch
 from rich.table import Table
 
+from mast.augment import operators_for
+from mast.commands.adapt import FEWEST, IMAGES
 from mast.commands.pretrain import pretrain
 from mast.config import change
 from mast.core.display import say
@@ -15,8 +19,13 @@ from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import as_word
 from mast.core.launch import Device, find_device
+from mast.core.memory import peak_memory
 from mast.core.table import Shown, literal
 from mast.data import default_cache, open_source
+from mast.measure.changes import acting_on, changed_by
+from mast.measure.compute import Compute
+from mast.measure.features import represent
+from mast.models import Depths
 from mast.recipes import recipe
 from mast.runs.cost import (
     GPUS,
@@ -31,6 +40,7 @@ from mast.runs.cost import (
     free_space,
     scaled,
 )
+from mast.runs.load import load
 from mast.runs.memory import COUNTED
 from mast.runs.start import with_architecture
 
@@ -54,12 +64,14 @@ class Plan(Shown):
             with those that are scaled to the number of images.
         notes: What takes long on a CPU, what is estimated, and what would not fit.
         encoder: The name of the encoder, where it is not the recipe's.
+        adapting: What `mast adapt` takes, and its command, where that is planned.
     """
 
     data: str
     costs: tuple[Cost, ...]
     notes: tuple[str, ...]
     encoder: str | None = None
+    adapting: tuple[str, ...] = ()
 
     def table(self) -> Table:
         """One row a cost."""
@@ -89,6 +101,8 @@ class Plan(Shown):
 
     def shown(self) -> tuple[str | Table, ...]:
         """The table, the notes and the commands."""
+        if self.adapting:
+            return self.adapting
         return self.table(), *self.notes, *self.commands
 
     def _command(self, each: Cost) -> str:
@@ -121,8 +135,10 @@ def plan(
     device: Device = "auto",
     download: bool = False,
     encoder: str | None = None,
+    adapt: str | None = None,
+    size: int | None = None,
 ) -> Plan:
-    """Say what pretraining on some images would cost, and how to start it.
+    """Say what pretraining on some images, or `mast adapt`, would cost, and how to start it.
 
     Here a few steps are trained, on generated images; for a GPU that is not here time and memory
     are computed from the operations of a step and the maker's figures.
@@ -139,13 +155,24 @@ def plan(
         device: auto, cpu or cuda, here.
         download: Whether weights may be downloaded.
         encoder: What is trained, as encoder.name of mast pretrain; the recipe's if not given.
+        adapt: An encoder, as `mast adapt` takes it, to plan that instead. One batch passes through
+            it here.
+        size: Of its views in pixels, likewise.
 
     Returns:
         Epochs, parts of a batch, memory, disk and hours for each recipe, and commands.
 
     Raises:
-        UserError: No such images, recipe or weights, or not even an epoch fits into the hours.
+        UserError: No such images, recipe, encoder or weights, or not even an epoch fits into the
+            hours.
     """
+    if adapt is not None:
+        pretraining = {"gpu": gpu, "hours": hours, "recipes": recipes, "encoder": encoder}
+        if given := [name for name, value in pretraining.items() if value]:
+            raise UserError(f"adapt plans no pretraining: leave {', '.join(given)} out")
+        return _adaptation(str(data), adapt, size, weights, find_device(device), download)
+    if size is not None:
+        raise UserError("size is for adapt; in pretraining the recipe says it")
     if hours is not None and not hours > 0:
         raise UserError(f"hours must be positive, got {hours}")
     here = find_device("cpu" if gpu == "cpu" else device)
@@ -177,6 +204,44 @@ def plan(
         notes = [*_shorter(costs), *([SCALED] if others else []), *notes]
         costs += others
     return Plan(str(data), costs, tuple(notes), encoder)
+
+
+def _adaptation(
+    data: str, encoder: str, size: int | None, weights: str | None, device: torch.device,
+    download: bool,
+) -> Plan:  # fmt: skip
+    """Time one batch, as it is and changed by every operator."""
+    loaded = load(encoder, size=size, weights=weights, download=download)
+    depths = Depths(loaded.module, loaded.size).eval()
+    source = open_source(data, download=download)
+    if len(source) < FEWEST:
+        raise UserError(f"{data} has {len(source)} images: {FEWEST} or more are needed")
+    compute, images = Compute(device).placed(depths), min(IMAGES, len(source))
+    count = min(compute.batch_size, images)
+    images_BCHW = torch.rand(count, depths.channels, loaded.size, loaded.size).to(device)
+    operators, times = acting_on(operators_for(depths.channels), depths.channels), list[float]()
+    changes = [changed_by(name, None, loaded.size, count, 0) for name in operators]
+    with torch.inference_mode():
+        for _ in range(2):  # the first pass makes plans that later ones find
+            begun = time.perf_counter()
+            float(represent(depths, images_BCHW, compute.dtype).sum())
+            times.append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+        for change in changes:
+            float(change.apply(images_BCHW, torch.arange(count)).sum())
+    passes = images * (1 + len(changes))
+    seconds = (times[1] * (1 + len(changes)) + time.perf_counter() - begun) * images / count
+    seconds += decoding_seconds(source, loaded.size)
+    peak = peak_memory(device)
+    said = "" if peak is None else f", {peak / 1e9:.1f} GB of memory"
+    words = ["mast", "adapt", as_word(encoder), "--data", as_word(data)]
+    for name, value in (("size", size), ("weights", weights)):
+        words += [] if value is None else [f"--{name}", as_word(str(value))]
+    line = (
+        f"mast adapt encodes {passes:,} views of {images} images at {loaded.size} pixels: about "
+        f"{seconds / 60:.1f} minutes on this {'GPU' if device.type == 'cuda' else 'CPU'}{said}."
+    )
+    return Plan(data, (), (), adapting=(line, shlex.join(words + ["--download"] * download)))
 
 
 def _hours(seconds: float) -> str:

@@ -49,6 +49,16 @@ def memory_of(device: torch.device) -> int | None:
     return machine_memory() if device.type == "cpu" else None
 
 
+def peak_memory(device: torch.device) -> int | None:
+    """Bytes that this process has needed at most: of a GPU, or else in all; None: not known."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device)
+    status = Path("/proc/self/status")  # of Linux
+    lines = status.read_text().splitlines() if status.is_file() else []
+    peaks = [int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")]
+    return peaks[0] if peaks else None
+
+
 def machine_memory(root: Path = Path("/")) -> int | None:
     """Bytes that all processes of this machine, or of this container, can have together.
 

@@ -6,7 +6,8 @@ Each format is one file and one line of `FORMATS`.
 from mast.core.registry import Entry
 from mast.exports.card import card
 from mast.exports.folder import Exported, export_folder, refuse_something_else
-from mast.exports.format import Format, Place
+from mast.exports.format import ANY, Format, Place
+from mast.exports.graph import Graph
 from mast.exports.hub import Hub
 from mast.exports.hugging_face import HuggingFace
 from mast.exports.onnx_graph import Onnx
@@ -26,10 +27,12 @@ FORMATS: dict[str, Entry[Format]] = {
 }
 
 __all__ = [
+    "ANY",
     "FORMATS",
     "Entry",
     "Exported",
     "Format",
+    "Graph",
     "Hub",
     "Original",
     "Place",

@@ -49,9 +49,9 @@ def card(
     """
     classifier = original.classifier
     parts = [
-        _front(form, original, license),
+        _front(form, original, license, run is not None),
         f"# {_text(title)}",
-        _summary(original) if classifier is None else _classifier(original, classifier),
+        _summary(original, run is not None) if classifier is None else _classifier(original),
         f"## Use\n\n{_use(form, original, place)}",
         f"## Preprocessing\n\n{_preprocessing(form, original)}",
     ]
@@ -70,19 +70,17 @@ def card(
         results = [] if run is None else _results(run, identity)
         if run is not None:
             parts.append(f"## Evaluation\n\n{_evaluation(results)}")
-        limits = _limits(original.encoder, run, results, protocols)
+        limits = _limits(original, run, results, protocols)
     else:
         limits = _limits_of_classifier(classifier)
     parts.append(f"## Limits\n\n{_lines(limits)}")
     return "\n\n".join(parts) + "\n"
 
 
-def _front(form: Format, original: Original, license: str | None) -> str:
-    task, *others = (
-        ("image-feature-extraction", "self-supervised-learning")
-        if original.classifier is None
-        else ("image-classification",)
-    )
+def _front(form: Format, original: Original, license: str | None, pretrained: bool) -> str:
+    task, others = "image-classification", list[str]()
+    if original.classifier is None:
+        task, others = "image-feature-extraction", ["self-supervised-learning"] * pretrained
     fields: dict[str, Any] = {
         "library_name": form.library or None,
         "pipeline_tag": task,
@@ -93,17 +91,23 @@ def _front(form: Format, original: Original, license: str | None) -> str:
     return f"---\n{yaml.safe_dump(known, sort_keys=False)}---"
 
 
-def _summary(original: Original) -> str:
-    encoder = original.encoder
+def _summary(original: Original, pretrained: bool) -> str:
+    encoder, size, said = original.encoder, original.size, ""
+    count = encoder.dim
+    if original.space is not None:
+        count = original.module(original.noise(1)).shape[1]
+        choice = (f"{kind}: {', '.join(names)}" for kind, names in original.chosen.items())
+        said = f", to be compared by cosine ({_text('; '.join(choice))})"
     return (
-        f"An encoder of images, pretrained without labels by `mast`: {_architecture(encoder)}. "
-        f"{_weights(encoder)} parameters; {_images(original)} of {encoder.size} × {encoder.size} "
-        f"pixels to {encoder.dim} features."
+        f"An encoder of images{', pretrained without labels by `mast`' * pretrained}: "
+        f"{_architecture(encoder)}. {_weights(original.module)} parameters; {_images(original)} of "
+        f"{size} × {size} pixels to {count} features{said}."
     )
 
 
-def _classifier(original: Original, classifier: Classifier) -> str:
-    size = original.size
+def _classifier(original: Original) -> str:
+    size, classifier = original.size, original.classifier
+    assert classifier is not None
     return (
         f"A classifier of images by `mast`: a linear layer on the features of "
         f"{_architecture(original.encoder)}. {_weights(classifier)} parameters; "
@@ -276,12 +280,13 @@ def _scores(result: Result) -> Iterator[tuple[str, ...]]:
 
 
 def _limits(
-    encoder: Encoder, run: RunFolder | None, results: Sequence[Result], protocols: Collection[str]
+    original: Original, run: RunFolder | None, results: Sequence[Result], protocols: Collection[str]
 ) -> list[str]:
     extractions = [result.settings.get("extraction", {}) for result in results]
     sizes = sorted({extraction["size"] for extraction in extractions if "size" in extraction})
     at = f"measured at {', '.join(map(str, sizes))}" if sizes else "measured at no size"
-    said = [f"Trained for images of {encoder.size} × {encoder.size} pixels, and {at}."]
+    made = "Made" if run is None else "Trained"
+    said = [f"{made} for images of {original.size} × {original.size} pixels, and {at}."]
     if run is not None:
         known = {*BESIDE, *(result.protocol for result in results)}
         if missing := [name for name in protocols if name not in known]:

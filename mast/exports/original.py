@@ -1,8 +1,9 @@
 """What is exported: an encoder, or a classifier and the encoder that it is made of."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from mast.core.errors import UserError
 from mast.core.files import quoted
 from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
+from mast.measure.frozen import InSpace
 from mast.measure.store import fingerprint
 from mast.models import (
     Classifier,
@@ -34,15 +36,20 @@ class Original:
     Args:
         encoder: From images (B, channels, H, W) in [0, 1] to features (B, D).
         classifier: The classifier that it is part of; None where the encoder is exported alone.
+        space: The encoder with the space behind it in which its features are seen; None where they
+            are exported as they are.
+        chosen: The operators that are "ignored" and "matched" in the space.
     """
 
     encoder: Encoder
     classifier: Classifier | None = None
+    space: InSpace | None = None
+    chosen: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def module(self) -> nn.Module:
         """From images to what an export gives: features (B, D) or probabilities (B, C)."""
-        return self.encoder if self.classifier is None else self.classifier
+        return self.space or self.classifier or self.encoder
 
     @property
     def kind(self) -> Kind:
@@ -57,7 +64,9 @@ class Original:
     @property
     def size(self) -> int:
         """Side of the views in pixels."""
-        return self.encoder.size if self.classifier is None else self.classifier.size
+        seen: Any = self.space.encoder if self.space else self.classifier or self.encoder
+        size: int = seen.size
+        return size
 
     @property
     def reading(self) -> Reading:
@@ -83,6 +92,8 @@ class Original:
     def fingerprint(self) -> str:
         """Hash of everything that its outputs depend on."""
         described = self.encoder.describe()
+        if self.space is not None:
+            return fingerprint(self.space, {**described, "space": dict(self.chosen)})
         if self.classifier is None:
             return fingerprint(self.encoder, described)
         told = {

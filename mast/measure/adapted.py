@@ -25,7 +25,9 @@ from mast.models.encoders import check_size
 
 FILE = "subspaces.safetensors"  # beside the encoder
 SPACES = "spaces"  # a folder of results in a space each, beside it
-VERSION = 1
+VERSION = 2
+NOISE = "noise"  # what its file calls the features of `Depths.noise`
+SAME = 0.01  # as a share of each depth's, by which they may differ when it is opened
 AGAIN = "run `mast adapt` again"
 
 
@@ -120,7 +122,7 @@ class Adapted(nn.Module):
             operators change, and its probability, all operators being as frequent.
         """
         energies = Energies(self.subspaces, self.depths.widths)
-        return self.naming.properties(energies(second_PF - first_PF))
+        return self.naming.properties(energies((second_PF - first_PF).cpu()))
 
     @entry()
     def named(self, chosen: str | Sequence[str] | None) -> list[str]:
@@ -162,7 +164,8 @@ def save_adapted(adapted: Adapted, folder: Path, about: Mapping[str, Any]) -> Pa
         "encoder": _of(adapted.encoder),
         "names": list(adapted.naming.names),
     }
-    write_tensors(folder / FILE, tensors_of(adapted), {"subspaces": {**described, **about}})
+    tensors = tensors_of(adapted) | {NOISE: _of_noise(adapted.depths)}
+    write_tensors(folder / FILE, tensors, {"subspaces": {**described, **about}})
     return folder / FILE
 
 
@@ -178,7 +181,8 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
         The encoder with its subspaces, in evaluation mode, on the CPU.
 
     Raises:
-        UserError: There is no such file, it is damaged, of another version, or of another encoder.
+        UserError: There is no such file, it is damaged, of another version, or of another encoder,
+            which other code of a module with the same weights is, too.
     """
     file = Path(path) / FILE
     if not file.is_file():
@@ -207,6 +211,7 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
         fits = (
             all(tuple(moves[name].shape) == shape for name, shape in shapes.items())
             and tensors["mean"].shape == tensors["scale"].shape == (sum(depths.widths),)
+            and tensors[NOISE].shape == (2, sum(depths.widths))
             and tensors["naming/weight"].shape == (len(names), energies)
             and tensors["naming/bias"].shape == (len(names),)
             and {*names} == {*moves, NONE}
@@ -218,9 +223,20 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
         raise UserError(f"{file} is not what `mast adapt` writes ({error}): {AGAIN}") from error
     if not fits:
         raise UserError(f"{file} is not what `mast adapt` writes: {AGAIN}")
+    parts = (each.split(depths.widths, dim=1) for each in (_of_noise(depths), tensors[NOISE]))
+    same = [float((now - then).norm()) <= SAME * float(then.norm())
+            for now, then in zip(*parts, strict=True)]  # fmt: skip
+    if not all(same):  # its code is another, or it draws
+        raise UserError(f"{file} is of an encoder that gives other features: {AGAIN}")
     naming = Naming(names, tensors["naming/weight"], tensors["naming/bias"])
     known = Subspaces(tensors["mean"], tensors["scale"], moves)
     return Adapted(depths, known, naming).eval()
+
+
+@torch.no_grad()
+def _of_noise(depths: Depths) -> Tensor:
+    """Features of images that are always the same."""
+    return depths(depths.noise()).cpu()
 
 
 def _of(encoder: nn.Module) -> str:

@@ -131,6 +131,16 @@ class Subspaces:
                 moves[name] = _leading(moved_NF, AXES)
         return cls(mean_F, scale_F, moves)
 
+    def _check(self, operators: Sequence[str]) -> None:
+        for name in operators:
+            if name in OPERATORS and name not in self.moves:
+                raise UserError(
+                    f"`mast adapt` did not look at {name}, or it did not change the images; choose "
+                    f"from: {', '.join(self.moves)}"
+                )
+            if name not in self.moves:
+                raise unknown("operator", name, tuple(self.moves))
+
     def ignoring(self, operators: Sequence[str], ridge: float = RIDGE) -> Space:
         """The space in which operators are ignored: whitened by the sum of their second moments.
 
@@ -141,9 +151,7 @@ class Subspaces:
         Raises:
             UserError: One has no displacements.
         """
-        for name in operators:
-            if name not in self.moves:
-                raise unknown("operator", name, tuple(self.moves))
+        self._check(operators)
         nothing = self.mean_F.new_zeros(0, len(self.mean_F)), self.mean_F.new_zeros(0)
         if not operators:
             return Space(self.mean_F, self.scale_F, *nothing)
@@ -177,9 +185,7 @@ class Subspaces:
                 f"{both[0]} cannot be both ignored and matched; what is matched alone ignores all "
                 "other properties"
             )
-        for name in operators:
-            if name not in self.moves:
-                raise unknown("operator", name, tuple(self.moves))
+        self._check(operators)
         destroyed = {OPERATORS[name].destroys for name in operators}
         others = [
             name
@@ -189,7 +195,7 @@ class Subspaces:
         rest = self.ignoring(others, ridge)
         seen_RF = torch.cat([rest.moved(self.moves[name]) for name in operators])
         return Space(rest.mean_F, rest.scale_F, rest.axes_MF, rest.shrink_M,
-                     axes_of(seen_RF)[1][:axes])  # fmt: skip
+                     axes_of(seen_RF)[1][:axes].clone())  # fmt: skip
 
     @property
     def properties(self) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ class Depths(nn.Module):
         modules = dict(encoder.named_modules())
         layers = None if layers is None else as_list(layers)
         for name in layers or ():
-            if name not in modules:
+            if not name or name not in modules:
                 raise unknown("layer", name, [*filter(None, modules)])
         if layers is not None and len(set(layers)) < len(layers):
             raise UserError(f"layers names one twice: {', '.join(layers)}")
@@ -60,7 +60,7 @@ class Depths(nn.Module):
                 if name not in found:
                     raise UserError(f"the layer {name} gives neither maps nor tokens of an image")
         with torch.no_grad(), evaluating(encoder):
-            output_BD, pooled = self._run(self._blank(), names)
+            output_BD, pooled = self._run(self.noise(), names)
         if names and _same(pooled[-1], output_BD.float()):
             names, pooled = names[:-1], pooled[:-1]  # the output is the mean of the last map
         self.layers = (*names, OUTPUT)
@@ -86,8 +86,8 @@ class Depths(nn.Module):
         output_BD, pooled = self._run(images_BCHW, self.layers[:-1])
         return torch.cat([*pooled, output_BD.float()], dim=1)
 
-    def _blank(self) -> Tensor:
-        """Two images of noise."""
+    def noise(self) -> Tensor:
+        """Two images, always the same."""
         generator = torch.Generator().manual_seed(0)
         shape = (2, self.channels, self.size, self.size)
         return torch.rand(shape, generator=generator).to(_device(self.encoder))
@@ -124,7 +124,7 @@ class Depths(nn.Module):
         """Of the layers that give maps or tokens how many axes and places each has, in order."""
         with evaluating(self.encoder), _outputs(self.encoder, names) as outputs:
             try:
-                given = self.encoder(self._blank())
+                given = self.encoder(self.noise())
             except UserError:
                 raise
             except Exception as error:  # of the user's own code

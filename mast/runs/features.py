@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from mast.core.arguments import as_list
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
+from mast.core.seeds import forked
+from mast.core.tensors import digest
 from mast.data import CanvasSet
 from mast.data.sources import default_cache
 from mast.measure.adapted import FILE as ADAPTED
@@ -22,12 +24,14 @@ from mast.measure.adapted import Adapted, load_adapted
 from mast.measure.approximate import ApproximateIndex, open_index
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
+from mast.measure.features import represent
 from mast.measure.frozen import FrozenEncoder, InSpace
 from mast.measure.pairs import read_weights
 from mast.measure.store import FeatureStore, fingerprint
 from mast.measure.subspaces import Weights
 from mast.methods import Embedding, MatchBy
 from mast.models import Encoder
+from mast.models.encoders import evaluating
 from mast.runs.load import Loaded, Representation, called, load
 
 
@@ -45,14 +49,31 @@ def frozen(
         source: What the user named.
         compute: How it is run.
         cache: Whether features are kept for the next call. Those of a module of the user's own are
-            not: its code may change where its weights do not.
+            found by what it gives of some images, too: its code may change where its weights do
+            not. If it draws, or several processes share the work, they are not kept.
         bench: Where protocols train.
     """
-    identity = fingerprint(loaded.module, loaded.description)
-    kept = cache and not isinstance(source, nn.Module)
-    store = FeatureStore(default_cache() / "features", identity) if kept else None
+    identity: str | None = fingerprint(loaded.module, loaded.description)
     description = {"source": called(source), "fingerprint": identity, **loaded.description}
+    if cache and isinstance(source, nn.Module):
+        alone = compute.processes == 1
+        answers_BD = _answers(loaded.module, loaded.size, compute) if alone else None
+        identity = None if answers_BD is None else digest({"answers": answers_BD}, identity)
+    store = FeatureStore(default_cache() / "features", identity) if cache and identity else None
     return FrozenEncoder(loaded.module, compute, store, description, bench)
+
+
+def _answers(module: nn.Module, size: int, compute: Compute) -> Tensor | None:
+    """What a module gives of noise, gray noise, a smooth image and a black one; None: it draws."""
+    device, shape = compute.place(module), (1, getattr(module, "channels", 3), size, size)
+    noise_BCHW = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    gray_BCHW = noise_BCHW.mean(dim=1, keepdim=True).expand(shape)
+    smooth_BCHW = nn.functional.interpolate(noise_BCHW[..., :4, :4], (size, size), mode="bilinear")
+    parts = (noise_BCHW, gray_BCHW, smooth_BCHW, torch.zeros(shape))
+    images_BCHW = torch.cat(parts).to(device)
+    with forked(device), evaluating(module), torch.inference_mode():
+        first_BD, again_BD = (represent(module, images_BCHW, compute.dtype) for _ in range(2))
+    return first_BD if torch.equal(first_BD, again_BD) else None
 
 
 @dataclass(frozen=True)
@@ -90,6 +111,17 @@ class Invariances:
                 "what is ignored and matched says in what images are compared: leave out "
                 f"representation, got {self.representation}"
             )
+
+    @property
+    def words(self) -> dict[str, list[str]]:
+        """What is to be "ignored" and "matched", where there is something."""
+        words = {"ignored": as_list(self.ignore), "matched": as_list(self.match)}
+        return {kind: names for kind, names in words.items() if names}
+
+    @property
+    def names(self) -> list[str]:
+        """Of a folder, such as ignored-color."""
+        return ["-".join([kind, *names]) for kind, names in self.words.items()]
 
 
 @dataclass(frozen=True)
@@ -170,8 +202,7 @@ def compared(
         UserError: As `load`; a choice of operators that the run does not have or that leaves no
             dimension.
     """
-    words = {"ignored": invariances.ignore, "matched": invariances.match}
-    chosen = {kind: as_list(names) for kind, names in words.items() if names}
+    chosen = invariances.words
     weighted = pairs or invariances.space is not None
     adapted = open_adapted(encoder) if chosen or weighted else None
     if adapted is not None:

@@ -17,7 +17,7 @@ from mast.core.run import RunFolder, plain
 from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_tensors
 from mast.measure.adapted import FILE as ADAPTED
-from mast.measure.adapted import Adapted
+from mast.measure.adapted import Adapted, load_adapted
 from mast.measure.store import fingerprint
 from mast.methods import ENCODER, Embedding, Ensemble, Method
 from mast.models import (
@@ -179,6 +179,8 @@ def load(
         return _foreign(Path(weights or path), name, representation, size, options)
     if is_name:
         return _random(str(run), representation, 224 if size is None else size, seed)
+    if (path / ADAPTED).is_file() and not RunFolder(path).encoder.is_file():
+        load_adapted(path)  # which says that it needs its module
     encoder = load_encoder(path)
     size = encoder.size if size is None else size
     folder = path if path.is_dir() else path.parent

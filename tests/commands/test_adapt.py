@@ -3,9 +3,12 @@
 import colorsys
 import csv
 import itertools
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,6 +22,8 @@ from mast.commands.adapt import Adaptation
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.core.tensors import read_tensors, said_of, write_tensors
+from mast.exports import FORMATS, load_original
+from mast.measure.features import extract
 from mast.measure.subspaces import MATCHED
 
 NAME = "timm:efficientnet_lite0"
@@ -152,6 +157,42 @@ def test_it_is_opened_again_as_it_was(adapted: Adaptation, colors: Path) -> None
         again.space(ignore="color", match="grayscale")
 
 
+@pytest.fixture(scope="module")
+def small(colors: Path, tmp_path_factory: pytest.TempPathFactory) -> Adaptation:
+    """The smallest network, adapted."""
+    out = tmp_path_factory.mktemp("small") / "run"
+    return mast.adapt("timm:test_resnet", colors, size=32, out=out, operators=FEW, device="cpu")
+
+
+@pytest.mark.parametrize("format", ["onnx", "pt2", "torchscript"])
+@pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:FutureWarning")
+def test_the_space_is_part_of_an_export(format: str, small: Adaptation, colors: Path) -> None:
+    if format == "onnx":
+        pytest.importorskip("onnxruntime")
+    assert small.path is not None
+    exported = mast.export(small.path, format, match="color")
+    assert exported.folder == small.path.resolve() / "exports" / f"matched-color-{format}"
+    names: dict[str, Any] = {}
+    exec(exported.line, names)
+    images_BCHW = mast.open_images([colors / "00.png", colors / "11.png"], 32)
+    with torch.no_grad():
+        theirs_BJ = FORMATS[format].kind.outputs(Mock(), names["model"], images_BCHW)
+        ours_BJ = small.adapted(images_BCHW, match="color")
+    torch.testing.assert_close(theirs_BJ, ours_BJ, rtol=1e-3, atol=1e-4)
+    text = (exported.folder / "README.md").read_text()
+    assert f"of 32 × 32 pixels to {MATCHED} features, to be compared by cosine (matched: co" in text
+    assert "pretrained" not in text
+    known = json.loads((exported.folder / "mast.json").read_text())["encoder"]
+    assert known != load_original(small.path).fingerprint()
+
+
+@pytest.mark.parametrize("format", ["timm", "hf", "torchvision"])
+def test_formats_without_a_graph_hold_no_space(format: str, small: Adaptation) -> None:
+    assert small.path is not None
+    with pytest.raises(UserError, match="without what ignore and match add; onnx, pt2"):
+        mast.export(small.path, format, ignore="color")
+
+
 def test_to_the_other_commands_it_is_its_encoder(adapted: Adaptation, colors: Path) -> None:
     assert adapted.path is not None
     encoder, images = mast.load_encoder(adapted.path), mast.open_images([colors / "11.png"], 32)
@@ -180,8 +221,14 @@ def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -
     images = mast.open_images([colors / "00.png"], 32)
     again = mast.load_adapted(tmp_path, encoder=module)
     torch.testing.assert_close(again(images, match="color"), kept.adapted(images, match="color"))
-    with pytest.raises(UserError, match="of a module of your own"):
-        mast.load_adapted(tmp_path)
+    for choice in ({}, {"match": "color"}):
+        with pytest.raises(UserError, match="of a module of your own"):
+            mast.neighbours(tmp_path, colors, "00.png", **choice)
+    module[1] = nn.ReLU6()  # which is the same for some images
+    mast.load_adapted(tmp_path, encoder=module)
+    module[1] = nn.Tanh()
+    with pytest.raises(UserError, match="of an encoder that gives other features"):
+        mast.load_adapted(tmp_path, encoder=module)
     with torch.no_grad():
         next(module.parameters()).add_(1)
     with pytest.raises(UserError, match="of another encoder"):
@@ -192,6 +239,29 @@ def test_a_run_is_adapted_too(ours: RunFolder, photos: Path, tmp_path: Path) -> 
     found = mast.adapt(ours.path, photos / "train", out=tmp_path / "a", operators=FEW, device="cpu")
     assert set(found.adapted.operators) <= {*FEW}
     assert "operators move 48 images" in repr(found).replace("How ", "")
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_killed_adaptation_goes_on_with_the_next_operator(
+    own: bool, colors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded = list[str | None]()
+
+    def killed(*arguments: Any) -> torch.Tensor:
+        change = arguments[4]
+        encoded.append(change and change.name.partition(" ")[0])
+        if len(encoded) == 3:
+            raise KeyboardInterrupt
+        return extract(*arguments)
+
+    monkeypatch.setattr("mast.measure.frozen.extract", killed)
+    encoder = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    options = {"size": 31, "operators": FEW, "out": tmp_path, "device": "cpu"}
+    name = encoder if own else "timm:test_resnet"
+    with pytest.raises(KeyboardInterrupt):
+        mast.adapt(name, colors, **options)
+    mast.adapt(name, colors, **options)
+    assert encoded == [None, *FEW[:2], *FEW[1:]]
 
 
 def test_a_folder_of_something_else_is_left_alone(
@@ -250,7 +320,8 @@ def test_modules_that_are_no_encoders_are_one_line(
 @pytest.mark.parametrize(
     ("header", "tensors"),
     [
-        ({"size": "32"}, {}), ({"size": None}, {}), ({"layers": 3}, {}), ({"names": ["none"]}, {}),
+        ({"version": 1}, {}), ({"size": "32"}, {}), ({"size": None}, {}), ({"layers": 3}, {}),
+        ({"names": ["none"]}, {}), ({}, {"noise": torch.zeros(2, 1792)}),
         ({}, {"mean": torch.zeros(3)}), ({}, {"scale": torch.zeros(1792)}),
         ({}, {"moves/rotat": torch.zeros(2, 1792)}), ({}, {"naming/weight": torch.zeros(2, 2)}),
     ],
@@ -278,7 +349,10 @@ def test_operators_that_change_nothing_are_left_out(
     words = ["adapt", NAME, "--data", str(tmp_path), "--size", "32", "--operators"]
     assert main([*words, "grayscale", "rotate", "--out", str(tmp_path / "out")]) == 0
     assert "did not change the images: grayscale" in capsys.readouterr().out
-    assert mast.load_adapted(tmp_path / "out").operators == ("rotate",)
+    again = mast.load_adapted(tmp_path / "out")
+    assert again.operators == ("rotate",)
+    with pytest.raises(UserError, match="did not look at grayscale, or it did not change the im"):
+        again.space(match="grayscale")
 
 
 @pytest.mark.parametrize(
@@ -287,6 +361,7 @@ def test_operators_that_change_nothing_are_left_out(
         ({"images": 9}, "images must be 10 or more, got 9"),
         ({"operators": ["colour_shift"]}, "unknown operator 'color_shift'"),
         ({"layers": ["model.layer9"]}, "unknown layer 'model.layer9'"),
+        ({"layers": ""}, "unknown layer ''"),
     ],
 )
 def test_what_cannot_be_is_one_line(changes: dict[str, object], said: str, colors: Path) -> None:

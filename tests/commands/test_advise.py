@@ -129,7 +129,7 @@ def test_a_module_that_ignores_colour_can_afford_grayscale(here: Path) -> None:
         verdicts[color_blind] = row
         calls = module.calls
         assert mast.advise(module, "flowers17", operators="grayscale", size=32) == advice
-        assert module.calls == 2 * calls > 0  # its code may have changed
+        assert module.calls > calls  # its code may have changed
     assert verdicts[True][2] == pytest.approx(0, abs=1e-9)
     assert verdicts[False][2] < verdicts[True][2]
     added = mast.advise(Seen(False), "flowers17", "rotate", views="mast5", size=32)

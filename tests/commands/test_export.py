@@ -166,6 +166,24 @@ def test_a_classifier_on_another_encoder_is_not_said_to_be_of_the_run(
     assert "Pretraining of the encoder" not in text
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:FutureWarning")
+def test_the_embedding_of_a_run_in_a_space(run: Path, photos: Path) -> None:
+    exported = mast.export(run, "torchscript", match="color")
+    assert exported.folder == run.resolve() / "exports" / "matched-color-torchscript"
+    names: dict[str, Any] = {}
+    exec(exported.line, names)
+    images_BCHW, embedding = torch.rand(3, 3, 32, 32), mast.load_embedding(run)
+    with torch.inference_mode():
+        expected_BD = embedding(images_BCHW, match="color")
+        torch.testing.assert_close(names["model"](images_BCHW), expected_BD)
+    text = (exported.folder / "README.md").read_text()
+    assert "pretrained without labels by `mast`" in text
+    settings: dict[str, Any] = {"penalties": [1.0]}
+    fitted = mast.fit(run, photos, settings=settings)
+    with pytest.raises(UserError, match="a classifier has its features"):
+        mast.export(fitted.path, "torchscript", ignore="color")
+
+
 def test_a_classifier_of_which_nothing_more_is_known(file: Path) -> None:
     encoder = load_encoder(file)
     classifier = Classifier(encoder, nn.Linear(encoder.dim, 2), ["a", "b"], encoder.size)

@@ -1,5 +1,6 @@
 """What a run costs is computed from known work and rates, or measured; epochs fit the hours."""
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ import torch
 from rich.console import Console
 
 import mast
+from mast.cli import main
 from mast.commands.plan import Where
 from mast.config import change
 from mast.core.errors import UserError
@@ -165,3 +167,18 @@ def test_what_cannot_be_planned(photos: Path) -> None:
     ):
         with pytest.raises(UserError, match=message):
             mast.plan(photos / "train", **arguments)
+
+
+def test_what_adapting_takes(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, name = str(photos / "train"), "timm:test_resnet"
+    words = ["plan", "--data", data, "--adapt", name, "--size", "32", "--device", "cpu"]
+    assert main(words) == 0
+    said, command = capsys.readouterr().out.splitlines()
+    count = len(open_source(data))
+    assert said.startswith(f"mast adapt encodes {20 * count} views of {count} images at 32 pixels")
+    assert re.search(r"about 0\.[0-9] minutes on this CPU(, [0-9.]+ GB of memory)?\.$", said)
+    assert command == f"mast adapt {name} --data {data} --size 32"
+    assert main([*words, "--hours", "2", "--encoder", "resnet18"]) == 2
+    assert "adapt plans no pretraining: leave hours, encoder out" in capsys.readouterr().err
+    assert main(["plan", "--data", data, "--size", "32"]) == 2
+    assert "size is for adapt" in capsys.readouterr().err

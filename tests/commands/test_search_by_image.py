@@ -70,14 +70,14 @@ def test_a_module_of_ones_own(photos: Path, tmp_path: Path) -> None:
     with np.load(mast.embed(module, data, tmp_path / "f.npz", size=32)) as arrays:
         unit_ND = F.normalize(torch.from_numpy(arrays["features"]), dim=1)
         names = arrays["identifiers"].tolist()
-    calls = module.calls
     found = mast.neighbours(module, data, "3", k=5, size=32).columns
     cosine_N = unit_ND @ unit_ND[3]
     order = [at for at in cosine_N.argsort(descending=True).tolist() if at != 3][:5]
     assert found["path"] == tuple(names[at] for at in order)
     assert found["cosine"] == pytest.approx(cosine_N[order].tolist(), abs=1e-5)
+    calls = module.calls
     mast.neighbours(module, data, "3", size=32)
-    assert module.calls == 3 * calls  # nothing was kept: its code may have changed
+    assert module.calls == calls + 2  # whether its code has changed is tried
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_an_index_is_kept_for_each_choice_of_invariances(
     assert len(built) == 4
     mast.neighbours(Pooled(), data, "3", size=32, approximate=True)
     mast.neighbours(Pooled(), data, "3", size=32, approximate=True)
-    assert len(built) == 6  # nothing of a module is kept
+    assert len(built) == 5
 
 
 def test_what_an_approximate_search_cannot_do_is_refused_first(
