@@ -94,8 +94,8 @@ def adapt(
     """Look how operators move the features of an encoder, so that its invariance can be chosen.
 
     Of some images, whose labels are not needed, one copy changed by each operator is encoded.
-    Nothing is trained. `mast neighbours`, `duplicates`, `embed` and `evaluate` accept `--ignore`
-    and `--match` for the folder that it writes.
+    Nothing is trained. `mast neighbours`, `duplicates`, `outliers`, `embed`, `evaluate` and `fit`
+    accept `--ignore` and `--match` for the folder that it writes.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a

@@ -29,6 +29,7 @@ def duplicates(
     size: int | None = None,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
+    space: str | Path | None = None,
     margin: float = MARGIN,
     device: Device = "auto",
     weights: str | Path | None = None,
@@ -49,8 +50,8 @@ def duplicates(
             Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
         data: The images; labels are not needed.
         above: Cosine above which two images are near-copies. If not given 0.99, each dimension of
-            their representation being standardised by the set; 0.95 with ignore; with match only
-            margin decides.
+            their representation being standardised by the set; 0.95 with ignore; with match or
+            space only margin decides.
         out: Where to write the groups: a table that ends in .csv or .parquet (which needs the extra
             of that name), or a page of thumbnails that ends in .html; nowhere if not given.
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.
@@ -58,8 +59,10 @@ def duplicates(
             in which copies may differ; "all" for all that were looked at.
         match: Likewise, the only ones by which images are compared, so that a gray version is no
             copy where color is matched.
-        margin: With ignore or match, pairs are near-copies, too, whose cosine exceeds by this much
-            the mean cosine of both to their three nearest other images.
+        space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
+            each property counts, in place of ignore and match.
+        margin: With ignore, match or space, pairs are near-copies, too, whose cosine exceeds by
+            this much the mean cosine of both to their three nearest other images.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
             by their order and shapes. If not given, those that the name names, or random ones where
@@ -88,14 +91,14 @@ def duplicates(
     kinds = {".csv": table, ".parquet": table, ".html": is_page}
     file = None if out is None else out_file(out, kinds)
     compute = Compute(find_device(device))
-    invariances = Invariances(None, ignore, match)
+    invariances = Invariances(None, ignore, match, space=space)
     by = compared(encoder, invariances, compute, size, seed, weights, download)
     canvases = open_canvas(
         DataConfig(str(data), max_broken=max_broken), by.size, model=by.encoder.module
     )
     features_ND = by.features(canvases).to(by.encoder.device)
     chosen = bool(by.chosen)
-    usual = NEAR if not chosen else 1.0 if "matched" in by.chosen else SAME
+    usual = NEAR if not chosen else SAME if [*by.chosen] == ["ignored"] else 1.0
     least = usual if above is None else above
     found = copies_within(canvases, features_ND, least, margin if chosen else None)
     columns: dict[str, Any] = {

@@ -34,6 +34,7 @@ def embed(
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
     match_by: MatchBy | None = None,
+    space: str | Path | None = None,
     device: Device = "auto",
     weights: str | Path | None = None,
     download: bool = False,
@@ -58,6 +59,8 @@ def embed(
         match: Likewise, by what these change images are to be compared.
         match_by: "block" or "heads", to choose what matches where a run has both; the block if not
             given.
+        space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
+            each property counts, in place of ignore and match.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
             by their order and shapes. If not given, those that the name names, or random ones where
@@ -75,8 +78,8 @@ def embed(
         JSON in its metadata, are the names of the classes (C,), as `classes_<name>`, and what made
         the features: the set as it was named in `data`, the encoder's fingerprint, as evaluations
         have it, in `encoder`, the side of the views in `size`, in `ignored` and `matched` the
-        operators, and in `broken` (K, 2) the names of images that cannot be decoded with their
-        reasons, where there are some.
+        operators, in `weighted` the properties with their weights, and in `broken` (K, 2) the names
+        of images that cannot be decoded with their reasons, where there are some.
 
     Raises:
         UserError: No such encoder or images, an unknown kind of file, or a choice of operators that
@@ -85,7 +88,7 @@ def embed(
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
     name = out or f"{readable(str(data))}-{_name(encoder)}.npz"
     file = out_file(name, {".npz": _is_npz, ".parquet": _is_parquet})
-    invariances = Invariances(representation, ignore, match, match_by)
+    invariances = Invariances(representation, ignore, match, match_by, space)
     compute = Compute(find_device(device))
     by = compared(encoder, invariances, compute, size, seed, weights, download)
     canvases = open_canvas(

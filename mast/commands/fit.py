@@ -2,7 +2,7 @@
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from mast.core.arguments import as_list
 from mast.core.checkpoint import check_writable
 from mast.core.entry import entry
-from mast.core.errors import one_line
+from mast.core.errors import UserError, one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.reading import Reading
@@ -29,7 +30,7 @@ from mast.measure.result import FOLDER, readable
 from mast.measure.sets import HELD_OUT, LearningData, Task
 from mast.models import Classifier, said_of_classifier, save_classifier
 from mast.protocols.learn import Kind, Learned, learn, one_task
-from mast.runs.features import frozen
+from mast.runs.features import frozen, in_closed_form, open_adapted
 from mast.runs.load import load
 
 
@@ -76,6 +77,8 @@ def fit(
     target: str | None = None,
     size: int | None = None,
     settings: Mapping[str, Any] | None = None,
+    ignore: str | Sequence[str] = (),
+    match: str | Sequence[str] = (),
     device: Device = "auto",
     seed: int = 0,
     root: str | Path | None = None,
@@ -103,6 +106,10 @@ def fit(
         size: Side of the views in pixels; that of pretraining if not given, for a name 224. A
             module needs one.
         settings: Settings of the protocol that differ from the defaults.
+        ignore: Of a folder that `mast adapt` wrote, for a linear head: operators, or properties
+            such as color, to which the features are to be invariant; "all" for all. The file holds
+            what is ignored, so that `mast predict` needs no such option.
+        match: Likewise, by what these change images are to be told apart, and by nothing else.
         device: auto, cpu or cuda.
         seed: Seed of everything that is drawn.
         root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
@@ -118,11 +125,16 @@ def fit(
 
     Raises:
         UserError: No such encoder or images, no labels, several targets and none named, or a
-            setting that the protocol does not have.
+            setting or a choice of operators that cannot be.
     """
     kinds = {".safetensors": lambda path: said_of_classifier(path) is not None}
     if out is not None:
         out = out_file(out, kinds)
+    words = {"ignored": as_list(ignore), "matched": as_list(match)}
+    words = {chosen: names for chosen, names in words.items() if names}
+    adapted = open_adapted(encoder) if words else None
+    if words and (adapted is None or kind != "linear"):
+        raise UserError("ignore and match are for a linear head on what `mast adapt` wrote")
     loaded = load(encoder, "encoder", size, seed, weights, download)
     pool = NamedSets(data, root=root, download=download, max_broken=max_broken).learning(
         loaded.size, loaded.module
@@ -130,14 +142,18 @@ def fit(
     task = one_task(pool, target, seed)
     if out is None:
         several = [task.target] if len(pool.train.targets) > 1 else []
-        name = "-".join(["classifier", kind, readable(str(data)), *several])
+        space = ["-".join([chosen, *names]) for chosen, names in words.items()]
+        name = "-".join(["classifier", kind, readable(str(data)), *several, *space])
         path = out_file(_free(loaded.folder / f"{name}.safetensors", str(data), pool), kinds)
     else:
         path = Path(out)
     check_writable(path.parent)
     compute = Compute(find_device(device))
     bench = Bench(compute, loaded.folder / FOLDER)
-    start = frozen(loaded, encoder, compute, True, bench)
+    if adapted is None:
+        start = frozen(loaded, encoder, compute, True, bench)
+    else:
+        start = in_closed_form(adapted, encoder, words, compute, size, True, bench).encoder
     learned = learn(kind, start, pool, task, seed, settings or {})
     calibration = calibrate(learned.scores_VC, learned.labels_V, seed)
     about = {
@@ -155,9 +171,12 @@ def fit(
         "calibration": {**calibration._asdict(), "bins": BINS},
         "provenance": provenance(),
     }
+    whole, head = learned.encoder, learned.head
+    if adapted is not None:
+        whole, head = adapted.depths, adapted.space(ignore, match).before(head)
     classifier = Classifier(
-        copy.deepcopy(learned.encoder),  # a module that was given stays as and where it is
-        learned.head,
+        copy.deepcopy(whole),  # a module that was given stays as and where it is
+        head,
         task.classes,
         loaded.size,
         calibration.temperature,

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mast.core.arguments import as_list
+from mast.core.display import say
 from mast.core.entry import entry
 from mast.core.errors import UserError
 from mast.core.files import named, out_file
@@ -17,10 +18,14 @@ from mast.data import CanvasSet, DataConfig, open_canvas, open_files
 from mast.measure.approximate import check_depth, check_installed
 from mast.measure.compute import Compute
 from mast.measure.neighbours import nearest
+from mast.measure.pairs import in_words, is_weights, weights_of, write_weights
+from mast.measure.subspaces import Weights
 from mast.methods import MatchBy
 from mast.page import Item, Row, is_page, write_gallery
-from mast.runs.features import Invariances, compared
+from mast.runs.features import Compared, Invariances, compared
 from mast.runs.load import Representation
+
+Pairs = Sequence[str | Path] | Sequence[tuple[str | Path, str | Path]]
 
 
 @entry(draws=True)
@@ -35,6 +40,9 @@ def neighbours(
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
     match_by: MatchBy | None = None,
+    same: Pairs = (),
+    different: Pairs = (),
+    space: str | Path | None = None,
     approximate: bool = False,
     device: Device = "auto",
     weights: str | Path | None = None,
@@ -65,6 +73,13 @@ def neighbours(
         match: Likewise, by what these change images are to be compared.
         match_by: "block" or "heads", to choose what matches where a run has both; the block if not
             given.
+        same: Instead of ignore and match, pairs of images that are to be near, named as in query,
+            one or more: on the command line the first and the second, then the next two. Of a
+            folder that `mast adapt` wrote. What lies in each property that operators destroy is
+            weighted so that these are near and those in different are far.
+        different: Pairs of images that are to be far, one or more.
+        space: A .json file for what pairs choose, written with same and different. Without them it
+            is read and used again, here and in `mast duplicates` and `mast embed`.
         approximate: Compare a query with a part of the images, those in the lists of an index
             whose centres are nearest; for millions of images and many queries. The first search
             builds the index on the CPU, measures its recall and keeps it beside the features. k
@@ -83,21 +98,31 @@ def neighbours(
         its `recall`: the share of the k nearest others that were found of 200 images of the set.
 
     Raises:
-        UserError: No such encoder, images or query; more neighbours than there are images; a choice
-            of operators that the run does not have; a file that cannot be written; an approximate
-            search without its library.
+        UserError: No such encoder, images or query; pairs that are no pairs; more neighbours than
+            there are images; a choice of operators that the run does not have; a file that cannot
+            be written; an approximate search without its library.
     """
     table = begins("query", "rank", "path", "cosine")
     kinds = {".csv": table, ".parquet": table, ".html": is_page}
     file = None if out is None else out_file(out, kinds)
     if approximate:
         check_installed()
-    invariances = Invariances(representation, ignore, match, match_by)
+    chosen_by = {"same": _pairs("same", same), "different": _pairs("different", different)}
+    pairs = any(chosen_by.values())
+    if pairs and not all(chosen_by.values()):
+        raise UserError("pairs choose by what they have in common: give same and different")
+    if pairs and (ignore or match or representation):
+        raise UserError(
+            "same and different choose what is ignored and matched: leave ignore, match and "
+            "representation out"
+        )
+    weights_file = out_file(space, {".json": is_weights}, "space") if pairs and space else None
+    invariances = Invariances(representation, ignore, match, match_by, space)
     asked = list(dict.fromkeys(map(str, as_list(query))))
     if not asked:
         raise UserError("no query is named; give one or more images")
     compute = Compute(find_device(device))
-    by = compared(encoder, invariances, compute, size, seed, weights, download)
+    by = compared(encoder, invariances, compute, size, seed, weights, download, pairs=pairs)
     canvases = open_canvas(
         DataConfig(str(data), max_broken=max_broken), by.size, model=by.encoder.module
     )
@@ -111,6 +136,13 @@ def neighbours(
         raise UserError(f"k must be from 1 to the {most} images beside a query, got {k}")
     if approximate:
         check_depth(k, len(canvases))
+    if pairs:
+        learned = _chosen(by, canvases, str(data), chosen_by)
+        say(in_words(learned))
+        if weights_file is not None:
+            assert by.adapted is not None
+            write_weights(weights_file, learned, by.adapted, chosen_by)
+        by = by.weighted(learned)
 
     bank_ND = by.features(canvases)
     index = by.index(canvases, bank_ND) if approximate else None
@@ -152,6 +184,41 @@ def neighbours(
         write_table(file, columns)
     sections = {name: [at for at, row in enumerate(rows) if row[0] == name] for name in asked}
     return Listing(columns, sections, file, recall)
+
+
+def _pairs(kind: str, named: Pairs) -> list[tuple[str, str]]:
+    """Pairs, from pairs or from one list of images.
+
+    Raises:
+        UserError: There is an image without another, or beside itself.
+    """
+    single = [str(image) for each in as_list(named) for image in as_list(each)]
+    whole = all(len(as_list(each)) in (1, 2) for each in as_list(named))
+    pairs = list(zip(single[::2], single[1::2], strict=False))
+    if len(single) % 2 or not whole or any(first == second for first, second in pairs):
+        raise UserError(f"{kind} takes pairs of two images each, got {', '.join(single)}")
+    return pairs
+
+
+def _chosen(
+    by: Compared, canvases: CanvasSet, data: str, pairs: Mapping[str, Sequence[tuple[str, str]]]
+) -> Weights:
+    """What pairs choose: the weight of each property."""
+    assert by.adapted is not None
+    if len(canvases) < 2:
+        raise UserError(f"{canvases.name} has one image: what is usual is a distance of two")
+    places = {name: at for at, name in enumerate(canvases.identifiers)}
+    bank_NF = by.depths(canvases)
+    seen: dict[str, Tensor] = {}
+    for name in {image for each in pairs.values() for pair in each for image in pair}:
+        at = _position(_by_name(name, canvases.identifiers, places), data, places, canvases.skipped)
+        other = None if at is not None else open_files([name], by.size, canvases.reading)
+        seen[name] = bank_NF[at] if other is None else by.depths(other, keep=False)[0]
+    same_2PF, different_2PF = (
+        torch.stack([torch.stack([seen[pair[end]] for pair in pairs[kind]]) for end in (0, 1)])
+        for kind in ("same", "different")
+    )
+    return weights_of(by.adapted, same_2PF, different_2PF, bank_NF)
 
 
 def _by_name(query: str, identifiers: Sequence[str], places: Mapping[str, int]) -> str:

@@ -26,7 +26,7 @@ from mast.measure.out_of_fold import out_of_fold
 from mast.measure.unlike import distances
 from mast.methods import EncoderAndEmbedding, PredictedUncertainty
 from mast.page import Item, Row, is_page, write_gallery
-from mast.runs.features import frozen
+from mast.runs.features import Invariances, compared, frozen
 from mast.runs.load import called, load, load_method
 
 _log = logging.getLogger("mast")
@@ -81,6 +81,8 @@ def outliers(
     labels: bool = True,
     target: str | None = None,
     size: int | None = None,
+    ignore: str | Sequence[str] = (),
+    match: str | Sequence[str] = (),
     device: Device = "auto",
     weights: str | Path | None = None,
     download: bool = False,
@@ -111,6 +113,10 @@ def outliers(
         labels: Whether labels are checked.
         target: The labels to check where the set has several; the first if not given.
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.
+        ignore: Operators, or properties such as color, in which images may differ from the others,
+            and to which the probes are invariant; "all" for all. Of a folder that `mast adapt`
+            wrote, or of a run.
+        match: Likewise, by what these change images are to be compared.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
             by their order and shapes. If not given, those that the name names, or random ones where
@@ -129,18 +135,22 @@ def outliers(
         cannot be decoded, they are the last rows, and the last column, `broken`, says why.
 
     Raises:
-        UserError: No such encoder or images, the run predicts no uncertainty, or the same is said
-            of every image.
+        UserError: No such encoder or images, the run predicts no uncertainty, the same is said of
+            every image, or a choice of operators that the encoder does not have.
     """
     if seed < 0:
         raise UserError(f"seed must be 0 or more, got {seed}")
     if known is not None and by != "neighbours":
         raise UserError("known images are for neighbours: leave known out, or by")
+    if (ignore or match) and by != "neighbours":
+        raise UserError("ignore and match are for neighbours: leave them out, or by")
     table = begins("path", "score", tuple(COLUMN.values()))
     kinds = {".csv": table, ".parquet": table, ".html": is_page}
     file = None if out is None else out_file(out, kinds)
     compute = Compute(find_device(device))
-    frozen_encoder, dim, size = _encoder(encoder, compute, size, seed, weights, download)
+    frozen_encoder, dim, size = _encoder(
+        encoder, Invariances(None, ignore, match), compute, size, seed, weights, download
+    )
     module = _uncertainty(encoder) if by == "prediction" else None
     bank = None if known is None else _known_images(known, size, max_broken, frozen_encoder)
     canvases = open_canvas(
@@ -168,6 +178,7 @@ def outliers(
 
 def _encoder(
     encoder: str | Path | nn.Module,
+    invariances: Invariances,
     compute: Compute,
     size: int | None,
     seed: int,
@@ -176,8 +187,12 @@ def _encoder(
 ) -> tuple[FrozenEncoder, int | None, int]:
     """What features are taken from, the dimensions of its representation, and the side of a view.
 
-    Of a run the embedding comes after the representation; of others there is nothing else: None.
+    Of a run the embedding comes after the representation; of others, and in a space, there is
+    nothing else: None.
     """
+    if invariances.ignore or invariances.match:
+        by = compared(encoder, invariances, compute, size, seed, weights, download)
+        return by.encoder, None, by.size
     loaded = load(encoder, "encoder", size, seed, weights, download)
     if (
         isinstance(encoder, nn.Module)

@@ -137,7 +137,11 @@ def load_original(path: str | Path) -> Original:
     path = Path(path)
     if path.is_file() and said_of_classifier(path) is not None:
         classifier = load_classifier(path)
-        assert isinstance(classifier.encoder, Encoder)
+        if not isinstance(classifier.encoder, Encoder):
+            raise UserError(
+                f"{path} reads several depths of its encoder, which no format holds yet: fit one "
+                "without ignore and match"
+            )
         return Original(classifier.encoder, classifier)
     if path.is_dir() and not (path / "encoder.safetensors").exists():
         commands = [f"`mast export {quoted(file)}`" for file in sorted(path.glob(FILES))]

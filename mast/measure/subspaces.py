@@ -5,12 +5,13 @@ of the displacements y(t_k(x)) - y(x). To ignore operators is to whiten by the s
 match some is to keep the axes that they move most where all others are ignored. This is MAST's
 masked distance, divided by its uncertainty, in its linear form, and needs no training.
 
-N images, F numbers of all depths of an encoder, R axes of an operator, M axes of several, J axes
-that are kept.
+N images, P pairs of them, F numbers of all depths of an encoder, R axes of an operator, M axes of
+several, J axes that are kept, K properties and the rest.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,11 @@ AXES = 64  # of an operator that are kept
 RIDGE = 0.3  # of the mean eigenvalue, where operators are ignored
 RIDGE_TO_MATCH = 0.1  # where all others are ignored, to match some
 MATCHED = 32  # axes that are kept to match operators
+REST = "rest"  # what no operator moves
+LEAST = 1e-4  # weight of the rest, so that what is kept has a finite one beside it
 STILL = 1e-4  # share of the features' variance; what moves them less does not change the images
+
+Weights = Mapping[str, float]  # of each property and of `REST`
 
 
 class Space(nn.Module):
@@ -67,6 +72,18 @@ class Space(nn.Module):
         """The same of centred and scaled features, or of differences of such."""
         level_BF = level_BF - ((level_BF @ self.axes_MF.T) * self.shrink_M) @ self.axes_MF
         return level_BF if self.kept_JF is None else level_BF @ self.kept_JF.T
+
+    def before(self, head: nn.Linear) -> nn.Linear:
+        """The layer on features that gives what a linear one gives of them in this space."""
+        zero_F = torch.zeros_like(self.mean_F)
+        with torch.no_grad():
+            bias_C = head(self(zero_F[None]))[0]
+        weight_CF = torch.autograd.functional.jacobian(
+            lambda of_F: head(self(of_F[None]))[0], zero_F
+        )
+        folded = nn.Linear(len(zero_F), len(bias_C), device=bias_C.device)
+        folded.load_state_dict({"weight": weight_CF, "bias": bias_C})
+        return folded
 
 
 @dataclass(frozen=True)
@@ -179,6 +196,70 @@ class Subspaces:
         seen_RF = torch.cat([rest.moved(self.moves[name]) for name in operators])
         return Space(rest.mean_F, rest.scale_F, rest.axes_MF, rest.shrink_M,
                      axes_of(seen_RF)[1][:axes].clone())  # fmt: skip
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """What the operators destroy."""
+        return tuple(dict.fromkeys(OPERATORS[name].destroys for name in sorted(self.moves)))
+
+    @functools.cached_property
+    def parts(self) -> Parts:
+        """What a squared distance is the sum of."""
+        return Parts(self)
+
+    def weighted(self, weights: Weights) -> Space:
+        """The space whose squared distance is the weighted sum of its parts.
+
+        Args:
+            weights: Of `properties` and of `REST`, 0 or more; 0 ignores one, 1 leaves it.
+        """
+        parts = self.parts
+        scale = max(weights.values())
+        rest = max(weights[REST] / scale, LEAST)
+        metric_MM = rest * parts.left_M.diag()
+        for name, rows_RM in parts.rows.items():
+            metric_MM += weights[name] / scale * rows_RM.T @ rows_RM
+        value_M, turn_MM = torch.linalg.eigh(metric_MM.double())
+        axes_MF = turn_MM.T.to(parts.axes_MF.dtype) @ parts.axes_MF
+        shrink_M = (1 - (value_M.clamp(min=0) / rest).sqrt()).to(axes_MF.dtype)
+        return Space(self.mean_F, self.scale_F, axes_MF, shrink_M)
+
+
+class Parts:
+    """What of a squared distance lies in each property, and the rest: what is left of it where all
+    operators are ignored.
+
+    Whitened by W = Σ W_k + floor I, an operator has the share W^-½ W_k W^-½ of every direction, and
+    the shares of all, and of the floor, add up to the identity.
+
+    Args:
+        subspaces: Of the encoder.
+
+    Attributes:
+        axes_MF: Along which some operator moves images.
+        left_M: What of each is left if all operators are ignored.
+        rows: Of each property rows_RM, in these axes, whose squared product is its part.
+    """
+
+    def __init__(self, subspaces: Subspaces) -> None:
+        self._scale_F = subspaces.scale_F
+        value_M, self.axes_MF = axes_of(torch.cat([*subspaces.moves.values()]))
+        floor = RIDGE * float(value_M.sum()) / self.axes_MF.shape[1]
+        self.left_M = floor / (value_M + floor)
+        onto_FM = self.axes_MF.T * (value_M + floor).rsqrt()
+        self.rows = {
+            each: torch.cat([moves_RF for name, moves_RF in subspaces.moves.items()
+                             if OPERATORS[name].destroys == each]) @ onto_FM
+            for each in subspaces.properties
+        }  # fmt: skip
+
+    def __call__(self, difference_PF: Tensor) -> Tensor:
+        """The parts (P, K) of the squares of differences of features, the last `REST`."""
+        level_PF = difference_PF / self._scale_F
+        along_PM = level_PF @ self.axes_MF.T
+        parts = [(along_PM @ rows_RM.T).square().sum(dim=1) for rows_RM in self.rows.values()]
+        rest_P = level_PF.square().sum(dim=1) - sum(parts)
+        return torch.stack([*parts, rest_P.clamp(min=0)], dim=1)
 
 
 def axes_of(rows_MF: Tensor) -> tuple[Tensor, Tensor]:

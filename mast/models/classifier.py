@@ -17,6 +17,7 @@ from mast.core.errors import UserError
 from mast.core.files import quoted
 from mast.core.reading import Reading, read_reading
 from mast.core.tensors import check_finite, read_header, read_tensors, said_of, write_tensors
+from mast.models.depths import Depths
 from mast.models.encoders import Encoder, check_size, described_encoder, unlike
 
 NAME = "classifier"  # in a file's name and in its header
@@ -46,7 +47,7 @@ class Classifier(nn.Module):
     """Images (B, channels, H, W) in [0, 1] to the probabilities of C classes.
 
     Args:
-        encoder: From images to (B, D).
+        encoder: From images to (B, D); all depths of one where it was learned in a space.
         head: From there to scores (B, C).
         classes: Their names.
         size: Side of the views in pixels that it was made for.
@@ -87,12 +88,14 @@ class Classifier(nn.Module):
         self.size = size
         self.temperature = temperature
         self.about = dict(about or {})
-        self.reading: Reading | None = encoder.reading if isinstance(encoder, Encoder) else None
+        self.reading: Reading | None = (
+            encoder.reading if isinstance(encoder, Encoder | Depths) else None
+        )
 
     @property
     def channels(self) -> int:
         """Of the images."""
-        if isinstance(self.encoder, Encoder):
+        if isinstance(self.encoder, Encoder | Depths):
             return self.encoder.channels
         return (self.reading or Reading()).layout.channels
 
@@ -145,6 +148,9 @@ def save_classifier(classifier: Classifier, path: Path) -> None:
     """
     encoder = classifier.encoder
     described: dict[str, Any] = {}
+    layers = None
+    if isinstance(encoder, Depths):
+        layers, encoder = encoder.layers[:-1], encoder.encoder
     if isinstance(encoder, Encoder):
         described = encoder.describe() | {"normalization": encoder.config.normalization._asdict()}
     described[NAME] = {
@@ -153,6 +159,8 @@ def save_classifier(classifier: Classifier, path: Path) -> None:
         "temperature": classifier.temperature,
         "about": classifier.about,
     }
+    if layers is not None:
+        described[NAME]["layers"] = list(layers)
     if classifier.reading is not None:
         described["reading"] = asdict(classifier.reading)
     # Copies, as a module may hold the same tensor twice.
@@ -191,6 +199,11 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
     for name, tensor in tensors.items():
         part, _, key = name.partition(".")
         parts.setdefault(part, {})[key] = tensor
+    said = described[NAME]
+    layers = said.get("layers") if isinstance(said, dict) else None
+    if layers is not None:
+        parts["encoder"] = {key.removeprefix("encoder."): value
+                            for key, value in parts["encoder"].items()}  # fmt: skip
     module = encoder
     if module is None:
         weights = {key.removeprefix("model."): value for key, value in parts["encoder"].items()}
@@ -198,12 +211,13 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
     try:
         outputs, dim = parts["head"]["weight"].shape
         head = nn.Linear(dim, outputs)
-        fits = not isinstance(module, Encoder) or module.dim == dim
+        if layers is not None:
+            module = Depths(module, said["size"], [str(name) for name in layers])
+        fits = not isinstance(module, Encoder | Depths) or module.dim == dim
         if not fits or any(unlike(parts["head"], head.state_dict()).values()):
             raise ValueError("its head does not fit")
         check_finite(file, parts["head"])
         head.load_state_dict(parts["head"])
-        said = described[NAME]
         if not isinstance(said["classes"], list):
             raise ValueError("its classes are no list of names")
         if not isinstance(said["about"], dict):

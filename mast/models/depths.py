@@ -67,6 +67,11 @@ class Depths(nn.Module):
         self.widths = tuple(part_BC.shape[1] for part_BC in (*pooled, output_BD))
 
     @property
+    def dim(self) -> int:
+        """F, of all depths."""
+        return sum(self.widths)
+
+    @property
     def channels(self) -> int:
         """Of the images."""
         return int(getattr(self.encoder, "channels", 3))

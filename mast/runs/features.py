@@ -1,10 +1,12 @@
 """The features in which images are compared: of any encoder, kept for the next call.
 
-N images, D dimensions.
+N images, D dimensions, F numbers of all depths.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -24,7 +26,9 @@ from mast.measure.bench import Bench
 from mast.measure.compute import Compute
 from mast.measure.features import represent
 from mast.measure.frozen import FrozenEncoder, InSpace
+from mast.measure.pairs import read_weights
 from mast.measure.store import FeatureStore, fingerprint
+from mast.measure.subspaces import Weights
 from mast.methods import Embedding, MatchBy
 from mast.models import Encoder
 from mast.models.encoders import evaluating
@@ -82,6 +86,7 @@ class Invariances:
         ignore: Operators, or properties, to which what is compared is to be invariant.
         match: Likewise, by what these change images are to be compared.
         match_by: What matches, "block" or "heads", where a run has both.
+        space: The file of weights that pairs have chosen.
 
     Raises:
         UserError: The choices exclude each other.
@@ -91,8 +96,14 @@ class Invariances:
     ignore: str | Sequence[str] = ()
     match: str | Sequence[str] = ()
     match_by: MatchBy | None = None
+    space: str | Path | None = None
 
     def __post_init__(self) -> None:
+        if self.space is not None and (self.ignore or self.match or self.representation):
+            raise UserError(
+                "a space says what is ignored and matched: leave ignore, match and representation "
+                "out"
+            )
         if self.match_by is not None and not self.match:
             raise UserError(f"match_by {self.match_by} says how to match: give match, too")
         if (self.ignore or self.match) and self.representation is not None:
@@ -120,7 +131,8 @@ class Compared:
     Attributes:
         encoder: It returns these features.
         size: Side of its views in pixels.
-        chosen: The operators that are "ignored" and "matched", where there are some.
+        chosen: The operators that are "ignored" and "matched", where there are some, or how
+            properties are "weighted".
         adapted: It with its subspaces, where these say the space.
     """
 
@@ -137,6 +149,26 @@ class Compared:
         """As `features`, but neither looked up nor kept."""
         return self.encoder.extract(canvases, self.size)
 
+    def depths(self, canvases: CanvasSet, keep: bool = True) -> Tensor:
+        """Features of all depths (N, F) of an adapted encoder, whatever the space.
+
+        Args:
+            canvases: The images.
+            keep: Whether they are looked up and kept, as by `features`.
+        """
+        assert self.encoder.whole is not None
+        whole = self.encoder.whole
+        return (whole.features if keep else whole.extract)(canvases, self.size)
+
+    def weighted(self, weights: Weights) -> Compared:
+        """An adapted encoder in the space of weights."""
+        assert self.adapted is not None
+        assert self.encoder.whole is not None
+        chosen = {"weighted": [f"{name} {value:.6g}" for name, value in weights.items()]}
+        space = self.adapted.subspaces.weighted(weights)
+        encoder = in_space(self.encoder.whole, space, chosen)
+        return replace(self, encoder=encoder, chosen=chosen)
+
     def index(self, canvases: CanvasSet, features_ND: Tensor) -> ApproximateIndex:
         """An index of the features of a set; it is kept where they are."""
         return open_index(features_ND, self.encoder.kept_at(canvases, self.size), self.chosen)
@@ -151,6 +183,7 @@ def compared(
     weights: str | Path | None = None,
     download: bool = False,
     cache: bool = True,
+    pairs: bool = False,
 ) -> Compared:
     """Load an encoder for a comparison of images.
 
@@ -163,17 +196,24 @@ def compared(
         weights: As `load`.
         download: As `load`.
         cache: As `frozen`.
+        pairs: Whether pairs choose: what is adapted is opened though nothing is chosen yet.
 
     Raises:
         UserError: As `load`; a choice of operators that the run does not have or that leaves no
             dimension.
     """
     chosen = invariances.words
-    adapted = open_adapted(encoder) if chosen else None
+    weighted = pairs or invariances.space is not None
+    adapted = open_adapted(encoder) if chosen or weighted else None
     if adapted is not None:
         if invariances.match_by is not None or weights is not None:
             raise UserError("what is adapted has its own: leave weights and match_by out")
-        return in_closed_form(adapted, encoder, chosen, compute, size, cache)
+        by = in_closed_form(adapted, encoder, chosen, compute, size, cache)
+        if pairs or invariances.space is None:
+            return by
+        return by.weighted(read_weights(invariances.space, adapted))
+    if weighted:
+        raise UserError("pairs choose a space of what `mast adapt` wrote: give its folder")
     if chosen and (isinstance(encoder, nn.Module) or not RunFolder(encoder).config.is_file()):
         if not isinstance(encoder, nn.Module) and (Path(encoder).parent / ADAPTED).is_file():
             raise UserError(f"give the folder of {encoder}, which was adapted")
@@ -209,7 +249,7 @@ def in_space(
     Args:
         whole: It extracts them, and keeps them whatever the space.
         seen: Maps them.
-        chosen: The operators that are "ignored" and "matched".
+        chosen: The operators that are "ignored" and "matched", or how properties are "weighted".
         bench: Where protocols train.
     """
     module = InSpace(whole.module, seen).eval()

@@ -416,3 +416,99 @@ def test_protocols_see_the_space_that_is_chosen(
     assert max(accuracy["ignore"]) < 75
     with pytest.raises(UserError, match="for what `mast adapt` wrote"):
         mast.evaluate(NAME, tmp_path / "hues", "knn", size=32, ignore="color")
+
+
+def test_pairs_choose_and_their_weights_are_kept(
+    adapted: Adaptation, colors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pairs of one hue are the same, pairs of one pattern are not; and the other way round."""
+    assert adapted.path is not None
+    names = sorted(file.name for file in colors.glob("*.png"))
+    of_hue, of_pattern = [("00.png", "03.png")], [("11.png", "41.png")]
+    agreed = {}
+    for way, same, different in (("hue", of_hue, of_pattern), ("pattern", of_pattern, of_hue)):
+        file = tmp_path / f"{way}.json"
+        found = mast.neighbours(
+            adapted.path, colors, names, k=5, same=same, different=different, space=file,
+            device="cpu",
+        ).columns  # fmt: skip
+        pairs = list(zip(found["query"], found["path"], strict=True))
+        agreed[way] = [np.mean([a[at] == b[at] for a, b in pairs]) for at in (0, 1)]
+        again = mast.neighbours(adapted.path, colors, names, k=5, space=file, device="cpu").columns
+        assert again["path"] == found["path"]
+    assert agreed["hue"][0] > agreed["pattern"][0] + 0.3
+    assert agreed["pattern"][1] > agreed["hue"][1] + 0.3
+    said = capsys.readouterr()
+    assert "your pairs ignore color" in said.out + said.err
+    mast.embed(adapted.path, colors, tmp_path / "seen.npz", space=file, device="cpu")
+    with np.load(tmp_path / "seen.npz") as arrays:
+        assert any(word.startswith("color ") for word in arrays["weighted"].tolist())
+    found = mast.duplicates(adapted.path, colors, space=file, device="cpu").columns
+    assert {*found["changed_by"]} <= {"", "color", "orientation", "none"}
+    words = ["neighbours", str(adapted.path), "--data", str(colors), "--query", "0", "--k", "2"]
+    assert main([*words, "--same", "00.png", "03.png", "--different", "7", "11.png"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"same": [("00.png", "03.png")]}, "give same and different"),
+        ({"same": ["00.png"], "different": ["11.png", "41.png"]}, "takes pairs of two images"),
+        ({"same": [("00.png", "00.png")], "different": ["1", "2"]}, "takes pairs of two images"),
+        ({"same": ["0", "1"], "different": ["1", "2"], "ignore": "color"}, "leave ignore"),
+        ({"space": "none.json"}, "has no weights"),
+    ],
+)
+def test_pairs_that_choose_nothing_are_one_line(
+    options: dict[str, object], said: str, adapted: Adaptation, colors: Path
+) -> None:
+    assert adapted.path is not None
+    with pytest.raises(UserError, match=said):
+        mast.neighbours(adapted.path, colors, "00.png", k=3, device="cpu", **options)
+    with pytest.raises(UserError, match="of what `mast adapt` wrote"):
+        mast.duplicates(NAME, colors, size=32, space="none.json", device="cpu")
+
+
+def test_a_classifier_remembers_its_space(
+    adapted: Adaptation, colors: Path, tmp_path: Path
+) -> None:
+    """Of hues it is right where color is matched; the file alone is enough to predict."""
+    assert adapted.path is not None
+    for file in colors.glob("*.png"):
+        folder = tmp_path / "hues" / file.stem[0]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / file.name).write_bytes(file.read_bytes())
+    options = {"device": "cpu", "settings": {"penalties": [0.01]}}
+    fitted = mast.fit(
+        adapted.path, tmp_path / "hues", match="color", out=tmp_path / "hue.safetensors", **options
+    )
+    assert fitted.about["validation"]["top1"] > 90
+    assert fitted.about["encoder"]["space"] == {"matched": ["color_jitter", "grayscale"]}
+    table = mast.predict(fitted.path, tmp_path / "hues", tmp_path / "told.csv", device="cpu").path
+    with table.open(newline="") as file:
+        assert all(row["path"].startswith(f"{row['class']}/") for row in csv.DictReader(file))
+    images = mast.open_images([colors / "00.png", colors / "31.png"], 32)
+    with torch.no_grad():
+        expected = fitted.classifier(images)
+        torch.testing.assert_close(mast.load_classifier(fitted.path)(images), expected)
+    with pytest.raises(UserError, match="which no format holds yet"):
+        mast.export(fitted.path)
+    with pytest.raises(UserError, match="for a linear head on what `mast adapt` wrote"):
+        mast.fit(NAME, tmp_path / "hues", size=32, match="color", **options)
+
+
+def test_an_outlier_is_one_of_what_is_matched(
+    adapted: Adaptation, colors: Path, tmp_path: Path
+) -> None:
+    assert adapted.path is not None
+    for file in colors.glob("[01]*.png"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "50.png").write_bytes((colors / "50.png").read_bytes())
+    first = {
+        kind: mast.outliers(adapted.path, tmp_path, device="cpu", **{kind: "color"}).columns["path"]
+        for kind in ("match", "ignore")
+    }
+    assert first["match"][0] == "50.png"
+    assert first["ignore"][0] != "50.png"
+    with pytest.raises(UserError, match="ignore and match are for neighbours"):
+        mast.outliers(adapted.path, tmp_path, by="prediction", match="color")

@@ -109,3 +109,28 @@ def test_few_axes_say_nearly_the_same(
         torch.testing.assert_close(
             subspaces.moves[name].T @ subspaces.moves[name], second_FF, atol=1e-4, rtol=1e-3
         )
+
+
+def test_the_parts_of_a_distance_add_up_and_weights_multiply_them(
+    known: tuple[Tensor, dict[str, Tensor], Subspaces],
+) -> None:
+    features_NF, _, subspaces = known
+    level = subspaces.ignoring(())
+    difference_NF = features_NF - features_NF.roll(1, dims=0)
+    parts_NK = subspaces.parts(difference_NF)
+    torch.testing.assert_close(
+        parts_NK.sum(dim=1), level.moved(difference_NF / subspaces.scale_F).square().sum(dim=1)
+    )
+    names = (*subspaces.properties, "rest")
+    assert names == ("color", "focus", "orientation", "rest")
+    weights = {"color": 0.2, "focus": 1.0, "orientation": 3.0, "rest": 0.5}
+    seen_NF = subspaces.weighted(weights).moved(difference_NF / subspaces.scale_F)
+    ratio_N = seen_NF.square().sum(dim=1) / (parts_NK @ torch.tensor([*weights.values()]))
+    torch.testing.assert_close(ratio_N, ratio_N[:1].expand(len(ratio_N)), rtol=1e-3, atol=0)
+    # To weight everything but the rest by 0 is to ignore all operators.
+    none = dict.fromkeys(names, 0.0) | {"rest": 1.0}
+    all_ignored = subspaces.ignoring(list(subspaces.moves))
+    torch.testing.assert_close(
+        subspaces.weighted(none)(features_NF).norm(dim=1), all_ignored(features_NF).norm(dim=1),
+        atol=1e-4, rtol=1e-3,
+    )  # fmt: skip
