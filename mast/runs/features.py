@@ -20,6 +20,7 @@ from mast.measure.adapted import Adapted, load_adapted
 from mast.measure.approximate import ApproximateIndex, open_index
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
+from mast.measure.feature_file import FeatureFile
 from mast.measure.frozen import FrozenEncoder, InSpace
 from mast.measure.store import FeatureStore, fingerprint
 from mast.methods import Embedding, MatchBy
@@ -41,11 +42,13 @@ def frozen(
         source: What the user named.
         compute: How it is run.
         cache: Whether features are kept for the next call. Those of a module of the user's own are
-            not: its code may change where its weights do not.
+            not: its code may change where its weights do not. Those of a file are there already.
         bench: Where protocols train.
     """
     identity = fingerprint(loaded.module, loaded.description)
-    kept = cache and not isinstance(source, nn.Module)
+    kept = (
+        cache and not isinstance(source, nn.Module) and not isinstance(loaded.module, FeatureFile)
+    )
     store = FeatureStore(default_cache() / "features", identity) if kept else None
     description = {"source": called(source), "fingerprint": identity, **loaded.description}
     return FrozenEncoder(loaded.module, compute, store, description, bench)
