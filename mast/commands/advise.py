@@ -97,8 +97,8 @@ def advise(
             parts, and of the random weights of a name.
         views: A preset whose operators are measured; mast5 for an encoder that is no run, where
             nothing else is named.
-        size: Side of the views in pixels; that of pretraining if not given, for a name 224. A
-            module needs one.
+        size: Side of the views in pixels; that of pretraining if not given, for a name that of
+            its weights, or 224. A module needs one.
         weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
             by their order and shapes. If not given, those that the name names, or random ones where
             it names none.

@@ -16,7 +16,8 @@ def compare(
 ) -> Comparison:
     """Put what was measured of several runs side by side, and judge the first by it.
 
-    What the first run started as is put beside it, where `mast evaluate --untrained` measured it.
+    What the first run started as is put beside it, where `mast evaluate --untrained` measured it,
+    and so are published weights of a ResNet-18, if they were measured on the same images.
 
     Args:
         runs: Run folders with evaluations, or one; differences are to the first, and the verdict is

@@ -47,7 +47,9 @@ def duplicates(
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
             timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
-            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
+            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D). Or an .npz or
+            .parquet with features of any model: `features` (N, D) and `paths` (N,), or what
+            `mast embed` writes.
         data: The images; labels are not needed.
         above: Cosine above which two images are near-copies. If not given 0.99, each dimension of
             their representation being standardised by the set; 0.95 with ignore; with match or

@@ -12,7 +12,7 @@ from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.entry import entry
 from mast.core.errors import UserError
-from mast.core.launch import Device, make_fabric, precision_of
+from mast.core.launch import Device, find_device, make_fabric, precision_of
 from mast.core.processes import together
 from mast.core.run import RunFolder
 from mast.core.tensors import digest
@@ -22,6 +22,10 @@ from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import FOLDER, Result, Results
+from mast.measure.store import fingerprint
+from mast.measure.tested import test_classifier
+from mast.models import Classifier, load_classifier, said_of_classifier
+from mast.models.classifier import NAME
 from mast.protocols.run import (
     EvaluationSettings,
     evaluate_encoder,
@@ -68,14 +72,16 @@ def evaluate(
             MoCo, SimSiam, SwAV, DINO, solo-learn, lightly, VISSL and others), or a timm or
             torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In Python
             also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D), which normalises
-            images itself and is moved to the device.
+            images itself and is moved to the device. Or an .npz or .parquet with features of any
+            model: `features` (N, D) and `paths` (N,), or what `mast embed` writes. Or a classifier
+            of `mast fit`, which is tested as it is on all labelled images, or on the test part.
         data: The labelled set, such as `flowers17`, or a folder with one subfolder a class, of
             which a fifth of each class is drawn to be tested; `NamedSets` where its parts are in
             different places.
         protocols: Names of protocols, in the order in which they run.
         settings: Settings of protocols that differ from the defaults, by protocol.
-        size: Side of the views in pixels; that of pretraining if not given, for a name 224. A
-            module needs one.
+        size: Side of the views in pixels; that of pretraining if not given, for a name that of
+            its weights, or 224. A module needs one.
         device: auto, cpu or cuda.
         devices: Processes on this node (torchrun overrides it); they share the work of training
             and of the encoder.
@@ -102,6 +108,17 @@ def evaluate(
     Raises:
         UserError: A path, a protocol or a label that does not fit; the message says which.
     """
+    if (classifier := _classifier(encoder)) is not None:
+        options = {
+            "settings": settings, "weights": weights, "untrained": untrained, "ignore": ignore,
+            "match": match, "near_duplicates": near_duplicates, "devices": devices != 1,
+            "size": size not in (None, classifier.size),
+        }  # fmt: skip
+        if refused := [name for name, value in options.items() if value]:
+            raise UserError(f"a classifier is tested as it is: leave {', '.join(refused)} out")
+        compute = Compute(find_device(device), getattr(torch, precision))
+        sets = data if isinstance(data, NamedSets) else NamedSets(data)
+        return Results([_tested(classifier, encoder, sets, compute, seed)])
     names = [protocols] if isinstance(protocols, str) else list(protocols)
     if not names:
         raise UserError("no protocol is named; give protocols, such as knn and linear")
@@ -172,6 +189,34 @@ def evaluate(
         for opened, group in groups:
             evaluate_encoder(measured, opened, group, common, write, near_duplicates)
         return results
+
+
+def _classifier(encoder: str | Path | nn.Module) -> Classifier | None:
+    """What is named, if it is a classifier."""
+    if isinstance(encoder, nn.Module):
+        return encoder if isinstance(encoder, Classifier) else None
+    return load_classifier(encoder) if said_of_classifier(Path(encoder)) is not None else None
+
+
+def _tested(
+    classifier: Classifier,
+    source: str | Path | nn.Module,
+    sets: NamedSets,
+    compute: Compute,
+    seed: int,
+) -> Result:
+    """The result of a classifier, written beside its file; that of a module by its weights."""
+    if isinstance(source, nn.Module):
+        folder, name = Path("runs") / f"Classifier-{fingerprint(classifier, {})[:8]}", NAME
+    else:
+        file = Path(source)
+        folder = file.parent
+        name = file.stem if file.stem.startswith(NAME) else f"{NAME}-{file.stem}"
+    check_writable(folder / FOLDER)
+    canvases, metric = sets.testing(classifier.size, classifier)
+    result = test_classifier(classifier, name, canvases, metric, compute, seed)
+    say(f"done: {result.write(folder)}")
+    return result
 
 
 def measure_missing(

@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,10 @@ from mast.core.arguments import as_list
 from mast.core.checkpoint import check_writable
 from mast.core.entry import entry
 from mast.core.errors import UserError, one_line
-from mast.core.files import out_file
+from mast.core.files import as_word, out_file
 from mast.core.launch import Device, find_device
 from mast.core.reading import Reading
-from mast.core.run import provenance
+from mast.core.run import RunFolder, provenance
 from mast.core.table import Shown
 from mast.measure.accuracy import correct_within
 from mast.measure.bench import Bench
@@ -28,10 +29,18 @@ from mast.measure.learned import how_far_off, how_often_right, learned_from, wha
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import FOLDER, readable
 from mast.measure.sets import HELD_OUT, LearningData, Task
-from mast.models import Classifier, said_of_classifier, save_classifier
+from mast.measure.verdict import started_from_weights
+from mast.models import (
+    BASELINE,
+    BASELINE_SIZE,
+    Classifier,
+    Encoder,
+    said_of_classifier,
+    save_classifier,
+)
 from mast.protocols.learn import Kind, Learned, learn, one_task
 from mast.runs.features import frozen, in_closed_form, open_adapted
-from mast.runs.load import load
+from mast.runs.load import Loaded, load
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,10 +50,13 @@ class Fitted(Shown):
     Attributes:
         path: Its file.
         classifier: In evaluation mode, on the CPU.
+        published: Of what was pretrained here, how often a classifier on published weights is right
+            on the same images, or the command that says so.
     """
 
     path: Path
     classifier: Classifier
+    published: str = ""
 
     @property
     def about(self) -> dict[str, Any]:
@@ -59,6 +71,7 @@ class Fitted(Shown):
             f"{learned_from(self.about)}",
             f"accuracy: {how_often_right(self.about)}",
             f"probabilities: {how_far_off(self.about)}",
+            *([f"published weights: {self.published}"] if self.published else []),
             f"classifier: {self.path}",
         ]
         return "\n".join(map(one_line, lines))
@@ -96,15 +109,16 @@ def fit(
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
             timm or torchvision name. In Python also a module from images (B, 3, H, W), RGB in
-            [0, 1], to (B, D); the file then keeps its weights, not its code.
+            [0, 1], to (B, D); the file then keeps its weights, not its code. Or an .npz or
+            .parquet with features of any model, as `mast evaluate` takes it, for a linear head.
         data: The labelled set, such as `flowers17`, or a folder with one subfolder a class.
         kind: "linear": logistic regression on the representation; "finetune": a linear head and
             the encoder are trained together.
         out: The file, which ends in .safetensors; `classifier-<kind>-<set>.safetensors` in the
             encoder's folder if not given, with the target's name where the set has several.
         target: Which labels to tell, where the set has several kinds of them.
-        size: Side of the views in pixels; that of pretraining if not given, for a name 224. A
-            module needs one.
+        size: Side of the views in pixels; that of pretraining if not given, for a name that of
+            its weights, or 224. A module needs one.
         settings: Settings of the protocol that differ from the defaults.
         ignore: Of a folder that `mast adapt` wrote, for a linear head: operators, or properties
             such as color, to which the features are to be invariant; "all" for all. The file holds
@@ -163,6 +177,7 @@ def fit(
             "set": str(data),
             "whole": pool.whole,
             "sizes": {part: len(images) for part, images in pool.named.items()},
+            "classes": dict(zip(task.classes, _counts(task), strict=True)),
             "fingerprints": pool.fingerprints,
         },
         "encoder": start.description,
@@ -186,7 +201,41 @@ def fit(
         classifier.reading = pool.train.reading
     save_classifier(classifier, path)
     bench.finish()
-    return Fitted(path, classifier.cpu().eval())
+    published = ""
+    if not isinstance(encoder, nn.Module) and _learned_here(loaded):
+        published = _published(about)
+    return Fitted(path, classifier.cpu().eval(), published)
+
+
+def _learned_here(loaded: Loaded) -> bool:
+    """Whether an encoder has weights that no other project trained, for RGB."""
+    module = loaded.module
+    own = isinstance(module, Encoder) and module.channels == 3 and "." not in module.config.name
+    elsewhere = "weights" in loaded.description or started_from_weights(RunFolder(loaded.folder))
+    return own and not elsewhere
+
+
+def _published(about: Mapping[str, Any]) -> str:
+    """How often a classifier on published weights is right, or the command that says so."""
+    kind, images, target = (about[name] for name in ("kind", "images", "target"))
+    name = f"classifier-{kind}-{readable(images['set'])}*.safetensors"
+    for file in sorted(Path("runs").glob(f"{BASELINE.replace(':', '-')}-*/{name}")):
+        other = said_of_classifier(file) or {}
+        same = other.get("images", {})
+        if other.get("target") == target and all(
+            same.get(key) == images[key] for key in ("set", "sizes")
+        ):
+            return f"{how_often_right(other)}, by {BASELINE}"
+    words = ["mast", "fit", BASELINE, "--data", as_word(images["set"])]
+    words += ["--kind", kind] if kind != "linear" else []
+    words += ["--target", target] if target != "class" else []
+    return shlex.join([*words, "--size", str(BASELINE_SIZE), "--download"])
+
+
+def _counts(task: Task) -> list[int]:
+    """Images of each class that are learned from."""
+    counts: list[int] = task.pool_labels_N.bincount(minlength=len(task.classes)).tolist()
+    return counts
 
 
 def _validation(learned: Learned, pool: LearningData, task: Task, seed: int) -> dict[str, Any]:

@@ -58,7 +58,9 @@ def neighbours(
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
             timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
-            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
+            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D). Or an .npz or
+            .parquet with features of any model: `features` (N, D) and `paths` (N,), or what
+            `mast embed` writes.
         data: The images to search.
         query: Image files, or images of the set by name or by position from 0.
         k: Neighbours of each; an image of the set is not its own.

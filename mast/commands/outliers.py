@@ -99,7 +99,9 @@ def outliers(
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
             timm or torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too. In
-            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D).
+            Python also a module from images (B, 3, H, W), RGB in [0, 1], to (B, D). Or an .npz or
+            .parquet with features of any model: `features` (N, D) and `paths` (N,), or what
+            `mast embed` writes.
         data: The images. If they have labels, as in one subfolder a class, these are checked; an
             image without one is ranked all the same.
         out: Where to write all: a table that ends in .csv or .parquet (which needs the extra of

@@ -243,7 +243,9 @@ def _results(run: RunFolder, identity: str) -> list[Result]:
     return [
         result
         for result in results_in(run.path)
-        if result.encoder.get("fingerprint") == identity and result.protocol not in BESIDE
+        if result.encoder.get("fingerprint") == identity
+        and result.protocol not in BESIDE
+        and not result.of_classifier
     ]
 
 

@@ -114,11 +114,11 @@ def fit_temperature(scores_VC: Tensor, labels_V: Tensor) -> float:
 
 
 def calibration_error(probabilities_VC: Tensor, labels_V: Tensor) -> float:
-    """The expected calibration error in percent, over 15 bins of equal width.
+    """The expected calibration error in percent, over the bins of `reliability`.
 
-    Images are binned by the probability of the likeliest class; a bin contributes the distance of
-    its mean probability to its accuracy, by its share of the images. Few images in a bin are never
-    quite as often right as their probability, so that the error of a perfect classifier is above 0.
+    A bin contributes the distance of its mean probability to its accuracy, by its share of the
+    images. Few images in a bin are never quite as often right as their probability, so that the
+    error of a perfect classifier is above 0.
 
     Args:
         probabilities_VC: Of the classes.
@@ -127,9 +127,40 @@ def calibration_error(probabilities_VC: Tensor, labels_V: Tensor) -> float:
     Reference:
         Guo et al., On Calibration of Modern Neural Networks, ICML 2017, equation 3.
     """
+    bins = reliability(probabilities_VC, labels_V)
+    gaps = (each.images * abs(each.right - each.probability) for each in bins)
+    return sum(gaps) / len(labels_V)
+
+
+class Bin(NamedTuple):
+    """Images whose likeliest class has about the same probability.
+
+    Attributes:
+        images: How many.
+        probability: The mean of that class's, in percent.
+        right: How many of them are of that class, in percent.
+    """
+
+    images: int
+    probability: float
+    right: float
+
+
+def reliability(probabilities_VC: Tensor, labels_V: Tensor) -> list[Bin]:
+    """How often images are right by how probable that is: 15 bins of equal width, the empty left
+    out.
+
+    Args:
+        probabilities_VC: Of the classes.
+        labels_V: The true classes.
+    """
     confidence_V = probabilities_VC.double().amax(dim=1)
     right_V = correct_within(probabilities_VC, labels_V, k=1).double()
     bin_V = (confidence_V * BINS).ceil().long().clamp(1, BINS) - 1  # (0, 1/15], (1/15, 2/15], …
-    gap_B = torch.zeros(BINS, dtype=torch.float64)
-    gap_B.index_add_(0, bin_V, right_V - confidence_V)
-    return 100 * float(gap_B.abs().sum()) / len(labels_V)
+    return [
+        Bin(len(right_I), 100 * float(confidence_I.mean()), 100 * float(right_I.mean()))
+        for confidence_I, right_I in (
+            (confidence_V[at_V], right_V[at_V]) for at_V in (bin_V == at for at in range(BINS))
+        )
+        if len(right_I)
+    ]

@@ -11,7 +11,8 @@ from mast.core.run import RunFolder, flatten
 from mast.core.table import FittedTable, Shown
 from mast.measure.paired import Difference, difference, of_changed_images, of_two_versions
 from mast.measure.result import ENDS, FOLDER, Result, readable, results_in
-from mast.measure.verdict import Verdict, verdict
+from mast.measure.verdict import QUOTED, Verdict, started_from_weights, verdict
+from mast.models import BASELINE
 
 START = "before pretraining"  # what the first run started as
 # They change no value beyond rounding.
@@ -107,7 +108,7 @@ def compare(
 
     Args:
         runs: Run folders with evaluations, or one; differences are to the first. What the first
-            started as comes last, where it was measured.
+            started as comes last, and published weights, where these were measured.
         seed: Of the bootstrap.
         resamples: Test sets that the bootstrap draws.
 
@@ -122,6 +123,7 @@ def compare(
     if not folders:
         raise UserError("name the runs to compare, such as runs/flowers and runs/vicreg")
     start = _with_start(folders)
+    _with_published(folders)
     results = [_results(folder) for folder in folders]
     names = _names(folders)
     if start is not None:
@@ -184,6 +186,24 @@ def _with_start(folders: list[Path]) -> int | None:
         return None
     folders.append(start)
     return len(folders) - 1
+
+
+def _with_published(folders: list[Path]) -> None:
+    """Add the folder of published weights that were measured on images of the first run.
+
+    None is added to what is no run, which started from weights, or stands beside published ones.
+    """
+    run = RunFolder(folders[0])
+    known = [result for folder in folders for result in results_in(folder)]
+    if not run.config.is_file() or started_from_weights(run) or any(r.published for r in known):
+        return
+    tested = {(of.protocol, of.images) for of in results_in(run.path) if of.protocol in QUOTED}
+    name = BASELINE.replace(":", "-")
+    for place in dict.fromkeys((Path("runs"), run.path.parent)):
+        for folder in sorted(place.glob(f"{name}-*")):
+            if any((of.protocol, of.images) in tested for of in results_in(folder) if of.published):
+                folders.append(folder)
+                return
 
 
 def _results(run: Path) -> dict[tuple[str, str], Result]:

@@ -18,6 +18,7 @@ from mast.data import crop_fraction
 from mast.measure.bench import Bench
 from mast.measure.changes import Change
 from mast.measure.compute import Compute
+from mast.measure.feature_file import FeatureFile
 from mast.measure.features import extract
 from mast.measure.store import FeatureStore, fingerprint
 
@@ -132,6 +133,8 @@ class FrozenEncoder:
         """
         if self.whole is not None:
             return self._seen(self.whole.extract(canvas_set, size, change))
+        if isinstance(self.module, FeatureFile):
+            return self.module.of(canvas_set) if change is None else self.module.refuse()
         return extract(self.module, canvas_set, size, self.compute, change)
 
     def _stored(self, canvas_set: CanvasSet, size: int, change: Change | None) -> Tensor:

@@ -108,12 +108,7 @@ class NamedSets:
             UserError: There is nothing of that name, no train or no test among its parts, or no
                 labels of that kind.
         """
-        described = self.description()
-        if self.val is None and "test" not in described.parts:
-            described = described.with_test()
-            if tested := described.parts.get("test"):
-                _log.warning("%s has no test part: %s is tested, and chooses nothing.", self.data or
-                             "what is named", tested)  # fmt: skip
+        described = self._with_test()
         if kind is EvaluationData and WHOLE in described.parts:
             return self._divided(described, size, seed, model)
         missing = sorted({"train", "test"} - described.parts.keys())
@@ -149,6 +144,38 @@ class NamedSets:
         pool = {part: of for part, of in described.parts.items() if part in ("train", "val")}
         sets = self._parts(pool, size, model)
         return LearningData(sets["train"], sets.get("val"), size, described.metric)
+
+    @entry()
+    def testing(self, size: int, model: nn.Module | None = None) -> tuple[CanvasSet, str]:
+        """What something that has learned already is tested on, and what the field reports on it.
+
+        These are the images of test, or of val where there is no test; or all of a folder without
+        parts.
+
+        Args:
+            size: Side of the views in pixels.
+            model: For which the images are read, as by `open_canvas`.
+
+        Raises:
+            UserError: There is nothing of that name, no such part, or no label in a folder without
+                parts.
+        """
+        described = self._with_test()
+        if WHOLE in described.parts:
+            return self._whole(described, size, model), described.metric
+        if "test" not in described.parts:
+            raise UserError(f"{self.data or 'what is named'} has no test folder: name images")
+        return self._canvases(described.parts["test"], size, model), described.metric
+
+    def _with_test(self) -> SetDescription:
+        """The parts, val in the place of a test that is not there."""
+        described = self.description()
+        if self.val is None and "test" not in described.parts:
+            described = described.with_test()
+            if tested := described.parts.get("test"):
+                _log.warning("%s has no test part: %s is tested, and chooses nothing.", self.data or
+                             "what is named", tested)  # fmt: skip
+        return described
 
     def _parts(
         self, parts: Mapping[str, str], size: int, model: nn.Module | None

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import json
 import logging
+import math
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -48,13 +49,19 @@ READ: dict[str, Any] = {
     "settings.protocol.seed": int,
     "settings.protocol.share": float,
     "settings.protocol.operators": list[str] | None,
+    "settings.protocol.held_out": dict[str, float],
     "split.share": float,
     "split.seed": int,
     "split.of": str,
     "near_duplicates.images": int,
     "near_duplicates.above": float,
     "encoder.fingerprint": str,
+    "encoder.encoder": dict[str, Any],
+    "encoder.encoder.name": str,
+    "encoder.normalization": dict[str, Any],
+    "encoder.normalization.mean": list[float],
 }
+SHIFT = 0.02  # of the share of a class: smaller ones are not named
 NEEDED = {"split": {"share", "seed"}, "near_duplicates": {"images", "above"}}  # where they are
 MOST = 1000  # targets, and characters of a name
 NAMED = 3  # targets, in a line
@@ -79,6 +86,9 @@ class TargetResult:
             there too. Older files have draws of it.
         files: The number of the file of each unit of a measure that is a mean, (N,), where files
             have several, such as tiles of scenes; kept there too.
+        confusion: Of a classifier, images by their class and then by what they were taken for.
+        reliability: Likewise, rows of images, their mean probability and how often they are right,
+            the last two in percent.
         counts: How many of something there were, such as labelled images; written where there are
             any.
         intervals: By what method each interval was found, such as "Wilson"; written where there
@@ -96,6 +106,19 @@ class TargetResult:
     by_chance: dict[str, float] = field(default_factory=dict)
     weights: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
     files: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
+    confusion: dict[str, dict[str, int]] = field(default_factory=dict)
+    reliability: list[list[float]] = field(default_factory=list)
+
+    def by_class(self) -> list[tuple[str, int, str, str]]:
+        """Of each class its name, images, recall with interval, and what most were taken for."""
+        rows = []
+        for name, taken in self.confusion.items():
+            wrong = sorted((pair for pair in taken.items() if pair[0] != name),
+                           key=lambda pair: -pair[1])[:NAMED]  # fmt: skip
+            said = ", ".join(f"{other} {count:,}" for other, count in wrong)
+            recall = str(_cell(self.values, f"recall/{name}"))
+            rows.append((name, sum(taken.values()), recall, said))
+        return rows
 
     def credit(self, measure: str) -> Tensor | None:
         """What every unit contributed to a measure, of which it is the mean, (N,); None if unknown.
@@ -232,6 +255,8 @@ class Result:
                 f"the {tested} test images are pieces of {files} files: intervals say what other "
                 "files would have given"
             )
+        held = self.settings.get("protocol", {}).get("held_out", {})
+        said += [_beside_fit(of, held) for of in self.targets.values() if of.confusion and held]
         said += [
             f"{count} of {tested} test images are in {part} too, pixel for pixel"
             for part, count in self.duplicates.items()
@@ -243,6 +268,17 @@ class Result:
                 f"those to learn from (cosine above {self.near_duplicates['above']:g})"
             )
         return said
+
+    @property
+    def of_classifier(self) -> bool:
+        """Whether it is a test of a classifier of `mast fit`, not of an encoder."""
+        return any(target.confusion for target in self.targets.values())
+
+    @property
+    def published(self) -> str | None:
+        """The name with a tag whose weights were measured; None where it was something else."""
+        name: str = self.encoder.get("encoder", {}).get("name", "")
+        return name if "." in name else None
 
     @property
     def drawn_from(self) -> str:
@@ -299,7 +335,7 @@ class Result:
         for target in as_json["targets"].values():
             for kind in ARRAYS:
                 del target[kind]
-            for kind in ("counts", "intervals", "by_chance"):
+            for kind in ("counts", "intervals", "by_chance", "confusion", "reliability"):
                 if not target[kind]:
                     del target[kind]
         for kind in ("split", "files", "duplicates", "near_duplicates"):
@@ -389,6 +425,11 @@ def _target(name: str, kinds: dict[str, Any]) -> TargetResult:
     """
     target = TargetResult(**kinds)
     target.check()
+    hints = get_type_hints(TargetResult)
+    if not all(_fits(getattr(target, kind), hints[kind]) for kind in ("confusion", "reliability")):
+        raise ValueError(f"{name[:40]} has no table of classes or probabilities")
+    if any(len(row) != 3 for row in target.reliability):
+        raise ValueError(f"{name[:40]} has probabilities without images")
     if len(name) > MOST or set(ARRAYS) & set(kinds) or not _fits(target.intervals, dict[str, str]):
         raise ValueError(f"{name[:40]} is no target")
     return target
@@ -518,7 +559,14 @@ def _measures(results: Sequence[Result]) -> list[FittedTable]:
     ]
     shown = [table] if table.row_count else []
     shown += [_spaces(result) for result in results if _by_space(result)]
-    return [*shown, _other_measures(rows)] if rows else shown
+    shown += [_other_measures(rows)] if rows else []
+    tested = [
+        (_short(result.set_name), measured)
+        for result in results
+        for measured in result.targets.values()
+        if measured.confusion
+    ]
+    return [*shown, *(table for each in tested for table in _of_classifier(*each))]
 
 
 def _by_space(result: Result) -> list[str]:
@@ -541,6 +589,21 @@ def _spaces(result: Result) -> FittedTable:
         cells = (_cell(measured.values, name) for measured in result.targets.values())
         table.add_row(name.removeprefix(PRECISION).replace("_", " "), *cells)
     return table
+
+
+def _of_classifier(name: str, measured: TargetResult) -> list[FittedTable]:
+    """How often each class is recognised, and how often each probability is right."""
+    by_class = FittedTable(1, title=f"By class ({name}, recall in %, 95 % intervals)")
+    for column in ("class", "images", "recall", "taken for"):
+        by_class.add_column(column, justify="right" if column in ("images", "recall") else "left")
+    for label, images, recall, taken in measured.by_class():
+        by_class.add_row(label, f"{images:,}", recall, taken)
+    by_bin = FittedTable(1, title=f"By probability ({name}, %)")
+    for column in ("mean probability", "right", "images"):
+        by_bin.add_column(column, justify="right")
+    for count, probability, right in measured.reliability:
+        by_bin.add_row(f"{probability:.1f}", f"{right:.1f}", f"{count:,.0f}")
+    return [by_bin, by_class]
 
 
 def _other_measures(rows: Sequence[tuple[Result, str, str, TargetResult]]) -> FittedTable:
@@ -566,6 +629,41 @@ def _other_measures(rows: Sequence[tuple[Result, str, str, TargetResult]]) -> Fi
             *(_cell(measured.values, f"{name}@{magnitude}") for magnitude in magnitudes),
         )
     return table
+
+
+def _beside_fit(measured: TargetResult, held: dict[str, float]) -> str:
+    """How a test of a classifier compares with what was held out when it was fitted, and why."""
+    top1, low, high = (measured.values[f"top1{end}"] for end in ("", *ENDS))
+    then, least, most = (held[f"top1{end}"] for end in ("", *ENDS))
+    gap = top1 - then
+    below = gap - math.hypot(top1 - low, most - then)
+    above = gap + math.hypot(high - top1, then - least)
+    said = (
+        f"of images that `mast fit` held out {then:.1f} % [{least:.1f}, {most:.1f}] were right; "
+        f"the difference is {gap:+.1f} points [{below:+.1f}, {above:+.1f}]"
+    )
+    if may_be_chance := below <= 0 <= above:
+        said += " and may be chance"
+    tested = {name: sum(taken.values()) for name, taken in measured.confusion.items()}
+    here = {name: count / sum(tested.values()) for name, count in tested.items()}
+    learned = {name: measured.counts.get(name, 0) for name in tested}
+    there = {name: count / max(1, sum(learned.values())) for name, count in learned.items()}
+    other = max(here, key=lambda name: abs(here[name] - there[name]))
+    if any(learned.values()) and abs(here[other] - there[other]) >= SHIFT:
+        weighed = sum(there[name] * measured.values[f"recall/{name}"] for name in tested)
+        said += (
+            f". Class shares differ, most in {other}: {100 * here[other]:.0f} % here, "
+            f"{100 * there[other]:.0f} % of the images learned from; with those shares "
+            f"{weighed:.1f} % would be right here"
+        )
+    if may_be_chance:
+        return said
+    why = (
+        "these images are easier, or it learned from more than it had then"
+        if gap > 0
+        else "another source, or near-copies among those that it learned from"
+    )
+    return f"{said}. What shares do not explain is in the images: {why}"
 
 
 def _short(set_name: str) -> str:

@@ -21,6 +21,7 @@ from mast.core.files import as_word
 from mast.core.run import RunFolder
 from mast.measure.paired import difference, of_changed_images, of_two_versions
 from mast.measure.result import ACCURACIES, Result, readable
+from mast.models import BASELINE, BASELINE_SIZE
 
 Results = Mapping[tuple[str, str], Result]  # of a run, by protocol and tested images
 
@@ -70,6 +71,7 @@ class Beside:
         measure: What is quoted, such as "linear accuracy"; empty where nothing can be.
         sets: On which, that with the most test images first.
         is_start: Whether the other is what the run started as.
+        is_published: Whether it has weights that somebody else has published.
         why_not: Why nothing can be quoted, after the name of the other.
     """
 
@@ -77,6 +79,7 @@ class Beside:
     measure: str = ""
     sets: tuple[OnSet, ...] = ()
     is_start: bool = False
+    is_published: bool = False
     why_not: str = "which has neither linear nor kNN accuracy on the same images"
 
     @property
@@ -141,11 +144,13 @@ class Verdict:
         beside: The run beside other encoders, first beside what it started as.
         command: What measures that, where it is missing; None where it is not, or for an encoder
             that no run trained.
+        published: Likewise, what measures weights that can be downloaded.
     """
 
     name: str
     beside: tuple[Beside, ...] = ()
     command: str | None = None
+    published: str | None = None
 
     @property
     def start(self) -> Beside | None:
@@ -154,9 +159,21 @@ class Verdict:
 
     @property
     def is_better(self) -> bool | None:
-        """Whether the run is better than what it started as; None where that is not known."""
+        """Whether the run is better than what it started as; None where that is not known.
+
+        It is not where published weights are.
+        """
+        published = (beside.gain for beside in self.beside if beside.is_published)
+        if any(gain is not None and gain.is_better is False for gain in published):
+            return False
         gain = None if self.start is None else self.start.gain
         return None if gain is None else gain.is_better
+
+    @property
+    def commands(self) -> dict[str, str]:
+        """What measures what is missing, by what that is."""
+        missing = {"what it started as": self.command, "published weights": self.published}
+        return {name: command for name, command in missing.items() if command is not None}
 
     @property
     def sentence(self) -> str:
@@ -202,8 +219,7 @@ class Verdict:
 
     def __str__(self) -> str:
         lines = [self.sentence, self.basis]
-        if self.command is not None:
-            lines.append(f"To measure what it started as: {self.command}")
+        lines += [f"To measure {name}: {command}" for name, command in self.commands.items()]
         return "\n".join(filter(None, lines))
 
 
@@ -232,23 +248,37 @@ def verdict(
         seed: Of the bootstrap.
         resamples: Test sets that the bootstrap draws.
     """
-    beside = [
-        _beside(other, of_run, results, seed, resamples) for other, results in of_others.items()
-    ]
+    beside = []
+    for other, results in of_others.items():
+        name_of = next((each.published for each in results.values() if each.published), None)
+        called = other if name_of is None else f"the published {name_of}"
+        measured = _beside(called, of_run, results, seed, resamples)
+        beside.append(replace(measured, is_published=name_of is not None))
     if of_start is not None:
         words = "weights it started from" if started_from_weights(run) else "untrained encoder"
         started = _beside(f"the {words}", of_run, of_start, seed, resamples)
         beside.insert(0, replace(started, is_start=True))
     known = any(each.is_start and each.sets for each in beside)
-    command = None if known or not run.config.is_file() else _start_command(run, of_run)
-    return Verdict(name, tuple(beside), command)
+    trained = run.config.is_file()
+    command = published = None
+    if trained and not known:
+        command = _command(as_word(run.path), of_run, "--untrained")
+    rgb = all(len(result.encoder.get("normalization", {}).get("mean", "rgb")) == 3
+              for result in of_run.values())  # fmt: skip
+    has_published = any(each.is_published and each.sets for each in beside)
+    if trained and rgb and not has_published and not started_from_weights(run):
+        by = sorted({protocol for protocol, _ in of_run} & QUOTED.keys())
+        protocols = ["--protocols", *by] if len(by) == 1 else []  # both are usual
+        size = ["--size", str(BASELINE_SIZE), "--download"]
+        published = _command(BASELINE, of_run, *protocols, *size)
+    return Verdict(name, tuple(beside), command, published)
 
 
-def _start_command(run: RunFolder, of_run: Results) -> str:
-    """What measures the encoder that a run started as, on the images on which the run was."""
+def _command(encoder: str, of_run: Results, *options: str) -> str:
+    """What measures an encoder on the images on which the run was."""
     results = [result for (protocol, _), result in of_run.items() if protocol in QUOTED]
     drawn = {(result.drawn_from, result.split.get("seed", 0)) for result in results}
-    words = ["mast", "evaluate", as_word(run.path), "--data", "SET", "--untrained"]
+    words = ["mast", "evaluate", encoder, "--data", "SET", *options]
     if len(drawn) == 1 and results[0].split:
         ((words[4], seed),) = drawn
         words += ["--seed", str(seed)] if seed else []

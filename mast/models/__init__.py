@@ -31,7 +31,15 @@ from mast.models.heads import (
 )
 from mast.models.masks import ExemptBlocks, Masks
 from mast.models.patches import ShownPatches, images_of, patches_of, picked, positions
-from mast.models.pretrained import architecture_of, named_weights, near_weights, weights_file
+from mast.models.pretrained import (
+    BASELINE,
+    BASELINE_SIZE,
+    architecture_of,
+    named_weights,
+    near_weights,
+    size_of,
+    weights_file,
+)
 from mast.models.prototypes import Prototypes
 from mast.models.queue import Queue
 from mast.models.selection import SearchSpace, exempt_blocks, relative, selection, space_of_heads
@@ -39,6 +47,8 @@ from mast.models.sync_batchnorm import SyncBatchNorm, synchronise_batchnorm
 from mast.models.teacher import Teacher, rising
 
 __all__ = [
+    "BASELINE",
+    "BASELINE_SIZE",
     "MLP",
     "Classifier",
     "Depths",
@@ -82,6 +92,7 @@ __all__ = [
     "save_classifier",
     "save_encoder",
     "selection",
+    "size_of",
     "space_of_heads",
     "stem_of",
     "synchronise_batchnorm",

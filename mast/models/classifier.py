@@ -232,9 +232,11 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
             f"{file}: its header describes no classifier of this version: {error}"
         ) from error
     if encoder is not None:  # changed only where all of it fits
-        if any(unlike(parts["encoder"], encoder.state_dict()).values()):
+        known = parts["encoder"]  # nothing where it learned from features of a file
+        if known and any(unlike(known, encoder.state_dict()).values()):
             raise UserError(f"{file} holds the weights of another encoder than the one given")
-        encoder.load_state_dict(parts["encoder"])
+        if known:
+            encoder.load_state_dict(known)
     return classifier.cpu().eval()
 
 

@@ -49,7 +49,7 @@ from mast.models.layouts import (
     with_names,
 )
 from mast.models.matching import BY_ORDER, checkpoint_of, matched_by_order
-from mast.models.pretrained import normalization_of
+from mast.models.pretrained import normalization_of, size_of
 
 # Blocks of the four layers, whether they are bottlenecks, channels out of and into the 3x3
 # convolution of the first.
@@ -106,9 +106,9 @@ def load_foreign(
             "timm:vit_tiny_patch16_224.augreg_in21k", says with which mean and standard deviation
             the weights were trained.
         options: Of the architecture of that name, as in `EncoderConfig`.
-        size: Side of the views in pixels; 224 if not given, 32 with a 3x3 stem, and that of
-            pretraining for a file of `mast export`. Position embeddings of a ViT for another
-            size are interpolated.
+        size: Side of the views in pixels; if not given that of the weights that a tag names, 32
+            with a 3x3 stem, that of pretraining for a file of `mast export`, and else 224. Position
+            embeddings of a ViT for another size are interpolated.
 
     Returns:
         The encoder in evaluation mode, on the CPU, which takes images (B, channels, H, W) in
@@ -254,7 +254,7 @@ def _architecture(
     if stem is not None and stem.shape[2:] == (3, 3) and _is_resnet(tensors):
         config.stem, config.stem_stride = "small", exported.get("stride", 1)
         size = size or exported.get("size", 32)
-    size = size or exported.get("size", 224)
+    size = size or exported.get("size") or size_of(config.name) or 224
     config.options |= _positions(layout, tensors, size)
     return config, size
 

@@ -11,6 +11,8 @@ from typing import Any
 from mast.core.errors import UserError, unknown
 from mast.models.encoders import IMAGENET, Normalization, read_normalization, resolve
 
+# What a run is to be compared with, and the size that its weights are for: small and well known.
+BASELINE, BASELINE_SIZE = "timm:resnet18.a1_in1k", 224
 FILE = "model.safetensors"  # of every model that timm keeps on the Hub
 
 
@@ -80,6 +82,22 @@ def normalization_of(name: str) -> Normalization:
         return IMAGENET
     data = resolve_data_config({}, pretrained_cfg=_described(weights))
     return read_normalization(data["mean"], data["std"])
+
+
+def size_of(name: str) -> int | None:
+    """The side in pixels of the images that the weights which a name names were trained with.
+
+    Args:
+        name: Of an encoder, as in `EncoderConfig`.
+
+    Returns:
+        None where it names no weights.
+
+    Raises:
+        UserError: There are no such weights.
+    """
+    weights = named_weights(name)
+    return None if weights is None else int(_described(weights)["input_size"][-1])
 
 
 def weights_file(weights: str, download: bool = False) -> Path:

@@ -20,7 +20,14 @@ from mast.measure.verdict import Verdict
 from mast.page.answer import Health, duration, health, kind_of_run, training_summary
 from mast.page.html import element, inlined, policy, template
 from mast.page.pictures import Plane, Shelf, plane, shelf
-from mast.page.tables import Table, all_measures, by_space, main_measures, of_grid
+from mast.page.tables import (
+    Table,
+    all_measures,
+    by_space,
+    main_measures,
+    of_classifiers,
+    of_grid,
+)
 
 LIMIT = 10_000_000  # bytes: a page can still be sent by mail
 SIDES = (96, 48, 24)  # pixels of the images, the next where the page would be too large
@@ -88,6 +95,7 @@ class Page:
     measured: Table | None
     everything: Table | None
     spaces: Table | None
+    classifiers: tuple[Table, ...]
     first: str
     notes: tuple[str, ...]
     measure: str
@@ -209,6 +217,7 @@ def _page(
         measured=main_measures(measured, kinds) if measured is not None else None,
         everything=all_measures(measured, kinds) if measured is not None else None,
         spaces=by_space(measured) if measured is not None else None,
+        classifiers=of_classifiers(results_in(folder.path)),
         first=measured.runs[0] if measured is not None and len(measured.runs) > 1 else "",
         notes=measured.notes if measured is not None else (),
         measure=f"mast evaluate {quoted(folder.path)} --data SET",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mast.analyses import Grid
 from mast.measure.compare import Comparison
-from mast.measure.result import PRECISION
+from mast.measure.result import PRECISION, Result, readable
 
 ASIDE = ("embedding", "retained")  # their accuracy is not that of the encoder, or linear's again
 
@@ -118,6 +118,36 @@ def by_space(measured: Comparison) -> Table | None:
         for space, cells in found.items()
     ]
     return Table("Nearest images with the same label, in percent", columns, tuple(rows))
+
+
+def of_classifiers(results: Sequence[Result]) -> tuple[Table, ...]:
+    """Of each test of a classifier how often each class is recognised, and each probability right.
+
+    Args:
+        results: Of the first run.
+    """
+    tables = []
+    for result in (of for of in results if of.of_classifier):
+        for measured in result.targets.values():
+            name = f"{result.protocol} on {readable(result.set_name)}"
+            rows = tuple(
+                (
+                    Cell(label),
+                    Cell(f"{images:,}", images),
+                    Cell(recall, measured.values[f"recall/{label}"]),
+                    Cell(taken),
+                )
+                for label, images, recall, taken in measured.by_class()
+            )
+            heads = (Column("class"), Column("images", numeric=True),
+                     Column("recall, %", numeric=True), Column("taken for"))  # fmt: skip
+            tables.append(Table(f"{name}: by class", heads, rows))
+            numbers = ("mean probability, %", "right, %", "images")
+            grid = tuple((_number(probability, 1), _number(right, 1), _number(images, 0))
+                         for images, probability, right in measured.reliability)  # fmt: skip
+            columns = tuple(Column(each, numeric=True) for each in numbers)
+            tables.append(Table(f"{name}: by probability", columns, grid))
+    return tuple(tables)
 
 
 def _table(

@@ -24,6 +24,7 @@ from mast.measure.adapted import Adapted, load_adapted
 from mast.measure.approximate import ApproximateIndex, open_index
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
+from mast.measure.feature_file import FeatureFile
 from mast.measure.features import represent
 from mast.measure.frozen import FrozenEncoder, InSpace
 from mast.measure.pairs import read_weights
@@ -50,10 +51,12 @@ def frozen(
         compute: How it is run.
         cache: Whether features are kept for the next call. Those of a module of the user's own are
             found by what it gives of some images, too: its code may change where its weights do
-            not. If it draws, or several processes share the work, they are not kept.
+            not. If it draws, or several processes share the work, they are not kept. Those of a
+            file are there already.
         bench: Where protocols train.
     """
     identity: str | None = fingerprint(loaded.module, loaded.description)
+    cache = cache and not isinstance(loaded.module, FeatureFile)
     description = {"source": called(source), "fingerprint": identity, **loaded.description}
     if cache and isinstance(source, nn.Module):
         alone = compute.processes == 1

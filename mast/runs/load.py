@@ -1,6 +1,7 @@
 """From what the user names to an encoder: a run, a checkpoint, a model by name, or a module."""
 
 import hashlib
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from mast.core.seeds import drawing
 from mast.core.tensors import check_finite, read_tensors
 from mast.measure.adapted import FILE as ADAPTED
 from mast.measure.adapted import Adapted, load_adapted
+from mast.measure.feature_file import ENDINGS, FeatureFile
 from mast.measure.store import fingerprint
 from mast.methods import ENCODER, Embedding, Ensemble, Method
 from mast.models import (
@@ -27,13 +29,17 @@ from mast.models import (
     load_encoder,
     load_foreign,
     named_weights,
+    size_of,
     weights_file,
 )
 from mast.models.encoders import RETRAIN, check_size, unlike
 from mast.models.layouts import first_keys
 from mast.models.matching import checkpoint_of
 
+_log = logging.getLogger("mast")
+
 Representation = Literal["encoder", "ensemble", "embedding"]
+FAR = 2 / 3  # of the size of its weights; at smaller ones an encoder is warned of
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".ckpt", ".torch", ".bin", ".tar")
 
 
@@ -135,13 +141,15 @@ def load(
     Args:
         run: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a timm or
             torchvision name such as "resnet18" or "timm:resnet18"; a tag, as in
-            "timm:resnet18.a1_in1k", names weights too. Or a module from images (B, 3, H, W), RGB
+            "timm:resnet18.a1_in1k", names weights too. Or features of any model, by a file as
+            `FeatureFile` reads it. Or a module from images (B, 3, H, W), RGB
             in [0, 1], to (B, D): what it needs besides, such as a normalization, it does itself.
         representation: "encoder" (the pooled features, what is meant to be used), or
             "ensemble" (MAST's masked embeddings or LooC's heads, side by side) or "embedding",
             which need a run folder of `mast`.
-        size: Side of the views in pixels; that of pretraining if not given, for a name 224, for
-            a checkpoint of another project as `load_foreign` says. A module needs one, unless it
+        size: Side of the views in pixels; that of pretraining if not given, for a name that of
+            the weights that it names, else 224, for a checkpoint of another project as
+            `load_foreign` says, for features that of their file. A module needs one, unless it
             is an `Encoder` of this library.
         seed: Of the random weights of a name.
         weights: A checkpoint with weights for the name. If not given, those that the name names,
@@ -171,6 +179,8 @@ def load(
             return _module(run.encoder, representation, size or run.size)
         return _module(run, representation, size)
     path = Path(run)
+    if path.suffix in ENDINGS:
+        return _listed(path, representation, size, weights)
     is_name = not os.path.exists(path) and "/" not in str(run) and path.suffix not in CHECKPOINTS
     if is_name and weights is None and (named := named_weights(str(run))) is not None:
         weights = weights_file(named, download)
@@ -220,6 +230,12 @@ def _foreign(
             f"{file} has no {representation}: it is an encoder alone; give a run folder"
         )
     encoder, layout, left_out = load_foreign(file, name, size, options)
+    trained = None if name is None else size_of(name)
+    if trained is not None and encoder.size < FAR * trained:
+        _log.warning(
+            "%s was trained with images of %d pixels and now gets %d: far fewer will be right; "
+            "leave size out for %d", name, trained, encoder.size, trained,
+        )  # fmt: skip
     file, _ = checkpoint_of(file)
     digest = _digest(file)
     weights = {"file": file.name, "sha256": digest, "layout": layout, "left_out": len(left_out)}
@@ -230,6 +246,19 @@ def _foreign(
     parts = [name.replace(":", "-")] if name else []
     folder = Path("runs") / "-".join([*parts, stem, digest[:8]])
     return Loaded(encoder, encoder.size, encoder.describe() | {"weights": weights}, folder)
+
+
+def _listed(
+    file: Path, representation: Representation, size: int | None, weights: str | Path | None
+) -> Loaded:
+    """Features of another model, which are known already."""
+    if weights is not None or representation != "encoder":
+        raise UserError(f"{file} holds features: leave weights and representation out")
+    module = FeatureFile(file)
+    digest = _digest(file)
+    folder = Path("runs") / f"{file.stem}-{digest[:8]}"
+    described = {"features": file.name, "sha256": digest}
+    return Loaded(module.eval(), size or module.size or 224, described, folder)
 
 
 def _digest(file: Path) -> str:

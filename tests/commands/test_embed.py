@@ -46,6 +46,67 @@ def test_embed_writes_both_kinds(run: Path, photos: Path, tmp_path: Path) -> Non
         mast.embed(run, str(photos / "test"), tmp_path / "features.csv")
 
 
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+def test_features_of_a_file_take_the_place_of_their_encoder(
+    run: Path, photos: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = mast.embed(run, photos, tmp_path / f"features.{ending}")
+    measured = [mast.evaluate(source, photos, "knn")[0] for source in (run, file)]
+    assert measured[0].targets == measured[1].targets
+    found = [mast.neighbours(source, photos / "test", "3", k=4) for source in (run, file)]
+    assert found[0].columns == found[1].columns
+    assert mast.duplicates(file, photos / "test").columns == (
+        mast.duplicates(run, photos / "test").columns
+    )
+    assert len(mast.outliers(file, photos / "test").columns["path"]) == 24
+    fitted = mast.fit(file, photos / "train", settings={"penalties": [0.1]})
+    own = mast.load_classifier(fitted.path, mast.load_encoder(run))
+    assert mast.evaluate(own, photos)[0].targets["class"].values["top1"] > 0
+    with pytest.raises(UserError, match="must encode images again"):
+        mast.evaluate(file, photos, "robust")
+    with pytest.raises(UserError, match="must encode images again"):
+        mast.adapt(file, photos, images=10)
+
+
+def test_features_of_a_file_are_found_by_path(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = sorted(file for file in (photos / "test").rglob("*") if file.is_file())
+    features_ND = np.random.default_rng(0).normal(size=(len(files), 5))
+    short = [file.relative_to(photos / "test").as_posix() for file in files]
+
+    def nearest(names: list[str], rows: np.ndarray = features_ND) -> Any:
+        np.savez("own.npz", features=rows, paths=np.array(names))
+        return mast.neighbours("own.npz", photos / "test", "0", k=2, size=32).columns
+
+    cosine_N = features_ND @ features_ND[0] / np.linalg.norm(features_ND, axis=1)
+    expected = [short[at] for at in (-cosine_N).argsort() if at][:2]
+    for names in (short, list(map(str, files)), [f"test/{name}" for name in short]):
+        order = np.random.default_rng(1).permutation(len(files))
+        found = nearest([names[at] for at in order], features_ND[order])
+        assert list(found["path"]) == expected
+    with pytest.raises(UserError, match=f"2 of 24 images .* first of {short[0]}"):
+        nearest(short[2:], features_ND[2:])
+    with pytest.raises(UserError, match="twice"):
+        nearest([short[1], *short[1:]])
+    with pytest.raises(UserError, match=f"not finite, first of {short[0]}"):
+        nearest(short, np.full_like(features_ND, np.nan))
+    np.savez("own.npz", other=features_ND)
+    with pytest.raises(UserError, match="holds no features"):
+        mast.neighbours("own.npz", photos / "test", "0")
+    for part in ("train", "test"):
+        (tmp_path / "both" / part / "a").mkdir(parents=True)
+        (tmp_path / "both" / part / "b").mkdir()
+        shutil.copy(files[0], tmp_path / "both" / part / "a" / files[0].name)
+        shutil.copy(files[1], tmp_path / "both" / part / "b" / files[1].name)
+    names = [f"{folder}/{file.name}" for folder, file in zip("ab", files, strict=False)]
+    np.savez("own.npz", features=np.eye(2), paths=np.array(names))
+    with pytest.raises(UserError, match="one row for two images"):
+        mast.embed("own.npz", tmp_path / "both", tmp_path / "again.npz", size=32)
+
+
 def test_embed_writes_what_an_image_shows(run: Path, tmp_path: Path) -> None:
     data = f"coco:{write_coco(tmp_path / 'coco')}@train2017"
     with np.load(mast.embed(run, data, tmp_path / "features.npz")) as arrays:

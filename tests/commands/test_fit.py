@@ -31,6 +31,7 @@ from mast.measure.features import extract
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.learned import how_far_off
 from mast.measure.named_sets import NamedSets
+from mast.measure.result import readable, results_in
 from mast.measure.sets import EvaluationData, tasks
 from mast.models import Encoder
 from mast.protocols import Linear
@@ -101,7 +102,10 @@ def test_the_temperature_is_that_of_images_that_were_held_out(
         assert fitted.about["calibration"]["error_after"] == expected.error_after
         validation = fitted.about["validation"]
         assert (validation["held_out"], validation["images"]) == (held_out, count)
-        first, accuracy, probabilities, last = fitted.text.splitlines()
+        first, accuracy, probabilities, published, last = fitted.text.splitlines()
+        assert published.endswith(
+            f"mast fit timm:resnet18.a1_in1k --data {data} --size 224 --download"
+        )
         images = f"72 images of {photos} (48 in train and 24 in val)"
         images = images if data == photos else f"all 48 images of {data}"
         assert first == f"3 classes, learned from {images}"
@@ -111,6 +115,52 @@ def test_the_temperature_is_that_of_images_that_were_held_out(
         )
         assert f"with the temperature {expected.temperature:.3g}, by " in probabilities
         assert last == f"classifier: {fitted.path}"
+
+
+def test_a_classifier_is_tested_on_labelled_images(
+    ours: RunFolder, photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(ours.path, folder)
+    fitted = mast.fit(folder, photos / "train", settings=QUICK)
+    labelled = tmp_path / "labelled"
+    shutil.copytree(photos / "test", labelled)
+    (labelled / "zebra").mkdir()
+    first = next(file for file in (photos / "test").rglob("*") if file.is_file())
+    shutil.copy(first, labelled / "zebra")
+    (result,) = mast.evaluate(fitted.path, labelled)
+    assert "1 of 25 images are of classes that the classifier does not know" in caplog.text
+    rows = rows_of(mast.predict(fitted.path, photos / "test", tmp_path / "told.csv").path)
+    pairs = Counter((row["path"].partition("/")[0], row["class"]) for row in rows)
+    measured = result.targets["class"]
+    assert pairs == {
+        (true, said): count
+        for true, taken in measured.confusion.items()
+        for said, count in taken.items()
+    }
+    right = sum(count for (true, said), count in pairs.items() if true == said)
+    assert measured.values["top1"] == pytest.approx(100 * right / 24)
+    for true, taken in measured.confusion.items():
+        recall = 100 * taken.get(true, 0) / sum(taken.values())
+        assert measured.values[f"recall/{true}"] == pytest.approx(recall)
+    gaps = [count * abs(said - right) for count, said, right in measured.reliability]
+    assert measured.values["calibration_error"] == pytest.approx(sum(gaps) / 24)
+    assert sum(row[0] for row in measured.reliability) == 24
+    assert measured.counts == fitted.about["images"]["classes"]
+    assert any("that `mast fit` held out" in note for note in result.notes())
+    (again,) = (of for of in results_in(folder) if of.of_classifier)
+    assert again == result
+    page = mast.report(folder).read_text()
+    assert f"{result.protocol} on {readable(str(labelled))}: by class" in page
+    (seen,) = mast.evaluate(fitted.path, photos / "train")
+    assert seen.duplicates == {"train": 48}
+    with pytest.raises(UserError, match="leave weights out"):
+        mast.evaluate(fitted.path, labelled, weights="x")
+    shutil.rmtree(labelled)
+    shutil.copytree(photos / "test" / sorted(measured.confusion)[0], labelled / "apes")
+    shutil.copytree(photos / "test" / sorted(measured.confusion)[1], labelled / "bees")
+    with pytest.raises(UserError, match="none of the classifier's classes"):
+        mast.evaluate(fitted.path, labelled)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from mast.measure.compare import START, compare
 from mast.measure.proportions import tango
 from mast.measure.result import Result, TargetResult
 from mast.measure.verdict import Beside, Gain, OnSet, Verdict
+from mast.models import BASELINE, BASELINE_SIZE, size_of
 
 COUNT = 400
 SIZES = {"train": 800, "test": COUNT}
@@ -182,10 +183,32 @@ def test_what_is_missing_has_its_command(run: Path, tmp_path: Path) -> None:
     assert alone.sentence == (
         "What pretraining added is not known: nothing was measured beside the run."
     )
-    assert str(alone).endswith(f": mast evaluate {run} --data SET --untrained")
+    assert list(alone.commands.values()) == [
+        f"mast evaluate {run} --data SET --untrained",
+        f"mast evaluate {BASELINE} --data SET --protocols linear --size 224 --download",
+    ]
+    assert str(alone).endswith(alone.commands["published weights"])
+    assert size_of(BASELINE) == BASELINE_SIZE
     measured(tmp_path / "resnet", right(200))
     assert judged(tmp_path / "resnet").sentence == "Nothing was measured beside resnet."
     assert judged(tmp_path / "resnet").command is None
+
+
+@pytest.mark.parametrize(("hits", "better"), [(300, False), (210, True)])
+def test_published_weights_are_found_and_counted(
+    run: Path, hits: int, better: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.parent)
+    measured(run / "untrained", right(200))
+    folder = Path("runs") / "timm-resnet18.a1_in1k-model-01234567"
+    measured(folder, right(hits), encoder={"encoder": {"name": BASELINE}})
+    comparison = compare([run])
+    assert comparison.folders == (run, run / "untrained", folder)
+    start, published = comparison.verdict.sentence.split("; ")
+    assert start.startswith("Pretraining added 10.0 points")
+    assert published.startswith(f"{'better' if better else 'worse'} than the published {BASELINE}")
+    assert comparison.verdict.is_better is better
+    assert comparison.verdict.commands == {}
 
 
 def test_several_sets_count_alike(run: Path) -> None:
@@ -319,4 +342,4 @@ def test_the_command_ends_with_it(run: Path, capsys: pytest.CaptureFixture[str])
     measured(run / "untrained", right(200))
     assert main(["compare", str(run)]) == 0
     verdict = mast.compare(run).verdict
-    assert capsys.readouterr().out.endswith(f"\n\n{verdict.sentence}\n{verdict.basis}\n")
+    assert capsys.readouterr().out.endswith(f"\n\n{verdict}\n")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import timm
 import torch
 import yaml
 from safetensors.torch import load as loaded
@@ -202,3 +203,16 @@ def test_images_are_read_as_the_encoder_says_and_not_its_teacher(tmp_path: Path)
     np.save(tmp_path / "0.npy", np.full((8, 8, 3), 100, np.uint16))
     opened = open_canvas(str(tmp_path), 32, model=nn.ModuleList([encoder, teacher]))
     assert opened.reading == encoder.reading
+
+
+def test_weights_are_seen_at_the_size_of_their_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    name, file = "timm:resnet18.a1_in1k", tmp_path / "resnet18.pth"
+    torch.save(timm.create_model("resnet18").state_dict(), file)
+    assert load(name, weights=file).size == 224
+    assert load(name, weights=file, size=160).size == 160
+    assert not caplog.messages
+    load(name, weights=file, size=64)
+    (message,) = caplog.messages
+    assert "images of 224 pixels and now gets 64" in message

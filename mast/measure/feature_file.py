@@ -1,0 +1,166 @@
+"""Features of any model from a file, in the place of an encoder.
+
+N rows of the file, D dimensions, M images of a set.
+"""
+
+import os
+import posixpath
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, final
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mast.core.errors import UserError
+from mast.core.files import as_unicode, parse_json
+from mast.data.pieces import split_cut
+
+if TYPE_CHECKING:
+    from mast.data.canvas import CanvasSet
+
+ENDINGS = (".npz", ".parquet")
+PATHS = ("paths", "path", "identifiers", "identifier")  # what the names of images may be called
+EXPECTED = "expected `features` (N, D) and `paths` (N,), or what `mast embed` writes"
+
+
+@final
+class FeatureFile(nn.Module):
+    """Features (N, D) of images by their paths; a path may be as short as tells its image.
+
+    Args:
+        path: An .npz with the arrays `features` and `paths`, or a .parquet with such columns; or
+            what `mast embed` wrote.
+
+    Attributes:
+        size: Side of the views in pixels that they were made of; None where the file does not say.
+
+    Raises:
+        UserError: No such file, or it holds something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        if not path.is_file():
+            raise UserError(f"no features at {path}")
+        self.path = path
+        read = _read_npz if path.suffix == ".npz" else _read_parquet
+        try:
+            values_ND, names, said = read(path)
+            features_ND = values_ND.astype(np.float32)
+            self.size = int(said["size"]) if "size" in said else None
+        except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+            why = " ".join(str(error).split())[:200]
+            raise UserError(f"{path} holds no features: {EXPECTED} ({why})") from error
+        if features_ND.ndim != 2 or len(features_ND) != len(names) or 0 in features_ND.shape:
+            raise UserError(f"{path}: {EXPECTED}, got {features_ND.shape} and {len(names):,} paths")
+        self.features_ND = torch.from_numpy(features_ND)
+        if not bool(self.features_ND.isfinite().all()):
+            bad = int((~self.features_ND.isfinite().all(dim=1)).nonzero()[0])
+            raise UserError(f"{path} has features that are not finite, first of {names[bad]}")
+        root = str(said["data"]) if "data" in said else ""
+        keys = [_key(posixpath.join(root, name)) for name in names]
+        self._rows = {key: row for row, key in enumerate(keys)}
+        if len(self._rows) < len(keys):
+            twice = next(key for row, key in enumerate(keys) if self._rows[key] != row)
+            raise UserError(f"{path} has features of {twice} twice")
+        self._images: dict[int, str] = {}  # of the rows that were looked up
+
+    def of(self, canvas_set: "CanvasSet") -> Tensor:
+        """Features (M, D) of the images of a set.
+
+        Raises:
+            UserError: The file lacks some, or has the same row for two images.
+        """
+        root, rows, missing = _root(canvas_set.name), list[int](), list[str]()
+        for name in canvas_set.identifiers:
+            key = _key(posixpath.join(root, name))
+            parts = key.split("/")
+            ends = ("/".join(parts[at:]) for at in range(len(parts)))
+            row = next((self._rows[end] for end in ends if end in self._rows), None)
+            if row is None:
+                missing.append(name)
+                continue
+            other = self._images.setdefault(row, key)
+            if other != key:
+                raise UserError(
+                    f"{self.path} has one row for two images, {other} and {key}: write longer paths"
+                )
+            rows.append(row)
+        if missing:
+            raise UserError(
+                f"{self.path} has no features of {len(missing):,} of {len(canvas_set):,} images of "
+                f"{canvas_set.name!r}, first of {missing[0]}: add them, or name an encoder"
+            )
+        return self.features_ND[rows]
+
+    def refuse(self) -> NoReturn:
+        """Say that this cannot be had of features alone."""
+        raise UserError(
+            f"{self.path} holds features, and this must encode images again: name an encoder"
+        )
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """See `refuse`."""
+        self.refuse()
+
+
+def _root(name: str) -> str:
+    """Where the images of a set are: a folder, or the name of what is none."""
+    spec = split_cut(name)[0]
+    for place in (spec, spec.rpartition("@")[0]):  # `photos@train` is drawn from `photos`
+        if place and os.path.exists(place):
+            return os.path.abspath(place)
+    return name
+
+
+def _key(path: str) -> str:
+    """A path without what does not tell images apart."""
+    parts = posixpath.normpath(as_unicode(path)).split("/")
+    return "/".join(part for part in parts if part not in ("", ".", ".."))
+
+
+def _read_npz(path: Path) -> tuple[np.ndarray, Sequence[str], dict[str, Any]]:
+    with np.load(path) as arrays:
+        if not isinstance(arrays, np.lib.npyio.NpzFile):
+            raise ValueError("it is one array")
+        name = _named(arrays.files)
+        said: dict[str, Any] = {
+            key: arrays[key].item() for key in ("data", "size") if key in arrays.files
+        }
+        names = arrays[name]
+        if names.dtype.kind not in "US":
+            raise ValueError(f"{name} is of {names.dtype}, not of text")
+        return arrays["features"], names.astype(str).tolist(), said
+
+
+def _read_parquet(path: Path) -> tuple[np.ndarray, Sequence[str], dict[str, Any]]:
+    if find_spec("pyarrow") is None:
+        raise UserError("reading .parquet needs `pip install 'mast-ssl[parquet]'`")
+    import pyarrow.parquet
+
+    schema = pyarrow.parquet.read_schema(path)
+    name = _named(schema.names)
+    table = pyarrow.parquet.read_table(path, columns=[name, "features"])
+    known = schema.metadata or {}
+    said = {key: parse_json(known[key.encode()]) for key in ("data", "size")
+            if key.encode() in known}  # fmt: skip
+    rows = table["features"].combine_chunks()
+    if rows.null_count or table[name].null_count:
+        raise ValueError("a row is empty")
+    flat_T = rows.flatten().to_numpy(zero_copy_only=False)
+    lengths_N = rows.value_lengths().to_numpy(zero_copy_only=False)
+    if len(set(lengths_N.tolist())) != 1:
+        raise ValueError("features are of several lengths")
+    names = [str(value) for value in table[name].to_pylist()]
+    return flat_T.reshape(len(names), -1), names, said
+
+
+def _named(names: Sequence[str]) -> str:
+    found = [name for name in PATHS if name in names]
+    if not found or "features" not in names:
+        raise ValueError(f"it has {', '.join(names[:8]) or 'nothing'}")
+    return found[0]

@@ -1,0 +1,157 @@
+"""A classifier on labelled images: how often it is right, by class, and whether it knows when.
+
+M images, C classes.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mast.core.errors import UserError, unknown
+from mast.core.run import provenance
+from mast.data import CanvasSet, crop_fraction, groups_of
+from mast.measure.accuracy import accuracies, correct_within
+from mast.measure.bootstrap import Measured, ends, mean_interval
+from mast.measure.calibration import calibration_error, reliability
+from mast.measure.compute import Compute
+from mast.measure.features import extract
+from mast.measure.result import Result
+from mast.measure.sets import image_identity
+from mast.models import Classifier
+
+RESAMPLES = 1000
+HELD = {"top1", "top1_low", "top1_high"}  # what `mast fit` says of images that it held out
+_log = logging.getLogger("mast")
+
+
+def test_classifier(
+    classifier: Classifier,
+    name: str,
+    canvases: CanvasSet,
+    metric: str,
+    compute: Compute,
+    seed: int,
+) -> Result:
+    """Measure a classifier on labelled images; of classes that it does not know none are.
+
+    Args:
+        classifier: It is moved to the device.
+        name: What it is called, in the place of a protocol.
+        canvases: The images.
+        metric: What the field reports on the set.
+        compute: How it is run.
+        seed: Of the bootstrap.
+
+    Raises:
+        UserError: The images have no such labels, or none of its classes.
+    """
+    about = classifier.about
+    canvases, target, label_M = _labelled(classifier, canvases)
+    probability_MC = extract(classifier, canvases, classifier.size, compute)
+    groups_M = groups_of(canvases.identifiers)
+    files_M = None if groups_M is None else torch.from_numpy(groups_M)
+    known: Mapping[str, Any] = about.get("images", {})
+    held: Mapping[str, Any] = about.get("validation", {})
+    learned_from: Mapping[str, str] = known.get("fingerprints", {})
+    result = Result.collect(
+        _measured(target, probability_MC, label_M, classifier.classes, seed, files_M),
+        protocol=name,
+        set_name=canvases.name,
+        settings={
+            "extraction": {
+                "size": classifier.size,
+                "batch_size": compute.batch_size,
+                "precision": str(compute.dtype).removeprefix("torch."),
+                "device": str(compute.device),
+                "processes": compute.processes,
+                "crop_fraction": crop_fraction(classifier.size),
+            },
+            "protocol": {
+                "seed": seed,
+                "resamples": RESAMPLES,
+                "held_out": {name: held[name] for name in HELD if held.keys() >= HELD},
+            },
+        },
+        fingerprints={"test": canvases.fingerprint},
+        sizes={"test": len(canvases)},
+        images=image_identity(canvases),
+        metric=metric,
+        encoder=dict(about.get("encoder", {})),
+        duplicates={part: len(canvases) for part, fingerprint in learned_from.items()
+                    if fingerprint == canvases.fingerprint},
+        provenance=provenance(),
+        files={} if groups_M is None else {"test": int(groups_M.max()) + 1},
+    )  # fmt: skip
+    if result.duplicates:
+        _log.warning("%s are the images that it learned from: of others fewer will be right",
+                     canvases.name)  # fmt: skip
+    chosen = {"validation": held["top1"]} if "top1" in held else {}
+    result.targets[target] = replace(
+        result.targets[target],
+        chosen={**held.get("chosen", {}), **chosen},
+        confusion=_confusion(probability_MC, label_M, classifier.classes),
+        reliability=[list(map(float, row)) for row in reliability(probability_MC, label_M)],
+        counts=dict(known.get("classes", {})),
+    )
+    return result
+
+
+def _measured(
+    target: str,
+    probability_MC: Tensor,
+    label_M: Tensor,
+    classes: tuple[str, ...],
+    seed: int,
+    files_M: Tensor | None,
+) -> Iterator[Measured]:
+    """What every protocol says of its scores; the recall of each class; the calibration."""
+    yield from accuracies(target, probability_MC, label_M, seed, RESAMPLES, files_N=files_M)
+    credit_M = correct_within(probability_MC, label_M, k=1).double()
+    for label in label_M.unique().tolist():
+        at_M, measure = label_M == label, f"recall/{classes[label]}"
+        files = None if files_M is None else files_M[at_M]
+        yield f"{target}/{measure}", 100 * float(credit_M[at_M].mean())
+        interval = mean_interval(credit_M[at_M], seed, RESAMPLES, files)
+        yield from ends(target, measure, interval)
+    yield f"{target}/calibration_error", calibration_error(probability_MC, label_M)
+
+
+def _confusion(
+    probability_MC: Tensor, label_M: Tensor, classes: tuple[str, ...]
+) -> dict[str, dict[str, int]]:
+    """Images by their class and by what they were taken for, without zeros."""
+    pairs, counts = torch.stack([label_M, probability_MC.argmax(dim=1)]).unique(
+        dim=1, return_counts=True
+    )
+    table: dict[str, dict[str, int]] = {}
+    for true, said, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
+        table.setdefault(classes[true], {})[classes[said]] = count
+    return table
+
+
+def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, str, Tensor]:
+    """The images whose class is known, what that is called, and the classes."""
+    target = classifier.about.get("target", "class")
+    if target not in canvases.targets:
+        raise unknown(f"labels of {canvases.name}", target, canvases.targets)
+    names = canvases.classes[target]
+    number = {name: at for at, name in enumerate(classifier.classes)}
+    label_N = np.array([number.get(name, -1) for name in names])[canvases.targets[target]]
+    foreign = sorted({names[at] for at in canvases.targets[target][label_N < 0]})
+    if (label_N < 0).all():
+        raise UserError(
+            f"{canvases.name} has none of the classifier's classes: it has "
+            f"{', '.join(foreign[:5])}, and they are {', '.join(classifier.classes[:5])}"
+        )
+    if foreign:
+        _log.warning(
+            "%s: %d of %d images are of classes that the classifier does not know, and are left "
+            "out: %s", canvases.name, (label_N < 0).sum(), len(label_N), ", ".join(foreign),
+        )  # fmt: skip
+        canvases = canvases.part(np.flatnonzero(label_N >= 0), canvases.name)
+    return canvases, target, torch.from_numpy(label_N[label_N >= 0])
