@@ -32,6 +32,7 @@ NAMED = 5  # pairs
 MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
 SAME = 0.95  # cosine of copies there, however many there are
 COPIES = 5  # of an image, at most, that do not count in what is usual around it
+CLEAR = 1.5  # margins by which several copies stand out; docs/log.md
 OTHERS = 3  # nearest after these, which do
 FEWEST = 10  # images of which they do
 _AT_ONCE = 256  # canvases
@@ -132,19 +133,21 @@ def _first_of_its_pixels(canvases: CanvasSet) -> np.ndarray:
     return first_N
 
 
-def around(x_ND: Tensor) -> Tensor:
+def around(x_ND: Tensor, margin: float) -> Tensor:
     """The mean cosine of each image to the `OTHERS` that follow its own copies, (N,).
 
-    Its copies are taken to be the nearest before the largest fall of the cosine, 1 to `COPIES`: by
-    how much the last of them is above the mean of those that follow.
+    Its copies are taken to be as many of the nearest, up to `COPIES`, as all exceed the mean of
+    those that follow by `CLEAR` times the margin; the nearest alone where there are none.
 
     Args:
         x_ND: Features of images, at least `FEWEST`.
+        margin: As of `grouped`.
     """
     cosine_NK = nearest(x_ND, x_ND, 1 + COPIES + OTHERS)[0][:, 1:]  # itself, or what equals it
     after_NM = cosine_NK[:, 1:].unfold(1, OTHERS, 1).mean(dim=2)
-    fall_NM = cosine_NK[:, :COPIES] - after_NM
-    return after_NM.gather(1, fall_NM.argmax(dim=1, keepdim=True)).squeeze(1)
+    clear_NM = cosine_NK[:, :COPIES] - after_NM > CLEAR * margin
+    last_N = (clear_NM * torch.arange(COPIES, device=x_ND.device)).amax(dim=1)
+    return after_NM.gather(1, last_N[:, None]).squeeze(1)
 
 
 def grouped(
@@ -171,7 +174,7 @@ def grouped(
     """
     first_N = np.arange(len(x_ND))
     scaled = margin is not None and len(x_ND) >= FEWEST
-    least_N = (around(x_ND) + margin) / 2 if scaled and margin is not None else None
+    least_N = (around(x_ND, margin) + margin) / 2 if scaled and margin is not None else None
     rows, columns = block_shape(x_ND, x_ND)
     blocks = sum(
         math.ceil(len(x_ND) / columns) - top // columns for top in range(0, len(x_ND), rows)
