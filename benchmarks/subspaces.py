@@ -33,7 +33,7 @@ import mast
 from mast.core.checkpoint import write_json
 from mast.core.run import provenance
 from mast.measure.adapted import Adapted
-from mast.measure.duplicates import MARGIN, NEAR, SAME, apart, connected, standardised
+from mast.measure.duplicates import MARGIN, NEAR, SAME, grouped, standardised
 from mast.measure.subspaces import Space
 
 RESULT = RESULTS / "subspaces.json"
@@ -146,12 +146,12 @@ def scores(
 
 def by_cosine(features_NF: Tensor, width: int) -> np.ndarray:
     """Groups of copies by an encoder that was not adapted."""
-    return connected(standardised(last(features_NF, width))[0], NEAR)
+    return grouped(standardised(last(features_NF, width))[0], NEAR)
 
 
 def by_margin(features_NF: Tensor, space: Space) -> np.ndarray:
     """Groups of copies by one that was."""
-    return apart(space(features_NF), SAME, MARGIN)
+    return grouped(space(features_NF), SAME, MARGIN)
 
 
 def found_copies(

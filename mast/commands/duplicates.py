@@ -1,6 +1,9 @@
 """Find the images of a folder that are there more than once."""
 
+import csv
+import logging
 import math
+import os
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -8,16 +11,21 @@ from typing import Any
 
 from torch import nn
 
+from mast.core.checkpoint import write_text
 from mast.core.entry import entry
-from mast.core.errors import UserError
-from mast.core.files import out_file
+from mast.core.errors import UserError, visible
+from mast.core.files import as_unicode, named, out_file, read_text
 from mast.core.launch import Device, find_device
-from mast.core.tabular import Listing, begins, images_of, write_table
-from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.core.tabular import Listing, begins, images_of, safe_cell, write_table
+from mast.data import CanvasSet, DataConfig, open_canvas, split_cut
+from mast.data.pieces import file_of
 from mast.measure.compute import Compute
 from mast.measure.duplicates import MARGIN, NEAR, SAME, Copy, copies_within
 from mast.page import Item, Row, is_page, write_gallery
 from mast.runs.features import Compared, Invariances, compared
+
+PAIR = ("path", "other")
+_log = logging.getLogger("mast")
 
 
 @entry(draws=True)
@@ -31,6 +39,8 @@ def duplicates(
     match: str | Sequence[str] = (),
     space: str | Path | None = None,
     margin: float = MARGIN,
+    not_copies: str | Path | None = None,
+    list: str | Path | None = None,
     device: Device = "auto",
     weights: str | Path | None = None,
     download: bool = False,
@@ -64,7 +74,12 @@ def duplicates(
         space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
             each property counts, in place of ignore and match.
         margin: With ignore, match or space, pairs are near-copies, too, whose cosine exceeds by
-            this much the mean cosine of both to their three nearest other images.
+            this much the mean cosine of both to the three images that are nearest after their
+            copies.
+        not_copies: A .csv with the columns `path` and `other`: pairs of images that are not
+            near-copies of each other. The page writes it of what is ticked there.
+        list: A .txt to write, with a line for each image of a group but its first: its path, or its
+            name where it is no file. `--data FOLDER#exclude=FILE` leaves these images out.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
             by their order and shapes. If not given, those that the name names, or random ones where
@@ -83,7 +98,7 @@ def duplicates(
 
     Raises:
         UserError: No such encoder or images, a cosine that cannot be, a choice that the encoder
-            does not have, or a file that cannot be written.
+            does not have, pairs that cannot be read, or a file that cannot be written.
     """
     if above is not None and not -1 <= above <= 1:
         raise UserError(f"above is a cosine, from -1 to 1, got {above:g}")
@@ -92,6 +107,8 @@ def duplicates(
     table = begins("group", "path", "kind", "cosine")
     kinds = {".csv": table, ".parquet": table, ".html": is_page}
     file = None if out is None else out_file(out, kinds)
+    listed = None if list is None else out_file(list, {".txt": _is_list}, "list")
+    rejected = () if not_copies is None else _pairs(named(not_copies))
     compute = Compute(find_device(device))
     invariances = Invariances(None, ignore, match, space=space)
     by = compared(encoder, invariances, compute, size, seed, weights, download)
@@ -102,7 +119,14 @@ def duplicates(
     chosen = bool(by.chosen)
     usual = NEAR if not chosen else SAME if [*by.chosen] == ["ignored"] else 1.0
     least = usual if above is None else above
-    found = copies_within(canvases, features_ND, least, margin if chosen else None)
+    at = {_cell(name): position for position, name in enumerate(canvases.identifiers)}
+    apart = [(at[one], at[other]) for one, other in rejected if one in at and other in at]
+    if len(apart) < len(rejected):
+        _log.warning(
+            "%d of the %d pairs in %s are no images of %s",
+            len(rejected) - len(apart), len(rejected), not_copies, canvases.name,
+        )  # fmt: skip
+    found = copies_within(canvases, features_ND, least, margin if chosen else None, apart)
     columns: dict[str, Any] = {
         "group": [copy.group for copy in found],
         "path": [canvases.identifiers[copy.position] for copy in found],
@@ -111,15 +135,48 @@ def duplicates(
     }
     changed = _changed_by(by, canvases, found)
     if by.adapted is not None:
-        named = [changed.get(copy.position, ("", math.nan)) for copy in found]
-        columns["changed_by"] = [name for name, _ in named]
-        columns["probability"] = [probability for _, probability in named]
+        known = [changed.get(copy.position, ("", math.nan)) for copy in found]
+        columns["changed_by"] = [name for name, _ in known]
+        columns["probability"] = [probability for _, probability in known]
     said = _said(found, canvases)
     if file is not None and file.suffix == ".html":
         write_gallery(file, "Copies", said, _rows(found, canvases, changed))
     elif file is not None:
         write_table(file, columns)
+    if listed is not None:
+        others = [canvases.identifiers[copy.position] for copy in found if copy.kind != "first"]
+        write_text(
+            listed, "".join(f"{as_unicode(_path(name, canvases.name))}\n" for name in others)
+        )
     return Listing(columns, {said: range(len(found))}, file)
+
+
+def _pairs(file: Path) -> Sequence[tuple[str, str]]:
+    """The names of images that are not copies of each other, as cells.
+
+    Raises:
+        UserError: It is not such a table.
+    """
+    heading, *rows = csv.reader(read_text(file).splitlines()) or [[]]
+    if heading != [*PAIR] or any(len(row) != len(PAIR) for row in rows):
+        raise UserError(f"{file} must have the two columns {' and '.join(PAIR)}")
+    return [(one, other) for one, other in rows]
+
+
+def _cell(name: str) -> str:
+    """A name as the page writes it into a table of pairs."""
+    return visible(safe_cell(as_unicode(name)))
+
+
+def _is_list(path: Path) -> bool:
+    """Whether a file is a list of images: text of which each line is a name."""
+    return all(Path(name).suffix or "#" in name for name in read_text(path).splitlines())
+
+
+def _path(name: str, data: str) -> str:
+    """The path of an image in a folder; its name where it is no file there."""
+    path = os.path.join(split_cut(data)[0], name)
+    return path if os.path.exists(file_of(path)) else name
 
 
 def _changed_by(
@@ -153,16 +210,16 @@ def _rows(
     found: Sequence[Copy], canvases: CanvasSet, changed: Mapping[int, tuple[str, float]]
 ) -> list[Row]:
     """A row for each group, for the page."""
-    return [
-        Row(
-            f"Group {group}",
-            [
-                Item(canvases, copy.position, _caption(copy, changed), asked=copy.kind == "first")
-                for copy in copies
-            ],
-        )
-        for group, copies in groupby(found, key=lambda copy: copy.group)
-    ]
+    rows = []
+    for group, copies in groupby(found, key=lambda copy: copy.group):
+        items: list[Item] = []
+        for copy in copies:
+            ends = [items[0].position, copy.position] if copy.kind == "near" else []
+            pair = tuple(_cell(canvases.identifiers[end]) for end in ends)
+            caption = _caption(copy, changed)
+            items.append(Item(canvases, copy.position, caption, copy.kind == "first", pair))
+        rows.append(Row(f"Group {group}", items))
+    return rows
 
 
 def _caption(copy: Copy, changed: Mapping[int, tuple[str, float]]) -> str:

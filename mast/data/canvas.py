@@ -80,6 +80,8 @@ class DataConfig:
             of white; 0 keeps all.
         max_pixels: The most pixels that a file may have, above or below the 179 million beyond
             which it is otherwise taken for a decompression bomb.
+        exclude: A text file with a line for each image that is left out: its name in the set, or
+            the path of its file, as `mast duplicates --list` writes it.
     """
 
     spec: str = "factors"
@@ -101,6 +103,7 @@ class DataConfig:
     stride: int | None = None
     blank: float = 0.0
     max_pixels: int | None = None
+    exclude: str | Path | None = None
 
     def find_reading(self, name: str, images: Iterable[Opened]) -> Reading:
         """How the files of a set are read, from some of its images."""
@@ -144,7 +147,7 @@ class DataConfig:
     @property
     def cut(self) -> Cut:
         """What of each file is an image."""
-        return Cut(self.pages, self.tile, self.stride, self.blank, self.max_pixels)
+        return Cut(self.pages, self.tile, self.stride, self.blank, self.max_pixels, self.exclude)
 
 
 def canvas_size(view_size: int) -> int:

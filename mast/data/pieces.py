@@ -1,4 +1,4 @@
-"""Pages of a file and tiles of a scene as images of their own.
+"""Pages of a file and tiles of a scene as images of their own, and sets without some images.
 
 A page is called `scan.tif#12`, counted from 1, and a tile by its left and upper edge in pixels,
 `scene.tif@x512y256`; a tile of a page `scan.tif#12@x512y256`.
@@ -24,7 +24,7 @@ from PIL import ImageStat
 
 from mast.core.display import track
 from mast.core.errors import UserError, unknown
-from mast.core.files import named
+from mast.core.files import named, read_text
 from mast.core.launch import cores
 from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.data.bands import Bands
@@ -43,7 +43,8 @@ from mast.data.source import Pages, Source
 VERSION = 2  # of how pieces are cut, and of the file in which it is kept where they lie
 KEPT = 300_000_000  # pixels of scenes that wait decoded, 1.2 GB in Pillow; one may have more
 _MOST = {"tile": 8192, "stride": 2**31, "max_pixels": 2**48}  # a tile stays below Pillow's bound
-_SUFFIX = re.compile(r"(.*)#(\w+=[^#,=/]*(?:,\w+=[^#,=/]*)*)")
+_OPTION = r"(?:exclude=[^#,=]+|\w+=[^#,=/]*)"
+_SUFFIX = re.compile(rf"(.*)#({_OPTION}(?:,{_OPTION})*)")
 _PLACE = re.compile(r"(#\d+)?(@x\d+y\d+)?$")  # behind the name of a file
 _log = logging.getLogger("mast")
 
@@ -59,6 +60,8 @@ class Cut:
         stride: From one tile to the next, in pixels; as `tile` if None.
         blank: Standard deviation of values below which an image is left out, as a share of white.
         max_pixels: The most that a file's image may have; Pillow's bound if None.
+        exclude: A text file with a line for each image that is left out, by its name in the set or
+            by the path of its file; that of a file stands for all its pieces.
     """
 
     pages: Pages = "first"
@@ -66,6 +69,7 @@ class Cut:
     stride: int | None = None
     blank: float = 0.0
     max_pixels: int | None = None
+    exclude: str | Path | None = None
 
     def __post_init__(self) -> None:
         if self.pages not in get_args(Pages):
@@ -105,7 +109,7 @@ def split_cut(spec: str) -> tuple[str, Cut]:
         if name not in Cut.__dataclass_fields__:
             raise unknown(f"option of {found[1]}", name, tuple(Cut.__dataclass_fields__))
         try:
-            kind = {"pages": str, "blank": float}.get(name, int)
+            kind = {"pages": str, "exclude": str, "blank": float}.get(name, int)
             said[name] = kind(value)
         except ValueError as error:
             expected = "a share" if name == "blank" else "a whole number"
@@ -190,12 +194,12 @@ class Pieces(Source):
         if cut.blank:
             blank_N = scenes["blank"] if known is not None else self._blank()
             scenes["blank"] = blank_N
-            self._number_N = np.flatnonzero(~blank_N)
-            self._scene_N = self._scene_N[self._number_N]
-            self._count_S = np.bincount(self._scene_N, minlength=len(count_S))
+            self._keep(~blank_N)
             self._tell(int(blank_N.sum()), len(blank_N))
         if known is None:
             self._write(file, scenes)
+        if cut.exclude is not None:
+            self._exclude(cut.exclude)
         file_N = self._file_S[self._scene_N]
         self.targets = {task: label_F[file_N] for task, label_F in source.targets.items()}
         self.multilabels = {task: of_FC[file_N] for task, of_FC in source.multilabels.items()}
@@ -223,9 +227,11 @@ class Pieces(Source):
         return self.source.whereabouts + self.cut.suffix
 
     def fingerprint(self) -> str:
-        """That of the source, and how it is cut."""
+        """That of the source, how it is cut, and the names that are excluded."""
         without = "" if self._no_data is None else f" {self._no_data}"
         said = f"{VERSION} {self.source.fingerprint()} {self.cut.suffix}{without}"
+        if self.cut.exclude is not None:
+            said += read_text(named(self.cut.exclude))
         return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
     def identifier(self, index: int) -> str:
@@ -388,6 +394,37 @@ class Pieces(Source):
         if blank == count:
             raise UserError(f"all images of {self.name} are blank: give a lower threshold than "
                             f"{self.cut.blank:g}")  # fmt: skip
+
+    def _keep(self, kept_N: np.ndarray) -> None:
+        """Leaves out all other pieces."""
+        self._number_N, self._scene_N = self._number_N[kept_N], self._scene_N[kept_N]
+        self._count_S = np.bincount(self._scene_N, minlength=len(self._first_S))
+
+    def _exclude(self, exclude: str | Path) -> None:
+        """Leaves out the images that a file names; a warning counts the names that are no image's.
+
+        Raises:
+            UserError: The file cannot be read, or no image is left.
+        """
+        names = {name for name in read_text(named(exclude)).splitlines() if name.strip()}
+        of_path = {os.path.abspath(named(name)): name for name in names}
+        kept_N, met = np.ones(len(self), bool), set[str]()
+        for index in range(len(self)):
+            name = self.identifier(index)
+            for known in (name, file_of(name)):
+                path = os.path.abspath(named(self.source.name) / known)
+                excluded = known if known in names else of_path.get(path)
+                if excluded is not None:
+                    met.add(excluded)
+                    kept_N[index] = False
+        if len(names) > len(met):
+            _log.warning(
+                "%d of the %d names in %s are no images of %s: %s", len(names) - len(met),
+                len(names), exclude, self.source.name, ", ".join(sorted(names - met)[:3]),
+            )  # fmt: skip
+        if not kept_N.any():
+            raise UserError(f"{exclude} excludes all images of {self.source.name}")
+        self._keep(kept_N)
 
     def _read(self, file: Path) -> dict[str, np.ndarray] | None:
         """What was found when the files were as they are; None where nothing is known."""

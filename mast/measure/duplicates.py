@@ -2,15 +2,15 @@
 
 Within one set, and test images of which there is a copy among those to learn from.
 
-N images of one set or to learn from, U of them with different pixels, M test images, D dimensions,
-P pairs or copies, R rows and C columns of a block of cosines.
+N images of one set or to learn from, U of them with different pixels, M test images, or numbers of
+copies, D dimensions, P pairs or copies, K nearest, R rows and C columns of a block of cosines.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,10 +31,11 @@ DEAD = 1e-4  # share of the median deviation, below which a dimension says nothi
 NAMED = 5  # pairs
 MARGIN = 0.2  # by which copies stand out where something is ignored; docs/log.md
 SAME = 0.95  # cosine of copies there, however many there are
-OTHERS = 3  # nearest, that say what is usual around an image
+COPIES = 5  # of an image, at most, that do not count in what is usual around it
+CLEAR = 1.5  # margins by which several copies stand out; docs/log.md
+OTHERS = 3  # nearest after these, which do
 FEWEST = 10  # images of which they do
 _AT_ONCE = 256  # canvases
-_HELD = 2**22  # pairs, before they are joined into groups
 
 
 # ------------------------------------------------------------------------------------ within a set
@@ -58,11 +59,15 @@ class Copy(NamedTuple):
 
 
 def copies_within(
-    canvases: CanvasSet, features_ND: Tensor, above: float = NEAR, margin: float | None = None
+    canvases: CanvasSet,
+    features_ND: Tensor,
+    above: float = NEAR,
+    margin: float | None = None,
+    not_copies: Collection[tuple[int, int]] = (),
 ) -> list[Copy]:
     """The images that are there more than once.
 
-    A group holds what a chain of copies connects, so that its last may be unlike its first.
+    All images of a group are copies of its first.
 
     Args:
         canvases: The set. Canvases are compared for exact copies, so that one in another file
@@ -71,6 +76,7 @@ def copies_within(
         above: Cosine above which two images are near-copies.
         margin: If given, features are compared as they are, and near-copies are those, too, that
             are nearer to each other than to their nearest others by so much.
+        not_copies: Pairs of positions that are no near-copies, in either order.
 
     Returns:
         The images of each group in the order of the set, group by group.
@@ -79,7 +85,8 @@ def copies_within(
     distinct_U, of_N = np.unique(first_N, return_inverse=True)
     (x_ND,) = standardised(features_ND) if margin is None else (features_ND,)
     x_UD = x_ND[torch.from_numpy(distinct_U)]
-    joined_U = connected(x_UD, above) if margin is None else apart(x_UD, above, margin)
+    apart = {(min(pair), max(pair)) for pair in of_N[np.array([*not_copies], int).reshape(-1, 2)]}
+    joined_U = grouped(x_UD, above, margin, apart)
     group_N = distinct_U[joined_U][of_N]  # the first image of each image's group
     several_N = np.bincount(group_N, minlength=len(group_N))[group_N] > 1
     at_P = np.flatnonzero(several_N)
@@ -126,77 +133,65 @@ def _first_of_its_pixels(canvases: CanvasSet) -> np.ndarray:
     return first_N
 
 
-def apart(x_ND: Tensor, above: float, margin: float) -> np.ndarray:
-    """The first image of each image's group; joined are pairs that stand out from all others.
+def around(x_ND: Tensor, margin: float) -> Tensor:
+    """The mean cosine of each image to the `OTHERS` that follow its own copies, (N,).
 
-    A cosine says little where some images have many that are like them: what counts is by how much
-    that of a pair is above the mean of those of either to its `OTHERS` nearest others (cross-domain
-    similarity local scaling). Four copies of one image or more are each other's nearest others, and
-    are joined by their cosine alone.
+    Its copies are taken to be as many of the nearest, up to `COPIES`, as all exceed the mean of
+    those that follow by `CLEAR` times the margin; the nearest alone where there are none.
 
     Args:
-        x_ND: Features of images; of fewer than `FEWEST` only the cosine counts.
-        above: Cosine above which a pair is joined in any case.
-        margin: By how much it has to be above the mean.
+        x_ND: Features of images, at least `FEWEST`.
+        margin: As of `grouped`.
+    """
+    cosine_NK = nearest(x_ND, x_ND, 1 + COPIES + OTHERS)[0][:, 1:]  # itself, or what equals it
+    after_NM = cosine_NK[:, 1:].unfold(1, OTHERS, 1).mean(dim=2)
+    clear_NM = cosine_NK[:, :COPIES] - after_NM > CLEAR * margin
+    last_N = (clear_NM * torch.arange(COPIES, device=x_ND.device)).amax(dim=1)
+    return after_NM.gather(1, last_N[:, None]).squeeze(1)
+
+
+def grouped(
+    x_ND: Tensor,
+    above: float,
+    margin: float | None = None,
+    apart: Collection[tuple[int, int]] = (),
+) -> np.ndarray:
+    """The first image of each image's group, of which all others are near-copies.
+
+    In the order of the set, an image that is in no group yet begins one, with all images after it
+    that are its near-copies and in no group. So no group has ends that are unlike.
+
+    Args:
+        x_ND: Features of images.
+        above: Cosine above which two are near-copies.
+        margin: If given, those are, too, whose cosine exceeds by this much the mean of what is
+            usual `around` either (cross-domain similarity local scaling); of fewer images than
+            `FEWEST` only the cosine counts.
+        apart: Pairs that are none, the first in the order of the set first.
 
     Reference:
         Conneau et al., Word Translation Without Parallel Data, ICLR 2018, for the scaling.
     """
-    kept, alike_N = OTHERS + 1, connected(x_ND, above)
-    if len(x_ND) < FEWEST:
-        return alike_N
-    cosine_NK, position_NK = (each.cpu() for each in nearest(x_ND, x_ND, kept + 1))
-    other_NK = position_NK != torch.arange(len(x_ND))[:, None]
-    other_NK[other_NK.all(dim=1), -1] = False  # one that does not find itself
-    cosine_NK = cosine_NK[other_NK].view(len(x_ND), kept)
-    position_NK = position_NK[other_NK].view(len(x_ND), kept)
-    first_P = torch.arange(len(x_ND)).repeat_interleave(kept)
-    second_P, cosine_P = position_NK.flatten(), cosine_NK.flatten()
-
-    def around(image_P: Tensor, pair_P: Tensor) -> Tensor:
-        """The mean cosine of an image to its nearest, but for that of the pair."""
-        counts_PK = (position_NK[image_P] != pair_P[:, None]).double()
-        counts_PK[counts_PK.all(dim=1), -1] = 0
-        return (cosine_NK[image_P] * counts_PK).sum(dim=1) / counts_PK.sum(dim=1).clamp(min=1)
-
-    lead_P = cosine_P - (around(first_P, second_P) + around(second_P, first_P)) / 2
-    joined_P = lead_P > margin
-    pairs = (first_P[joined_P].numpy(), second_P[joined_P].numpy())
-    return _join(alike_N, [pairs])
-
-
-def connected(x_ND: Tensor, above: float) -> np.ndarray:
-    """The first image of each image's connected component; pairs above a cosine are connected."""
     first_N = np.arange(len(x_ND))
-    held: list[tuple[np.ndarray, np.ndarray]] = []
-    pairs = 0  # that are held
+    scaled = margin is not None and len(x_ND) >= FEWEST
+    least_N = (around(x_ND, margin) + margin) / 2 if scaled and margin is not None else None
     rows, columns = block_shape(x_ND, x_ND)
     blocks = sum(
         math.ceil(len(x_ND) / columns) - top // columns for top in range(0, len(x_ND), rows)
     )
     found = track(cosines(x_ND, x_ND, above_diagonal=True), "comparing images", blocks)
     for top, left, cosine_RC in found:
-        row_P, column_P = (places_P.cpu().numpy() for places_P in torch.where(cosine_RC > above))
-        pair_P = row_P + top < column_P + left
-        if pair_P.any():
-            held.append((row_P[pair_P] + top, column_P[pair_P] + left))
-            pairs += len(held[-1][0])
-        if pairs > _HELD:
-            first_N, held, pairs = _join(first_N, held), [], 0
-    return _join(first_N, held)
-
-
-def _join(first_N: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """The first of each component, once more pairs are connected."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    row_P = np.concatenate([np.arange(len(first_N)), *(row_P for row_P, _ in pairs)])
-    column_P = np.concatenate([first_N, *(column_P for _, column_P in pairs)])
-    graph = coo_array((np.ones(len(row_P), bool), (row_P, column_P)), shape=2 * (len(first_N),))
-    _, label_N = connected_components(graph, directed=False)
-    _, first_of = np.unique(label_N, return_index=True)
-    return np.asarray(first_of[label_N])
+        near_RC = cosine_RC > above
+        if least_N is not None:
+            least_R1 = least_N[top : top + len(cosine_RC), None]
+            near_RC |= cosine_RC > least_R1 + least_N[left : left + cosine_RC.shape[1]]
+        for row in near_RC.any(dim=1).nonzero().flatten().tolist():
+            image = top + row
+            if first_N[image] == image:
+                near_P = left + near_RC[row].nonzero().flatten().cpu().numpy()
+                near_P = near_P[(near_P > image) & (first_N[near_P] == near_P)]
+                first_N[[at for at in near_P.tolist() if (image, at) not in apart]] = image
+    return first_N
 
 
 # ----------------------------------------------------------------------- between test and training

@@ -25,12 +25,15 @@ class Item(NamedTuple):
         position: In the set.
         caption: What is said of it below its name.
         asked: Whether it is what the row is about.
+        pair: Two names that are written into a table if the image is ticked as no copy; without
+            them it has no box.
     """
 
     canvases: CanvasSet
     position: int
     caption: str
     asked: bool = False
+    pair: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class _Shown(NamedTuple):
 
     picture: Picture
     asked: bool
+    pair: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -69,11 +73,14 @@ class _Page:
     rows: tuple[_ShownRow, ...]
     left_out: int
     style: Markup
+    script: Markup
     policy: str
 
 
 def write_gallery(out: Path, title: str, lead: str, rows: Sequence[Row]) -> None:
-    """Write a page of images that needs no script and no network; it holds a copy of each image.
+    """Write a page of images that needs no network; it holds a copy of each image.
+
+    Images with a `pair` have a box to tick, and a button of the page writes the table of the pairs.
 
     Args:
         out: The page.
@@ -85,9 +92,14 @@ def write_gallery(out: Path, title: str, lead: str, rows: Sequence[Row]) -> None
         UserError: It cannot be written, or would be too large.
     """
 
+    boxes = any(item.pair for row in rows for item in row.items)
+    script = inlined("gallery.js") if boxes else Markup()
+
     def page(side: int) -> _Page:
         shown = tuple(_shown(row, side) for row in rows[:ROWS])
-        return _Page(title, lead, shown, len(rows) - len(shown), inlined("page.css"), policy())
+        return _Page(
+            title, lead, shown, len(rows) - len(shown), inlined("page.css"), script, policy(script)
+        )
 
     write_fitting(out, "gallery.html.jinja", page, str(out), "name a table, .csv or .parquet")
 
@@ -100,6 +112,7 @@ def _shown(row: Row, side: int) -> _ShownRow:
                 f"{item.canvases.identifiers[item.position]}: {item.caption}",
             ),
             item.asked,
+            item.pair,
         )
         for item in row.items[:ITEMS]
     )

@@ -5,6 +5,7 @@ Needs `pip install -e '.[browser]'` and a Chromium, which MAST_CHROMIUM names or
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import shutil
@@ -17,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pages import NASTY, OPERATORS, look_into, make_run, measure
+from tiny_evaluation import tiny_set
 
 from mast.commands.report import report
 from mast.core.run import RunFolder
-from mast.page import LivePage, LocalServer
+from mast.page import Item, LivePage, LocalServer, Row, write_gallery
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request
@@ -409,3 +411,18 @@ def test_the_live_page_without_scripts(browser: Browser, tmp_path: Path) -> None
         seen = visit(browser, address, java_script_enabled=False)
         run.append_metrics({"step": 4, "epoch": 2.0, "loss": 2.0, "seconds": 140.0})
         seen.page.locator("#now").get_by_text("2 of 50").wait_for()
+
+
+def test_what_is_no_copy_is_saved(browser: Browser, tmp_path: Path) -> None:
+    file, canvases = tmp_path / "copies.html", tiny_set(2)
+    pairs = [(), (NASTY, 'a"b,c.png'), ("x", "y")]
+    write_gallery(file, "a", "b", [Row("c", [Item(canvases, 0, "", pair=pair) for pair in pairs])])
+    seen = visit(browser, file.as_uri())
+    seen.page.get_by_role("checkbox").first.check()
+    with seen.page.expect_download() as saved:
+        seen.page.get_by_role("button", name="Save what is not a copy").click()
+    with saved.value.path().open(encoding="utf-8", newline="") as table:
+        assert list(csv.reader(table)) == [["path", "other"], [NASTY, 'a"b,c.png']]
+    assert saved.value.suggested_filename == "not_copies.csv"
+    assert seen.complaints == []
+    seen.page.context.close()

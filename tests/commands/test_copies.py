@@ -1,6 +1,7 @@
 """`mast duplicates`: copies that were planted are found, and nothing else."""
 
 import csv
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -86,3 +87,25 @@ def test_a_module_of_ones_own(planted: Path) -> None:
     assert module.calls == once + 2  # whether its code has changed is tried
     with pytest.raises(UserError, match="Pooled does not say at which size it takes images"):
         mast.duplicates(module, planted)
+
+
+def test_what_is_no_copy_is_remembered_and_the_others_are_left_out(
+    planted: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The pairs of the page are not joined again; the list is excluded where the set is read."""
+    page, drop, table = (tmp_path / name for name in ("c.html", "drop.txt", "not.csv"))
+    mast.duplicates(Pooled(), planted, out=page, list=drop, size=32)
+    pairs = re.findall(r'data-path="(.*?)" data-other="(.*?)"', page.read_text())
+    assert pairs == [("10.png", "92.jpg"), ("20.png", "93.png")]
+    names = ["90.png", "91.png", "92.jpg", "93.png"]
+    assert drop.read_text().splitlines() == [str(planted / name) for name in names]
+    table.write_text('"path","other"\n"92.jpg","10.png"\n"92.jpg","gone.png"\n')
+    found = mast.duplicates(Pooled(), planted, not_copies=table, size=32).columns
+    assert set(found["path"]) == {"03.png", "90.png", "91.png", "20.png", "93.png"}
+    assert "1 of the 2 pairs in" in caplog.text
+    (said,) = mast.duplicates(Pooled(), f"{planted}#exclude={drop}", size=32).sections
+    assert "40 images of" in said
+    assert "0 are there more than once" in said
+    table.write_text("a,b\n")
+    with pytest.raises(UserError, match="must have the two columns path and other"):
+        mast.duplicates(Pooled(), planted, not_copies=table, size=32)

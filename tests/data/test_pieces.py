@@ -396,3 +396,22 @@ def test_pieces_of_one_file_are_one_group():
     assert group_N is not None
     assert group_N.tolist() == [0, 0, 1, 1, 2, 3]
     assert groups_of(["a.tif", "b.tif", "c#1.png"]) is None
+
+
+def test_images_are_excluded_by_name_or_path(scenes, tmp_path, caplog):
+    root, _ = scenes
+    listed = tmp_path / "drop.txt"
+    listed.write_text(f"b/tiny.png\n{root / 'a/wide.tif'}\nnowhere.png\n\n")
+    without = opened(root, f"#tile=32,exclude={listed}")
+    assert names(without) == ["b/strip.png@x0y0", "b/strip.png@x0y18"]
+    assert without.targets["class"].tolist() == [1, 1]
+    assert "1 of the 3 names in" in caplog.text
+    config = DataConfig(str(root), cache=tmp_path / "c", exclude=listed)
+    kept = open_canvas(config, 16)
+    listed.write_text("b/tiny.png\n")
+    more = open_canvas(config, 16)
+    assert (names(kept), names(more)) == (["b/strip.png"], ["a/wide.tif", "b/strip.png"])
+    assert kept.fingerprint != more.fingerprint
+    listed.write_text("a/wide.tif\nb/strip.png\nb/tiny.png\n")
+    with pytest.raises(UserError, match="excludes all images of"):
+        open_canvas(config, 16)

@@ -16,7 +16,7 @@ from mast.core.errors import UserError
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.data.pixels import InMemory
 from mast.measure.compare import compare
-from mast.measure.duplicates import apart, copies_within, count_copies, near_copies, standardised
+from mast.measure.duplicates import copies_within, count_copies, grouped, near_copies, standardised
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result, tables
 from mast.measure.sets import EvaluationData, ObjectData
@@ -168,7 +168,7 @@ def directions(degrees: list[float]) -> Tensor:
     return torch.cat([half_N2, -half_N2])
 
 
-def test_chains_of_near_copies_are_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_holds_copies_of_its_first_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     canvases = tiny_set(6).subset(range(10))
     x = directions([0.0, 40.0, 8.0, 130.0, 4.0])
     (standard,) = standardised(x)
@@ -177,17 +177,17 @@ def test_chains_of_near_copies_are_one_group(monkeypatch: pytest.MonkeyPatch) ->
     above = float(min(cosine[0, 4], cosine[4, 2])) - 1e-4
     assert cosine[0, 2] < above  # only by the one between them
     expected = [
-        (1, 0, "first"), (1, 2, "near"), (1, 4, "near"),
-        (2, 5, "first"), (2, 7, "near"), (2, 9, "near"),
+        (1, 0, "first"), (1, 4, "near"), (2, 5, "first"), (2, 9, "near"),
     ]  # fmt: skip
-    for rows, held in ((1024, 2**22), (2, 0)):
+    for rows in (1024, 2):
         monkeypatch.setattr("mast.measure.neighbours.ROWS", rows)
         monkeypatch.setattr("mast.measure.neighbours.CHUNK_ELEMENTS", 3 * rows)
-        monkeypatch.setattr("mast.measure.duplicates._HELD", held)
         found = copies_within(canvases, x, above)
         assert [copy[:3] for copy in found] == expected
-        assert found[1].cosine == pytest.approx(float(cosine[0, 2]), abs=1e-5)
+        assert found[1].cosine == pytest.approx(float(cosine[0, 4]), abs=1e-5)
         assert found[0].cosine == 1
+        rejected = copies_within(canvases, x, above, not_copies=[(4, 0)])
+        assert [copy[:3] for copy in rejected][:2] == [(1, 2, "first"), (1, 4, "near")]
 
 
 def test_a_dimension_of_large_scale_does_not_decide_alone() -> None:
@@ -215,14 +215,14 @@ def test_an_exact_copy_of_a_near_copy_is_of_its_group() -> None:
 
 
 def test_copies_stand_out_from_what_is_around_them() -> None:
-    """Pairs at a cosine that many images have to others, and a bunch that is alike at 0.96."""
+    """Pairs and a group of six at a cosine that many images have to others."""
     generator = torch.Generator().manual_seed(0)
     x_ND = torch.randn(60, 64, generator=generator)
     x_ND[:20] += 1.5 * torch.randn(64, generator=generator)  # a crowd, in which all are alike
     noise_ND = torch.randn(8, 64, generator=generator)
     x_ND[50], x_ND[51] = x_ND[30] + 0.7 * noise_ND[0], x_ND[31] + 0.7 * noise_ND[1]
-    x_ND[52:58] = x_ND[32] + 0.15 * noise_ND[2:]
-    group_N = apart(x_ND, above=0.95, margin=0.2)
-    pairs = {(30, 50), (31, 51), *((32, at) for at in range(52, 58))}
+    x_ND[52:57] = x_ND[32] + 0.5 * noise_ND[2:7]
+    group_N = grouped(x_ND, above=0.95, margin=0.2)
+    pairs = {(30, 50), (31, 51), *((32, at) for at in range(52, 57))}
     assert {(int(first), at) for at, first in enumerate(group_N) if first != at} == pairs
-    assert apart(x_ND[:9], above=0.95, margin=0.2).tolist() == list(range(9))  # too few to say
+    assert grouped(x_ND[:9], above=0.95, margin=0.2).tolist() == list(range(9))  # too few to say
