@@ -182,14 +182,16 @@ def _precisions(run: Path, adapted: Path, images: int, device: Device) -> Precis
     """By task: of the encoder's output, and of the spaces of the adapted encoder."""
     precision: Precision = {}
     sets = probed(images)
-    spaces: dict[str, dict[str, str]] = {"ignore color": {"ignore": "color"}}
-    spaces |= {f"match {name}": {"match": name} for name in PROPERTIES}
+    spaces = {"ignore color": ("color", "")}
+    spaces |= {f"match {name}": ("", name) for name in PROPERTIES}
     (retrieval,) = evaluate(run, sets, "retrieval", device=device)
     named = {"chance": "chance", f"{PRECISION}representation": "the output"}
     for task, scores in retrieval.targets.items():
         precision[task] = {title: scores.values[name] for name, title in named.items()}
-    for title, choice in spaces.items():
-        (retrieval,) = evaluate(adapted, sets, "retrieval", device=device, **choice)
+    for title, (ignore, match) in spaces.items():
+        (retrieval,) = evaluate(
+            adapted, sets, "retrieval", device=device, ignore=ignore or (), match=match or ()
+        )
         for task, scores in retrieval.targets.items():
             precision[task][title] = scores.values[f"{PRECISION}representation"]
     return precision
@@ -215,14 +217,14 @@ def _searched(
     of_photos: dict[str, list[list[int]]] = {}
     of_copies: dict[str, list[list[int]]] = {}
     for way, choice in {
-        "by the output": {},
-        "ignoring color": {"ignore": "color"},
-        "matching color": {"match": "color"},
-        "ignoring all": {"ignore": "all"},
+        "by the output": Invariances(),
+        "ignoring color": Invariances(ignore="color"),
+        "matching color": Invariances(match="color"),
+        "ignoring all": Invariances(ignore="all"),
     }.items():
-        if "color" in choice.values() and not colored:
+        if "color" in (choice.ignore, choice.match) and not colored:
             continue
-        by = compared(path, Invariances(**choice), compute)
+        by = compared(path, choice, compute)
         bank_ND, most = by.features(canvases), min(NEAREST + 1, len(canvases))
         if way != "ignoring all":
             nearest_MK = nearest(bank_ND, bank_ND[asked], most)[1].tolist()
@@ -230,7 +232,7 @@ def _searched(
                 [at for at in nearest_K if at != own][:NEAREST]
                 for own, nearest_K in zip(asked, nearest_MK, strict=True)
             ]
-        if copies is not None and "color" not in choice.values():
+        if copies is not None and way in ("by the output", "ignoring all"):
             nearest_MK = nearest(bank_ND, by.extract(copies), most)[1].tolist()
             of_copies[way] = [nearest_K[:NEAREST] for nearest_K in nearest_MK]
 

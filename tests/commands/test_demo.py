@@ -26,7 +26,7 @@ def test_demo_measures_every_task_in_every_space(tmp_path: Path) -> None:
     narrow.print(*result.tables())
     shown = narrow.file.getvalue()  # type: ignore[attr-defined]
     assert all(shown.count(f" {task}") >= 1 for task in tasks)  # none is cut short
-    assert "mast demo --data FOLDER --encoder" in result.shown()[-1]
+    assert "mast demo --data FOLDER --encoder" in str(result.shown()[-1])
     assert "matching color" in result.page.read_text()
 
 
@@ -41,7 +41,7 @@ def test_demo_searches_photos_by_copies_of_them(photos: Path, tmp_path: Path) ->
     page = result.page.read_text()
     for way in ("by the output", "ignoring color", "matching color", "rotated and recolored"):
         assert way in page
-    assert "--match color" in result.shown()[-1]
+    assert "--match color" in str(result.shown()[-1])
 
 
 def test_photos_and_an_encoder_belong_together(tmp_path: Path) -> None:
