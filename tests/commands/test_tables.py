@@ -93,7 +93,7 @@ def study() -> Iterator[Table]:
 def demonstration() -> list[Table]:
     names = ["chance", "the output", "match orientation"]
     precision = {task: dict.fromkeys(names, 100.0) for task in TASKS}
-    return DemoResult(Path("run"), Path("page.html"), {}, precision, "").tables()
+    return [*DemoResult(Path("run"), Path("page.html"), {}, precision, "").tables()]
 
 
 def words(cell: object) -> list[str]:
