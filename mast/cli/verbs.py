@@ -151,7 +151,7 @@ def _read_features(arguments: Mapping[str, Any], file: Path) -> Sequence[str]:
 _COMMANDS = "mast.commands"
 VERBS: dict[str, Verb] = {
     "demo": Verb(
-        "pretrain on generated images and compare with VICReg (minutes on a laptop)",
+        "choose what a search ignores and matches, on generated images or on your photos (minutes)",
         f"{_COMMANDS}.demo:demo", (), _shown,
     ),
     "pretrain": Verb(

@@ -1,41 +1,42 @@
-"""The demonstration: what methods keep of images of which the views destroy the colour."""
+"""The demonstration: one encoder, and the invariance chosen when it is used."""
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+from PIL import Image
 from rich.box import SIMPLE
 
-from mast.commands.analyze import analyze
+from mast.augment import OPERATORS
+from mast.commands.adapt import adapt
 from mast.commands.evaluate import evaluate
-from mast.commands.report import report
-from mast.commands.together import pretrain_together
-from mast.core.display import say
+from mast.commands.pretrain import pretrain
 from mast.core.entry import entry
-from mast.core.launch import Device
-from mast.core.run import RunFolder
+from mast.core.errors import UserError
+from mast.core.files import out_folder, quoted
+from mast.core.launch import Device, find_device
 from mast.core.table import FittedTable, Shown
-from mast.data.toys import CLASSES
-from mast.measure.result import PRECISION, TOLD
+from mast.data import CanvasSet, DataConfig, open_canvas, open_files
+from mast.measure.adapted import Adapted
+from mast.measure.compute import Compute
+from mast.measure.neighbours import nearest
+from mast.measure.result import PRECISION
+from mast.page import Item, Row, thumbnail, write_gallery
 from mast.recipes import configure
-from mast.studies.forgetting import DOUBLE, ONCE, PROJECTOR, SHARE, probed
+from mast.runs.features import Invariances, compared
+from mast.studies.forgetting import PROJECTOR, probed
 from mast.studies.small_runs import NARROWER
 
 SIZE = 32
-VIEWS = "forget_color"
-BLOCK = "color_jitter+grayscale"  # as `retrieval` names the operators that destroy the colour
-ANALYSED = 192  # images of the analyses
-ANALYSES = ("curves", "neighbours", "masks", "subspaces", "invariance")  # what takes seconds
-# By column: recipe, folder, objective. MAST predicts twice, so that each weighs half as much.
-RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "VICReg": ("vicreg5_small", "vicreg", {}),
-    "VICReg + prediction": ("vicreg5_augself_small", "augself", DOUBLE),
-    "MAST": ("mast5_small", "mast", {**ONCE, "exempt_share": SHARE}),
-}
+PROPERTIES = ("color", "orientation", "position", "focus")
+LOOKED_AT = 1024  # generated images that adapt looks at
+COPIES, SHOWN, NEAREST = 50, 4, 7
+EXISTS = "timm:tf_efficientnet_lite0.in1k"  # small, and with weights that may be downloaded
+RECOLORED = 85  # of 256 hues
 
-Scores = dict[str, dict[str, float]]  # in percent, by task and column
+Precision = dict[str, dict[str, float]]  # in percent, by task and space
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,118 +44,228 @@ class DemoResult(Shown):
     """What the demonstration measured.
 
     Attributes:
-        run: The run folder of MAST.
-        page: What was learned, on one page.
-        accuracy: Linear accuracy of the representations.
-        precision: Share of the ten nearest test images that have the query's label.
+        adapted: The folder of the adapted encoder, which `--ignore` and `--match` take.
+        page: Queries and their neighbours, in a browser.
+        copies: Share of the rotated and recolored copies, in percent, whose photo is found first,
+            by the output and by what ignores all operators; none of generated images.
+        precision: Share of the ten nearest that have the query's label; none for photos.
+        following: The command to go on with.
     """
 
-    run: RunFolder
+    adapted: Path
     page: Path
-    accuracy: Scores
-    precision: Scores
+    copies: Mapping[str, float]
+    precision: Precision
+    following: str
 
     def tables(self) -> list[FittedTable]:
-        """Both, for a rich console."""
-        return [
-            _table("Linear accuracy (%)", self.accuracy, mean=True),
-            _table("The ten nearest images that share it (%)", self.precision, mean=False),
-        ]
+        """A row a space, a column a task, so that it fits into 80 characters."""
+        if not self.precision:
+            return []
+        title = "Of the ten nearest images, those that share it with the query (%)"
+        table = FittedTable(1, title=title, box=SIMPLE, padding=0)
+        table.add_column("", min_width=21)
+        for name in self.precision:
+            table.add_column(name, justify="right", no_wrap=True)
+        for space in next(iter(self.precision.values())):
+            table.add_row(space, *(f"{row[space]:.1f}" for row in self.precision.values()))
+        return [table]
 
     def shown(self) -> tuple[str | FittedTable, ...]:
-        """Both, and the page."""
-        return *self.tables(), f"open it in a browser: {self.page}"
+        """All of it, and last the command to go on with."""
+        found = ", ".join(f"{value:.0f} % {way}" for way, value in self.copies.items())
+        return (
+            *self.tables(),
+            *([f"photos found first by a rotated and recolored copy: {found}"] if found else []),
+            f"open it in a browser: {self.page}",
+            self.following,
+        )
 
 
 @entry(draws=True)
 def demo(
     out: str | Path = "runs/demo",
+    data: str | Path | None = None,
+    encoder: str | Path | None = None,
     epochs: int = 5,
     images: int = 8192,
+    size: int | None = None,
+    weights: str | Path | None = None,
+    download: bool = False,
     seed: int = 0,
     device: Device = "auto",
 ) -> DemoResult:
-    """Pretrain VICReg, VICReg with prediction, and MAST where the views destroy the colour.
+    """Choose what a search ignores and what it matches: on generated images, or on your photos.
 
-    Every image has six factors (shape, colour, orientation, position, texture, sharpness), each a
-    task of its own. The views turn the hue anywhere, so that an encoder that has to be invariant to
-    them cannot keep the colour. Beside VICReg there is VICReg that has to predict how the colours
-    of the views differ, and MAST, a few of whose dimensions are exempt from the invariance and have
-    to tell the same, as has its representation.
+    Without photos a small encoder is pretrained by VICReg on images whose six factors are known.
+    The views turn the hue anywhere, so that its output loses the color. `mast adapt` then finds in
+    the same encoder, without training, the spaces that ignore color, or match color, orientation,
+    position or focus. With photos nothing is pretrained: the encoder that you name is adapted on
+    them, and has to find photos by copies that are rotated and recolored.
 
     Args:
-        out: Folder of the runs.
-        epochs: Passes over the images, for each of the three.
-        images: Number of training images.
-        seed: Seed of all runs.
+        out: Folder of all that is written.
+        data: Your photos; generated images if not given.
+        encoder: With photos: a run folder, a checkpoint of another project, or a timm or
+            torchvision name; a tag, as in `timm:resnet18.a1_in1k`, names weights too.
+        epochs: Passes over the generated images.
+        images: Number of generated images.
+        size: With photos: side of the views in pixels; that of pretraining if not given.
+        weights: With photos: a checkpoint with weights for the name; `order:FILE` matches weights
+            of other names by their order and shapes.
+        download: Whether the weights that the name names may be downloaded.
+        seed: Of the run, and of the images that are looked at.
         device: auto, cpu or cuda.
 
     Returns:
-        Accuracies, precisions, the run folder of MAST and its page.
+        Precisions, planted copies that were found, the page and the adapted encoder's folder.
+
+    Raises:
+        UserError: Photos without an encoder, or an encoder without photos; as `adapt`.
     """
-    runs = pretrain_together({
-        column: configure(
-            recipe,
-            out=str(Path(out) / folder),
+    if (data is None) != (encoder is None):
+        raise UserError(
+            "photos and an encoder belong together: give data and encoder, as in "
+            f"--data photos --encoder {EXISTS} --download, or neither"
+        )
+    folder = out_folder(out)
+    precision: Precision = {}
+    if data is None or encoder is None:
+        run = _pretrained(folder / "vicreg", epochs, images, seed, device)
+        looked_at = f"toys@train:{images}"
+        found = adapt(run, looked_at, LOOKED_AT, folder / "adapted", device=device, seed=seed)
+        data = f"toys@test:{images // 4}"
+        following = (
+            "on your photos, with an encoder that exists: "
+            f"mast demo --data FOLDER --encoder {EXISTS} --download"
+        )
+        assert found.path is not None
+        precision = _precisions(run, found.path, images, device)
+    else:
+        found = adapt(
+            encoder, data, out=folder / "adapted", size=size, device=device, weights=weights,
+            download=download, seed=seed,
+        )  # fmt: skip
+        assert found.path is not None
+        following = (
+            f"go on: mast neighbours {quoted(found.path)} --data {quoted(data)} "
+            "--query PHOTO --match color --out near.html"
+        )
+    canvases = open_canvas(DataConfig(str(data)), found.adapted.size, model=found.adapted.depths)
+    page = folder / "neighbours.html"
+    planted = None if precision else folder / "copies"
+    copies = _searched(found.path, found.adapted, canvases, planted, page, device)
+    return DemoResult(found.path, page, copies, precision, following)
+
+
+def _pretrained(out: Path, epochs: int, images: int, seed: int, device: Device) -> Path:
+    """A run of VICReg whose views destroy the color."""
+    return pretrain(
+        configure(
+            "vicreg5_small",
+            out=str(out),
             data=f"toys@train:{images}",
-            views=VIEWS,
+            views="forget_color",
             size=SIZE,
             encoder=NARROWER,
-            objective={"projector": PROJECTOR, **own},
+            objective={"projector": PROJECTOR},
             epochs=epochs,
             seed=seed,
             device=device,
             score_every=epochs,
+            threads=1,  # a second one gains little on so small an encoder
         )
-        for column, (recipe, folder, own) in RUNS.items()
-    })  # fmt: skip
+    ).path
+
+
+def _precisions(run: Path, adapted: Path, images: int, device: Device) -> Precision:
+    """By task: of the encoder's output, and of the spaces of the adapted encoder."""
+    precision: Precision = {}
     sets = probed(images)
-    accuracy: Scores = {}
-    precision: Scores = {}
-    for column, run in ({"untrained": runs["MAST"]} | runs).items():
-        say(f"linear probes and retrieval of {column}")
-        linear, retrieval = evaluate(
-            run.path, sets, ("linear", "retrieval"), device=device, untrained=column == "untrained"
+    spaces = {"ignore color": ("color", "")}
+    spaces |= {f"match {name}": ("", name) for name in PROPERTIES}
+    (retrieval,) = evaluate(run, sets, "retrieval", device=device)
+    named = {"chance": "chance", f"{PRECISION}representation": "the output"}
+    for task, scores in retrieval.targets.items():
+        precision[task] = {title: scores.values[name] for name, title in named.items()}
+    for title, (ignore, match) in spaces.items():
+        (retrieval,) = evaluate(
+            adapted, sets, "retrieval", device=device, ignore=ignore or (), match=match or ()
         )
-        for task, scores in linear.targets.items():
-            row = accuracy.setdefault(task, {"chance": 100 / len(CLASSES[task])})
-            row[column] = scores.values["top1"]
         for task, scores in retrieval.targets.items():
-            row = precision.setdefault(task, {"chance": scores.values["chance"]})
-            row |= _precisions(column, scores.values)
-    run, beside = runs["MAST"], [str(runs[column].path) for column in RUNS if column != "MAST"]
-    analyze(
-        run.path, sets.test, ANALYSES, beside=beside, images=ANALYSED, measure=False,
-        device=device, seed=seed,
-    )  # fmt: skip
-    page = report(run.path, beside=beside)
-    return DemoResult(run, page, accuracy, precision)
+            precision[task][title] = scores.values[f"{PRECISION}representation"]
+    return precision
 
 
-def _precisions(column: str, values: Mapping[str, float]) -> dict[str, float]:
-    """Precision of an encoder by column: of its representation, and of what chooses a factor."""
-    titles = {
-        "representation": column,
-        f"{TOLD}{BLOCK}": f"{column}, its heads",
-        f"ignore_{BLOCK}": f"{column}, ignoring colour",
-        f"match_{BLOCK}": f"{column}, matching colour",
-    }
+def _searched(
+    path: Path,
+    adapted: Adapted,
+    canvases: CanvasSet,
+    planted: Path | None,
+    page: Path,
+    device: Device,
+) -> dict[str, float]:
+    """Search for some images, and for rotated and recolored copies of them, and write the page.
+
+    Returns:
+        The share of the copies whose originals are found first, in percent, by space.
+    """
+    compute = Compute(find_device(device))
+    asked = list(range(0, len(canvases), -(-len(canvases) // COPIES)))
+    copies = None if planted is None else _planted(canvases, asked, planted, adapted.size)
+    colored = "color" in {OPERATORS[name].destroys for name in adapted.operators}
+    of_photos: dict[str, list[list[int]]] = {}
+    of_copies: dict[str, list[list[int]]] = {}
+    for way, choice in {
+        "by the output": Invariances(),
+        "ignoring color": Invariances(ignore="color"),
+        "matching color": Invariances(match="color"),
+        "ignoring all": Invariances(ignore="all"),
+    }.items():
+        if "color" in (choice.ignore, choice.match) and not colored:
+            continue
+        by = compared(path, choice, compute)
+        bank_ND, most = by.features(canvases), min(NEAREST + 1, len(canvases))
+        if way != "ignoring all":
+            nearest_MK = nearest(bank_ND, bank_ND[asked], most)[1].tolist()
+            of_photos[way] = [
+                [at for at in nearest_K if at != own][:NEAREST]
+                for own, nearest_K in zip(asked, nearest_MK, strict=True)
+            ]
+        if copies is not None and way in ("by the output", "ignoring all"):
+            nearest_MK = nearest(bank_ND, by.extract(copies), most)[1].tolist()
+            of_copies[way] = [nearest_K[:NEAREST] for nearest_K in nearest_MK]
+
+    rows = []
+    for number in range(0, len(asked), -(-len(asked) // SHOWN)):
+        name = canvases.identifiers[asked[number]]
+        for way, found_MK in of_photos.items():
+            query = Item(canvases, asked[number], "the query", asked=True)
+            rows.append(_row(f"{name}, {way}", query, canvases, found_MK[number]))
+        for way, found_MK in of_copies.items():
+            assert copies is not None
+            query = Item(copies, number, "the query, rotated and recolored", asked=True)
+            rows.append(_row(f"a copy of {name}, {way}", query, canvases, found_MK[number]))
+    lead = f"The nearest of {len(canvases):,} images of {canvases.name}, a row a space."
+    write_gallery(page, "One encoder, and the invariance chosen", lead, rows)
     return {
-        title: values[f"{PRECISION}{space}"]
-        for space, title in titles.items()
-        if f"{PRECISION}{space}" in values
+        way: 100
+        * statistics.fmean(at == first for at, (first, *_) in zip(asked, found_MK, strict=True))
+        for way, found_MK in of_copies.items()
     }
 
 
-def _table(title: str, scores: Scores, *, mean: bool) -> FittedTable:
-    """A row an encoder or a space, a column a task, so that it fits into 80 characters."""
-    table = FittedTable(1, title=title, box=SIMPLE, padding=0)
-    table.add_column("", min_width=20)
-    for name in (*scores, "mean") if mean else scores:
-        table.add_column(name, justify="right", no_wrap=True)
-    for column in next(iter(scores.values())):
-        values = [row[column] for row in scores.values()]
-        if mean:
-            values.append(statistics.fmean(values))
-        table.add_row(column, *(f"{value:.1f}" for value in values))
-    return table
+def _row(heading: str, query: Item, canvases: CanvasSet, found: Sequence[int]) -> Row:
+    return Row(heading, [query, *(Item(canvases, at, f"{n}") for n, at in enumerate(found, 1))])
+
+
+def _planted(canvases: CanvasSet, asked: Sequence[int], folder: Path, size: int) -> CanvasSet:
+    """Copies of some images after a quarter turn, with another hue, kept in a folder."""
+    folder.mkdir(exist_ok=True)
+    files = [folder / f"{at:06d}.png" for at in asked]
+    for file, at in zip(files, asked, strict=True):
+        hsv_HWC = np.asarray(thumbnail(Item(canvases, at, ""), 2 * size).convert("HSV")).copy()
+        hsv_HWC[..., 0] += np.uint8(RECOLORED)
+        copy = Image.fromarray(hsv_HWC, "HSV").convert("RGB")
+        copy.transpose(Image.Transpose.ROTATE_90).save(file)
+    return open_files(files, size, canvases.reading)

@@ -108,7 +108,7 @@ def _shown(row: Row, side: int) -> _ShownRow:
     items = tuple(
         _Shown(
             Picture(
-                jpeg(_thumbnail(item, side)),
+                jpeg(thumbnail(item, side)),
                 f"{item.canvases.identifiers[item.position]}: {item.caption}",
             ),
             item.asked,
@@ -119,7 +119,7 @@ def _shown(row: Row, side: int) -> _ShownRow:
     return _ShownRow(row.heading, items, len(row.items) - len(items))
 
 
-def _thumbnail(item: Item, side: int) -> Image.Image:
+def thumbnail(item: Item, side: int) -> Image.Image:
     """The image with its own aspect ratio, at most `side` pixels high and wide."""
     canvases = item.canvases.batch([item.position])
     canvas_HWC, aspect = canvases.image(0).numpy(), float(canvases.aspect_B[0])

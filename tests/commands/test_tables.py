@@ -13,10 +13,9 @@ from rich.text import Text
 from mast.analyses import Grid
 from mast.augment import OPERATORS
 from mast.commands.advise import AdviceResult
-from mast.commands.demo import RUNS, DemoResult
+from mast.commands.demo import DemoResult
 from mast.commands.show import show_cache, show_operators, show_recipes
 from mast.commands.study import StudyResult
-from mast.core.run import RunFolder
 from mast.data import open_canvas
 from mast.measure.compare import Comparison, Row
 from mast.measure.paired import Difference
@@ -92,9 +91,9 @@ def study() -> Iterator[Table]:
 
 
 def demonstration() -> list[Table]:
-    names = ["chance", *RUNS, "VICReg + prediction, its heads", "MAST, ignoring colour"]
-    scores = {task: dict.fromkeys(names, 100.0) for task in TASKS}
-    return DemoResult(RunFolder("run"), Path("page.html"), scores, scores).tables()
+    names = ["chance", "the output", "match orientation"]
+    precision = {task: dict.fromkeys(names, 100.0) for task in TASKS}
+    return [*DemoResult(Path("run"), Path("page.html"), {}, precision, "").tables()]
 
 
 def words(cell: object) -> list[str]:
