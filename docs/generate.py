@@ -28,11 +28,12 @@ from written.photos import (
     photos,
     regimes,
 )
+from written.invariances import ways, ways_in_brief
 from written.result_files import ROOT
 from written.scale import kept, many, nodes, scale, state
 from written.site import home, reference
 from written.starts import starts
-from written.subspaces import found, searched
+from written.subspaces import found
 from written.tables import pooling, ranking, small, table6, tables
 
 from mast.cli.form import file_of
@@ -66,7 +67,7 @@ def documents() -> dict[Path, str]:
     )  # fmt: skip
     return {
         ROOT / "docs" / "results.md": f"{in_full}\n",
-        readme: between(readme, {"results": in_short(), "ranking": ranking()}),
+        readme: between(readme, {"results": in_short(), "ranking": ranking(), "ways": ways_in_brief()}),
         demo: between(demo, {"demo": demonstration()}),
         ROOT / "docs" / "index.md": home(),
         ROOT / "docs" / "reference.md": reference(),
@@ -74,7 +75,7 @@ def documents() -> dict[Path, str]:
         studied: between(studied, {"studies": studies()}),
         detected: between(detected, {"detection": detection()}),
         evaluated: between(
-            evaluated, {"coverage": coverage(), "known": known(), "searched": searched()}
+            evaluated, {"coverage": coverage(), "known": known(), "ways": ways()}
         ),
         reliable: between(reliable, {"faults": faults()}),
         started: between(started, {"starts": starts()}),

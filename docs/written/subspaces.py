@@ -9,17 +9,6 @@ from mast.studies.tables.printed import as_markdown
 from written.result_files import ROOT
 
 FILE = ROOT / "benchmarks" / "results" / "subspaces.json"
-NOT_SEARCHED = ("copies", "told")  # how the other rows begin
-
-
-def searched() -> str:
-    """Copies that are found first, and the ten nearest, by what is ignored and matched."""
-    parts = []
-    for measured in json.loads(FILE.read_text())["measured"]:
-        rows = {way: draws for way, draws in measured["rows"].items()
-                if not way.startswith(NOT_SEARCHED)}  # fmt: skip
-        parts.append(f"{_grid('ways to search', rows)}\n\n{_caption(measured)}")
-    return "\n\n".join(parts)
 
 
 def found() -> str:

@@ -1,0 +1,92 @@
+"""Ways to compare images with a frozen encoder, as `benchmarks/invariances.py` measured them."""
+
+import json
+import statistics
+from typing import Any
+
+from mast.analyses import Grid
+from mast.studies.tables.printed import as_markdown
+from written.result_files import ROOT
+
+FILE = ROOT / "benchmarks" / "results" / "invariances.json"
+FOUND = {"first": "first", "1 %": "at 1 %", "0.1 %": "at 0.1 %"}
+NEIGHBOURS = ("class of 10", "color of 10", "kNN", "1 a class", "5 a class")
+BRIEF = ("last map", "last map, whitened", "all depths, whitened", "ignore all")
+
+
+def ways() -> str:
+    """Copies that are found, what neighbours say, and kNN by set."""
+    return "\n\n".join(_tables(measured) for measured in json.loads(FILE.read_text())["measured"])
+
+
+def ways_in_brief() -> str:
+    """The same in four rows, of the first encoder."""
+    measured = json.loads(FILE.read_text())["measured"][0]
+    names = _searched(measured)
+    columns = {"copies found first": "first", "at 0.1 % false matches": "at 0.1 %", "kNN": "kNN"}
+    cells = [
+        (way, *(f"{_mean(measured, way, key, None if key == 'kNN' else names):.0f}"
+                for key in columns.values()))
+        for way in BRIEF
+    ]  # fmt: skip
+    return as_markdown(Grid(("compared by", *columns), tuple(cells)))
+
+
+def _tables(measured: dict[str, Any]) -> str:
+    names, rows, setting = _searched(measured), measured["rows"], measured["setting"]
+    known = list(rows[names[0]])
+    changes = [key.removesuffix(" first") for key in rows[names[0]][known[0]]
+               if key.endswith(" first")]  # fmt: skip
+    copies = [
+        (
+            way,
+            *(f"{_mean(measured, way, key, names):.1f} ± {_half(measured, way, key, names):.1f}"
+              for key in FOUND.values()),
+            *(f"{_mean(measured, way, f'{change} at 1 %', names):.0f}" for change in changes),
+        )
+        for way in known
+    ]  # fmt: skip
+    shared = [way for way in known if all(way in each for each in rows.values())]
+    said = [
+        (way, *(f"{_mean(measured, way, key):.1f} ± {_half(measured, way, key):.1f}"
+                for key in NEIGHBOURS))
+        for way in shared
+    ]  # fmt: skip
+    by_set = [
+        (way, *(f"{rows[name][way]['kNN']['mean']:.1f} ± {rows[name][way]['kNN']['half']:.1f}"
+                for name in rows))
+        for way in shared
+    ]  # fmt: skip
+    encoder = setting["encoder"].removeprefix("timm:tf_").partition(".")[0]
+    grids = (
+        Grid(("copies found", *FOUND, *changes), tuple(copies)),
+        Grid(("neighbours", *NEIGHBOURS), tuple(said)),
+        Grid(("kNN", *rows), tuple(by_set)),
+    )
+    text = "\n\n".join(as_markdown(grid) for grid in grids)
+    sets = ", ".join(f"{name} {count:,}" for name, count in setting["sets"].items())
+    return (
+        f"{text}\n\nPercent; `{encoder}` with ImageNet weights at {setting['size']} pixels. Copies: "
+        f"of {', '.join(names)}, among {setting['distractors']:,} distractors; the mean of 36 "
+        "changes, and of the strong ones by change at 1 %. Neighbours: the mean of "
+        f"{len(rows)} sets ({sets}). Subspaces are the mean of five draws of 100 of "
+        f"{setting['photos']}, where no other photos are named. ±: half of the 95 % interval over "
+        "photos, for few labels over episodes (`benchmarks/invariances.py`)."
+    )
+
+
+def _searched(measured: dict[str, Any]) -> list[str]:
+    """Sets of which copies were looked for."""
+    return [name for name, ways in measured["rows"].items() if "first" in ways["last map"]]
+
+
+def _mean(measured: dict[str, Any], way: str, key: str, names: list[str] | None = None) -> float:
+    rows = measured["rows"]
+    return statistics.fmean(rows[name][way][key]["mean"] for name in names or rows)
+
+
+def _half(measured: dict[str, Any], way: str, key: str, names: list[str] | None = None) -> float:
+    """Of the interval of a mean of sets, which are independent."""
+    rows = measured["rows"]
+    halves = [rows[name][way][key]["half"] for name in names or rows]
+    return float(sum(half**2 for half in halves) ** 0.5 / len(halves))
