@@ -296,12 +296,11 @@ def found_copies(photos: Tensor, others: Tensor, changed: list[Tensor]) -> dict[
     own_Q = torch.arange(CHANGED).repeat(len(changed))[:, None]
     own_QN = torch.arange(len(photos)) == own_Q
     right_Q = cosine_QN[own_QN]
-    wrong_Q = torch.maximum(
-        cosine_QN.masked_fill(own_QN, -2).amax(dim=1), (query_QD @ others.T).amax(dim=1)
-    )
+    other_Q = cosine_QN.masked_fill(own_QN, -2).amax(dim=1)
+    distractor_Q = (query_QD @ others.T).amax(dim=1)
     found: dict[str, np.ndarray] = {}
-    bars = {"first": wrong_Q, **{f"at {100 * rate:g} %": wrong_Q.quantile(1 - rate)
-                                 for rate in RATES}}  # fmt: skip
+    bars = {f"at {100 * rate:g} %": distractor_Q.quantile(1 - rate) for rate in RATES}
+    bars["first"] = torch.maximum(other_Q, distractor_Q)
     for name, bar in bars.items():
         hit_KSC = 100 * (right_Q > bar).float().view(len(CHANGES), len(STRENGTHS), CHANGED)
         found[name] = hit_KSC.mean(dim=(0, 1)).numpy()

@@ -17,6 +17,7 @@ from written.faults import faults
 from written.forgetting import demonstration, forgetting
 from written.insight import advice, findings, studies, uncertainty
 from written.intervals import coverage
+from written.invariances import ways, ways_in_brief
 from written.known import known
 from written.methods import methods, oracles
 from written.path import path
@@ -28,7 +29,6 @@ from written.photos import (
     photos,
     regimes,
 )
-from written.invariances import ways, ways_in_brief
 from written.result_files import ROOT
 from written.scale import kept, many, nodes, scale, state
 from written.site import home, reference
@@ -67,16 +67,16 @@ def documents() -> dict[Path, str]:
     )  # fmt: skip
     return {
         ROOT / "docs" / "results.md": f"{in_full}\n",
-        readme: between(readme, {"results": in_short(), "ranking": ranking(), "ways": ways_in_brief()}),
+        readme: between(
+            readme, {"results": in_short(), "ranking": ranking(), "ways": ways_in_brief()}
+        ),
         demo: between(demo, {"demo": demonstration()}),
         ROOT / "docs" / "index.md": home(),
         ROOT / "docs" / "reference.md": reference(),
         insight: between(insight, parts),
         studied: between(studied, {"studies": studies()}),
         detected: between(detected, {"detection": detection()}),
-        evaluated: between(
-            evaluated, {"coverage": coverage(), "known": known(), "ways": ways()}
-        ),
+        evaluated: between(evaluated, {"coverage": coverage(), "known": known(), "ways": ways()}),
         reliable: between(reliable, {"faults": faults()}),
         started: between(started, {"starts": starts()}),
         used: between(used, {"path": path()}),

@@ -141,7 +141,7 @@ def test_a_classifier_is_exported_by_its_file(
     images_told = f"72 images of {readable(str(photos))} (48 in train and 24 in val)"
     assert f"| images | {images_told} |" in text
     assert f"| kind | {kind}: " in text
-    _, accuracy, probabilities, _ = fitted.text.splitlines()
+    _, accuracy, probabilities, *_ = fitted.text.splitlines()
     right, off = (told.partition(": ")[2] for told in (accuracy, probabilities))
     assert f"| right (95 % interval) | {right} |" in text
     assert f"| probabilities | {off} |" in text
