@@ -42,7 +42,7 @@ def _tables(measured: dict[str, Any]) -> str:
             way,
             *(f"{_mean(measured, way, key, names):.1f} ± {_half(measured, way, key, names):.1f}"
               for key in FOUND.values()),
-            *(f"{_mean(measured, way, f'{change} at 1 %', names):.0f}" for change in changes),
+            *(f"{_mean(measured, way, f'{change} first', names):.0f}" for change in changes),
         )
         for way in known
     ]  # fmt: skip
