@@ -1,6 +1,7 @@
 """Find the images of a folder that are there more than once."""
 
 import csv
+import io
 import logging
 import math
 import os
@@ -145,9 +146,10 @@ def duplicates(
         write_table(file, columns)
     if listed is not None:
         others = [canvases.identifiers[copy.position] for copy in found if copy.kind != "first"]
-        write_text(
-            listed, "".join(f"{as_unicode(_path(name, canvases.name))}\n" for name in others)
-        )
+        names = [as_unicode(_path(name, canvases.name)) for name in others]
+        if broken := [name for name in names if "\n" in name]:
+            raise UserError(f"{broken[0]!r} has a line break, which no list can hold: rename it")
+        write_text(listed, "".join(f"{name}\n" for name in names))
     return Listing(columns, {said: range(len(found))}, file)
 
 
@@ -157,10 +159,10 @@ def _pairs(file: Path) -> Sequence[tuple[str, str]]:
     Raises:
         UserError: It is not such a table.
     """
-    heading, *rows = csv.reader(read_text(file).splitlines()) or [[]]
-    if heading != [*PAIR] or any(len(row) != len(PAIR) for row in rows):
+    rows = [*csv.reader(io.StringIO(read_text(file), newline=""))]
+    if rows[:1] != [[*PAIR]] or any(len(row) != len(PAIR) for row in rows):
         raise UserError(f"{file} must have the two columns {' and '.join(PAIR)}")
-    return [(one, other) for one, other in rows]
+    return [(one, other) for one, other in rows[1:]]
 
 
 def _cell(name: str) -> str:
@@ -170,7 +172,7 @@ def _cell(name: str) -> str:
 
 def _is_list(path: Path) -> bool:
     """Whether a file is a list of images: text of which each line is a name."""
-    return all(Path(name).suffix or "#" in name for name in read_text(path).splitlines())
+    return all(Path(name).suffix or "#" in name for name in read_text(path).split("\n") if name)
 
 
 def _path(name: str, data: str) -> str:

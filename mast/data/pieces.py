@@ -406,7 +406,8 @@ class Pieces(Source):
         Raises:
             UserError: The file cannot be read, or no image is left.
         """
-        names = {name for name in read_text(named(exclude)).splitlines() if name.strip()}
+        lines = read_text(named(exclude)).replace("\r\n", "\n").split("\n")
+        names = {name for name in lines if name.strip()}
         of_path = {os.path.abspath(named(name)): name for name in names}
         kept_N, met = np.ones(len(self), bool), set[str]()
         for index in range(len(self)):

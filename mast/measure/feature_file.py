@@ -75,27 +75,32 @@ class FeatureFile(nn.Module):
         Raises:
             UserError: The file lacks some, or has the same row for two images.
         """
-        root, rows, missing = _root(canvas_set.name), list[int](), list[str]()
-        for name in canvas_set.identifiers:
-            key = _key(posixpath.join(root, name))
-            parts = key.split("/")
-            ends = ("/".join(parts[at:]) for at in range(len(parts)))
-            row = next((self._rows[end] for end in ends if end in self._rows), None)
-            if row is None:
-                missing.append(name)
-                continue
-            other = self._images.setdefault(row, key)
-            if other != key:
-                raise UserError(
-                    f"{self.path} has one row for two images, {other} and {key}: write longer paths"
-                )
-            rows.append(row)
+        root, names = _root(canvas_set.name), canvas_set.identifiers
+        keys = [_key(posixpath.join(root, name)) for name in names]
+        found = [self._row(key, len(_key(name))) for key, name in zip(keys, names, strict=True)]
+        if all(row is None for row in found):  # paths may be shorter than names in the set
+            found = [self._row(key, 1) for key in keys]
+        missing = [name for name, row in zip(names, found, strict=True) if row is None]
         if missing:
             raise UserError(
                 f"{self.path} has no features of {len(missing):,} of {len(canvas_set):,} images of "
                 f"{canvas_set.name!r}, first of {missing[0]}: add them, or name an encoder"
             )
+        rows = [row for row in found if row is not None]
+        for row, key in zip(rows, keys, strict=True):
+            other = self._images.setdefault(row, key)
+            if other != key:
+                raise UserError(
+                    f"{self.path} has one row for two images, {other} and {key}: write longer paths"
+                )
         return self.features_ND[rows]
+
+    def _row(self, key: str, least: int) -> int | None:
+        """The row of the longest end of a path that has at least so many characters."""
+        parts = key.split("/")
+        ends = ("/".join(parts[at:]) for at in range(len(parts)))
+        return next((self._rows[end] for end in ends
+                     if len(end) >= least and end in self._rows), None)  # fmt: skip
 
     def refuse(self) -> NoReturn:
         """Say that this cannot be had of features alone."""

@@ -141,8 +141,10 @@ def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, s
         raise unknown(f"labels of {canvases.name}", target, canvases.targets)
     names = canvases.classes[target]
     number = {name: at for at, name in enumerate(classifier.classes)}
-    label_N = np.array([number.get(name, -1) for name in names])[canvases.targets[target]]
-    foreign = sorted({names[at] for at in canvases.targets[target][label_N < 0]})
+    known_N = canvases.targets[target]
+    # the last is of images without a label
+    label_N = np.array([*(number.get(name, -1) for name in names), -1])[known_N]
+    foreign = sorted({names[at] for at in known_N[(label_N < 0) & (known_N >= 0)]})
     if (label_N < 0).all():
         raise UserError(
             f"{canvases.name} has none of the classifier's classes: it has "
@@ -151,7 +153,9 @@ def _labelled(classifier: Classifier, canvases: CanvasSet) -> tuple[CanvasSet, s
     if foreign:
         _log.warning(
             "%s: %d of %d images are of classes that the classifier does not know, and are left "
-            "out: %s", canvases.name, (label_N < 0).sum(), len(label_N), ", ".join(foreign),
+            "out: %s", canvases.name, ((label_N < 0) & (known_N >= 0)).sum(), len(label_N),
+            ", ".join(foreign),
         )  # fmt: skip
+    if (label_N < 0).any():
         canvases = canvases.part(np.flatnonzero(label_N >= 0), canvases.name)
     return canvases, target, torch.from_numpy(label_N[label_N >= 0])

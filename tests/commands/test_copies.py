@@ -106,6 +106,10 @@ def test_what_is_no_copy_is_remembered_and_the_others_are_left_out(
     (said,) = mast.duplicates(Pooled(), f"{planted}#exclude={drop}", size=32).sections
     assert "40 images of" in said
     assert "0 are there more than once" in said
-    table.write_text("a,b\n")
-    with pytest.raises(UserError, match="must have the two columns path and other"):
-        mast.duplicates(Pooled(), planted, not_copies=table, size=32)
+    table.write_text('path,other\n"a\nb.png",10.png\n')
+    mast.duplicates(Pooled(), planted, not_copies=table, size=32)
+    assert "1 of the 1 pairs in" in caplog.text
+    for text in ("", "a,b\n"):
+        table.write_text(text)
+        with pytest.raises(UserError, match="must have the two columns path and other"):
+            mast.duplicates(Pooled(), planted, not_copies=table, size=32)

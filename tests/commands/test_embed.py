@@ -89,6 +89,8 @@ def test_features_of_a_file_are_found_by_path(
         assert list(found["path"]) == expected
     with pytest.raises(UserError, match=f"2 of 24 images .* first of {short[0]}"):
         nearest(short[2:], features_ND[2:])
+    with pytest.raises(UserError, match=f"1 of 24 images .* first of {short[5]}"):
+        nearest([*short[:5], Path(short[5]).name, *short[6:]])  # which is no image of a subfolder
     with pytest.raises(UserError, match="twice"):
         nearest([short[1], *short[1:]])
     with pytest.raises(UserError, match=f"not finite, first of {short[0]}"):

@@ -25,8 +25,10 @@ from mast.commands.predict import Predicted
 from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
-from mast.data import open_canvas
+from mast.data import DataConfig, open_canvas
+from mast.measure import tested
 from mast.measure.calibration import calibrate
+from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.learned import how_far_off
@@ -148,6 +150,12 @@ def test_a_classifier_is_tested_on_labelled_images(
     assert sum(row[0] for row in measured.reliability) == 24
     assert measured.counts == fitted.about["images"]["classes"]
     assert any("that `mast fit` held out" in note for note in result.notes())
+    canvases = open_canvas(DataConfig(str(photos / "test")), fitted.classifier.size)
+    canvases.targets["class"][:3] = -1  # as a set has it whose labels are not all known
+    partly = tested.test_classifier(
+        fitted.classifier, "classifier", canvases, "top1", Compute("cpu"), 0
+    )
+    assert partly.sizes == {"test": 21}
     (again,) = (of for of in results_in(folder) if of.of_classifier)
     assert again == result
     page = mast.report(folder).read_text()

@@ -401,7 +401,7 @@ def test_pieces_of_one_file_are_one_group():
 def test_images_are_excluded_by_name_or_path(scenes, tmp_path, caplog):
     root, _ = scenes
     listed = tmp_path / "drop.txt"
-    listed.write_text(f"b/tiny.png\n{root / 'a/wide.tif'}\nnowhere.png\n\n")
+    listed.write_text(f"b/tiny.png\n{root / 'a/wide.tif'}\nno\u2028where.png\n\n")
     without = opened(root, f"#tile=32,exclude={listed}")
     assert names(without) == ["b/strip.png@x0y0", "b/strip.png@x0y18"]
     assert without.targets["class"].tolist() == [1, 1]
