@@ -3,10 +3,12 @@
     python benchmarks/invariances.py ENCODER --copies NAME=FOLDER... --classes NAME=FOLDER...
         --photos FOLDER --distractors FOLDER [--weights FILE] [--size 160] [--cache FOLDER]
 
-Sets of --copies and --classes have a subfolder a class. Half of at most 1,000 of their photos can
-be learned from (labels, subspaces of their own), half are tested. Of --copies 100 of these are
-changed in twelve ways of three strengths, by Pillow, and looked for among all others and the
-distractors.
+ENCODER is a timm name; "akamaster:20" with the clone that `known_accuracy.py` reads for --weights;
+"vicreg5_small:0", a recipe and a seed, which is pretrained on --photos at 32 pixels and compared by
+its embedding, too; "untrained:0", the same encoder; or "imagehash". Sets of --copies and --classes
+have a subfolder a class. Half of at most 1,000 of their photos can be learned from (labels,
+subspaces of their own), half are tested. Of --copies 100 of these are changed in twelve ways of
+three strengths, by Pillow, and looked for among all others and the distractors.
 Subspaces are those of five disjoint draws of 100 of --photos, of all 500, or of 100 of the set's
 own. Features are kept in the cache, so that a run that was ended continues. Each encoder is a part
 of the result file.
@@ -18,18 +20,24 @@ import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
+from typing import ClassVar
 
+import imagehash
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
+from known_accuracy import published_weights, resnet
 from measure import RESULTS
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
 from scipy.stats import t as student
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
-from torch import Tensor
+from torch import Tensor, nn
+from torchvision.transforms.v2 import Normalize
+from torchvision.transforms.v2.functional import to_pil_image
 
 import mast
 from mast.augment import named_operators, operators_for
@@ -41,18 +49,23 @@ from mast.measure.changes import changed_by
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.subspaces import Subspaces
-from mast.models import Depths
+from mast.methods.representations import Embedding
+from mast.models import Depths, Encoder, EncoderConfig, SearchSpace
+from mast.models.encoders import IMAGENET
+from mast.recipes import RECIPES
 from mast.runs.load import load
+from mast.studies.small_runs import NARROW
 
 RESULT = RESULTS / "invariances.json"
 PHOTOS, CHANGED, LOOKED_AT, DRAWS, BATCH = 1000, 100, 100, 5, 50
 STRENGTHS = ("weak", "medium", "strong")
 Photo = Image.Image
 Change = Callable[[Photo, int, random.Random], Photo]
-Seen = Callable[[Tensor], Tensor]  # features to what is compared
+View = Callable[[Tensor], Tensor]  # features to what is compared
 PROPERTIES = ("all", "color", "orientation", "position", "focus")
 RATES = (0.01, 0.001)  # of queries that find a distractor
 SHOTS, EPISODES, NEAREST, COLORS = (1, 5), 50, 10, 8
+SMALL = {**NARROW, "stem_stride": 2}  # a narrow ResNet-10
 WHITENED, GALLERY = 256, 10_000  # axes, and distractors among which they are found
 
 
@@ -160,16 +173,76 @@ CHANGES: dict[str, tuple[str, Change]] = {  # and the property that each destroy
 }
 
 
-class Features:
-    """Features of all depths of an encoder, kept in files.
+class Hashes(nn.Module):
+    """Perceptual hashes, 64 bits each, as -1 and 1: of what the images look like, in gray."""
+
+    KINDS: ClassVar = {"pHash": imagehash.phash, "dHash": imagehash.dhash}
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """(B, 128)."""
+        photos = [to_pil_image(image_CHW) for image_CHW in images_BCHW]
+        bits = [[kind(photo).hash.ravel() for kind in self.KINDS.values()] for photo in photos]
+        return torch.from_numpy(2.0 * np.stack([np.concatenate(each) for each in bits]) - 1).float()
+
+
+class Seen(nn.Module):
+    """All depths of an encoder, and behind them the embedding of a run: (B, F) or (B, F + D).
 
     Args:
-        depths: The encoder.
+        encoder: What `ENCODER` names.
+        size: Side of its views.
+        embedding: Of the run.
+    """
+
+    def __init__(self, encoder: nn.Module, size: int, embedding: Embedding | None = None) -> None:
+        super().__init__()
+        self.depths = Depths(encoder, size)
+        self.embedding = embedding
+        self.size = size
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        depths_BF = self.depths(images_BCHW)
+        if self.embedding is None:
+            return depths_BF
+        return torch.cat([depths_BF, self.embedding(images_BCHW)], dim=1)
+
+
+def opened(options: argparse.Namespace) -> Seen:
+    """What `ENCODER` names."""
+    size = options.size
+    kind, _, rest = options.encoder.partition(":")
+    if kind == "imagehash":
+        return Seen(Hashes(), size)
+    if kind == "akamaster":
+        state, _ = published_weights(Path(options.weights), int(rest))
+        network = resnet(int(rest), len(state["linear.bias"]))
+        network.load_state_dict(state)
+        network.linear = nn.Identity()
+        return Seen(nn.Sequential(Normalize(*IMAGENET), network), size)
+    if kind == "untrained":
+        torch.manual_seed(int(rest))
+        return Seen(Encoder(EncoderConfig(**SMALL), size), size)
+    if kind in RECIPES:
+        run = options.cache / f"{kind}-{rest}"
+        config = mast.configure(
+            kind, options.photos, size=size, views="mast5", encoder=SMALL, epochs=3,
+            batch_size=64, optimizer={"lr": 0.015}, seed=int(rest), out=str(run),
+        )  # fmt: skip
+        mast.pretrain(config)
+        return Seen(mast.load_encoder(run), size, mast.load_embedding(run))
+    return Seen(load(options.encoder, "encoder", size, 0, options.weights, True).module, size)
+
+
+class Features:
+    """Features of an encoder, kept in files.
+
+    Args:
+        seen: The encoder.
         folder: Of the files.
     """
 
-    def __init__(self, depths: Depths, folder: Path) -> None:
-        self.depths = depths
+    def __init__(self, seen: Seen, folder: Path) -> None:
+        self.seen = seen
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -185,18 +258,18 @@ class Features:
 
     def of(self, name: str, canvases: CanvasSet) -> Tensor:
         """Of the photos of a set."""
-        size, compute = self.depths.size, Compute("cpu")
-        return self(name, lambda: extract(self.depths, canvases, size, compute, None))
+        size, compute = self.seen.size, Compute("cpu")
+        return self(name, lambda: extract(self.seen, canvases, size, compute, None))
 
     def moved(self, name: str, canvases: CanvasSet) -> dict[str, Tensor]:
         """Of their copies by each operator, as `mast adapt` makes them."""
-        size, compute, found = self.depths.size, Compute("cpu"), {}
+        size, compute, found = self.seen.size, Compute("cpu"), {}
         for at, operator in enumerate(operators_for(3)):
             drawn = STRONGER.get(operator, {})
             change = changed_by(operator, None, size, len(canvases), at, **drawn)
             found[operator] = self(
                 f"{name}-{operator}",
-                partial(extract, self.depths, canvases, size, compute, change),
+                partial(extract, self.seen, canvases, size, compute, change),
             )
         return found
 
@@ -210,7 +283,7 @@ class Features:
             for first in range(0, len(files), BATCH):
                 photos = [Image.open(file).convert("RGB") for file in files[first : first + BATCH]]
                 copies = [CHANGES[change][1](photo, strength, draw) for photo in photos]
-                parts.append(self.depths(mast.open_images(copies, self.depths.size)))
+                parts.append(self.seen(mast.open_images(copies, self.seen.size)))
             return torch.cat(parts)
 
         return self(f"{name}-{change}-{strength}", found)
@@ -232,7 +305,7 @@ class PhotoSet:
         looked_at: int = LOOKED_AT,
     ) -> None:  # fmt: skip
         config = DataConfig(str(folder))
-        canvases = open_canvas(config, features.depths.size, model=features.depths)
+        canvases = open_canvas(config, features.seen.size, model=features.seen.depths)
         order_N = np.random.default_rng(0).permutation(len(canvases))[:most]
         self.name, self.features, self.looked_at = name, features, looked_at
         self.canvases = canvases.part(order_N, name)
@@ -250,12 +323,15 @@ class PhotoSet:
             for strength in range(len(STRENGTHS)):
                 yield change, strength, self.features.changed(self.name, files, change, strength)
 
-    def subspaces(self, first: int, count: int) -> Subspaces:
-        """Of some of those that are looked at."""
+    def subspaces(self, first: int, count: int, embedding: bool = False) -> Subspaces:
+        """Of some of those that are looked at: of all depths, or of a run's embedding."""
         looked_at, part = range(self.looked_at), slice(first, first + count)
         moved = self.features.moved(self.name, self.canvases.part(looked_at, self.name))
-        some = {name: values[part] for name, values in moved.items()}
-        return Subspaces.of(self.plain()[part], some, self.features.depths.widths)
+        plain_NF, widths = self.plain()[part], self.features.seen.depths.widths
+        axes = slice(sum(widths), None) if embedding else slice(sum(widths))
+        widths = (plain_NF.shape[1] - sum(widths),) if embedding else widths
+        some = {name: values[part, axes] for name, values in moved.items()}
+        return Subspaces.of(plain_NF[:, axes], some, widths)
 
     def kinds(self) -> np.ndarray:
         """The class of each."""
@@ -276,9 +352,10 @@ class PhotoSet:
         return KMeans(COLORS, n_init=10, random_state=0).fit_predict(np.stack(opponent, 1))
 
 
-def whitened(gallery_NF: Tensor) -> Seen:
+def whitened(gallery_NF: Tensor) -> View:
     """PCA-whitening by what is searched."""
-    pca = PCA(WHITENED, whiten=True, svd_solver="randomized", random_state=0)
+    axes = min(WHITENED, gallery_NF.shape[1])
+    pca = PCA(axes, whiten=True, svd_solver="randomized", random_state=0)
     pca.fit(gallery_NF.numpy())
     return lambda features_NF: torch.from_numpy(pca.transform(features_NF.numpy()))
 
@@ -350,9 +427,31 @@ def interval(draws: list[np.ndarray]) -> dict[str, float]:
     return {"mean": float(each.mean()), "half": half, "draws": spread}
 
 
+def trained(embedding: Embedding) -> dict[str, SearchSpace]:
+    """The spaces of what a run trained: its embedding, without blocks, blocks alone, heads."""
+    spaces = {"trained: whole embedding": embedding.space()}
+    mask_DK = embedding.masks()
+    if mask_DK is not None:
+        for kind in ("all", "color"):
+            spaces[f"trained: ignore {kind}"] = embedding.space(ignore=kind)
+        spaces["trained: match color, block"] = embedding.space(match="color", match_by="block")
+    if embedding.readings():
+        spaces["trained: match color, heads"] = embedding.space(match="color", match_by="heads")
+    return spaces
+
+
+def _behind(space: View, count: int, features_NF: Tensor) -> Tensor:
+    return space(features_NF[:, count:])
+
+
+def _trained(space: SearchSpace, count: int, last: slice, features_NF: Tensor) -> Tensor:
+    part = last if space.of == "representation" else slice(count, None)
+    return space.seen(features_NF[:, part])
+
+
 def ways(
     sets: Mapping[str, PhotoSet], searched: Sequence[str], photos: PhotoSet, other_MF: Tensor
-) -> Iterator[tuple[str, list[dict[str, Seen]]]]:
+) -> Iterator[tuple[str, list[dict[str, View]]]]:
     """Each way to compare photos: of each draw of subspaces the space for each set.
 
     Args:
@@ -362,30 +461,52 @@ def ways(
         other_MF: Features of distractors.
     """
 
-    def alike(*draws: Seen) -> list[dict[str, Seen]]:
+    def alike(*draws: View) -> list[dict[str, View]]:
         return [dict.fromkeys(sets, seen) for seen in draws]
 
-    last = slice(-photos.features.depths.widths[-1], None)
+    seen = photos.features.seen
+    if isinstance(seen.depths.encoder, Hashes):
+        for at, kind in enumerate(Hashes.KINDS):
+            yield kind, alike(itemgetter((slice(None), slice(64 * at, 64 * (at + 1)))))
+        return
+    count = seen.depths.dim
+    last = slice(count - seen.depths.widths[-1], count)
     gallery_NF = torch.cat([*(each.plain() for each in sets.values()), other_MF[:GALLERY]])
     white = whitened(gallery_NF[:, last])
     yield "last map", alike(lambda x: x[:, last])
     yield "last map, whitened", alike(lambda x: white(x[:, last]))
+    if seen.embedding is not None:
+        for way, space in trained(seen.embedding).items():
+            yield way, alike(partial(_trained, space, count, last))
+        of_it = [photos.subspaces(at, LOOKED_AT, True)
+                 for at in range(0, photos.looked_at, LOOKED_AT)]  # fmt: skip
+        for kind in ("all", "color"):
+            names = named_operators(kind, tuple(of_it[0].moves))
+            spaces = [each.ignoring(names) for each in of_it]
+            yield (
+                f"embedding, ignore {kind}",
+                alike(*(partial(_behind, each, count) for each in spaces)),
+            )
+
+    def of_depths(space: View) -> View:
+        return lambda x: space(x[:, :count])
+
     draws = [photos.subspaces(at, LOOKED_AT) for at in range(0, photos.looked_at, LOOKED_AT)]
-    scaled, every = draws[0].ignoring(()), tuple(draws[0].moves)
+    scaled, every = of_depths(draws[0].ignoring(())), tuple(draws[0].moves)
     all_white = whitened(scaled(gallery_NF))
     yield "all depths", alike(scaled)
     yield "all depths, whitened", alike(lambda x: all_white(scaled(x)))
     for kind in PROPERTIES:
         names = named_operators(kind, every)
-        yield f"ignore {kind}", alike(*(each.ignoring(names) for each in draws))
+        yield f"ignore {kind}", alike(*(of_depths(each.ignoring(names)) for each in draws))
     names = named_operators("color", every)
-    yield "match color", alike(*(each.matching(names) for each in draws))
+    yield "match color", alike(*(of_depths(each.matching(names)) for each in draws))
     whole = photos.subspaces(0, photos.looked_at)
-    yield f"ignore all, {photos.looked_at} photos", alike(whole.ignoring(every))
+    yield f"ignore all, {photos.looked_at} photos", alike(of_depths(whole.ignoring(every)))
     own = {name: sets[name].subspaces(0, LOOKED_AT) for name in searched}
     yield (
         "ignore all, photos of its own",
-        [{name: each.ignoring(tuple(each.moves)) for name, each in own.items()}],
+        [{name: of_depths(each.ignoring(tuple(each.moves))) for name, each in own.items()}],
     )
 
 
@@ -402,16 +523,16 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=160)
     parser.add_argument("--cache", type=Path, default=Path("runs/invariances"))
     options = parser.parse_args()
-    loaded = load(options.encoder, "encoder", options.size, 0, options.weights, True)
-    depths = Depths(loaded.module, options.size).eval()
+    encoder = opened(options).eval()
     name = options.encoder.replace("/", "-").replace(":", "-")
-    features = Features(depths, options.cache / f"{name}-{options.size}")
+    features = Features(encoder, options.cache / f"{name}-{options.size}")
     sets = {}
     for each in (*options.copies, *options.classes):
         name, _, folder = each.partition("=")
         sets[name] = PhotoSet(name, Path(folder), features)
     searched = [each.partition("=")[0] for each in options.copies]
-    photos = PhotoSet("photos", options.photos, features, PHOTOS, DRAWS * LOOKED_AT)
+    looked_at = "-".join(options.photos.parts[-2:])
+    photos = PhotoSet(looked_at, options.photos, features, PHOTOS, DRAWS * LOOKED_AT)
     distractors = PhotoSet("distractors", options.distractors, features, 50_000)
     rows: dict[str, dict[str, dict[str, dict[str, float]]]] = {name: {} for name in sets}
     labels = {name: (each.kinds(), each.bins()) for name, each in sets.items()}
