@@ -192,8 +192,7 @@ def _changed_by(
     if by.adapted is None or not near:
         return {}
     first = {copy.group: copy.position for copy in found if copy.kind == "first"}
-    assert by.encoder.whole is not None
-    features_NF = by.encoder.whole.features(canvases, by.size)
+    features_NF = by.depths(canvases)
     ends = [[first[copy.group] for copy in near], [copy.position for copy in near]]
     named = by.adapted.changed_by(*(features_NF[places] for places in ends))
     return dict(zip(ends[1], named, strict=True))
