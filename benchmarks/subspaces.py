@@ -21,7 +21,6 @@ import argparse
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
@@ -49,6 +48,7 @@ LOOKED_AT, DRAWN, DRAWS = 500, 300, 5
 BITS = 64  # of a perceptual hash
 HASHES = (4, 10)  # differing bits, up to which two photos are copies
 CLEAR = (1.0, 1.25, 1.5, 2.0)  # margins by which several copies stand out
+SEVERAL = range(1, 6)  # copies of a photo
 CHOSEN = ("hue", "rotation", "crop", "blur")  # by pairs
 PAIRS = (1, 3)
 OTHER = "another photo"
@@ -102,6 +102,10 @@ class Seen(NamedTuple):
             bits = keep(f"{name}-{change}-{at}-pHash", lambda c=change, s=at: hashed(files, c, s))
             copies[change, at] = torch.cat([features, bits], dim=1)
         return cls(torch.cat(plain, dim=1).roll(-photos.half, dims=0), copies)
+
+    def through(self, look: Callable[[Tensor], Tensor]) -> "Seen":
+        """The same in what is looked at of features and hashes."""
+        return Seen(look(self.photos), {each: look(of) for each, of in self.copies.items()})
 
 
 class Images(NamedTuple):
@@ -176,30 +180,22 @@ def groups(adapted: Adapted) -> Iterator[tuple[str, Group]]:
         yield f"pHash, up to {bits} bits", lambda x, above=above: grouped(x[:, -BITS:], above)
     last = slice(-BITS - adapted.depths.widths[-1], -BITS)
     yield "output, above 0.99", lambda x: grouped(standardised(x[:, last])[0], NEAR)
-    yield "ignoring all", by_margin(adapted, duplicates.CLEAR)
-
-
-def by_margin(adapted: Adapted, clear: float) -> Group:
-    """As `mast duplicates --ignore all`, with several copies that stand out by so many margins."""
     space = adapted.space("all")
-
-    def group(seen_MF: Tensor) -> np.ndarray:
-        with patch.object(duplicates, "CLEAR", clear):
-            return grouped(space(seen_MF[:, :-BITS]), SAME, MARGIN)
-
-    return group
+    yield "ignoring all", lambda x: grouped(space(x[:, :-BITS]), SAME, MARGIN)
 
 
 def chosen(adapted: Adapted, seen: Seen, seed: int) -> dict[str, Counts]:
     """Copies that find their photo first: of a change that is to be found, and of one that is not.
 
-    In spaces by words, and by pairs of a photo and its copy.
+    In spaces by words, and by pairs of a photo and its copy. In each draw each change is to be
+    found once, and once not.
     """
     found: dict[str, Counts] = {}
     plain, strong = seen.photos[:, :-BITS], len(STRENGTHS) - 1
     order = random.Random(seed).sample(range(CHANGED), CHANGED)
     tested = order[2 * max(PAIRS) :]
-    for same, different in permutations(CHOSEN, 2):
+    shift = 1 + seed % (len(CHOSEN) - 1)
+    for same, different in zip(CHOSEN, CHOSEN[shift:] + CHOSEN[:shift], strict=True):
         ends = {"same": same, "different": different}
         copies = {end: seen.copies[change, strong][:, :-BITS] for end, change in ends.items()}
         spaces = {
@@ -240,10 +236,13 @@ def measured(adapted: Adapted, seen: Seen, seed: int) -> dict[str, Counts]:
         group_M = group(images.seen_MF)
         found[f"copies, {way}"] = images.counted(group_M)
     found["named in groups"] = images.named(adapted, group_M)
-    for copies in range(6):
+    space = adapted.space("all")
+    seen = seen.through(lambda x: space(x[:, :-BITS]))
+    for copies in SEVERAL:
         images = Images.planted(seen, copies, seed)
         for clear in CLEAR:
-            group_M = by_margin(adapted, clear)(images.seen_MF)
+            with patch.object(duplicates, "CLEAR", clear):
+                group_M = grouped(images.seen_MF, SAME, MARGIN)
             found[f"{copies} copies, {clear:g} margins"] = images.counted(group_M)
     return found
 
