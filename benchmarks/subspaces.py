@@ -9,8 +9,8 @@ Sets have a subfolder a class. Photos, copies and cache are those of `invariance
 five draws of 300 of 500 of --photos. With each draw:
 
 - The 100 photos have one copy each among all photos, then one to five of different kinds. Counted
-  are copies in a group with their photo, and images of a group that are copies of its first; and
-  where copies differ, whether the property is named that the change destroys.
+  are copies in a group with their photo, copies in a group whose first is their photo, and photos
+  in a group with an earlier one; and whether the property is named that a change destroys.
 - In sets of --pairs, one or three pairs of each kind choose a space: photos with one change are to
   be near, with another far. Their strong copies look for their photo.
 
@@ -139,29 +139,38 @@ class Images(NamedTuple):
         )
 
     def counted(self, group_M: np.ndarray) -> Counts:
-        """Copies in a group with their photo, and images of a group that are copies of its first.
+        """Copies in a group with their photo, and what else is in groups.
 
         Args:
             group_M: The first image of each one's group.
+
+        Returns:
+            Copies by change and strength, and "all" of them; of copies with a "first" in the order
+            of the set, those of which it is the photo; photos "joined" to an earlier one.
         """
         hits, of = Counter[str](), Counter[str]()
-        for photo, changes, group in zip(self.photo_M, self.change_M, group_M, strict=True):
-            for kind in ("all", *changes) if changes else ():
+        for at, (photo, changes) in enumerate(zip(self.photo_M, self.change_M, strict=True)):
+            listed, first = group_M[at] != at, group_M[at]
+            if not changes:
+                of["joined"] += 1
+                hits["joined"] += int(listed)
+                continue
+            of["first"] += int(listed)
+            hits["first"] += int(listed and self.photo_M[first] == photo)
+            for kind in ("all", *changes):
                 of[kind] += 1
-                hits[kind] += int(group == group_M[photo])
-        later_M = group_M != np.arange(len(group_M))
-        same_M = self.photo_M == self.photo_M[group_M]
-        photos = self.change_M.count(())
-        hits["right"], of["right"] = int(same_M[later_M].sum()), int(later_M.sum())
-        hits["joined"], of["joined"] = photos - len({*group_M[:photos].tolist()}), photos
+                hits[kind] += int(first == group_M[photo])
         return {kind: [hits[kind], of[kind]] for kind in of}
 
     def named(self, adapted: Adapted, group_M: np.ndarray) -> Counts:
-        """Images of a group of which it is named right how they differ from its first."""
-        later = np.flatnonzero(group_M != np.arange(len(group_M)))
-        changes = [self.change_M[at][0] if self.photo_M[at] == self.photo_M[group_M[at]] else OTHER
-                   for at in later]  # fmt: skip
-        return named(adapted, self.seen_MF[group_M[later]], self.seen_MF[later], changes)
+        """Copies in the group of their photo of which it is named right what was changed."""
+        copies = [
+            at
+            for at, (first, changes) in enumerate(zip(group_M, self.change_M, strict=True))
+            if changes and first == self.photo_M[at]
+        ]
+        changes = [self.change_M[at][0] for at in copies]
+        return named(adapted, self.seen_MF[group_M[copies]], self.seen_MF[copies], changes)
 
 
 def named(adapted: Adapted, first: Tensor, other: Tensor, changes: list[str]) -> Counts:
@@ -243,7 +252,10 @@ def measured(adapted: Adapted, seen: Seen, seed: int) -> dict[str, Counts]:
         for clear in CLEAR:
             with patch.object(duplicates, "CLEAR", clear):
                 group_M = grouped(images.seen_MF, SAME, MARGIN)
-            found[f"{copies} copies, {clear:g} margins"] = images.counted(group_M)
+            counts = images.counted(group_M)
+            found[f"{copies} copies, {clear:g} margins"] = {
+                each: counts[each] for each in ("all", "first", "joined")
+            }
     return found
 
 
@@ -276,13 +288,16 @@ def main() -> None:
             "set": name,
             "images": len(seen.photos),
         }
-        rows: dict[str, list[Counts]] = {}
+        rows: dict[str, Counts] = {}  # of all draws
         for seed, adapted in enumerate(draws):
             found = measured(adapted, seen, seed)
             if name in options.pairs:
                 found |= chosen(adapted, seen, seed)
             for way, counts in found.items():
-                rows.setdefault(way, []).append(counts)
+                before = rows.setdefault(way, {})
+                for measure, (hits, of) in counts.items():
+                    more = before.get(measure, [0, 0])
+                    before[measure] = [more[0] + hits, more[1] + of]
         report_setting(RESULT, setting, rows)
         print(name, flush=True)
 
