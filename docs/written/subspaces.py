@@ -54,7 +54,7 @@ def found() -> str:
         Grid(("copies found", *heads, "`changed_by` right", "of those found"), tuple(kinds)),
         Grid(("found / precision", *heads), tuple(by_set)),
         Grid(("photos joined, of 1,000", *heads), tuple(joined)),
-        Grid(("copies stand out by", *(f"{count} each" for count in counts)), tuple(several)),
+        Grid(("times the margin", *(f"{count} each" for count in counts)), tuple(several)),
     )
     first, second, third, fourth = map(as_markdown, grids)
     texts = (first, second, third, _caption(sets), fourth, _margins(sets, counts, clear))
@@ -117,13 +117,15 @@ def _margins(sets: Sets, counts: list[str], clear: list[str]) -> str:
         return 100 * statistics.fmean(2 * r * p / (r + p) for r, p in both)
 
     best = max(every, key=lambda each: score(halves[0], each))
-    scores = ", ".join(f"{score(halves[1], each):.1f} by {each}" for each in every)
-    chose, reported = (" and ".join(each["setting"]["set"] for each in half) for half in halves)
+    scores = ", ".join(
+        f"{score(halves[1], each):.1f} ({each.removesuffix(MARGINS)})" for each in every
+    )
+    chose, reported = (", ".join(each["setting"]["set"] for each in half) for half in halves)
     return (
         f"Copies found / precision where each of the 100 photos has {counts[0]} to {counts[-1]} "
-        "copies of different kinds, in percent, by how many margins several copies have to stand "
-        f"out. The mean F1 score of these columns is highest by {best} on {chose}; on {reported} "
-        f"it is {scores}."
+        "copies of different kinds, in percent, by how far several copies have to stand out. The "
+        f"mean F1 score of these columns is highest at {best.removesuffix(MARGINS)} on {chose}; on "
+        f"{reported} it is {scores}."
     )
 
 
