@@ -16,7 +16,6 @@ of the result file.
 
 import argparse
 import io
-import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -29,7 +28,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from known_accuracy import published_weights, resnet
-from measure import RESULTS
+from measure import RESULTS, report_setting
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
 from scipy.stats import t as student
 from sklearn.cluster import KMeans
@@ -42,8 +41,6 @@ from torchvision.transforms.v2.functional import to_pil_image
 import mast
 from mast.augment import named_operators, operators_for
 from mast.commands.adapt import STRONGER
-from mast.core.checkpoint import write_json
-from mast.core.run import provenance
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.changes import changed_by
 from mast.measure.compute import Compute
@@ -557,7 +554,6 @@ def main() -> None:
             if measures:
                 rows[name][way] = {key: interval(values) for key, values in measures.items()}
         print(way, flush=True)
-    before = json.loads(RESULT.read_text())["measured"] if RESULT.is_file() else []
     setting = {
         "encoder": options.encoder,
         "weights": Path(options.weights.removeprefix("order:")).name if options.weights else None,
@@ -566,9 +562,7 @@ def main() -> None:
         "distractors": len(distractors.files),
         "sets": {name: len(each.files) for name, each in sets.items()},
     }
-    others = [each for each in before if each["setting"] != setting]
-    now = {"setting": setting, "rows": rows, "provenance": provenance()}
-    write_json(RESULT, {"measured": [*others, now]})
+    report_setting(RESULT, setting, rows)
 
 
 if __name__ == "__main__":

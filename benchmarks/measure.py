@@ -1,5 +1,6 @@
 """How every benchmark measures: alternating rounds in one process, medians, a result file."""
 
+import json
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -96,6 +97,20 @@ def report(
         "provenance": provenance() | {"peers": _peer_versions()},
     }
     write_json(RESULTS / f"{area}-{device.type}.json", result)
+
+
+def report_setting(file: Path, setting: dict[str, Any], rows: Mapping[str, Any]) -> None:
+    """Write what was measured in a setting beside that of others, in place of what it was before.
+
+    Args:
+        file: Of all settings.
+        setting: What tells this one from others.
+        rows: What was measured.
+    """
+    before = json.loads(file.read_text())["measured"] if file.is_file() else []
+    others = [each for each in before if each["setting"] != setting]
+    now = {"setting": setting, "rows": rows, "provenance": provenance()}
+    write_json(file, {"measured": [*others, now]})
 
 
 def _peer_versions() -> dict[str, str]:

@@ -33,7 +33,7 @@ from written.result_files import ROOT
 from written.scale import kept, many, nodes, scale, state
 from written.site import home, reference
 from written.starts import starts
-from written.subspaces import found
+from written.subspaces import found, pairs
 from written.tables import pooling, ranking, small, table6, tables
 
 from mast.cli.form import file_of
@@ -76,7 +76,10 @@ def documents() -> dict[Path, str]:
         insight: between(insight, parts),
         studied: between(studied, {"studies": studies()}),
         detected: between(detected, {"detection": detection()}),
-        evaluated: between(evaluated, {"coverage": coverage(), "known": known(), "ways": ways()}),
+        evaluated: between(
+            evaluated,
+            {"coverage": coverage(), "known": known(), "ways": ways(), "pairs": pairs()},
+        ),
         reliable: between(reliable, {"faults": faults()}),
         started: between(started, {"starts": starts()}),
         used: between(used, {"path": path()}),

@@ -115,8 +115,8 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Adaptation, Path]:
 @pytest.mark.parametrize(
     ("chosen", "expected"),
     [
-        ({"ignore": "orientation"}, {("00", "mirrored", "near")}),
-        ({"match": "color"}, {("00", "mirrored", "near")}),
+        ({"ignore": "orientation", "margin": 0.25}, {("00", "mirrored", "near")}),
+        ({"match": "color", "margin": 0.25}, {("00", "mirrored", "near")}),
         ({}, set()),
     ],
 )
