@@ -378,8 +378,8 @@ def found_copies(photos: Tensor, others: Tensor, changed: list[Tensor]) -> dict[
     for name, bar in bars.items():
         hit_KSC = 100 * (right_Q > bar).float().view(len(CHANGES), len(STRENGTHS), CHANGED)
         found[name] = hit_KSC.mean(dim=(0, 1)).numpy()
-        for change, hit_SC in zip(CHANGES, hit_KSC, strict=True):
-            found[f"{change} {name}"] = hit_SC[-1].numpy()
+    for change, hit_SC in zip(CHANGES, hit_KSC, strict=True):
+        found[f"{change} first"] = hit_SC[-1].numpy()
     return found
 
 
@@ -416,12 +416,12 @@ def classified(
     return found
 
 
-def interval(draws: list[np.ndarray]) -> dict[str, float]:
+def interval(draws: list[np.ndarray]) -> list[float]:
     """The mean of photos (of episodes), half of its 95 % interval, and the deviation of draws."""
     each = np.mean(draws, axis=0)
     half = float(student.ppf(0.975, len(each) - 1) * each.std(ddof=1) / len(each) ** 0.5)
     spread = float(np.std([draw.mean() for draw in draws], ddof=1)) if len(draws) > 1 else 0.0
-    return {"mean": float(each.mean()), "half": half, "draws": spread}
+    return [round(value, 2) for value in (float(each.mean()), half, spread)]
 
 
 def trained(embedding: Embedding) -> dict[str, SearchSpace]:
@@ -531,7 +531,7 @@ def main() -> None:
     looked_at = "-".join(options.photos.parts[-2:])
     photos = PhotoSet(looked_at, options.photos, features, PHOTOS, DRAWS * LOOKED_AT)
     distractors = PhotoSet("distractors", options.distractors, features, 50_000)
-    rows: dict[str, dict[str, dict[str, dict[str, float]]]] = {name: {} for name in sets}
+    rows: dict[str, dict[str, dict[str, list[float]]]] = {name: {} for name in sets}
     labels = {name: (each.kinds(), each.bins()) for name, each in sets.items()}
     other_MF = distractors.plain()
     for way, draws in ways(sets, searched, photos, other_MF):

@@ -1,6 +1,7 @@
 """How every benchmark measures: alternating rounds in one process, medians, a result file."""
 
 import json
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from rich.table import Table
 
-from mast.core.checkpoint import write_json
+from mast.core.checkpoint import write_json, write_text
 from mast.core.display import console
 from mast.core.run import provenance
 
@@ -110,7 +111,9 @@ def report_setting(file: Path, setting: dict[str, Any], rows: Mapping[str, Any])
     before = json.loads(file.read_text())["measured"] if file.is_file() else []
     others = [each for each in before if each["setting"] != setting]
     now = {"setting": setting, "rows": rows, "provenance": provenance()}
-    write_json(file, {"measured": [*others, now]})
+    text = json.dumps({"measured": [*others, now]}, indent=1, allow_nan=False)
+    innermost = re.compile(r"\{[^{}]*\}")  # in a line each, or a table has a hundred thousand
+    write_text(file, innermost.sub(lambda each: " ".join(each[0].split()), text) + "\n")
 
 
 def _peer_versions() -> dict[str, str]:

@@ -17,7 +17,7 @@ from written.faults import faults
 from written.forgetting import demonstration, forgetting
 from written.insight import advice, findings, studies, uncertainty
 from written.intervals import coverage
-from written.invariances import ways, ways_in_brief
+from written.invariances import other_encoders, ways, ways_in_brief, ways_of_runs
 from written.known import known
 from written.methods import methods, oracles
 from written.path import path
@@ -78,7 +78,10 @@ def documents() -> dict[Path, str]:
         detected: between(detected, {"detection": detection()}),
         evaluated: between(
             evaluated,
-            {"coverage": coverage(), "known": known(), "ways": ways(), "pairs": pairs()},
+            {
+                "coverage": coverage(), "known": known(), "ways": ways(), "pairs": pairs(),
+                "encoders": other_encoders(), "runs": ways_of_runs(),
+            },
         ),
         reliable: between(reliable, {"faults": faults()}),
         started: between(started, {"starts": starts()}),

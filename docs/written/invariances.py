@@ -36,6 +36,11 @@ COMPARED = {  # a column of the encoders' table: its measure and its way
     "kNN: last map": ("kNN", "last map"),
     "ignore all ": ("kNN", "ignore all"),
 }
+WAYS_OF_RUNS = (
+    "last map", "all depths, whitened", "trained: whole embedding", "trained: ignore color",
+    "ignore color", "ignore all", "trained: match color, block", "trained: match color, heads",
+    "match color",
+)  # fmt: skip
 OF_RUNS = {"first": "first", "1 %": "at 1 %", "hue": "hue first", "gray": "gray first",
            "crop": "crop first", "color of 10": "color of 10", "kNN": "kNN"}  # fmt: skip
 
@@ -72,13 +77,13 @@ def ways_of_runs() -> str:
         if seeds[0]["setting"]["encoder"] == name or "_small" not in name:
             continue
         names = _searched(seeds[0])
-        for way in seeds[0]["rows"][names[0]]:
+        for way in WAYS_OF_RUNS:
+            if way not in seeds[0]["rows"][names[0]]:
+                continue
             row = []
             for key in OF_RUNS.values():
                 of = None if key in NEIGHBOURS else names
-                known = [_mean(each, way, key, of) for each in seeds
-                         if way in next(iter(each["rows"].values()))]  # fmt: skip
-                row.append(f"{statistics.fmean(known):.1f}")
+                row.append(f"{statistics.fmean(_mean(each, way, key, of) for each in seeds):.1f}")
             cells.append((ENCODERS[name], way, *row))
     return as_markdown(Grid(("run", "compared by", *OF_RUNS), tuple(cells)))
 
@@ -126,7 +131,7 @@ def _tables(measured: dict[str, Any]) -> str:
         for way in shared
     ]  # fmt: skip
     by_set = [
-        (way, *(f"{rows[name][way]['kNN']['mean']:.1f} ± {rows[name][way]['kNN']['half']:.1f}"
+        (way, *(f"{rows[name][way]['kNN'][0]:.1f} ± {rows[name][way]['kNN'][1]:.1f}"
                 for name in rows))
         for way in shared
     ]  # fmt: skip
@@ -156,11 +161,11 @@ def _searched(measured: dict[str, Any]) -> list[str]:
 
 def _mean(measured: dict[str, Any], way: str, key: str, names: list[str] | None = None) -> float:
     rows = measured["rows"]
-    return statistics.fmean(rows[name][way][key]["mean"] for name in names or rows)
+    return statistics.fmean(rows[name][way][key][0] for name in names or rows)
 
 
 def _half(measured: dict[str, Any], way: str, key: str, names: list[str] | None = None) -> float:
     """Of the interval of a mean of sets, which are independent."""
     rows = measured["rows"]
-    halves = [rows[name][way][key]["half"] for name in names or rows]
+    halves = [rows[name][way][key][1] for name in names or rows]
     return float(sum(half**2 for half in halves) ** 0.5 / len(halves))
