@@ -182,7 +182,7 @@ class Hashes(nn.Module):
         return torch.from_numpy(2.0 * np.stack([np.concatenate(each) for each in bits]) - 1).float()
 
 
-class Seen(nn.Module):
+class Outputs(nn.Module):
     """All depths of an encoder, and behind them the embedding of a run: (B, F) or (B, F + D).
 
     Args:
@@ -204,21 +204,21 @@ class Seen(nn.Module):
         return torch.cat([depths_BF, self.embedding(images_BCHW)], dim=1)
 
 
-def opened(options: argparse.Namespace) -> Seen:
+def opened(options: argparse.Namespace) -> Outputs:
     """What `ENCODER` names."""
     size = options.size
     kind, _, rest = options.encoder.partition(":")
     if kind == "imagehash":
-        return Seen(Hashes(), size)
+        return Outputs(Hashes(), size)
     if kind == "akamaster":
         state, _ = published_weights(Path(options.weights), int(rest))
         network = resnet(int(rest), len(state["linear.bias"]))
         network.load_state_dict(state)
         network.linear = nn.Identity()
-        return Seen(nn.Sequential(Normalize(*IMAGENET), network), size)
+        return Outputs(nn.Sequential(Normalize(*IMAGENET), network), size)
     if kind == "untrained":
         torch.manual_seed(int(rest))
-        return Seen(Encoder(EncoderConfig(**SMALL), size), size)
+        return Outputs(Encoder(EncoderConfig(**SMALL), size), size)
     if kind in RECIPES:
         run = options.cache / f"{kind}-{rest}"
         config = mast.configure(
@@ -226,8 +226,8 @@ def opened(options: argparse.Namespace) -> Seen:
             batch_size=64, optimizer={"lr": 0.015}, seed=int(rest), out=str(run),
         )  # fmt: skip
         mast.pretrain(config)
-        return Seen(mast.load_encoder(run), size, mast.load_embedding(run))
-    return Seen(load(options.encoder, "encoder", size, 0, options.weights, True).module, size)
+        return Outputs(mast.load_encoder(run), size, mast.load_embedding(run))
+    return Outputs(load(options.encoder, "encoder", size, 0, options.weights, True).module, size)
 
 
 class Features:
@@ -238,7 +238,7 @@ class Features:
         folder: Of the files.
     """
 
-    def __init__(self, seen: Seen, folder: Path) -> None:
+    def __init__(self, seen: Outputs, folder: Path) -> None:
         self.seen = seen
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -270,7 +270,7 @@ class Features:
             )
         return found
 
-    def changed(self, name: str, files: list[Path], change: str, strength: int) -> Tensor:
+    def changed(self, name: str, files: list[Path], change: Change, strength: int) -> Tensor:
         """Of files that were changed."""
         draw = random.Random(strength)
 
@@ -279,11 +279,11 @@ class Features:
             parts = []
             for first in range(0, len(files), BATCH):
                 photos = [Image.open(file).convert("RGB") for file in files[first : first + BATCH]]
-                copies = [CHANGES[change][1](photo, strength, draw) for photo in photos]
+                copies = [change(photo, strength, draw) for photo in photos]
                 parts.append(self.seen(mast.open_images(copies, self.seen.size)))
             return torch.cat(parts)
 
-        return self(f"{name}-{change}-{strength}", found)
+        return self(f"{name}-{strength}", found)
 
 
 class PhotoSet:
@@ -316,9 +316,10 @@ class PhotoSet:
     def changed(self) -> Iterator[tuple[str, int, Tensor]]:
         """Features of changed photos, the first that are not to be learned from."""
         files = self.files[self.half : self.half + CHANGED]
-        for change in CHANGES:
+        for name, (_, change) in CHANGES.items():
             for strength in range(len(STRENGTHS)):
-                yield change, strength, self.features.changed(self.name, files, change, strength)
+                found = self.features.changed(f"{self.name}-{name}", files, change, strength)
+                yield name, strength, found
 
     def subspaces(self, first: int, count: int, embedding: bool = False) -> Subspaces:
         """Of some of those that are looked at: of all depths, or of a run's embedding."""
@@ -357,29 +358,37 @@ def whitened(gallery_NF: Tensor) -> View:
     return lambda features_NF: torch.from_numpy(pca.transform(features_NF.numpy()))
 
 
-def found_copies(photos: Tensor, others: Tensor, changed: list[Tensor]) -> dict[str, np.ndarray]:
-    """Whether copies are found, in percent of those of each photo: all (C,), and the strong ones.
+def hits(photos: Tensor, others: Tensor, query_QD: Tensor) -> dict[str, Tensor]:
+    """Of each bar whether copies (C, N) reach it, in percent.
 
     Args:
-        photos: Vectors (N, D) of a set, those that were changed first.
+        photos: Vectors (M, D) of a set, those N that were changed first.
         others: Of the distractors.
-        changed: Vectors (C, D), of each change and strength.
+        query_QD: Of the copies, change by change.
     """
-    query_QD = torch.cat(changed)
-    cosine_QN = query_QD @ photos.T
-    own_Q = torch.arange(CHANGED).repeat(len(changed))[:, None]
-    own_QN = torch.arange(len(photos)) == own_Q
-    right_Q = cosine_QN[own_QN]
-    other_Q = cosine_QN.masked_fill(own_QN, -2).amax(dim=1)
+    cosine_QM = query_QD @ photos.T
+    own_QM = torch.arange(len(photos)) == torch.arange(len(query_QD))[:, None] % CHANGED
+    right_Q = cosine_QM[own_QM]
+    other_Q = cosine_QM.masked_fill(own_QM, -2).amax(dim=1)
     distractor_Q = (query_QD @ others.T).amax(dim=1)
-    found: dict[str, np.ndarray] = {}
     bars = {f"at {100 * rate:g} %": distractor_Q.quantile(1 - rate) for rate in RATES}
     bars["first"] = torch.maximum(other_Q, distractor_Q)
-    for name, bar in bars.items():
-        hit_KSC = 100 * (right_Q > bar).float().view(len(CHANGES), len(STRENGTHS), CHANGED)
-        found[name] = hit_KSC.mean(dim=(0, 1)).numpy()
-    for change, hit_SC in zip(CHANGES, hit_KSC, strict=True):
-        found[f"{change} first"] = hit_SC[-1].numpy()
+    return {name: 100 * (right_Q > bar).float().view(-1, CHANGED) for name, bar in bars.items()}
+
+
+def found_copies(photos: Tensor, others: Tensor, changed: list[Tensor]) -> dict[str, np.ndarray]:
+    """Whether copies are found, in percent of those of each photo: all (N,), and the strong ones.
+
+    Args:
+        photos: As `hits`.
+        others: Likewise.
+        changed: Vectors (N, D), of each change and strength.
+    """
+    hit = hits(photos, others, torch.cat(changed))
+    found = {name: hit_CN.mean(dim=0).numpy() for name, hit_CN in hit.items()}
+    strong_CN = hit["first"][len(STRENGTHS) - 1 :: len(STRENGTHS)]
+    for change, hit_N in zip(CHANGES, strong_CN, strict=True):
+        found[f"{change} first"] = hit_N.numpy()
     return found
 
 
@@ -507,9 +516,10 @@ def ways(
     )
 
 
-def main() -> None:
+def arguments(about: str) -> argparse.ArgumentParser:
+    """Which encoder, and where the sets are."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        description=about, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("encoder")
     parser.add_argument("--copies", nargs="+", required=True)
@@ -519,18 +529,28 @@ def main() -> None:
     parser.add_argument("--weights")
     parser.add_argument("--size", type=int, default=160)
     parser.add_argument("--cache", type=Path, default=Path("runs/invariances"))
-    options = parser.parse_args()
-    encoder = opened(options).eval()
+    return parser
+
+
+def open_sets(
+    options: argparse.Namespace, seen: Outputs
+) -> tuple[dict[str, PhotoSet], PhotoSet, PhotoSet]:
+    """The sets, the photos that are looked at, and the distractors."""
     name = options.encoder.replace("/", "-").replace(":", "-")
-    features = Features(encoder, options.cache / f"{name}-{options.size}")
+    features = Features(seen, options.cache / f"{name}-{options.size}")
     sets = {}
     for each in (*options.copies, *options.classes):
         name, _, folder = each.partition("=")
         sets[name] = PhotoSet(name, Path(folder), features)
-    searched = [each.partition("=")[0] for each in options.copies]
     looked_at = "-".join(options.photos.parts[-2:])
     photos = PhotoSet(looked_at, options.photos, features, PHOTOS, DRAWS * LOOKED_AT)
-    distractors = PhotoSet("distractors", options.distractors, features, 50_000)
+    return sets, photos, PhotoSet("distractors", options.distractors, features, 50_000)
+
+
+def main() -> None:
+    options = arguments(__doc__).parse_args()
+    sets, photos, distractors = open_sets(options, opened(options).eval())
+    searched = [each.partition("=")[0] for each in options.copies]
     rows: dict[str, dict[str, dict[str, list[float]]]] = {name: {} for name in sets}
     labels = {name: (each.kinds(), each.bins()) for name, each in sets.items()}
     other_MF = distractors.plain()

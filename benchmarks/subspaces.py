@@ -29,7 +29,7 @@ import imagehash
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from invariances import CHANGED, CHANGES, STRENGTHS, Features, PhotoSet
+from invariances import CHANGED, CHANGES, STRENGTHS, Features, Outputs, PhotoSet
 from measure import RESULTS, report_setting
 from PIL import Image
 from torch import Tensor
@@ -40,7 +40,6 @@ from mast.measure.duplicates import MARGIN, NEAR, SAME, grouped, standardised
 from mast.measure.naming import Naming
 from mast.measure.pairs import weights_of
 from mast.measure.subspaces import Subspaces
-from mast.models import Depths
 from mast.runs.load import load
 
 RESULT = RESULTS / "subspaces.json"
@@ -62,9 +61,9 @@ def adapted_on(photos: PhotoSet, draw: int) -> Adapted:
     some = np.random.default_rng(draw).permutation(photos.looked_at)[:DRAWN]
     moved = features.moved(name, photos.canvases.part(range(photos.looked_at), name))
     plain, changed = photos.plain()[some], {each: of[some] for each, of in moved.items()}
-    widths = features.depths.widths
+    widths = features.seen.depths.widths
     naming = Naming.learn(plain, changed, widths, draw)
-    return Adapted(features.depths, Subspaces.of(plain, changed, widths), naming).eval()
+    return Adapted(features.seen.depths, Subspaces.of(plain, changed, widths), naming).eval()
 
 
 def hashed(files: list[Path], change: str | None = None, strength: int = 0) -> Tensor:
@@ -272,10 +271,11 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path("runs/invariances"))
     options = parser.parse_args()
     loaded = load(options.encoder, "encoder", options.size, 0, options.weights, True)
-    depths = Depths(loaded.module, options.size).eval()
     name = options.encoder.replace("/", "-").replace(":", "-")
-    features = Features(depths, options.cache / f"{name}-{options.size}")
-    photos = PhotoSet("photos", options.photos, features, looked_at=LOOKED_AT)
+    outputs = Outputs(loaded.module, options.size).eval()
+    features = Features(outputs, options.cache / f"{name}-{options.size}")
+    name = "-".join(options.photos.parts[-2:])
+    photos = PhotoSet(name, options.photos, features, looked_at=LOOKED_AT)
     draws = [adapted_on(photos, draw) for draw in range(DRAWS)]
     for each in options.sets:
         name, _, folder = each.partition("=")
