@@ -5,10 +5,11 @@ import csv
 import itertools
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from mast.measure.features import extract
 from mast.measure.pairs import write_weights
 from mast.measure.subspaces import MATCHED
 
+CLEAN = Path(__file__).parents[2] / "docs" / "clean.md"
 NAME = "timm:efficientnet_lite0"
 FEW = ["color_jitter", "grayscale", "horizontal_flip", "rotate"]
 
@@ -91,6 +93,34 @@ def test_the_folder_is_opened_by_the_command_line(
     with np.load(tmp_path / "all.npz") as arrays:
         assert sorted(arrays["ignored"].tolist()) == sorted(FEW)
     capsys.readouterr()
+
+
+def test_the_lines_for_fiftyone(
+    adapted: Adaptation, colors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a stand-in: FiftyOne needs a database server and is no dependency."""
+    assert adapted.path is not None
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(adapted.path, "runs/adapted")
+    shutil.copytree(colors, "photos")
+    shutil.copy("photos/00.png", "photos/copy.png")
+    files = sorted(map(str, (tmp_path / "photos").iterdir()))
+    samples = {Path(file).stem: Mock(filepath=file, tags=[]) for file in files}
+    dataset, fiftyone = MagicMock(), Mock()
+    dataset.__iter__.side_effect = lambda: iter(samples.values())
+    fiftyone.Dataset.from_images_dir.return_value = dataset
+    monkeypatch.setitem(sys.modules, "fiftyone", fiftyone)
+    monkeypatch.setitem(sys.modules, "fiftyone.brain", fiftyone.brain)
+    section = CLEAN.read_text().partition("### In FiftyOne")[2]
+    exec(section.partition("```python\n")[2].partition("```")[0], {})
+    assert [call.args for call in dataset.select_by.call_args_list] == 2 * [("filepath", files)]
+    asked = [call.kwargs for call in fiftyone.brain.compute_similarity.call_args_list]
+    for options, key in zip(asked, ("ignore_color", "match_color"), strict=True):
+        assert options["brain_key"] == key
+        with np.load(f"{key}.npz") as arrays:
+            assert np.array_equal(options["embeddings"], arrays["features"])
+    assert len(samples["copy"].tags) == 1
+    assert samples["copy"].tags == samples["00"].tags
 
 
 @pytest.fixture(scope="module")
