@@ -27,6 +27,7 @@ from probes import problem
 from torch import Tensor, nn
 
 import mast
+from experiments.small_sets import RUNS
 from mast.augment import PRESETS
 from mast.data import CanvasSet
 from mast.data.pixels import InMemory
@@ -34,7 +35,6 @@ from mast.measure.changes import Change
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData
 from mast.protocols import EVALUATORS
-from mast.studies.small_runs import RUNS
 
 CPU = torch.device("cpu")
 DATA = "factors:1024"  # a quarter of that to validate, and to test
