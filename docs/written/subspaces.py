@@ -9,35 +9,158 @@ from mast.studies.tables.printed import as_markdown
 from written.result_files import ROOT
 
 FILE = ROOT / "benchmarks" / "results" / "subspaces.json"
+COPIES, MARGINS, PAIRS, OTHER = "copies, ", " margins", "pairs, ", "another photo"
+WORDS = {
+    "ignoring the same": "`--ignore` the change to be found",
+    "matching the different": "`--match` the change to be rejected",
+    "1 of each": "one pair of each",
+    "3 of each": "three pairs of each",
+}
+Sets = list[dict[str, Any]]
 
 
 def found() -> str:
-    """Copies among other photos, and what was changed."""
-    parts = []
-    for measured in json.loads(FILE.read_text())["measured"]:
-        for kind, heading in (("copies", "in a group with its photo"), ("told", "told right")):
-            rows = {way.removeprefix(f"{kind}, ").removeprefix(f"{kind} "): draws
-                    for way, draws in measured["rows"].items() if way.startswith(kind)}  # fmt: skip
-            parts.append(_grid(heading, rows))
-        parts.append(_caption(measured))
-    return "\n\n".join(parts)
-
-
-def _grid(heading: str, rows: dict[str, list[dict[str, float]]]) -> str:
-    names = list(next(iter(rows.values()))[0])
-    cells = tuple(
-        (way, *(f"{statistics.fmean(draw[name] for draw in draws):.0f}" for name in names))
-        for way, draws in rows.items()
+    """Copies among other photos, by kind and by set; how they differ; several copies."""
+    sets = _sets()
+    rows = sets[0]["rows"]
+    ways = [way for way in rows if way.startswith(COPIES)]
+    heads = [way.removeprefix(COPIES) for way in ways]
+    names = ("named", "named in groups")
+    changes = [kind for kind in rows["named"] if kind != OTHER]
+    kinds = [
+        (kind, *(_percent(sets, way, kind) for way in (*ways, *names)))
+        for kind in (*changes, OTHER, "weak", "medium", "strong")
+    ]
+    kinds.append(("all", *(_percent(sets, way, "all") for way in ways),
+                  *(_percent(sets, name, *changes) for name in names)))  # fmt: skip
+    each_set = [*((each["setting"]["set"], [each]) for each in sets), ("all", sets)]
+    by_set = [
+        (name, *(f"{_percent(some, way, 'all')} / {_percent(some, way, 'first')}" for way in ways))
+        for name, some in each_set
+    ]
+    joined = [
+        (name, *(_percent(some, way, "joined", scale=1000) for way in ways))
+        for name, some in each_set
+    ]
+    clear = [way.partition(COPIES)[2] for way in rows if way.endswith(MARGINS)]
+    counts = [way.partition(" ")[0] for way in rows if way.endswith(clear[0])]
+    several = [
+        (each.removesuffix(MARGINS),
+         *(f"{_percent(sets, f'{count} {COPIES}{each}', 'all')} / "
+           f"{_percent(sets, f'{count} {COPIES}{each}', 'first')}" for count in counts))
+        for each in dict.fromkeys(clear)
+    ]  # fmt: skip
+    grids = (
+        Grid(("copies found", *heads, "`changed_by` right", "of those found"), tuple(kinds)),
+        Grid(("found / precision", *heads), tuple(by_set)),
+        Grid(("photos joined, of 1,000", *heads), tuple(joined)),
+        Grid(("times the margin", *(f"{count} each" for count in counts)), tuple(several)),
     )
-    return as_markdown(Grid((heading, *names), cells))
+    first, second, third, fourth = map(as_markdown, grids)
+    texts = (first, second, third, _caption(sets), fourth, _margins(sets, counts, clear))
+    return "\n\n".join(texts)
 
 
-def _caption(measured: dict[str, Any]) -> str:
-    setting, rows = measured["setting"], measured["rows"]
-    draws = next(len(values) for way, values in rows.items() if way.startswith("told"))
+def pairs() -> str:
+    """What is found in spaces that words choose, and pairs."""
+    sets = [each for each in _sets() if any(way.startswith(PAIRS) for way in each["rows"])]
+    ways = [way for way in sets[0]["rows"] if way.startswith(PAIRS)]
+    kinds = [end.removeprefix("same, ") for end in sets[0]["rows"][ways[0]] if "same, " in end]
+    ends = ("same", "different")
+    names = {way: WORDS.get(way.removeprefix(PAIRS), way.removeprefix(PAIRS)) for way in ways}
+    cells = [
+        (names[way],
+         *(f"{_percent(sets, way, end)} ({_range(sets, way, end)})" for end in ends))
+        for way in ways
+    ]  # fmt: skip
+    by_kind = [
+        (kind, *(_percent(sets, way, f"{end}, {kind}") for way in ways[-2:] for end in ends))
+        for kind in kinds
+    ]
+    grids = (
+        Grid(("copies found first", "to be found", "to be rejected"), tuple(cells)),
+        Grid(("by change", *(f"{name}, {of}" for name in (names[way] for way in ways[-2:])
+                             for of in ("to be found", "to be rejected"))), tuple(by_kind)),
+    )  # fmt: skip
+    text = "\n\n".join(as_markdown(grid) for grid in grids)
+    return (
+        f"{text}\n\nPercent of strongly changed copies that find their photo first, among "
+        f"{_names(sets)}; {_adapted(sets)}. In brackets the sets with the least and the most. "
+        "Pairs are a photo and its strong copy. Each draw has new pairs and four combinations of a "
+        "change to be found and one to be rejected, each of the four kinds once in either place "
+        "(`benchmarks/subspaces.py`)."
+    )
+
+
+def _caption(sets: Sets) -> str:
+    return (
+        f"{_names(sets)}. In each, 100 photos have one copy, of a kind and a strength drawn anew "
+        "five times. *Copies found*: percent that are in a group with their photo. *Precision*: "
+        "percent of the copies in groups whose group begins with their photo. *`changed_by` "
+        "right*: percent of which it names the property that the change destroys, of all copies "
+        "and of those that the command finds; of another photo *none* is right. *Photos joined*: "
+        "to a group that begins with another photo. "
+        f"{_adapted(sets)} (`benchmarks/subspaces.py`)."
+    )
+
+
+def _margins(sets: Sets, counts: list[str], clear: list[str]) -> str:
+    """Which margin is best on every second set, and what it is worth on the others."""
+    halves = sets[::2], sets[1::2]
+    every = [*dict.fromkeys(clear)]
+
+    def score(some: Sets, each: str) -> float:
+        """The mean F1 of all numbers of copies."""
+        both = [[_share([one], f"{count} {COPIES}{each}", measure) or 0.0
+                 for measure in ("all", "first")]
+                for one in some for count in counts]  # fmt: skip
+        return 100 * statistics.fmean(2 * r * p / (r + p) for r, p in both)
+
+    best = max(every, key=lambda each: score(halves[0], each))
+    scores = ", ".join(
+        f"{score(halves[1], each):.1f} ({each.removesuffix(MARGINS)})" for each in every
+    )
+    chose, reported = (", ".join(each["setting"]["set"] for each in half) for half in halves)
+    return (
+        f"Copies found / precision where each of the 100 photos has {counts[0]} to {counts[-1]} "
+        "copies of different kinds, in percent, by how far several copies have to stand out. The "
+        f"mean F1 score of these columns is highest at {best.removesuffix(MARGINS)} on {chose}; on "
+        f"{reported} it is {scores}."
+    )
+
+
+def _names(sets: Sets) -> str:
+    return ", ".join(f"{each['setting']['images']:,} photos of {each['setting']['set']}"
+                     for each in sets)  # fmt: skip
+
+
+def _adapted(sets: Sets) -> str:
+    setting = sets[0]["setting"]
     encoder = setting["encoder"].removeprefix("timm:tf_").partition(".")[0]
     return (
-        f"Percent, of {setting['images']} photos of {' and '.join(setting['tested'])}; `{encoder}` "
-        f"with ImageNet weights at {setting['size']} pixels, adapted on photos of "
-        f"{setting['photos']}, the mean of {draws} draws of them (`benchmarks/subspaces.py`)."
+        f"`{encoder}` with ImageNet weights at {setting['size']} pixels, adapted on five draws of "
+        f"300 photos of {setting['photos']}"
     )
+
+
+def _range(sets: Sets, way: str, measure: str) -> str:
+    """The least and the most of a set."""
+    each = sorted(_share([one], way, measure) or 0.0 for one in sets)
+    return f"{100 * each[0]:.0f} to {100 * each[-1]:.0f}"
+
+
+def _sets() -> Sets:
+    sets: Sets = json.loads(FILE.read_text())["measured"]
+    return sets
+
+
+def _share(sets: Sets, way: str, *measures: str) -> float | None:
+    """How many were right, of all sets; None: there were none."""
+    counts = [each["rows"][way].get(measure, (0, 0)) for each in sets for measure in measures]
+    of = sum(each for _, each in counts)
+    return sum(hits for hits, _ in counts) / of if of else None
+
+
+def _percent(sets: Sets, way: str, *measures: str, scale: int = 100) -> str:
+    share = _share(sets, way, *measures)
+    return "–" if share is None else f"{scale * share:.0f}"

@@ -119,7 +119,17 @@ def _write_page(arguments: Mapping[str, Any], result: Any) -> Sequence[str] | No
 
 
 def _classify(arguments: Mapping[str, Any], fitted: Any) -> Sequence[str]:
-    return "mast", "predict", as_word(fitted.path), "--data", "FOLDER"
+    words = ["mast", "predict", as_word(fitted.path), "--data", "FOLDER"]
+    of_features = str(arguments.get("encoder")).endswith((".npz", ".parquet"))
+    return [*words, "--features", "FEATURES"] if of_features else words
+
+
+def _search(arguments: Mapping[str, Any], found: Any) -> Sequence[str]:
+    """The neighbours of the first photo, ignoring what may be ignored."""
+    properties = found.adapted.subspaces.properties
+    ignored = "color" if "color" in properties else properties[0]
+    words = ["mast", "neighbours", as_word(found.path), "--data", as_word(arguments["data"])]
+    return [*words, "--query", "0", "--ignore", ignored]
 
 
 def _rank(arguments: Mapping[str, Any], predicted: Any) -> Sequence[str] | None:
@@ -191,7 +201,7 @@ VERBS: dict[str, Verb] = {
     ),
     "adapt": Verb(
         "look how operators move an encoder's features, to choose what it ignores or matches",
-        f"{_COMMANDS}.adapt:adapt", ("encoder",), _shown,
+        f"{_COMMANDS}.adapt:adapt", ("encoder",), _shown, following=_search,
     ),
     "neighbours": Verb(
         "find the images of a folder that are most similar to others",

@@ -11,6 +11,7 @@ from torch import nn
 
 from mast.augment import OPERATORS, named_operators, operators_for
 from mast.core.checkpoint import check_writable
+from mast.core.display import doing
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.files import out_folder
@@ -156,11 +157,13 @@ def adapt(
         drawn = STRONGER.get(name, {})
         change = changed_by(name, None, loaded.size, len(canvases), seed + at, **drawn)
         changed[name] = source.features(canvases, loaded.size, change)
-    subspaces = Subspaces.of(features_NF, changed, depths.widths)
+    with doing("axes of each operator"):
+        subspaces = Subspaces.of(features_NF, changed, depths.widths)
     if not subspaces.moves:
         raise UserError(f"none of the operators moves the features of {canvases.name}")
     changed = {name: changed[name] for name in subspaces.moves}
-    naming = Naming.learn(features_NF, changed, depths.widths, seed)
+    with doing("telling operators apart"):
+        naming = Naming.learn(features_NF, changed, depths.widths, seed)
     adapted = Adapted(depths.cpu(), subspaces, naming).eval()
     if folder is not None:
         about = {

@@ -16,7 +16,7 @@ from mast.core.launch import Device, find_device, make_fabric, precision_of
 from mast.core.processes import together
 from mast.core.run import RunFolder
 from mast.core.tensors import digest
-from mast.measure.adapted import SPACES, tensors_of
+from mast.measure.adapted import SPACES, Adapted, tensors_of
 from mast.measure.bench import Bench
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
@@ -33,7 +33,7 @@ from mast.protocols.run import (
     protocol_class,
     refuse_near_duplicates,
 )
-from mast.runs.features import Invariances, frozen, in_closed_form, open_adapted
+from mast.runs.features import Invariances, compared, frozen
 from mast.runs.load import Representation, load
 from mast.runs.scores import LabelledSet, operators_to_measure, unmeasured
 from mast.runs.start import load_untrained
@@ -58,6 +58,7 @@ def evaluate(
     near_duplicates: bool = False,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
+    space: str | Path | None = None,
 ) -> Results:
     """Measure an encoder on labelled images.
 
@@ -97,10 +98,12 @@ def evaluate(
             to `untrained/` in the run folder, to compare with the run's.
         near_duplicates: Also count the test images that look to the encoder like one to learn
             from, and name the first; exact copies are always counted.
-        ignore: Of a folder that `mast adapt` wrote: operators, or properties such as color, to
-            which the features are to be invariant; "all" for all. The results go to `spaces/` in
-            the folder, to compare with its own.
+        ignore: Operators, or properties such as color, to which the features are to be invariant;
+            "all" for all. Of a folder that `mast adapt` wrote, or of a run. The results go to
+            `spaces/` in the folder, to compare with its own.
         match: Likewise, by what these change images are to be told apart, and by nothing else.
+        space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
+            each property counts, in place of ignore and match.
 
     Returns:
         One result a protocol; in the first process, none in the others.
@@ -111,8 +114,8 @@ def evaluate(
     if (classifier := _classifier(encoder)) is not None:
         options = {
             "settings": settings, "weights": weights, "untrained": untrained, "ignore": ignore,
-            "match": match, "near_duplicates": near_duplicates, "devices": devices != 1,
-            "size": size not in (None, classifier.size),
+            "match": match, "space": space, "near_duplicates": near_duplicates,
+            "devices": devices != 1, "size": size not in (None, classifier.size),
         }  # fmt: skip
         if refused := [name for name, value in options.items() if value]:
             raise UserError(f"a classifier is tested as it is: leave {', '.join(refused)} out")
@@ -126,13 +129,9 @@ def evaluate(
         raise UserError("untrained is for a run's first weights: leave weights out")
     if untrained and isinstance(encoder, nn.Module):
         raise UserError("untrained is for a run's first weights: give a run folder, not a module")
-    invariances = Invariances(ignore=ignore, match=match)
-    words = invariances.words
-    adapted = open_adapted(encoder) if words else None
-    if words and adapted is None:
-        raise UserError("ignore and match are for what `mast adapt` wrote: give its folder")
-    if words and (untrained or weights is not None):
-        raise UserError("what is adapted has its weights: leave untrained and weights out")
+    invariances = Invariances(ignore=ignore, match=match, space=space)
+    if invariances.names and untrained:
+        raise UserError("ignore, match and space are for what has learned: leave untrained out")
     dtype = getattr(torch, precision)
     with doing("setting up devices"):
         fabric = make_fabric(device, devices, precision=precision_of(dtype))
@@ -149,22 +148,20 @@ def evaluate(
             other = load(encoder, cast(Representation, name), size, seed, weights)
             return frozen(other, encoder, compute, cache)
 
-        if adapted is not None:
-            name = "-".join(invariances.names)
-            if isinstance(encoder, nn.Module):  # which may be adapted otherwise, too
-                name += f"-{digest(tensors_of(adapted))[:8]}"
+        if name := "-".join(invariances.names):
+            if isinstance(encoder, Adapted):  # which may be adapted otherwise, too
+                name += f"-{digest(tensors_of(encoder))[:8]}"
             loaded = loaded._replace(folder=loaded.folder / SPACES / name)
         workspace = loaded.folder / FOLDER
         of_run = (
-            not (untrained or isinstance(encoder, nn.Module) or weights is not None)
+            not (name or untrained or isinstance(encoder, nn.Module) or weights is not None)
             and RunFolder(encoder).config.is_file()
         )
         bench = Bench(compute, workspace, representation if of_run else None)
-        if adapted is None:
-            measured = frozen(loaded, encoder, compute, cache, bench)
-        else:
-            closed = in_closed_form(adapted, encoder, words, compute, size, cache, bench)
-            measured = closed.encoder
+        measured = (
+            compared(encoder, invariances, compute, size, seed, weights, cache=cache, bench=bench)
+            .encoder if name else frozen(loaded, encoder, compute, cache, bench)
+        )  # fmt: skip
 
         # What cannot work must fail before anything runs for hours.
         if near_duplicates:

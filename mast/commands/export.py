@@ -37,6 +37,7 @@ def export(
     license: str | None = None,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
+    space: str | Path | None = None,
 ) -> Exported:
     """Write an encoder or a classifier as a folder that loads in one line, without this library.
 
@@ -60,6 +61,8 @@ def export(
             `mast adapt` writes folders that take them, and runs of this library do. The space is
             part of what is exported: onnx, pt2 and torchscript hold it.
         match: Likewise, by what these change images are to be compared.
+        space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
+            each property counts, in place of ignore and match.
 
     Returns:
         The folder, the line that loads it, how far its outputs are from the original's at most, and
@@ -75,9 +78,11 @@ def export(
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     original = load_original(model)
-    invariances = Invariances(ignore=ignore, match=match)
-    if invariances.words:
-        original = _in_space(original, model, invariances, format)
+    invariances = Invariances(ignore=ignore, match=match, space=space)
+    if invariances.names:
+        original = _in_space(original, model, invariances)
+    if original.reads_more and not issubclass(FORMATS[format].kind, Graph):
+        raise UserError(f"{format} cannot hold what ignore, match and space choose; {ANY}")
     run, target = _places(Path(model), original, "-".join([*invariances.names, format]))
     target = target if out is None else named(out)
     refuse_something_else(target, format)
@@ -102,14 +107,10 @@ def export(
     return replace(exported, page=hub.push(exported.folder, original.kind))
 
 
-def _in_space(
-    original: Original, model: str | Path, invariances: Invariances, format: str
-) -> Original:
+def _in_space(original: Original, model: str | Path, invariances: Invariances) -> Original:
     """The encoder with the space behind it that is chosen."""
-    if not issubclass(FORMATS[format].kind, Graph):
-        raise UserError(f"{format} holds encoders without what ignore and match add; {ANY}")
     if original.classifier is not None:
-        raise UserError("a classifier has its features: leave ignore and match out")
+        raise UserError("a classifier has its features: leave ignore, match and space out")
     seen = compared(model, invariances, Compute("cpu"), cache=False)
     assert isinstance(seen.encoder.module, InSpace)
     return replace(original, space=seen.encoder.module, chosen=seen.chosen)

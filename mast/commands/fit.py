@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from mast.core.arguments import as_list
 from mast.core.checkpoint import check_writable
 from mast.core.entry import entry
 from mast.core.errors import UserError, one_line
@@ -25,10 +24,12 @@ from mast.measure.bench import Bench
 from mast.measure.bootstrap import mean_interval
 from mast.measure.calibration import BINS, calibrate
 from mast.measure.compute import Compute
+from mast.measure.frozen import InSpace
 from mast.measure.learned import how_far_off, how_often_right, learned_from, what_is_told
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import FOLDER, readable
 from mast.measure.sets import HELD_OUT, LearningData, Task
+from mast.measure.subspaces import Space
 from mast.measure.verdict import started_from_weights
 from mast.models import (
     BASELINE,
@@ -39,8 +40,8 @@ from mast.models import (
     save_classifier,
 )
 from mast.protocols.learn import Kind, Learned, learn, one_task
-from mast.runs.features import frozen, in_closed_form, open_adapted
-from mast.runs.load import Loaded, load
+from mast.runs.features import Invariances, compared, frozen
+from mast.runs.load import Loaded, called, load
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,6 +93,7 @@ def fit(
     settings: Mapping[str, Any] | None = None,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
+    space: str | Path | None = None,
     device: Device = "auto",
     seed: int = 0,
     root: str | Path | None = None,
@@ -124,6 +126,8 @@ def fit(
             such as color, to which the features are to be invariant; "all" for all. The file holds
             what is ignored, so that `mast predict` needs no such option.
         match: Likewise, by what these change images are to be told apart, and by nothing else.
+        space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
+            each property counts, in place of ignore and match.
         device: auto, cpu or cuda.
         seed: Seed of everything that is drawn.
         root: Folder of torchvision and Hugging Face sets; `downloads` beside the canvases if not
@@ -144,30 +148,33 @@ def fit(
     kinds = {".safetensors": lambda path: said_of_classifier(path) is not None}
     if out is not None:
         out = out_file(out, kinds)
-    words = {"ignored": as_list(ignore), "matched": as_list(match)}
-    words = {chosen: names for chosen, names in words.items() if names}
-    adapted = open_adapted(encoder) if words else None
-    if words and (adapted is None or kind != "linear"):
-        raise UserError("ignore and match are for a linear head on what `mast adapt` wrote")
+    invariances = Invariances(ignore=ignore, match=match, space=space)
+    if invariances.names and kind != "linear":
+        raise UserError(f"ignore, match and space are for kind linear, got {kind}")
     loaded = load(encoder, "encoder", size, seed, weights, download)
+    compute = Compute(find_device(device))
+    bench = Bench(compute, loaded.folder / FOLDER)
+    if invariances.names:
+        by = compared(encoder, invariances, compute, size, seed, weights, download, bench=bench)
+        if by.adapted is None:
+            raise UserError(
+                f"a classifier cannot hold the embedding of {called(encoder)}: run `mast adapt` on "
+                "it, and fit the folder that it writes"
+            )
+        start = by.encoder
+    else:
+        start = frozen(loaded, encoder, compute, True, bench)
     pool = NamedSets(data, root=root, download=download, max_broken=max_broken).learning(
         loaded.size, loaded.module
     )
     task = one_task(pool, target, seed)
     if out is None:
         several = [task.target] if len(pool.train.targets) > 1 else []
-        space = ["-".join([chosen, *names]) for chosen, names in words.items()]
-        name = "-".join(["classifier", kind, readable(str(data)), *several, *space])
+        name = "-".join(["classifier", kind, readable(str(data)), *several, *invariances.names])
         path = out_file(_free(loaded.folder / f"{name}.safetensors", str(data), pool), kinds)
     else:
         path = Path(out)
     check_writable(path.parent)
-    compute = Compute(find_device(device))
-    bench = Bench(compute, loaded.folder / FOLDER)
-    if adapted is None:
-        start = frozen(loaded, encoder, compute, True, bench)
-    else:
-        start = in_closed_form(adapted, encoder, words, compute, size, True, bench).encoder
     learned = learn(kind, start, pool, task, seed, settings or {})
     calibration = calibrate(learned.scores_VC, learned.labels_V, seed)
     about = {
@@ -187,8 +194,9 @@ def fit(
         "provenance": provenance(),
     }
     whole, head = learned.encoder, learned.head
-    if adapted is not None:
-        whole, head = adapted.depths, adapted.space(ignore, match).before(head)
+    if isinstance(whole, InSpace) and isinstance(whole.seen, Space):
+        head = whole.seen.before(head)
+        whole = whole.encoder
     classifier = Classifier(
         copy.deepcopy(whole),  # a module that was given stays as and where it is
         head,

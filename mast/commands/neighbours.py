@@ -81,7 +81,7 @@ def neighbours(
             weighted so that these are near and those in different are far.
         different: Pairs of images that are to be far, one or more.
         space: A .json file for what pairs choose, written with same and different. Without them it
-            is read and used again, here and in `mast duplicates` and `mast embed`.
+            is read and used again, here and by all commands that take ignore and match.
         approximate: Compare a query with a part of the images, those in the lists of an index
             whose centres are nearest; for millions of images and many queries. The first search
             builds the index on the CPU, measures its recall and keeps it beside the features. k
@@ -113,18 +113,13 @@ def neighbours(
     pairs = any(chosen_by.values())
     if pairs and not all(chosen_by.values()):
         raise UserError("pairs choose by what they have in common: give same and different")
-    if pairs and (ignore or match or representation):
-        raise UserError(
-            "same and different choose what is ignored and matched: leave ignore, match and "
-            "representation out"
-        )
+    invariances = Invariances(representation, ignore, match, match_by, space, pairs)
     weights_file = out_file(space, {".json": is_weights}, "space") if pairs and space else None
-    invariances = Invariances(representation, ignore, match, match_by, space)
     asked = list(dict.fromkeys(map(str, as_list(query))))
     if not asked:
         raise UserError("no query is named; give one or more images")
     compute = Compute(find_device(device))
-    by = compared(encoder, invariances, compute, size, seed, weights, download, pairs=pairs)
+    by = compared(encoder, invariances, compute, size, seed, weights, download)
     canvases = open_canvas(
         DataConfig(str(data), max_broken=max_broken), by.size, model=by.encoder.module
     )

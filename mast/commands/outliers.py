@@ -83,6 +83,7 @@ def outliers(
     size: int | None = None,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
+    space: str | Path | None = None,
     device: Device = "auto",
     weights: str | Path | None = None,
     download: bool = False,
@@ -119,6 +120,8 @@ def outliers(
             and to which the probes are invariant; "all" for all. Of a folder that `mast adapt`
             wrote, or of a run.
         match: Likewise, by what these change images are to be compared.
+        space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
+            each property counts, in place of ignore and match.
         device: auto, cpu or cuda.
         weights: A checkpoint with weights for the name; `order:FILE` matches weights of other names
             by their order and shapes. If not given, those that the name names, or random ones where
@@ -144,14 +147,15 @@ def outliers(
         raise UserError(f"seed must be 0 or more, got {seed}")
     if known is not None and by != "neighbours":
         raise UserError("known images are for neighbours: leave known out, or by")
-    if (ignore or match) and by != "neighbours":
-        raise UserError("ignore and match are for neighbours: leave them out, or by")
+    invariances = Invariances(None, ignore, match, space=space)
+    if invariances.names and by != "neighbours":
+        raise UserError("ignore, match and space are for neighbours: leave them out, or by")
     table = begins("path", "score", tuple(COLUMN.values()))
     kinds = {".csv": table, ".parquet": table, ".html": is_page}
     file = None if out is None else out_file(out, kinds)
     compute = Compute(find_device(device))
     frozen_encoder, dim, size = _encoder(
-        encoder, Invariances(None, ignore, match), compute, size, seed, weights, download
+        encoder, invariances, compute, size, seed, weights, download
     )
     module = _uncertainty(encoder) if by == "prediction" else None
     bank = None if known is None else _known_images(known, size, max_broken, frozen_encoder)
@@ -192,17 +196,15 @@ def _encoder(
     Of a run the embedding comes after the representation; of others, and in a space, there is
     nothing else: None.
     """
-    if invariances.ignore or invariances.match:
-        by = compared(encoder, invariances, compute, size, seed, weights, download)
-        return by.encoder, None, by.size
-    loaded = load(encoder, "encoder", size, seed, weights, download)
     if (
-        isinstance(encoder, nn.Module)
+        invariances.names
+        or isinstance(encoder, nn.Module)
         or weights is not None
         or not RunFolder(encoder).config.is_file()
     ):
-        return frozen(loaded, encoder, compute), None, loaded.size
-    method = load_method(encoder)
+        by = compared(encoder, invariances, compute, size, seed, weights, download)
+        return by.encoder, None, by.size
+    loaded, method = load(encoder, size=size), load_method(encoder)
     described = {**loaded.description, "with embedding": plain(method.config)}
     both = loaded._replace(module=EncoderAndEmbedding(method).eval(), description=described)
     return frozen(both, encoder, compute), method.encoder.dim, loaded.size

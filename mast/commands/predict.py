@@ -13,6 +13,7 @@ from mast.core.table import Shown
 from mast.core.tabular import begins, with_broken, write_table
 from mast.data import DataConfig, open_canvas
 from mast.measure.compute import Compute
+from mast.measure.feature_file import FeatureFile
 from mast.measure.features import extract
 from mast.measure.result import readable
 from mast.models import Classifier, classifier_file, load_classifier
@@ -67,6 +68,7 @@ def predict(
     classifier: str | Path | Classifier,
     data: str | Path,
     out: str | Path | None = None,
+    features: str | Path | None = None,
     every_class: bool = False,
     device: Device = "auto",
     max_broken: float = 1.0,
@@ -81,6 +83,8 @@ def predict(
             `predictions-<set>-by-<run>-<kind>-<what it learned from>.csv` in the current folder if
             not given, or `predictions-<set>-by-<file>.csv` of a classifier whose file you named.
             Such a table that is there is replaced.
+        features: An .npz or .parquet with the features of these images, as `mast evaluate` takes
+            it: of a classifier that learned from such a file, whose model is not known here.
         every_class: Also write the probability of every class, a column each.
         device: auto, cpu or cuda.
         max_broken: Share of the images that may be broken; those that are get listed and left out.
@@ -94,15 +98,20 @@ def predict(
         `broken`, says why.
 
     Raises:
-        UserError: No such classifier or images, several classifiers in the folder, or a table that
-            cannot be written.
+        UserError: No such classifier, features or images, several classifiers in the folder, or a
+            table that cannot be written.
     """
     name = f"predictions-{readable(str(data))}{_by(classifier)}.csv" if out is None else out
     table = begins("path", "class", "probability", "margin")
     file = out_file(name, {".csv": table, ".parquet": table})
-    model = classifier if isinstance(classifier, Classifier) else load_classifier(classifier)
+    own = None if features is None else FeatureFile(Path(features))
+    model = classifier if isinstance(classifier, Classifier) else load_classifier(classifier, own)
     canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), model.size, model=model)
-    said = model.told(extract(model, canvases, model.size, Compute(find_device(device))))
+    said = model.told(
+        extract(model, canvases, model.size, Compute(find_device(device)))
+        if own is None
+        else model.of_features(own.of(canvases))
+    )
     columns: dict[str, Sequence[str] | Sequence[float]] = {
         "path": canvases.identifiers,
         "class": said.classes,

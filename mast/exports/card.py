@@ -108,8 +108,9 @@ def _summary(original: Original, pretrained: bool) -> str:
 def _classifier(original: Original) -> str:
     size, classifier = original.size, original.classifier
     assert classifier is not None
+    read = "several depths" if original.reads_more else "the features"
     return (
-        f"A classifier of images by `mast`: a linear layer on the features of "
+        f"A classifier of images by `mast`: a linear layer on {read} of "
         f"{_architecture(original.encoder)}. {_weights(classifier)} parameters; "
         f"{_images(original)} of {size} × {size} pixels to the probabilities of "
         f"{len(classifier.classes)} classes."
@@ -194,10 +195,12 @@ def _learned(classifier: Classifier) -> Iterator[str]:
         "finetune": "the encoder was trained with the linear layer",
     }
     source = about["encoder"]["source"]
+    space = about["encoder"].get("space", {})
     facts = {
         "images": learned_from(about, readable),
         "kind": f"{about['kind']}: {kinds[about['kind']]}",
         "encoder": readable(source) if "/" in source else source,
+        **{kind: ", ".join(names) for kind, names in space.items()},
         "software": _software(about["provenance"]),
     }
     yield f"## Training\n\n{_table(('', ''), list(facts.items()))}"

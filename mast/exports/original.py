@@ -16,6 +16,7 @@ from mast.measure.frozen import InSpace
 from mast.measure.store import fingerprint
 from mast.models import (
     Classifier,
+    Depths,
     Encoder,
     load_classifier,
     load_encoder,
@@ -38,7 +39,8 @@ class Original:
         classifier: The classifier that it is part of; None where the encoder is exported alone.
         space: The encoder with the space behind it in which its features are seen; None where they
             are exported as they are.
-        chosen: The operators that are "ignored" and "matched" in the space.
+        chosen: The operators that are "ignored" and "matched" in the space, or how properties are
+            "weighted".
     """
 
     encoder: Encoder
@@ -50,6 +52,12 @@ class Original:
     def module(self) -> nn.Module:
         """From images to what an export gives: features (B, D) or probabilities (B, C)."""
         return self.space or self.classifier or self.encoder
+
+    @property
+    def reads_more(self) -> bool:
+        """Whether it is more than the encoder's features and a layer on them."""
+        classifier = self.classifier
+        return self.space is not None or bool(classifier and classifier.encoder is not self.encoder)
 
     @property
     def kind(self) -> Kind:
@@ -100,6 +108,7 @@ class Original:
             "classes": self.classifier.classes,
             "size": self.classifier.size,
             "temperature": self.classifier.temperature,
+            **({"layers": self.classifier.encoder.layers} if self.reads_more else {}),
         }
         return fingerprint(self.classifier, {**described, "classifier": told})
 
@@ -137,12 +146,11 @@ def load_original(path: str | Path) -> Original:
     path = Path(path)
     if path.is_file() and said_of_classifier(path) is not None:
         classifier = load_classifier(path)
-        if not isinstance(classifier.encoder, Encoder):
-            raise UserError(
-                f"{path} reads several depths of its encoder, which no format holds yet: fit one "
-                "without ignore and match"
-            )
-        return Original(classifier.encoder, classifier)
+        encoder = classifier.encoder
+        if isinstance(encoder, Depths):
+            encoder = encoder.encoder
+        assert isinstance(encoder, Encoder)
+        return Original(encoder, classifier)
     if path.is_dir() and not (path / "encoder.safetensors").exists():
         commands = [f"`mast export {quoted(file)}`" for file in sorted(path.glob(FILES))]
         if commands:

@@ -18,6 +18,7 @@ from torch import Tensor
 from mast.core.arguments import in_short
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
+from mast.core.files import named
 from mast.core.tensors import digest
 from mast.measure.adapted import Adapted, tensors_of
 from mast.measure.subspaces import REST, Weights
@@ -115,9 +116,10 @@ def read_weights(path: str | Path, adapted: Adapted) -> Weights:
     Raises:
         UserError: There are none, or they are of another adapted encoder.
     """
-    if not is_weights(Path(path)):
+    path = named(path)
+    if not is_weights(path):
         raise UserError(f"{path} has no weights: `mast neighbours` writes it, with same, different")
-    said: Any = _read(Path(path))
+    said: Any = _read(path)
     if said["version"] != VERSION or said["adapted"] != digest(tensors_of(adapted)):
         raise UserError(f"{path} is of another adapted encoder: choose by the same pairs again")
     names, weights = {*adapted.subspaces.properties, REST}, said["weights"]

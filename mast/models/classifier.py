@@ -108,6 +108,20 @@ class Classifier(nn.Module):
         scores_BC: Tensor = self.head(self.encoder(images_BCHW))
         return scores_BC
 
+    @torch.no_grad()
+    def of_features(self, features_BD: Tensor) -> Tensor:
+        """Probabilities (B, C) of features as the encoder gives them.
+
+        Raises:
+            UserError: They have other dimensions.
+        """
+        if features_BD.shape[1] != self.head.in_features:
+            raise UserError(
+                f"expected features of {self.head.in_features} dimensions, as the classifier "
+                f"learned from, got {features_BD.shape[1]}"
+            )
+        return (self.head(features_BD) / self.temperature).softmax(dim=1)
+
     @entry()
     @torch.no_grad()
     def predict(self, images_BCHW: Tensor) -> Prediction:
@@ -191,9 +205,14 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
     if NAME not in described:
         raise UserError(f"{file} was not written by `mast fit`: its header names no classifier")
     if encoder is None and "encoder" not in described:
+        own = any(name.startswith("encoder.") for name in tensors)
         raise UserError(
             f"the encoder in {file} is a module of its own, whose code is in no file: load it in "
             "Python, by mast.load_classifier(path, encoder=...)"
+            if own
+            else f"{file} learned from features of a file, whose model is not known here: `mast "
+            "predict` takes --features of new images; for all else give the model in Python, by "
+            "mast.load_classifier(path, encoder=...)"
         )
     parts: dict[str, dict[str, Tensor]] = {"encoder": {}, "head": {}}
     for name, tensor in tensors.items():

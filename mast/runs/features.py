@@ -90,6 +90,7 @@ class Invariances:
         match: Likewise, by what these change images are to be compared.
         match_by: What matches, "block" or "heads", where a run has both.
         space: The file of weights that pairs have chosen.
+        pairs: Whether pairs are to choose weights: `Compared.weighted` takes these.
 
     Raises:
         UserError: The choices exclude each other.
@@ -100,12 +101,13 @@ class Invariances:
     match: str | Sequence[str] = ()
     match_by: MatchBy | None = None
     space: str | Path | None = None
+    pairs: bool = False
 
     def __post_init__(self) -> None:
-        if self.space is not None and (self.ignore or self.match or self.representation):
+        if self.weighted and (self.ignore or self.match or self.representation):
             raise UserError(
-                "a space says what is ignored and matched: leave ignore, match and representation "
-                "out"
+                "pairs, or the space that they chose, say what is ignored and matched: leave "
+                "ignore, match and representation out"
             )
         if self.match_by is not None and not self.match:
             raise UserError(f"match_by {self.match_by} says how to match: give match, too")
@@ -116,6 +118,11 @@ class Invariances:
             )
 
     @property
+    def weighted(self) -> bool:
+        """Whether pairs say how much each property counts."""
+        return self.pairs or self.space is not None
+
+    @property
     def words(self) -> dict[str, list[str]]:
         """What is to be "ignored" and "matched", where there is something."""
         words = {"ignored": as_list(self.ignore), "matched": as_list(self.match)}
@@ -123,7 +130,9 @@ class Invariances:
 
     @property
     def names(self) -> list[str]:
-        """Of a folder, such as ignored-color."""
+        """Of a folder, such as ignored-color; none where nothing is chosen."""
+        if self.space is not None:
+            return [f"space-{Path(self.space).stem}"]
         return ["-".join([kind, *names]) for kind, names in self.words.items()]
 
 
@@ -169,7 +178,7 @@ class Compared:
         assert self.encoder.whole is not None
         chosen = {"weighted": [f"{name} {value:.6g}" for name, value in weights.items()]}
         space = self.adapted.subspaces.weighted(weights)
-        encoder = in_space(self.encoder.whole, space, chosen)
+        encoder = _in_space(self.encoder.whole, space, chosen, self.encoder.bench)
         return replace(self, encoder=encoder, chosen=chosen)
 
     def index(self, canvases: CanvasSet, features_ND: Tensor) -> ApproximateIndex:
@@ -186,7 +195,7 @@ def compared(
     weights: str | Path | None = None,
     download: bool = False,
     cache: bool = True,
-    pairs: bool = False,
+    bench: Bench | None = None,
 ) -> Compared:
     """Load an encoder for a comparison of images.
 
@@ -199,23 +208,32 @@ def compared(
         weights: As `load`.
         download: As `load`.
         cache: As `frozen`.
-        pairs: Whether pairs choose: what is adapted is opened though nothing is chosen yet.
+        bench: Where protocols train.
 
     Raises:
-        UserError: As `load`; a choice of operators that the run does not have or that leaves no
-            dimension.
+        UserError: As `load`; a choice of operators that the encoder does not have or that leaves no
+            dimension; another size than it was adapted at.
     """
     chosen = invariances.words
-    weighted = pairs or invariances.space is not None
-    adapted = open_adapted(encoder) if chosen or weighted else None
+    adapted = _adapted(encoder) if chosen or invariances.weighted else None
     if adapted is not None:
         if invariances.match_by is not None or weights is not None:
             raise UserError("what is adapted has its own: leave weights and match_by out")
-        by = in_closed_form(adapted, encoder, chosen, compute, size, cache)
-        if pairs or invariances.space is None:
+        if size not in (None, adapted.size):
+            raise UserError(
+                f"it was adapted at {adapted.size} pixels: leave size out, or adapt it at {size}"
+            )
+        chosen = {kind: adapted.named(names) for kind, names in chosen.items()}
+        closed = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
+        depths, module = adapted.depths, adapted.encoder
+        described = module.describe() if isinstance(module, Encoder) else {}
+        loaded = Loaded(depths, adapted.size, {**described, "layers": list(depths.layers)}, Path())
+        whole = frozen(loaded, encoder, compute, cache)
+        by = Compared(_in_space(whole, closed, chosen, bench), adapted.size, chosen, adapted)
+        if invariances.pairs or invariances.space is None:
             return by
         return by.weighted(read_weights(invariances.space, adapted))
-    if weighted:
+    if invariances.weighted:
         raise UserError("pairs choose a space of what `mast adapt` wrote: give its folder")
     if chosen and (isinstance(encoder, nn.Module) or not RunFolder(encoder).config.is_file()):
         if not isinstance(encoder, nn.Module) and (Path(encoder).parent / ADAPTED).is_file():
@@ -227,8 +245,8 @@ def compared(
     kind: Representation = invariances.representation or ("embedding" if chosen else "encoder")
     loaded = load(encoder, kind, size, seed, weights, download)
     if not chosen:
-        return Compared(frozen(loaded, encoder, compute, cache), loaded.size)
-    embedding = loaded.module
+        return Compared(frozen(loaded, encoder, compute, cache, bench), loaded.size)
+    whole, embedding = frozen(loaded, encoder, compute, cache), loaded.module
     assert isinstance(embedding, Embedding)
     chosen = {kind: embedding.named(names) for kind, names in chosen.items()}
     with torch.no_grad():
@@ -237,11 +255,11 @@ def compared(
         )
     if space.of == "representation":
         loaded = load(encoder, "encoder", size)
-    whole = frozen(loaded, encoder, compute, cache)
-    return Compared(in_space(whole, space.seen, chosen), loaded.size, chosen)
+        whole = frozen(loaded, encoder, compute, cache)
+    return Compared(_in_space(whole, space.seen, chosen, bench), loaded.size, chosen)
 
 
-def in_space(
+def _in_space(
     whole: FrozenEncoder,
     seen: Callable[[Tensor], Tensor],
     chosen: Mapping[str, Sequence[str]],
@@ -263,44 +281,8 @@ def in_space(
     return FrozenEncoder(module, whole.compute, None, description, bench, whole)
 
 
-def open_adapted(encoder: str | Path | nn.Module) -> Adapted | None:
+def _adapted(encoder: str | Path | nn.Module) -> Adapted | None:
     """What is named, if it was adapted."""
     if isinstance(encoder, nn.Module):
         return encoder if isinstance(encoder, Adapted) else None
     return load_adapted(encoder) if (Path(encoder) / ADAPTED).is_file() else None
-
-
-def in_closed_form(
-    adapted: Adapted,
-    source: str | Path | nn.Module,
-    words: Mapping[str, Sequence[str]],
-    compute: Compute,
-    size: int | None = None,
-    cache: bool = True,
-    bench: Bench | None = None,
-) -> Compared:
-    """An adapted encoder in the space of what is ignored and matched.
-
-    Args:
-        adapted: The encoder.
-        source: What the user named.
-        words: What is to be "ignored" and "matched": operators or properties.
-        compute: How it is run.
-        size: Side of the views in pixels, if it is named.
-        cache: As `frozen`.
-        bench: Where protocols train.
-
-    Raises:
-        UserError: Another size than it was adapted at, or a choice that it does not have.
-    """
-    if size not in (None, adapted.size):
-        raise UserError(
-            f"it was adapted at {adapted.size} pixels: leave size out, or adapt it at {size}"
-        )
-    chosen = {kind: adapted.named(names) for kind, names in words.items()}
-    space = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
-    depths, encoder = adapted.depths, adapted.encoder
-    described = encoder.describe() if isinstance(encoder, Encoder) else {}
-    loaded = Loaded(depths, adapted.size, {**described, "layers": list(depths.layers)}, Path())
-    whole = frozen(loaded, source, compute, cache)
-    return Compared(in_space(whole, space, chosen, bench), adapted.size, chosen, adapted)

@@ -5,10 +5,11 @@ import csv
 import itertools
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -24,8 +25,10 @@ from mast.core.run import RunFolder
 from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.exports import FORMATS, load_original
 from mast.measure.features import extract
+from mast.measure.pairs import write_weights
 from mast.measure.subspaces import MATCHED
 
+CLEAN = Path(__file__).parents[2] / "docs" / "clean.md"
 NAME = "timm:efficientnet_lite0"
 FEW = ["color_jitter", "grayscale", "horizontal_flip", "rotate"]
 
@@ -92,6 +95,34 @@ def test_the_folder_is_opened_by_the_command_line(
     capsys.readouterr()
 
 
+def test_the_lines_for_fiftyone(
+    adapted: Adaptation, colors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a stand-in: FiftyOne needs a database server and is no dependency."""
+    assert adapted.path is not None
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(adapted.path, "runs/adapted")
+    shutil.copytree(colors, "photos")
+    shutil.copy("photos/00.png", "photos/copy.png")
+    files = sorted(map(str, (tmp_path / "photos").iterdir()))
+    samples = {Path(file).stem: Mock(filepath=file, tags=[]) for file in files}
+    dataset, fiftyone = MagicMock(), Mock()
+    dataset.__iter__.side_effect = lambda: iter(samples.values())
+    fiftyone.Dataset.from_images_dir.return_value = dataset
+    monkeypatch.setitem(sys.modules, "fiftyone", fiftyone)
+    monkeypatch.setitem(sys.modules, "fiftyone.brain", fiftyone.brain)
+    section = CLEAN.read_text().partition("### In FiftyOne")[2]
+    exec(section.partition("```python\n")[2].partition("```")[0], {})
+    assert [call.args for call in dataset.select_by.call_args_list] == 2 * [("filepath", files)]
+    asked = [call.kwargs for call in fiftyone.brain.compute_similarity.call_args_list]
+    for options, key in zip(asked, ("ignore_color", "match_color"), strict=True):
+        assert options["brain_key"] == key
+        with np.load(f"{key}.npz") as arrays:
+            assert np.array_equal(options["embeddings"], arrays["features"])
+    assert len(samples["copy"].tags) == 1
+    assert samples["copy"].tags == samples["00"].tags
+
+
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Adaptation, Path]:
     """24 images without a pattern in common, and copies of three; the network knows 40 others."""
@@ -114,8 +145,8 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Adaptation, Path]:
 @pytest.mark.parametrize(
     ("chosen", "expected"),
     [
-        ({"ignore": "orientation"}, {("00", "mirrored", "near")}),
-        ({"match": "color"}, {("00", "mirrored", "near")}),
+        ({"ignore": "orientation", "margin": 0.25}, {("00", "mirrored", "near")}),
+        ({"match": "color", "margin": 0.25}, {("00", "mirrored", "near")}),
         ({}, set()),
     ],
 )
@@ -189,7 +220,7 @@ def test_the_space_is_part_of_an_export(format: str, small: Adaptation, colors: 
 @pytest.mark.parametrize("format", ["timm", "hf", "torchvision"])
 def test_formats_without_a_graph_hold_no_space(format: str, small: Adaptation) -> None:
     assert small.path is not None
-    with pytest.raises(UserError, match="without what ignore and match add; onnx, pt2"):
+    with pytest.raises(UserError, match="cannot hold what ignore, match and space choose; onnx"):
         mast.export(small.path, format, ignore="color")
 
 
@@ -392,30 +423,34 @@ def test_too_few_images_and_damaged_files(
         mast.load_adapted(few)
 
 
+@pytest.fixture(scope="module")
+def hues(colors: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same images with a subfolder a hue."""
+    root = tmp_path_factory.mktemp("labelled") / "hues"
+    for file in colors.glob("*.png"):
+        (root / file.stem[0]).mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, root / file.stem[0])
+    return root
+
+
 def test_protocols_see_the_space_that_is_chosen(
-    adapted: Adaptation, colors: Path, tmp_path: Path
+    adapted: Adaptation, hues: Path, tmp_path: Path
 ) -> None:
     """Hues are told apart where color is matched, and no better than by chance if it is ignored."""
     assert adapted.path is not None
-    for file in colors.glob("*.png"):
-        folder = tmp_path / "hues" / file.stem[0]
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / file.name).write_bytes(file.read_bytes())
     run = tmp_path / "run"
     shutil.copytree(adapted.path, run)
     accuracy = {}
     for choice in ("match", "ignore"):
-        results = mast.evaluate(
-            run, tmp_path / "hues", ["knn", "linear"], device="cpu", **{choice: "color"}
-        )
+        results = mast.evaluate(run, hues, ["knn", "linear"], device="cpu", **{choice: "color"})
         accuracy[choice] = [result.targets["class"].values["top1"] for result in results]
         kind = {"match": "matched", "ignore": "ignored"}[choice]
         assert results[0].encoder["space"] == {kind: ["color_jitter", "grayscale"]}
         assert [*(run / "spaces" / f"{kind}-color" / "evaluations").glob("knn-*.json")]
     assert min(accuracy["match"]) == 100
     assert max(accuracy["ignore"]) < 75
-    with pytest.raises(UserError, match="for what `mast adapt` wrote"):
-        mast.evaluate(NAME, tmp_path / "hues", "knn", size=32, ignore="color")
+    with pytest.raises(UserError, match="can neither ignore nor match yet: `mast adapt`"):
+        mast.evaluate(NAME, hues, "knn", size=32, ignore="color")
 
 
 def test_pairs_choose_and_their_weights_are_kept(
@@ -469,32 +504,71 @@ def test_pairs_that_choose_nothing_are_one_line(
         mast.duplicates(NAME, colors, size=32, space="none.json", device="cpu")
 
 
+def test_weights_of_pairs_are_seen_by_probes_and_outliers(
+    adapted: Adaptation, colors: Path, hues: Path, tmp_path: Path
+) -> None:
+    assert adapted.path is not None
+    run = tmp_path / "run"
+    shutil.copytree(adapted.path, run)
+    right, first = {}, {}
+    (tmp_path / "few").mkdir()
+    for name in ("00", "01", "02", "10", "11", "12", "50"):
+        shutil.copy(colors / f"{name}.png", tmp_path / "few")
+    for color in (0.0, 1.0):
+        weights = {"color": color, "orientation": 1 - color, "rest": 0.0}
+        file = tmp_path / f"{color:g}.json"
+        write_weights(file, weights, adapted.adapted, {})
+        (result,) = mast.evaluate(run, hues, "knn", space=file, device="cpu")
+        assert [*(run / "spaces" / f"space-{color:g}" / "evaluations").glob("knn-*.json")]
+        right[color] = result.targets["class"].values["top1"]
+        ranked = mast.outliers(run, tmp_path / "few", space=file, device="cpu").columns["path"]
+        first[color] = ranked[0]
+    assert right[1.0] > right[0.0] + 30
+    assert first[1.0] == "50.png" != first[0.0]
+    fitted = mast.fit(run, hues, space=file, device="cpu", settings={"penalties": [0.01]})
+    assert fitted.path.name.endswith("-hues-space-1.safetensors")
+    assert fitted.about["validation"]["top1"] > 80
+
+
+def test_probes_see_the_space_of_a_run(ours: RunFolder, photos: Path) -> None:
+    (result,) = mast.evaluate(ours.path, photos, "knn", ignore="color", device="cpu")
+    assert result.encoder["space"] == {"ignored": ["color_jitter", "grayscale"]}
+    assert [*(ours.path / "spaces" / "ignored-color" / "evaluations").glob("knn-*.json")]
+    with pytest.raises(UserError, match="run `mast adapt` on it"):
+        mast.fit(ours.path, photos, ignore="color", device="cpu")
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:FutureWarning")
 def test_a_classifier_remembers_its_space(
-    adapted: Adaptation, colors: Path, tmp_path: Path
+    adapted: Adaptation, colors: Path, hues: Path, tmp_path: Path
 ) -> None:
     """Of hues it is right where color is matched; the file alone is enough to predict."""
     assert adapted.path is not None
-    for file in colors.glob("*.png"):
-        folder = tmp_path / "hues" / file.stem[0]
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / file.name).write_bytes(file.read_bytes())
     options = {"device": "cpu", "settings": {"penalties": [0.01]}}
     fitted = mast.fit(
-        adapted.path, tmp_path / "hues", match="color", out=tmp_path / "hue.safetensors", **options
+        adapted.path, hues, match="color", out=tmp_path / "hue.safetensors", **options
     )
     assert fitted.about["validation"]["top1"] > 90
     assert fitted.about["encoder"]["space"] == {"matched": ["color_jitter", "grayscale"]}
-    table = mast.predict(fitted.path, tmp_path / "hues", tmp_path / "told.csv", device="cpu").path
+    table = mast.predict(fitted.path, hues, tmp_path / "told.csv", device="cpu").path
     with table.open(newline="") as file:
         assert all(row["path"].startswith(f"{row['class']}/") for row in csv.DictReader(file))
     images = mast.open_images([colors / "00.png", colors / "31.png"], 32)
     with torch.no_grad():
         expected = fitted.classifier(images)
         torch.testing.assert_close(mast.load_classifier(fitted.path)(images), expected)
-    with pytest.raises(UserError, match="which no format holds yet"):
-        mast.export(fitted.path)
-    with pytest.raises(UserError, match="for a linear head on what `mast adapt` wrote"):
-        mast.fit(NAME, tmp_path / "hues", size=32, match="color", **options)
+    exported = mast.export(fitted.path, "torchscript")
+    given: dict[str, Any] = {}
+    exec(exported.line, given)
+    with torch.inference_mode():
+        torch.testing.assert_close(given["model"](images), expected, rtol=1e-3, atol=1e-5)
+    text = (exported.folder / "README.md").read_text()
+    assert "a linear layer on several depths of" in text
+    assert "| matched | color_jitter, grayscale |" in text
+    with pytest.raises(UserError, match="timm cannot hold what ignore"):
+        mast.export(fitted.path, "timm")
+    with pytest.raises(UserError, match="can neither ignore nor match yet: `mast adapt`"):
+        mast.fit(NAME, hues, size=32, match="color", **options)
 
 
 def test_an_outlier_is_one_of_what_is_matched(
@@ -510,5 +584,5 @@ def test_an_outlier_is_one_of_what_is_matched(
     }
     assert first["match"][0] == "50.png"
     assert first["ignore"][0] != "50.png"
-    with pytest.raises(UserError, match="ignore and match are for neighbours"):
+    with pytest.raises(UserError, match="ignore, match and space are for neighbours"):
         mast.outliers(adapted.path, tmp_path, by="prediction", match="color")

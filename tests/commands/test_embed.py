@@ -63,6 +63,20 @@ def test_features_of_a_file_take_the_place_of_their_encoder(
     fitted = mast.fit(file, photos / "train", settings={"penalties": [0.1]})
     own = mast.load_classifier(fitted.path, mast.load_encoder(run))
     assert mast.evaluate(own, photos)[0].targets["class"].values["top1"] > 0
+    by_model = mast.predict(own, photos / "test", "by_model.csv").path.read_text()
+    by_file = mast.predict(fitted.path, photos / "test", "by_file.csv", file).path.read_text()
+    assert [row.split(",")[:2] for row in by_file.splitlines()] == [
+        row.split(",")[:2] for row in by_model.splitlines()
+    ]
+    with pytest.raises(UserError, match="takes --features of new images"):
+        mast.predict(fitted.path, photos / "test")
+    with pytest.raises(UserError, match="model is not known here"):
+        mast.export(fitted.path)
+    np.savez(
+        "other.npz", features=np.eye(24), paths=sorted(map(str, (photos / "test").rglob("*.*")))
+    )
+    with pytest.raises(UserError, match="expected features of 16 dimensions"):
+        mast.predict(fitted.path, photos / "test", features="other.npz")
     with pytest.raises(UserError, match="must encode images again"):
         mast.evaluate(file, photos, "robust")
     with pytest.raises(UserError, match="must encode images again"):

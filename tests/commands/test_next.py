@@ -37,6 +37,7 @@ ODD = ("a b", "it's", '"q"', "-x", "--data", "-5", "[a]", "null", "~", "~root", 
 
 
 MANY = SimpleNamespace(counts={"class0": 2})
+KNOWN = SimpleNamespace(subspaces=SimpleNamespace(properties=("color", "focus")))
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -55,6 +56,8 @@ def test_an_odd_name_is_read_as_it_was_meant(
         ("evaluate", {"encoder": str(file)}, None, "run", name),
         ("analyze", {"run": here}, None, "run", name),
         ("fit", {}, SimpleNamespace(path=file), "classifier", str(file)),
+        ("fit", {"encoder": "own.npz"}, SimpleNamespace(path=file), "features", "FEATURES"),
+        ("adapt", {"data": here}, SimpleNamespace(path=Path(name), adapted=KNOWN), "data", name),
         ("predict", {"classifier": here, "data": here}, MANY, "encoder", name),
         ("predict", {"classifier": here, "data": here}, MANY, "data", name),
         ("shard", {}, SimpleNamespace(path=Path(name)), "data", name),
