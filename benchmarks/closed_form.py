@@ -201,17 +201,14 @@ def at_once(size: int, images: int, seed: int) -> Change:
 
 
 def composed(study: Study) -> Iterator[Way]:
-    photos, features, depths = (
-        study.photos,
-        study.photos.features,
-        study.photos.features.seen.depths,
-    )
+    photos, features = study.photos, study.photos.features
+    depths = features.seen.depths
     canvases, count = photos.canvases.part(range(photos.looked_at), photos.name), photos.looked_at
     moved = {}
     for seed in range(3):
         change, name = at_once(depths.size, count, seed), f"several-{seed}"
         found = partial(extract, depths, canvases, depths.size, Compute("cpu"), change)
-        moved[name] = features(f"photos-{name}", found)
+        moved[name] = features(f"{photos.name}-{name}", found)
     tested = {name: study.sets[name].files[study.sets[name].half :][: inv.CHANGED]
               for name in COMPOSED}  # fmt: skip
     for at in range(3):

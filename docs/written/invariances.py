@@ -98,14 +98,16 @@ def _by_encoder() -> dict[str, list[dict[str, Any]]]:
 
 
 def ways_in_brief() -> str:
-    """The same in four rows, of the first encoder."""
-    measured = next(iter(_by_encoder().values()))[0]
-    names = _searched(measured)
+    """The same in four rows, of the first encoder, and what a perceptual hash finds."""
+    by_encoder = _by_encoder()
+    measured = next(iter(by_encoder.values()))[0]
     columns = {"copies found first": "first", "found at 1 % false matches": "at 1 %", "kNN": "kNN"}
+    rows = [(measured, way) for way in BRIEF]
+    rows += [(hashes, "pHash") for hashes in by_encoder["imagehash"]]
     cells = [
-        (way, *(f"{_mean(measured, way, key, None if key == 'kNN' else names):.0f}"
+        (way, *(f"{_mean(of, way, key, None if key == 'kNN' else _searched(of)):.0f}"
                 for key in columns.values()))
-        for way in BRIEF
+        for of, way in rows
     ]  # fmt: skip
     return as_markdown(Grid(("compared by", *columns), tuple(cells)))
 

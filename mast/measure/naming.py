@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mast.augment import OPERATORS
 from mast.measure.subspaces import Space, Subspaces, axes_of
+from mast.measure.threads import one_thread
 
 NONE = "none"  # of the operators: two images of their own
 LEADING = 8  # axes of an operator, whose energy is told apart from that of all
@@ -72,7 +73,8 @@ class Naming:
         std_E, mean_E = torch.std_mean(energy_PE, dim=0)
         std_E = std_E.clamp(min=1e-6)
         fitted = LogisticRegression(C=PENALTY, max_iter=1000)
-        fitted.fit(((energy_PE - mean_E) / std_E).numpy(), kinds)
+        with one_thread():
+            fitted.fit(((energy_PE - mean_E) / std_E).numpy(), kinds)
         weights = [torch.from_numpy(each).float() for each in (fitted.coef_, fitted.intercept_)]
         if len(fitted.classes_) == 2:  # for which there is one row
             weights = [torch.cat([torch.zeros_like(each), each]) for each in weights]

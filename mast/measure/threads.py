@@ -12,6 +12,21 @@ SMALL = 1e8  # multiplications of one product below which a second thread costs 
 
 
 @contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute with one thread of OpenMP and of the libraries of linear algebra.
+
+    For what scikit-learn, SciPy and NumPy compute of a few hundred images: a step of t-SNE takes
+    half a millisecond, and two threads, which wait for each other several times in it, gain nothing
+    on a machine that is idle, and took 15 times as long on one that was not.
+    """
+    # Of threadpoolctl, which scikit-learn needs; there is no public name for it here.
+    from sklearn.utils.parallel import _get_threadpool_controller
+
+    with _get_threadpool_controller().limit(limits=1):
+        yield
+
+
+@contextmanager
 def threads_for(multiplications: int, device: torch.device) -> Iterator[None]:
     """PyTorch's threads for a product on a device: one where it is small, as many as ever if not.
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from mast.analyses.subspaces import _planes
-from mast.analyses.threads import one_thread
-from mast.measure.threads import SMALL, threads_for
+from mast.measure.threads import SMALL, one_thread, threads_for
 
 
 @pytest.mark.parametrize(
