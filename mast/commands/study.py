@@ -107,6 +107,7 @@ def study(
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
     check_threads(threads)
+    chosen = seeds_of(seeds)
     title, question, folder = STUDIES[name].title, STUDIES[name].kind(), RunFolder(run)
     measures = as_list(protocols)
     for protocol in measures:
@@ -119,7 +120,7 @@ def study(
     subject = subject_of(folder, None, 0, find_device("cpu"), 0)
     plan = question.plan(replace(subject, epochs=config.epochs, trials=()))
     operational = {"device": device, "devices": 1, "nodes": 1, "threads": threads}
-    runs = vary(change(config, operational), plan, seeds_of(seeds), folder.studies)
+    runs = vary(change(config, operational), plan, chosen, folder.studies)
 
     def state(run: StudyRun) -> str:
         return _state(run, target_set, measures)
