@@ -34,7 +34,7 @@ from mast.measure.changes import Change
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.sets import EvaluationData
 from mast.protocols import EVALUATORS
-from mast.studies.small_runs import RUNS
+from mast.studies.tables.small_scale import NARROW
 
 CPU = torch.device("cpu")
 DATA = "factors:1024"  # a quarter of that to validate, and to test
@@ -42,7 +42,7 @@ LEARNED = "factors@train:1024"
 IMAGES, DIMENSIONS, TASKS, CLASSES, TESTED = 10_000, 512, 10, 10, 2_000
 OPERATORS = PRESETS["mast5"].operators
 HIDDEN, NOISE = 8, 0.1  # directions that an operator takes, and the noise in deviations
-RUN = RUNS["factors_exempt"]  # a narrow ResNet
+ENCODER = {**NARROW, "stem_stride": 2}
 EPOCHS = 2
 WHOLE = "all of it"
 
@@ -133,8 +133,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "cache"
         os.environ["XDG_CACHE_HOME"] = str(cache)
-        changes = RUN.changes | {"epochs": EPOCHS, "device": "cpu", "out": f"{folder}/run"}
-        run = mast.pretrain(mast.configure(RUN.recipe, LEARNED, **changes)).path
+        config = mast.configure(
+            "mast5_small", LEARNED, size=32, encoder=ENCODER, epochs=EPOCHS, device="cpu",
+            out=f"{folder}/run",
+        )  # fmt: skip
+        run = mast.pretrain(config).path
         once = partial(analyze, run, cache, options.threads)
         known = labelled_features()
         cases = {

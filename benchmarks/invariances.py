@@ -51,7 +51,7 @@ from mast.models import Depths, Encoder, EncoderConfig, SearchSpace
 from mast.models.encoders import IMAGENET
 from mast.recipes import RECIPES
 from mast.runs.load import load
-from mast.studies.small_runs import NARROW
+from mast.studies.tables.small_scale import NARROW
 
 RESULT = RESULTS / "invariances.json"
 PHOTOS, CHANGED, LOOKED_AT, DRAWS, BATCH = 1000, 100, 100, 5, 50

@@ -2,7 +2,7 @@
 
 import json
 
-from mast.studies.detectors import AVERAGED, Detectors
+from experiments.detectors import AVERAGED, Detectors
 from mast.studies.tables.printed import as_markdown
 from written.result_files import RESULTS
 

@@ -4,12 +4,12 @@ import json
 import statistics
 from typing import Any
 
+from experiments.forgetting import LONGER, PROJECTOR, SHARE, WEIGHT, Forgetting
+from experiments.searches import WHOLE, block_of, leads, led, precision, searches
 from mast.analyses import Grid
 from mast.measure.result import TOLD
 from mast.methods import MastConfig
 from mast.methods.prediction import PredictionConfig
-from mast.studies.forgetting import LONGER, PROJECTOR, SHARE, WEIGHT, Forgetting
-from mast.studies.searches import WHOLE, block_of, leads, led, precision, searches
 from mast.studies.tables.printed import as_markdown
 from written.result_files import RESULTS, processors
 
@@ -38,9 +38,9 @@ def forgetting() -> str:
     first = next(iter(measured.values()))
     parts = [
         "## What is kept where the views destroy it: generated images",
-        "`mast study forgetting --data SETS --out FOLDER --seeds 0 1 2 3 4`. The set is `toys`, "
-        "made so that operators destroy a factor ([how](data.md)): `forget_color` turns the hue "
-        "anywhere, and so on. Percent; mean and standard deviation of seeds. "
+        "`python -m experiments forgetting --data SETS --out FOLDER --seeds 0 1 2 3 4`. The set is "
+        "`toys`, made so that operators destroy a factor ([how](data.md)): `forget_color` turns "
+        "the hue anywhere, and so on. Percent; mean and standard deviation of seeds. "
         f"{first['images']:,} images of 32 pixels, {Forgetting().epochs} epochs "
         f"({' and '.join(f'{name} {times} times as many' for name, times in LONGER.items())}), "
         f"{processors(measured.values())}. What has a single seed has no spread and is not "

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from mast.studies import OF_A_RUN
-from mast.studies.advice_check import AdviceCheck
+from experiments.advice_check import AdviceCheck
+from experiments.uncertainty_check import UncertaintyCheck
+from mast.studies import STUDIES
 from mast.studies.tables.printed import as_markdown
-from mast.studies.uncertainty_check import UncertaintyCheck
 from written.result_files import RESULTS
 
 NEEDS = "needs what it destroys"  # a verdict of `mast advise`
@@ -57,7 +57,7 @@ def studies() -> str:
         f"**{answer['title']}** (of a run of {described(result['run'])}). {answer['caption']}"
         for result in insights("findings")
         for name, answer in result["analyses"].items()
-        if name in OF_A_RUN
+        if name in STUDIES
     )
 
 
@@ -67,7 +67,7 @@ def findings(run: str) -> str:
     return "\n".join(
         f"- **{answer['title']}**: {answer['caption']}"
         for name, answer in result["analyses"].items()
-        if name not in OF_A_RUN
+        if name not in STUDIES
     )
 
 

@@ -36,5 +36,5 @@ def known() -> str:
         f"`mast.evaluate` at {setting['size']} pixels (`benchmarks/known_accuracy.py`).\n\n"
         "The linear probe of a run of `mast5_small` has "
         f"{against['ours']:.2f} % there; scikit-learn's `LogisticRegression` on the same features, "
-        f"at the same penalty, {against['scikit-learn']:.2f} % (`mast study protocols`)."
+        f"at the same penalty, {against['scikit-learn']:.2f} % (`python -m experiments protocols`)."
     )

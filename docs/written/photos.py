@@ -6,12 +6,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from experiments.does_it_help import COLUMNS, FEW, TASKS, DoesItHelp, mean_of_tasks
+from experiments.flowers import Flowers
+from experiments.searches import spaces
 from mast.analyses import Grid
 from mast.augment import PROPERTIES
 from mast.measure.result import PRECISION
-from mast.studies.does_it_help import COLUMNS, FEW, TASKS, DoesItHelp, mean_of_tasks
-from mast.studies.flowers import Flowers
-from mast.studies.searches import spaces
 from mast.studies.seeds import cell, difference, spread
 from mast.studies.tables.printed import as_markdown
 from written.result_files import RESULTS, processors
@@ -250,8 +250,8 @@ def does_it_help() -> str:
     """The section of the study of this name."""
     text = [
         "### Everything that was tried on CIFAR-10",
-        "`mast study does_it_help --data SETS --out FOLDER --seeds 0 1 2 --only 'validation/*'` "
-        "(then `--only 'test/*'`). "
+        "`python -m experiments does_it_help --data SETS --out FOLDER --seeds 0 1 2 "
+        "--only 'validation/*'` (then `--only 'test/*'`). "
         "Linear accuracy in percent (L-BFGS probe), `objects kNN` by weighted kNN; `weight` is the "
         "weight of invariance. The penalty is chosen on a tenth of the training set, for the test "
         "score of Flowers-17 on its validation set, and for that of the textures, in the runs of "

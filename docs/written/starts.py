@@ -5,9 +5,9 @@ import statistics
 from collections import defaultdict
 from typing import Any
 
+from experiments.starts import COLUMNS, SOURCE, STARTS, Starts
 from mast.analyses import Grid
 from mast.studies.seeds import cell, difference
-from mast.studies.starts import COLUMNS, SOURCE, STARTS, Starts
 from mast.studies.tables.printed import as_markdown
 from written.result_files import RESULTS, processors
 
@@ -47,7 +47,7 @@ def starts() -> str:
             "the paired 95 % interval over test images, for these seeds. The source is MAST on "
             f"{experiment.images:,} images of CIFAR-10, {experiment.source_epochs} epochs at 32 "
             f"pixels; all starts are trained for {experiment.epochs} epochs on one small set. The "
-            "rate is the encoder's as a share of that of the rest (`mast study starts`; "
+            "rate is the encoder's as a share of that of the rest (`python -m experiments starts`; "
             f"{processors(everything)}).",
             "",
             as_markdown(Grid(columns, tuple(rows))),

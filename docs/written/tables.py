@@ -7,12 +7,13 @@ from typing import Any
 
 from scipy.stats import t as student
 
+from experiments.does_it_help import mean_of_tasks
+from experiments.pooling import POOLING
+from experiments.small import ROWS, TESTED, Small
 from mast.analyses import Grid
-from mast.studies.does_it_help import mean_of_tasks
 from mast.studies.seeds import cell, difference, spread
-from mast.studies.tables import OF_ONE_BUDGET, OF_THE_PAPER, Small, experiment
+from mast.studies.tables import TABLES, experiment
 from mast.studies.tables.printed import as_markdown
-from mast.studies.tables.small import ROWS, TESTED
 from written.result_files import RESULTS, processors
 
 Result = dict[str, Any]
@@ -26,7 +27,7 @@ TABLE6_PAIRS = (("vi_simsiam", "simsiam"), ("mast5", "uncertainty"), ("uncertain
 def tables() -> str:
     """One row a table of the paper."""
     rows = []
-    for name, table in OF_THE_PAPER.items():
+    for name, table in TABLES.items():
         trained = [row for row in table.rows.values() if row.recipe and row.trained]
         missing = [row.title for row in table.rows.values() if not row.recipe]
         rows.append(
@@ -59,7 +60,7 @@ def small() -> str:
 
 def pooling() -> str:
     """Where MAST's projector pools: the tables."""
-    experiment = OF_ONE_BUDGET["pooling"]
+    experiment = POOLING
     parts = []
     for heading, grid in experiment.grids(_measured(experiment.results)).items():
         parts += [f"**{heading[0].upper()}{heading[1:]}**", as_markdown(grid)]
@@ -73,7 +74,7 @@ def table6() -> str:
     by_row: dict[str, list[Result]] = {}
     for result in measured.values():
         by_row.setdefault(result["row"], []).append(result)
-    rows, (column, *_) = OF_THE_PAPER["table6"].rows, OF_THE_PAPER["table6"].columns
+    rows, (column, *_) = TABLES["table6"].rows, TABLES["table6"].columns
     lines = []
     for name, other in TABLE6_PAIRS:
         seeds = [{result["seed"] for result in by_row.get(row, ())} for row in (name, other)]

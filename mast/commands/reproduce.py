@@ -1,4 +1,4 @@
-"""The paper's tables, and one of most methods at a small budget."""
+"""The paper's tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,16 +7,19 @@ from pathlib import Path
 from rich.text import Text
 
 from mast.analyses import Grid
-from mast.commands.study import fitted, seeds_of, workplace_of
+from mast.commands.evaluate import evaluate
+from mast.commands.pretrain import pretrain
+from mast.commands.study import seeds_of
 from mast.core.arguments import as_list
 from mast.core.entry import entry
 from mast.core.errors import UserError, one_line, unknown
-from mast.core.launch import Device
+from mast.core.files import out_folder
+from mast.core.launch import Device, check_threads
 from mast.core.table import FittedTable, Shown, literal
 from mast.runs.cost import GPUS, GpuName
 from mast.studies.engine import FINISHED, WAITING, Shard, StudyRun, failures
-from mast.studies.experiment import perform
-from mast.studies.tables import ScaleName, assumed, costs, experiment
+from mast.studies.experiment import Workplace, perform
+from mast.studies.tables import ScaleName, TableExperiment, assumed, costs, experiment
 from mast.studies.tables.printed import refuse_something_else, write
 
 LARGE: GpuName = "H100"  # on which hours at the paper's scale are computed
@@ -80,10 +83,8 @@ def reproduce(
 ) -> Reproduced:
     """Train and measure a table of the paper, and print what the paper prints beside it.
 
-    `small` is no table of the paper: most methods at one small budget, each at the best of three
-    rates, which are chosen on validation images; `pooling` is likewise, of where MAST's projector
-    pools. Tables are `table1` to `table10`, `figure4b` and
-    `figure8`; what a scale changes, and where the paper contradicts itself, is said below them.
+    Tables are `table1` to `table10`, `figure4b` and `figure8`; what a scale changes, and where the
+    paper contradicts itself, is said below them.
 
     The same command continues what was killed and leaves what is finished alone. Tables share the
     runs that they have in common. Each call prints and writes, as Markdown, CSV and LaTeX, all that
@@ -114,15 +115,38 @@ def reproduce(
     kind = experiment(table, scale, epochs)
     if gpu is not None and gpu not in GPUS:
         raise unknown("gpu", gpu, GPUS)
+    if dry and gpu is None and scale == "paper":
+        gpu = LARGE
     place = workplace_of(table, data, out, device, threads)
+    return reproduced(kind, place, seeds_of(seeds), as_list(only), Shard.parse(shard), dry, gpu)
+
+
+def reproduced(
+    kind: TableExperiment,
+    place: Workplace,
+    seeds: Sequence[int],
+    only: Sequence[str],
+    part: Shard,
+    dry: bool,
+    gpu: GpuName | None,
+) -> Reproduced:
+    """What `reproduce` returns, of any experiment that is a table.
+
+    Args:
+        kind: The table.
+        place: What it works with.
+        seeds: Of its runs.
+        only: Patterns of their names; all without any.
+        part: Those of this process.
+        dry: Only say what is left to train, and what that takes.
+        gpu: On which that is computed; measured here if None.
+    """
     refuse_something_else(place.out / kind.results, kind.title)
-    part = Shard.parse(shard)
-    runs, _ = perform(kind, place, seeds_of(seeds), as_list(only), part, dry)
+    runs, _ = perform(kind, place, seeds, only, part, dry)
     if dry:
-        name = LARGE if gpu is None and scale == "paper" else gpu
         own = [run for run, is_own in zip(runs, part.selects(runs), strict=True) if is_own]
-        left = costs(kind, place, own, GPUS[name] if name is not None else None)
-        return Reproduced(kind.title, runs, {"what is left to train": left}, (assumed(name),))
+        left = costs(kind, place, own, GPUS[gpu] if gpu is not None else None)
+        return Reproduced(kind.title, runs, {"what is left to train": left}, (assumed(gpu),))
     measured = kind.everything(place)
     try:
         grids = kind.grids(measured) if measured else {}
@@ -133,3 +157,33 @@ def reproduce(
         ) from error
     files = write(place.out / kind.results, kind.title, grids, kind.notes()) if measured else ()
     return Reproduced(kind.title, runs, grids, kind.notes(), files)
+
+
+def fitted(grid: Grid, title: str | None = None) -> FittedTable:
+    """A grid for a rich console."""
+    rendered = FittedTable(1, title=title)
+    for column in grid.columns:
+        rendered.add_column(column)
+    for row in grid.rows:
+        rendered.add_row(*map(str, row))
+    return rendered
+
+
+def workplace_of(
+    name: str,
+    data: str | Path | None,
+    out: str | Path | None,
+    device: Device,
+    threads: int | None,
+) -> Workplace:
+    """What an experiment works with; its arguments are those of `reproduce`.
+
+    Raises:
+        UserError: A folder is not given.
+    """
+    if data is None:
+        raise UserError(f"{name} needs images: give data, a folder of sets")
+    if out is None:
+        raise UserError(f"{name} makes runs and result files: give out, a folder for them")
+    check_threads(threads)
+    return Workplace(Path(data), out_folder(out), pretrain, evaluate, device, threads)

@@ -15,15 +15,13 @@ from typing import Any, ClassVar, cast
 
 import torch
 
-from mast.analyses import Analysis, Grid
+from mast.analyses import Grid
 from mast.config import PretrainConfig
 from mast.core.checkpoint import write_json
 from mast.core.errors import DivergedError, UserError
 from mast.core.files import read_text
 from mast.core.launch import Device, find_device
-from mast.core.registry import Entry
 from mast.core.run import RunFolder, provenance
-from mast.core.tabular import Listing
 from mast.core.tensors import DIGEST, digest
 from mast.data import CanvasSet, open_canvas
 from mast.measure.bench import Bench
@@ -50,34 +48,22 @@ Measured = dict[str, Any]  # a result file
 
 
 @dataclass(frozen=True)
-class Verbs:
-    """What the commands do, as far as an experiment uses it; see the functions of these names."""
-
-    pretrain: Callable[[PretrainConfig], RunFolder]
-    evaluate: Callable[..., list[Result]]
-    analyze: Callable[..., Any]
-    advise: Callable[..., Any]
-    outliers: Callable[..., Listing]
-    study: Callable[..., Any]
-
-
-@dataclass(frozen=True)
 class Workplace:
     """What an experiment works with.
 
     Args:
         sets: Folder of image sets.
         out: Folder of run folders (`runs/`), of sets that are made (`sets/`) and of results.
-        verbs: What the commands do.
-        questions: The analyses and studies of a run, by name.
+        pretrain: `mast.pretrain`.
+        evaluate: `mast.evaluate`.
         device: auto, cpu or cuda.
         threads: CPU threads; PyTorch's choice if None.
     """
 
     sets: Path
     out: Path
-    verbs: Verbs
-    questions: Mapping[str, Entry[Analysis]]
+    pretrain: Callable[[PretrainConfig], RunFolder]
+    evaluate: Callable[..., list[Result]]
     device: Device = "auto"
     threads: int | None = None
 
@@ -247,7 +233,7 @@ def perform(
         experiment.check(run, workplace)
         try:
             if run.config is not None and run.trained:
-                workplace.verbs.pretrain(run.config)
+                workplace.pretrain(run.config)
             result = experiment.measure(run, workplace)
         except DivergedError as error:
             failed = experiment.diverged(run, str(error))

@@ -14,8 +14,21 @@ from PIL import Image
 from tiny import ENCODER
 from tiny_evaluation import Colors, tiny_set
 
+import experiments.__main__ as command
 import mast
-from mast.cli import main
+from experiments.__main__ import EXPERIMENTS
+from experiments.advice_check import AdviceCheck
+from experiments.detectors import Detectors
+from experiments.does_it_help import COLUMNS, DoesItHelp
+from experiments.findings import Findings, Inquiry
+from experiments.flowers import Flowers
+from experiments.forgetting import CONTENDERS, TASKS, Forgetting
+from experiments.protocols import Protocols, against_sklearn
+from experiments.searches import leads, led, searches, spaces
+from experiments.small_sets import SmallRun, folds, with_colours
+from experiments.starts import STARTS, Starts
+from experiments.uncertainty_check import DAMAGE, UncertaintyCheck
+from experiments.variants import VARIANTS
 from mast.config import PretrainConfig
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
@@ -25,31 +38,10 @@ from mast.measure.result import Result
 from mast.measure.sets import EvaluationData
 from mast.protocols import Detection, Segmentation
 from mast.protocols.run import EvaluationSettings, evaluate_encoder
-from mast.studies import (
-    EXPERIMENTS,
-    OF_A_RUN,
-    QUESTIONS,
-    STUDIES,
-    Entry,
-    Experiment,
-    Verbs,
-    Workplace,
-)
-from mast.studies.advice_check import AdviceCheck
-from mast.studies.detectors import Detectors
-from mast.studies.does_it_help import COLUMNS, DoesItHelp
 from mast.studies.engine import Shard, StudyRun, carry_out
-from mast.studies.findings import Findings, Inquiry
-from mast.studies.flowers import Flowers
-from mast.studies.forgetting import CONTENDERS, TASKS, Forgetting
-from mast.studies.protocols import Protocols, against_sklearn
-from mast.studies.searches import leads, led, searches, spaces
+from mast.studies.experiment import Experiment, Workplace, perform
 from mast.studies.seeds import cell, difference, pack, unpack
-from mast.studies.sets import drawn_positions, folds, link, with_colours
-from mast.studies.small_runs import CIFAR, SmallRun
-from mast.studies.starts import STARTS, Starts
-from mast.studies.uncertainty_check import DAMAGE, UncertaintyCheck
-from mast.studies.variants import VARIANTS
+from mast.studies.tables.small_scale import CIFAR, drawn_positions, link
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 PROJECTOR = {"projector": {"hidden": 32, "dim": 24, "pool": "before"}}
@@ -195,10 +187,13 @@ def test_a_lead_is_over_every_whole_space() -> None:
 @pytest.fixture
 def tiny_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, experiment in TINY.items():
-        entry = Entry(EXPERIMENTS[name].title, lambda experiment=experiment: experiment)
-        monkeypatch.setitem(STUDIES, name, entry)
+        monkeypatch.setitem(EXPERIMENTS, name, experiment)
     for part, count in (("train", 256), ("val", 96), ("test", 96)):
         monkeypatch.setitem(generated.SPLITS, part, count)
+
+
+def workplace(sets: Path, out: Path, pretrain: Any = mast.pretrain) -> Workplace:
+    return Workplace(sets, out, pretrain, mast.evaluate, "cpu")
 
 
 def keys(value: Any, depth: int = 2) -> Any:
@@ -212,26 +207,25 @@ def contents(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", TINY)
 @pytest.mark.usefixtures("tiny_experiments")
-def test_conformance(
-    name: str, sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planned = mast.study(name, data=sets, out=tmp_path, device="cpu", dry=True)
+def test_conformance(name: str, sets: Path, tmp_path: Path) -> None:
+    experiment = TINY[name]
+    planned, results = perform(experiment, workplace(sets, tmp_path), [0], dry=True)
     assert not list(tmp_path.iterdir())
-    assert {run.state for run in planned.runs} == {"to do"}
-    assert planned.results is None
+    assert {run.state for run in planned} == {"to do"}
+    assert not results
     before = contents(sets)
 
-    done = mast.study(name, data=str(sets), out=str(tmp_path), device="cpu")
-    assert [run.state for run in done.runs] == ["finished"] * len(planned.runs)
-    assert done.results is not None
-    assert done.results.rows
-    assert all(len(row) == len(done.results.columns) for row in done.results.rows)
+    done, results = perform(experiment, workplace(sets, tmp_path), [0])
+    assert [run.state for run in done] == ["finished"] * len(planned)
+    table = experiment.table(results)
+    assert table.rows
+    assert all(len(row) == len(table.columns) for row in table.rows)
     assert contents(sets) == before  # nothing is written beside the images
     run, kept = KEPT[name]
-    file = tmp_path / (f"{TINY[name].results}/{run}.json" if run else f"{TINY[name].results}.json")
-    assert file in done.files
+    file = tmp_path / (f"{experiment.results}/{run}.json" if run else f"{experiment.results}.json")
+    assert file in experiment.files(done, tmp_path)
     result, expected = (json.loads(path.read_text()) for path in (file, RESULTS / kept))
     assert expected.keys() <= result.keys()
     assert "provenance" in result
@@ -241,18 +235,16 @@ def test_conformance(
     for path in tmp_path.glob("protocols/*/evaluations/*.json"):
         assert Result.read(path).set_name == "cifar10/test"  # wherever the folder of sets is
 
-    conclusion = tmp_path / f"{TINY[name].results}.json"
+    conclusion = tmp_path / f"{experiment.results}.json"
     concluded = conclusion.is_file()
     conclusion.unlink(missing_ok=True)  # as if killed after the last run
     # Again: nothing is trained or measured; what was not concluded is.
-    monkeypatch.setattr(sys.modules["mast.commands.study"], "pretrain", None)
-    monkeypatch.setattr(type(TINY[name]), "measure", None)
-    mast.study(name, data=sets, out=tmp_path, device="cpu")
+    perform(experiment, workplace(sets, tmp_path, pretrain=None), [0])
     assert conclusion.is_file() == concluded
     after = contents(tmp_path)
-    again = mast.study(name, data=sets, out=tmp_path, device="cpu")
-    assert [run.state for run in again.runs] == ["finished"] * len(planned.runs)
-    assert again.results == done.results
+    again, same = perform(experiment, workplace(sets, tmp_path, pretrain=None), [0])
+    assert [run.state for run in again] == ["finished"] * len(planned)
+    assert experiment.table(same) == table
     assert contents(tmp_path) == after
 
 
@@ -269,19 +261,16 @@ def test_shards_share_the_runs_and_one_that_fails_stops_no_other(
         folder: RunFolder = mast.pretrain(config)
         return folder
 
-    monkeypatch.setattr(sys.modules["mast.commands.study"], "pretrain", pretrain)
-    command = ["study", "does_it_help", "--data", str(sets), "--out", str(tmp_path)]
-    for shard in ("0/2", "1/2"):
-        trained.clear()
-        code = main([*command, "--device", "cpu", "--threads", "1", "--shard", shard])
-        assert code == {"0/2": 0, "1/2": 2}[shard]
-        # The validation and the test score of one run are measured by one process.
-        expected = {"0/2": {"learned_plain-5-0"}, "1/2": {"vicreg5-5-0"}}[shard]
-        assert set(trained) == expected
-    captured = capsys.readouterr()
-    assert "vicreg5-5-0: the loss is not finite" in " ".join(captured.err.split())
-    assert "\nvalidation/vicreg5-5-0, seed 0: the loss is not finite at step 1\n" in captured.out
-    assert "error: 2 runs failed; the same command tries again" in captured.err
+    monkeypatch.setattr(sys.modules["mast.commands.reproduce"], "pretrain", pretrain)
+    arguments = ["does_it_help", "--data", str(sets), "--out", str(tmp_path), "--device", "cpu"]
+    command.main([*arguments, "--threads", "1", "--shard", "0/2"])
+    # The validation and the test score of one run are measured by one process.
+    assert set(trained) == {"learned_plain-5-0"}
+    trained.clear()
+    with pytest.raises(SystemExit, match=r"vicreg5-5-0, seed 0: the loss is not finite at step 1"):
+        command.main([*arguments, "--threads", "1", "--shard", "1/2"])
+    assert set(trained) == {"vicreg5-5-0"}
+    assert "vicreg5-5-0: the loss is not finite" in " ".join(capsys.readouterr().err.split())
     results = {path.relative_to(tmp_path / "does_it_help").as_posix()
                for path in (tmp_path / "does_it_help").rglob("*.json")}  # fmt: skip
     assert results == {
@@ -294,15 +283,11 @@ def test_shards_share_the_runs_and_one_that_fails_stops_no_other(
         mean = float(unpack(tested["each"][key]).mean())
         assert tested["scores"][key] == pytest.approx(100 * mean, abs=0.3), key
     # What failed is tried again, and alone; by pattern.
-    monkeypatch.undo()
-    monkeypatch.setitem(STUDIES, "does_it_help", Entry("", lambda: TINY["does_it_help"]))
-    only = mast.study(
-        "does_it_help", data=sets, out=tmp_path, only="test/vicreg5-*", seeds=0, device="cpu"
-    )
-    assert [(run.name, run.state) for run in only.runs] == [("test/vicreg5-5-0", "finished")]
+    monkeypatch.setattr(sys.modules["mast.commands.reproduce"], "pretrain", mast.pretrain)
+    command.main([*arguments, "--only", "test/vicreg5-*"])
     assert len(list((tmp_path / "does_it_help").rglob("*.json"))) == 5
-    both = mast.study("does_it_help", data=sets, out=tmp_path, seeds=[0, 1], dry=True)
-    states = [run.state for run in both.runs]
+    both, _ = perform(TINY["does_it_help"], workplace(sets, tmp_path), [0, 1], dry=True)
+    states = [run.state for run in both]
     assert [states.count(state) for state in ("finished", "begun", "to do")] == [5, 1, 6]
 
 
@@ -318,43 +303,27 @@ def test_the_probe_agrees_with_scikit_learn() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "flowers"}, "flowers needs images: give data"),
-        ({"name": "flowers", "data": "SETS"}, "give out, a folder"),
-        ({"name": "flowers", "data": "SETS", "out": "OUT", "seeds": 1}, "leave seeds out"),
-        ({"name": "flowers", "data": "SETS", "out": "OUT", "run": "runs/x"}, "leave run out"),
-        ({"name": "flowers", "data": "SETS", "out": "OUT", "only": "mast"}, "unknown run 'mast'"),
-        ({"name": "flowers", "data": "OUT", "out": "OUT"}, "has no flowers17/train; give a folder"),
-        ({"name": "detectors", "data": "OUT", "out": "OUT"}, "has no coco128; give a folder"),
-        ({"name": "growth", "data": "SETS"}, "growth studies a run: give run"),
-        ({"name": "growth", "data": "SETS", "out": "OUT"}, "leave out out"),
+        (["flowers", "--data", "SETS", "--seeds", "1"], "leave seeds out"),
+        (["flowers", "--data", "SETS", "--only", "mast"], "unknown run 'mast'"),
+        (["flowers", "--data", "OUT"], "has no flowers17/train; give a folder"),
+        (["detectors", "--data", "OUT"], "has no coco128; give a folder"),
     ],
 )
 def test_what_does_not_fit_is_said(
-    arguments: dict[str, Any], message: str, sets: Path, tmp_path: Path
+    arguments: list[str], message: str, sets: Path, tmp_path: Path
 ) -> None:
-    paths = {"SETS": sets, "OUT": tmp_path}
-    given = {key: paths.get(value, value) for key, value in arguments.items()}
-    with pytest.raises(UserError, match=message):
-        mast.study(**given)
+    paths = {"SETS": str(sets), "OUT": str(tmp_path)}
+    with pytest.raises(SystemExit, match=message):
+        command.main([*(paths.get(word, word) for word in arguments), "--out", str(tmp_path)])
 
 
 # ------------------------------------------------------------------------------ what they share
 
 
-def test_registries_name_what_they_hold() -> None:
-    assert list(STUDIES) == [*OF_A_RUN, *EXPERIMENTS]
-    assert [name for name in QUESTIONS if name in STUDIES] == list(OF_A_RUN)
-    assert set(TINY) == set(KEPT) == set(EXPERIMENTS)
-    for name, entry in STUDIES.items():
-        assert entry.title, name
-        assert type(entry.kind()).__doc__, name
-
-
 def test_variants_have_the_configurations_that_were_measured(tmp_path: Path) -> None:
     """Those of the result files, by what a file says of its run."""
-    none: Any = None
-    workplace = Workplace(tmp_path, tmp_path, Verbs(none, none, none, none, none, none), {}, "cpu")
-    runs = {run.name: run for run in DoesItHelp().plan(workplace, [0])}
+    place = workplace(tmp_path, tmp_path)
+    runs = {run.name: run for run in DoesItHelp().plan(place, [0])}
     files = list((RESULTS / "does_it_help").rglob("*-0.json"))
     assert files
     for file in files:

@@ -1,10 +1,9 @@
-"""The paper's tables as experiments, and the one of most methods."""
+"""The paper's tables as experiments."""
 
 import csv
 import json
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,27 +15,20 @@ import mast
 from mast.analyses import Grid
 from mast.augment.presets import MAST15
 from mast.cli import main
-from mast.commands.reproduce import Reproduced
-from mast.core.errors import DivergedError, UserError
+from mast.core.errors import UserError
 from mast.core.run import flatten, plain
 from mast.protocols import EVALUATORS
-from mast.protocols.run import EvaluationSettings
 from mast.runs.cost import GPUS, REACHED, flops_an_image
-from mast.studies import EXPERIMENTS, QUESTIONS, Verbs, Workplace
-from mast.studies.engine import FINISHED, WAITING, Shard
+from mast.studies import Workplace
+from mast.studies.engine import FINISHED
 from mast.studies.tables import (
-    OF_ONE_BUDGET,
-    OF_THE_PAPER,
     SCALES,
     TABLES,
-    Small,
-    TableExperiment,
     experiment,
 )
 from mast.studies.tables import paper_table as paper
 from mast.studies.tables.paper_table import SETS, Scale
 from mast.studies.tables.printed import as_csv, as_latex, as_markdown
-from mast.studies.tables.small import ROWS, TESTED
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 QUICK = {"penalties": [0.01], "resamples": 20}
@@ -50,26 +42,15 @@ SMALLER = {"size": 32, "batch_size": 8, "encoder": asdict(ENCODER)}
 
 
 def place(sets: Path, out: Path) -> Workplace:
-    nothing: Any = None
-    return Workplace(sets, out, Verbs(*[nothing] * 6), QUESTIONS, "cpu")
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Small:
-    """The table of most methods with two rows at two rates."""
-    rows = {name: ROWS[name]._replace(rates=ROWS[name].rates[:2])
-            for name in ("untrained", "vicreg", "simsiam")}  # fmt: skip
-    table = Small(rows, 24, 1, 8, asdict(ENCODER), EvaluationSettings(protocols=SETTINGS))
-    monkeypatch.setitem(OF_ONE_BUDGET, "small", table)  # type: ignore[arg-type]
-    return table
+    return Workplace(sets, out, mast.pretrain, mast.evaluate, "cpu")
 
 
 # ------------------------------------------------------------------------------ what tables are
 
 
-@pytest.mark.parametrize("name", OF_THE_PAPER)
+@pytest.mark.parametrize("name", TABLES)
 def test_a_table_is_whole(name: str) -> None:
-    table = OF_THE_PAPER[name]
+    table = TABLES[name]
     titles = [column.title for column in table.columns]
     assert len(set(titles)) == len(titles)  # scores go by them
     assert table.rows[table.baseline].recipe
@@ -85,7 +66,7 @@ def test_a_table_is_whole(name: str) -> None:
 
 def test_tables_share_runs_and_no_two_runs_share_a_folder(tmp_path: Path) -> None:
     folders: dict[str, Any] = {}
-    for name in OF_THE_PAPER:
+    for name in TABLES:
         for scale in SCALES:
             runs = experiment(name, scale).plan(place(tmp_path, tmp_path), [0])
             names = [run.name for run in runs]
@@ -108,7 +89,7 @@ def test_tables_share_runs_and_no_two_runs_share_a_folder(tmp_path: Path) -> Non
     assert mast5.endswith("-1000-epochs-0")
 
 
-@pytest.mark.parametrize("name", OF_THE_PAPER)
+@pytest.mark.parametrize("name", TABLES)
 def test_a_batch_fits_its_set(name: str, tmp_path: Path) -> None:
     for scale in SCALES:
         for run in experiment(name, scale).plan(place(tmp_path, tmp_path), [0]):
@@ -160,24 +141,11 @@ def test_figure_8_multiplies_one_coefficient(tmp_path: Path) -> None:
         (("table11",), "unknown table"),
         (("table6", "middle"), "unknown scale"),
         (("table6", "small", 0), "epochs must be 1 or more"),
-        (("small", "paper"), "has one scale"),
-        (("small", "small", 3), "has one scale"),
     ],
 )
 def test_what_is_no_table_is_refused(arguments: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
         experiment(*arguments)
-
-
-@pytest.mark.parametrize("table", [Small(), experiment("table6", "paper", 20)])
-def test_results_that_are_kept_are_of_today_s_recipes(table: TableExperiment) -> None:
-    """Otherwise they would be measured again, and the document be of old ones."""
-    runs = [run for run in table.plan(place(RESULTS, RESULTS), (0, 1, 2)) if not run.waits]
-    kept = table.measured(runs, RESULTS)
-    assert kept
-    assert all(
-        kept[run.name]["fingerprint"] == table.fingerprint(run) for run in runs if run.name in kept
-    )
 
 
 # ---------------------------------------------------------------------------------- end to end
@@ -186,7 +154,7 @@ def test_results_that_are_kept_are_of_today_s_recipes(table: TableExperiment) ->
 def test_a_table_is_trained_measured_and_printed(
     sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = OF_THE_PAPER["table6"]
+    table = TABLES["table6"]
     rows = {
         name: table.rows[name]._replace(published=table.rows[name].published[::2])
         for name in ("untrained", "vicreg5", "mast5")
@@ -194,7 +162,7 @@ def test_a_table_is_trained_measured_and_printed(
     rows["theirs"] = rows["mast5"]._replace(title="theirs", recipe="", note="Not here.")
     top1 = table.columns[::2]  # the sets have three classes
     table = replace(table, rows=rows, columns=top1)
-    monkeypatch.setitem(OF_THE_PAPER, "table6", table)  # type: ignore[index]
+    monkeypatch.setitem(TABLES, "table6", table)  # type: ignore[index]
     scale = Scale("small", "_small", SMALLER, 1, {"cars": ""}, settings={"linear": QUICK})
     monkeypatch.setitem(paper.SCALES, "small", scale)
     command = ["reproduce", "table6", "--data", str(sets), "--out", str(tmp_path), "--device",
@@ -275,111 +243,6 @@ def test_hours_are_those_of_the_operations(tmp_path: Path) -> None:
     assert float(hours) == pytest.approx(seconds / 3600, rel=1e-2)
 
 
-# ------------------------------------------------------------------------------------- `small`
-
-
-def ran(done: Reproduced) -> dict[str, str]:
-    return {run.name: run.state for run in done.runs}
-
-
-def test_rates_are_chosen_on_validation_and_then_tested(
-    small: Small, sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planned = ran(mast.reproduce("small", sets, tmp_path, seeds=1, dry=True, gpu="H200"))
-    assert planned["test/simsiam-1"] == WAITING
-    assert planned["test/untrained-1"] == "to do"
-    trained: list[str] = []
-
-    def pretrain(config: Any) -> Any:
-        trained.append(Path(config.out).name)
-        if trained[-1] == "vicreg-0.005-0":
-            raise DivergedError("the loss is not finite at step 1")
-        return mast.pretrain(config)
-
-    monkeypatch.setattr(sys.modules["mast.commands.study"], "pretrain", pretrain)
-    monkeypatch.setattr(
-        "mast.studies.tables.small.mean_of_tasks",
-        lambda result: {0.005: 70.0, 0.0017: 60.0}.get(round(result["rate"] or 0, 4), 50.0),
-    )
-    done = mast.reproduce("small", sets, tmp_path, seeds=1, device="cpu")
-    assert ran(done).keys() == planned.keys()
-    assert {run.state for run in done.runs} == {FINISHED}
-    # Of one the better rate, of the other that which did not diverge, which is not tried again.
-    assert trained.count("vicreg-0.005-0") == 1
-    assert "simsiam-0.005-1" in trained
-    assert "vicreg-0.0017-1" in trained
-    rates = {row[0]: row[1:] for row in done.grids[
-        "rates, by the mean of four tasks on validation images"].rows}  # fmt: skip
-    assert rates["SimSiam"] == ("60.0", "70.0", "0.005 (at the edge)")
-    assert rates["VICReg"] == ("60.0", "diverged", "0.0017 (at the edge)")
-    result = json.loads((tmp_path / "small" / "test" / "simsiam-1.json").read_text())
-    assert result["images_seen"] == 24
-    assert result["flops"] > 0
-    assert {"cifar10/class/robust/changed", "cifar10/rotation/rotation"} <= result["scores"].keys()
-    assert [row[0] for row in done.grids["ahead of VICReg, in points"].rows] == [
-        "SimSiam", "untrained",
-    ]  # fmt: skip
-    again = mast.reproduce("small", sets, tmp_path, seeds=1, device="cpu")
-    assert again == done
-    # A test at a rate that is no longer the best is done again.
-    monkeypatch.setattr(
-        "mast.studies.tables.small.mean_of_tasks", lambda result: -(result["rate"] or 0)
-    )
-    states = ran(mast.reproduce("small", sets, tmp_path, seeds=1, dry=True, gpu="H200"))
-    assert (states["test/simsiam-1"], states["test/vicreg-1"]) == ("to do", FINISHED)
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "null", '{"seed": 0, "sha256": "0"}', "[" * 9999])
-def test_a_result_that_is_none_is_named(
-    small: Small, sets: Path, tmp_path: Path, text: str
-) -> None:
-    (run, *_) = small.plan(place(sets, tmp_path), (0,))
-    file = small.file(run, tmp_path)
-    file.parent.mkdir(parents=True)
-    file.write_text(text)
-    with pytest.raises(
-        UserError, match=rf"{file.name} is not a valid result .*: delete it to have"
-    ):
-        mast.reproduce("small", sets, tmp_path, seeds=1, dry=True, gpu="H200")
-
-
-def test_a_page_of_others_is_not_written_over(small: Small, sets: Path, tmp_path: Path) -> None:
-    (tmp_path / "small").mkdir()
-    (tmp_path / "small.md").write_text("# my notes\n")
-    with pytest.raises(UserError, match=r"small\.md is there and is not what this command writes"):
-        mast.reproduce("small", sets, tmp_path, seeds=1, dry=True, gpu="H200")
-
-
-def test_a_process_has_all_runs_of_a_row(small: Small, sets: Path, tmp_path: Path) -> None:
-    runs = small.plan(place(sets, tmp_path), (0, 1))
-    shards = [Shard(first, 2).selects(runs) for first in range(2)]
-    assert all(sum(chosen) == 1 for chosen in zip(*shards, strict=True))
-    for own in shards:
-        rows = {run.changes["row"] for run, is_own in zip(runs, own, strict=True) if is_own}
-        others = {run.changes["row"] for run, is_own in zip(runs, own, strict=True) if not is_own}
-        assert not rows & others
-
-
-def test_what_was_measured_names_what_a_table_has(small: Small) -> None:
-    def result(row: str, seed: int, rate: float | None, score: float) -> dict[str, Any]:
-        budget = {"minutes": 1.0, "images_seen": 24, "flops": 2e12}
-        scores = dict.fromkeys(TESTED, score)
-        return {"row": row, "seed": seed, "rate": rate, "scores": scores, "each": {}, **budget}
-
-    measured = {
-        "test/simsiam-0": result("simsiam", 0, 0.005, 41.0),
-        "test/vicreg-0": result("vicreg", 0, 0.005, 40.0),
-        "test/vicreg-1": result("vicreg", 1, 0.005, 44.0),
-        "validation/simsiam-0.005-0": result("simsiam", 0, 0.005, 30.0),
-    }
-    grids = small.grids(measured)
-    assert [row[:2] for row in grids["results"].rows] == [("VICReg", "2"), ("SimSiam", "1")]
-    assert grids["results"].rows[0][-1] == "42.0 ± 2.8"
-    (lead,) = grids["ahead of VICReg, in points"].rows
-    assert lead[2] == "+1.0"  # of the seed that both have
-    assert grids["budgets"].rows[0][:3] == ("VICReg", "24", "2")
-
-
 # -------------------------------------------------------------------------------------- files
 
 
@@ -391,9 +254,3 @@ def test_cells_are_escaped() -> None:
     assert r"x\_1 \& y & 1.5 \\" in latex
     assert "% c % d" in latex
     assert r"a|b & 50 \% \\" in latex
-
-
-def test_tables_are_not_studies() -> None:
-    assert not set(TABLES) & set(EXPERIMENTS)
-    names: Sequence[str] = TABLES
-    assert len(set(names)) == len(names)

@@ -14,7 +14,7 @@ from mast.analyses import Grid, Score, Subject, Trial
 from mast.analyses.interval import mean_and_margin
 from mast.augment.presets import MAST5, MAST15
 from mast.core.errors import UserError
-from mast.studies import OF_A_RUN, Study
+from mast.studies import STUDIES, Study
 from mast.studies.engine import vary
 from mast.studies.epochs import Epochs
 from mast.studies.growth import Growth
@@ -65,10 +65,10 @@ def trained(
 # -------------------------------------------------------------------------------- conformance
 
 
-@pytest.mark.parametrize("name", OF_A_RUN)
+@pytest.mark.parametrize("name", STUDIES)
 @pytest.mark.parametrize("case", ["whole", "partial", "not finite"])
 def test_conformance(name: str, case: str, tmp_path: Path) -> None:
-    study = OF_A_RUN[name].kind()
+    study = STUDIES[name].kind()
     assert study.name == name
     subject = trained(study, RUN, lambda trial, seed: 40.0 + seed + len(trial) % 5, seeds=2)
     if case == "partial":
@@ -100,9 +100,9 @@ def test_conformance(name: str, case: str, tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "figure.svg").read_text()
 
 
-@pytest.mark.parametrize("name", OF_A_RUN)
+@pytest.mark.parametrize("name", STUDIES)
 def test_what_was_not_run_is_said(name: str) -> None:
-    study = OF_A_RUN[name].kind()
+    study = STUDIES[name].kind()
     command = f"Not run yet: mast study {name} RUN --data SET."
     assert study.lacking(RUN) == command
     done = trained(study, RUN, lambda *_: 50.0)
@@ -127,7 +127,7 @@ def test_what_was_not_run_is_said(name: str) -> None:
     ],
 )
 def test_runs_that_cannot_be_varied(name: str, subject: Subject, message: str) -> None:
-    study = OF_A_RUN[name].kind()
+    study = STUDIES[name].kind()
     assert message in str(study.lacking(subject))
     with pytest.raises(UserError, match=r"This run|masks?|all 0"):
         study.plan(subject)

@@ -1,4 +1,4 @@
-"""The tables of the paper, and those of one small budget: of most methods, and of poolings."""
+"""The tables of the paper."""
 
 from collections.abc import Mapping
 
@@ -7,14 +7,10 @@ from mast.studies.tables.experiment import TableExperiment, assumed, costs
 from mast.studies.tables.imagenet import FIGURE4B, TABLE1, TABLE2, TABLE5, TABLE8, TABLE10
 from mast.studies.tables.imagenet100 import TABLE3, TABLE4, TABLE9
 from mast.studies.tables.paper_table import SCALES, PaperTable, ScaleName
-from mast.studies.tables.pooling import POOLING
 from mast.studies.tables.reproduction import Reproduction
-from mast.studies.tables.small import Small
 from mast.studies.tables.smaller_sets import FIGURE8, TABLE6, TABLE7
 
-# Not of the paper: what is compared has as many trials each.
-OF_ONE_BUDGET: Mapping[str, Small] = {"small": Small(), "pooling": POOLING}
-OF_THE_PAPER: Mapping[str, PaperTable] = {
+TABLES: Mapping[str, PaperTable] = {
     "table1": TABLE1,
     "table2": TABLE2,
     "table3": TABLE3,
@@ -28,19 +24,18 @@ OF_THE_PAPER: Mapping[str, PaperTable] = {
     "figure4b": FIGURE4B,
     "figure8": FIGURE8,
 }
-TABLES = (*OF_ONE_BUDGET, *OF_THE_PAPER)
 
 
-def experiment(name: str, scale: ScaleName = "small", epochs: int | None = None) -> TableExperiment:
+def experiment(name: str, scale: ScaleName = "small", epochs: int | None = None) -> Reproduction:
     """What trains and measures a table.
 
     Args:
         name: One of `TABLES`.
-        scale: A key of `SCALES`; tables of one budget have the small one.
+        scale: A key of `SCALES`.
         epochs: Of runs with the table's full length, in place of the scale's.
 
     Raises:
-        UserError: No such table or scale, no epochs, or the table cannot be had so.
+        UserError: No such table or scale, or no epochs.
     """
     if name not in TABLES:
         raise unknown("table", name, TABLES)
@@ -48,22 +43,15 @@ def experiment(name: str, scale: ScaleName = "small", epochs: int | None = None)
         raise unknown("scale", scale, SCALES)
     if epochs is not None and epochs < 1:
         raise UserError(f"epochs must be 1 or more, got {epochs}")
-    if name in OF_THE_PAPER:
-        return Reproduction(name, OF_THE_PAPER[name], scale, epochs)
-    if scale != "small" or epochs is not None:
-        raise UserError(f"{name} has one scale, and its epochs: leave scale and epochs out")
-    return OF_ONE_BUDGET[name]
+    return Reproduction(name, TABLES[name], scale, epochs)
 
 
 __all__ = [
-    "OF_ONE_BUDGET",
-    "OF_THE_PAPER",
     "SCALES",
     "TABLES",
     "PaperTable",
     "Reproduction",
     "ScaleName",
-    "Small",
     "TableExperiment",
     "assumed",
     "costs",

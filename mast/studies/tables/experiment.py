@@ -114,7 +114,7 @@ def costs(
 
     Args:
         experiment: The table.
-        workplace: Where; its verb trains a few steps if there is no GPU to compute for.
+        workplace: Where; a few steps are trained there if there is no GPU to compute for.
         runs: Its plan.
         gpu: On which hours are computed; None: they are measured here, by a few steps of the first
             run, and computed for the others from their operations.
@@ -122,7 +122,7 @@ def costs(
     kinds = _kinds(experiment, runs)
     if not kinds:
         return Grid(_COLUMNS, ())
-    speed = flops_a_second([kind.config for kind in kinds], gpu, workplace.verbs.pretrain)
+    speed = flops_a_second([kind.config for kind in kinds], gpu, workplace.pretrain)
     costs: list[_Cost] = []
     canvases: dict[str, float] = {}
     for kind in kinds:

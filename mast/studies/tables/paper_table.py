@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from mast.studies.small_runs import CIFAR, IMAGES, NARROW, SIZE
-from mast.studies.variants import LR
+from mast.studies.tables.small_scale import CIFAR, IMAGES, NARROW, SIZE
 
 ScaleName = Literal["small", "paper"]
 
@@ -192,7 +191,7 @@ SCALES: dict[ScaleName, Scale] = {
         {
             "size": SIZE,
             "encoder": {**NARROW, "stem_stride": 2},
-            "optimizer": {"lr": LR},
+            "optimizer": {"lr": 5e-3},
             "batch_size": 64,
         },
         12,

@@ -16,7 +16,6 @@ from mast.runs.cost import flops_an_image
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Measured, Workplace, last_metrics
 from mast.studies.seeds import cell, difference, pack
-from mast.studies.small_runs import IMAGES, link_cifar
 from mast.studies.tables.experiment import RESULTS, TableExperiment, digest, trained
 from mast.studies.tables.paper_table import (
     SCALES,
@@ -28,6 +27,7 @@ from mast.studies.tables.paper_table import (
     Scale,
     ScaleName,
 )
+from mast.studies.tables.small_scale import IMAGES, link_cifar
 
 
 @final
@@ -340,7 +340,7 @@ def _results(
 ) -> list[Result]:
     """What a run, or its encoder as it starts, scores on a set; by protocol its settings."""
     if run.trained:
-        return workplace.verbs.evaluate(
+        return workplace.evaluate(
             run.folder.path, sets, list(settings), settings, device=workplace.device, seed=run.seed
         )
     assert run.config is not None

@@ -1,8 +1,8 @@
 """Where MAST's projector pools: at the end of its layers, in front of them, or with the encoder."""
 
-from mast.studies.small_runs import NARROW
-from mast.studies.tables.small import RATES, TOLD, Row, Small
-from mast.studies.variants import LR
+from experiments.small import RATES, TOLD, Row, Small
+from experiments.variants import LR
+from mast.studies.tables.small_scale import NARROW
 
 TITLES = {
     "after": "pooled after the layers (the paper's appendix A)",

@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from PIL import Image, ImageFilter
 
+import mast
+from experiments.small_sets import RUNS, SmallRun, run_facts
 from mast.analyses import Grid
 from mast.augment import center_views
 from mast.measure.bootstrap import mean_interval
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace
-from mast.studies.small_runs import RUNS, SmallRun, link_cifar, run_facts
+from mast.studies.tables.small_scale import link_cifar
 
 DATA = "cifar10/test"
 Damage: TypeAlias = Callable[[Image.Image, np.random.Generator], Image.Image]
@@ -113,7 +115,7 @@ class UncertaintyCheck(Experiment):
             for kind, damage in DAMAGE.items():
                 _write([damage(image, random) for image in originals], Path(folder, kind))
             by = run.changes["by"]
-            listing = workplace.verbs.outliers(
+            listing = mast.outliers(
                 run.folder.path, folder, by=by, labels=False, device=workplace.device,
                 known=run.config.data.spec if by == "neighbours" else None,
             )  # fmt: skip

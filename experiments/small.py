@@ -9,21 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, final
 
+from experiments.does_it_help import COLUMNS, DoesItHelp, mean_of_tasks
+from experiments.small_sets import probe
+from experiments.variants import ALL_BUT_ONE, LR
 from mast.analyses import Grid
 from mast.core.run import plain
 from mast.methods import METHODS
 from mast.protocols.run import EvaluationSettings
 from mast.recipes import recipe
 from mast.runs.cost import flops_an_image
-from mast.studies.does_it_help import COLUMNS, DoesItHelp, mean_of_tasks
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Measured, Workplace, last_metrics
-from mast.studies.probes import probe
 from mast.studies.seeds import cell, difference
-from mast.studies.small_runs import CIFAR, NARROW, SIZE, link_cifar
 from mast.studies.tables.experiment import RESULTS, TableExperiment
 from mast.studies.tables.paper_table import AUGSELF, NEAR_COPIES
-from mast.studies.variants import ALL_BUT_ONE, LR
+from mast.studies.tables.small_scale import CIFAR, NARROW, SIZE, link_cifar
 
 LABELLED = f"{CIFAR}-labelled"
 VIEWS = "mast5"

@@ -6,12 +6,13 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
+import mast
+from experiments.small_sets import RUNS, SmallRun, run_facts
 from mast.analyses import Grid
 from mast.data.factors import CLASSES, DESTROYED_BY
 from mast.measure.result import Result
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace
-from mast.studies.small_runs import RUNS, SmallRun, run_facts
 
 COLUMNS = (
     "task",
@@ -51,7 +52,7 @@ class AdviceCheck(Experiment):
     def measure(self, run: StudyRun, workplace: Workplace) -> Measured:
         """See `Experiment.measure`: of each task the ranking of the operators and the truth."""
         assert run.config is not None
-        rows = workplace.verbs.advise(run.folder.path, "factors", device=workplace.device).rows
+        rows = mast.advise(run.folder.path, "factors", device=workplace.device).rows
         (file,) = run.folder.evaluations.glob("retained-factors-test.json")
         measured = Result.read(file).targets
         return {

@@ -10,6 +10,8 @@ from typing import Any, ClassVar, final
 
 import torch
 
+from experiments.small_sets import folds, probe, with_colours
+from experiments.variants import LR, VARIANTS, Variant
 from mast.analyses import Grid
 from mast.core.launch import Precision
 from mast.core.run import plain
@@ -17,11 +19,8 @@ from mast.measure.sets import EvaluationData
 from mast.protocols.run import EvaluationSettings
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics
-from mast.studies.probes import probe
 from mast.studies.seeds import cell
-from mast.studies.sets import drawn_positions, folds, with_colours
-from mast.studies.small_runs import CIFAR, NARROW, SIZE, link_cifar
-from mast.studies.variants import LR, VARIANTS, Variant
+from mast.studies.tables.small_scale import CIFAR, NARROW, SIZE, drawn_positions, link_cifar
 
 SCORES = ("validation", "test")
 COLUMNS = {

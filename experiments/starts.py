@@ -6,17 +6,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
+from experiments.does_it_help import DoesItHelp
+from experiments.small_sets import probe
+from experiments.variants import LR
 from mast.analyses import Grid
 from mast.config import PretrainConfig
 from mast.measure.sets import EvaluationData
 from mast.protocols.run import EvaluationSettings
-from mast.studies.does_it_help import DoesItHelp
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics
-from mast.studies.probes import probe
 from mast.studies.seeds import cell
-from mast.studies.small_runs import CIFAR, NARROW, SIZE, link_cifar
-from mast.studies.variants import LR
+from mast.studies.tables.small_scale import CIFAR, NARROW, SIZE, link_cifar
 
 SOURCE = "source"
 SCORES = ("validation", "test")

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
+import mast
+from experiments.small_sets import NARROWER
 from mast.analyses import Grid
 from mast.measure.named_sets import NamedSets
 from mast.measure.sets import EvaluationData
@@ -13,7 +15,6 @@ from mast.protocols.run import EvaluationSettings, evaluate_encoder
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace, last_metrics
 from mast.studies.seeds import cell
-from mast.studies.small_runs import NARROWER
 
 PROTOCOLS = ("linear", "retrieval")
 TASKS = ("color", "orientation", "position", "shape", "texture", "sharpness")
@@ -135,7 +136,7 @@ class Forgetting(Experiment):
         sets = probed(self.images)
         if run.trained:
             protocols = {} if self.settings is None else self.settings.protocols
-            results = workplace.verbs.evaluate(
+            results = mast.evaluate(
                 run.folder.path, sets, PROTOCOLS, settings=protocols, device=workplace.device
             )
         else:

@@ -7,13 +7,14 @@ from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
-from mast.analyses import ANALYSES, Analysis, Grid, read_arrays
-from mast.core.registry import Entry
+import mast
+from experiments.small_sets import RUNS, SmallRun, run_facts
+from mast.analyses import ANALYSES, Grid, read_arrays
 from mast.core.run import RunFolder
+from mast.studies import QUESTIONS
 from mast.studies.engine import StudyRun
 from mast.studies.experiment import Experiment, Measured, Workplace
-from mast.studies.sets import drawn_positions, link
-from mast.studies.small_runs import RUNS, SIZE, SmallRun, link_cifar, run_facts
+from mast.studies.tables.small_scale import SIZE, drawn_positions, link, link_cifar
 
 LABELLED = "cifar10"  # images of CIFAR-10 with labels, for the probes
 
@@ -99,13 +100,13 @@ class Findings(Experiment):
             beside: list[Path] = []
             if inquiry.beside is not None:
                 config = self.runs[inquiry.beside].configure(inquiry.beside, workplace)
-                beside.append(workplace.verbs.pretrain(config).path)
-            workplace.verbs.analyze(path, data, inquiry.analyses, beside, device=workplace.device)
+                beside.append(mast.pretrain(config).path)
+            mast.analyze(path, data, inquiry.analyses, beside, device=workplace.device)
         for study, options in inquiry.studies.items():
-            workplace.verbs.study(study, path, data, device=workplace.device, **options)
+            mast.study(study, path, data, device=workplace.device, **options)
         return {
             "run": run_facts(name, run.config),
-            "analyses": _answers(run.folder, workplace.questions),
+            "analyses": _answers(run.folder),
         }
 
     def table(self, measured: Mapping[str, Measured]) -> Grid:
@@ -118,10 +119,10 @@ class Findings(Experiment):
         return Grid(("run", "question", "answer"), rows)
 
 
-def _answers(folder: RunFolder, questions: Mapping[str, Entry[Analysis]]) -> dict[str, Any]:
+def _answers(folder: RunFolder) -> dict[str, Any]:
     """What every analysis that was made of a run says."""
     answers = {}
-    for name, entry in questions.items():
+    for name, entry in QUESTIONS.items():
         file = folder.analysis / f"{name}.npz"
         if file.is_file():
             arrays = read_arrays(file)

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from experiments.forgetting import DESTROYED, PROPERTY, TASKS, grouped
 from mast.analyses import Grid
 from mast.augment import PROPERTIES
 from mast.measure.result import ENDS, PRECISION, TOLD
 from mast.studies.experiment import Measured
-from mast.studies.forgetting import DESTROYED, PROPERTY, TASKS, grouped
 from mast.studies.seeds import cell
 
 WHOLE = {"representation": "representation", "embedding": "whole embedding"}
