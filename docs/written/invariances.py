@@ -34,6 +34,7 @@ COMPARED = {  # a column of the encoders' table: its measure and its way
     "all depths": ("color of 10", "all depths"),
     "match color": ("color of 10", "match color"),
     "kNN: last map": ("kNN", "last map"),
+    "whitened depths ": ("kNN", "all depths, whitened"),
     "ignore all ": ("kNN", "ignore all"),
 }
 WAYS_OF_RUNS = (
