@@ -118,7 +118,7 @@ def read_weights(path: str | Path, adapted: Adapted) -> Weights:
     """
     path = named(path)
     if not is_weights(path):
-        raise UserError(f"{path} has no weights: `mast neighbours` writes it, with same, different")
+        raise UserError(f"no weights in {path}: `mast neighbours` writes it, with same, different")
     said: Any = _read(path)
     if said["version"] != VERSION or said["adapted"] != digest(tensors_of(adapted)):
         raise UserError(f"{path} is of another adapted encoder: choose by the same pairs again")
