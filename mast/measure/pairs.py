@@ -78,7 +78,7 @@ def weights_of(
     if (same_PK @ found.x).max() >= (different_PK @ found.x).min():
         _log.warning("no weights put all pairs that are the same before all that are different")
     names = (*adapted.subspaces.properties, REST)
-    return dict(zip(names, found.x.clip(0).tolist(), strict=True))
+    return dict(zip(names, found.x.clip(0).round(6).tolist(), strict=True))
 
 
 def _logistic(value_P: np.ndarray) -> np.ndarray:
@@ -124,7 +124,7 @@ def read_weights(path: str | Path, adapted: Adapted) -> Weights:
         raise UserError(f"{path} is of another adapted encoder: choose by the same pairs again")
     names, weights = {*adapted.subspaces.properties, REST}, said["weights"]
     if not isinstance(weights, dict) or weights.keys() != names or not all(
-        isinstance(value, float) and 0 <= value < float("inf") for value in weights.values()
+        isinstance(value, int | float) and 0 <= value < float("inf") for value in weights.values()
     ) or not any(weights.values()):  # fmt: skip
         raise UserError(f"{path} has weights that cannot be: {in_short(weights)}")
     return weights

@@ -26,6 +26,7 @@ from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.exports import FORMATS, load_original
 from mast.measure.features import extract
 from mast.measure.pairs import write_weights
+from mast.measure.result import results_in
 from mast.measure.subspaces import MATCHED
 
 CLEAN = Path(__file__).parents[2] / "docs" / "clean.md"
@@ -482,6 +483,16 @@ def test_pairs_choose_and_their_weights_are_kept(
     assert {*found["changed_by"]} <= {"", "color", "orientation", "none"}
     words = ["neighbours", str(adapted.path), "--data", str(colors), "--query", "0", "--k", "2"]
     assert main([*words, "--same", "00.png", "03.png", "--different", "7", "11.png"]) == 0
+    said = capsys.readouterr()
+    assert "orientation 0," in said.out + said.err
+    known = json.loads(file.read_text())
+    file.write_text(json.dumps({**known, "weights": dict.fromkeys(known["weights"], 1)}))
+    mast.embed(adapted.path, colors, tmp_path / "as_it_is.npz", space=file, device="cpu")
+    with np.load(tmp_path / "as_it_is.npz") as arrays, torch.no_grad():
+        images = mast.open_images([colors / name for name in arrays["identifiers"]], 32)
+        plain = adapted.adapted.space()(adapted.adapted.depths(images)).numpy()
+        seen = arrays["features"]
+    np.testing.assert_allclose(seen @ seen.T, plain @ plain.T, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -491,7 +502,7 @@ def test_pairs_choose_and_their_weights_are_kept(
         ({"same": ["00.png"], "different": ["11.png", "41.png"]}, "takes pairs of two images"),
         ({"same": [("00.png", "00.png")], "different": ["1", "2"]}, "takes pairs of two images"),
         ({"same": ["0", "1"], "different": ["1", "2"], "ignore": "color"}, "leave ignore"),
-        ({"space": "none.json"}, "has no weights"),
+        ({"space": "none.json"}, "no weights in none.json"),
     ],
 )
 def test_pairs_that_choose_nothing_are_one_line(
@@ -553,6 +564,9 @@ def test_a_classifier_remembers_its_space(
     table = mast.predict(fitted.path, hues, tmp_path / "told.csv", device="cpu").path
     with table.open(newline="") as file:
         assert all(row["path"].startswith(f"{row['class']}/") for row in csv.DictReader(file))
+    shutil.copy(adapted.path / "encoder.safetensors", tmp_path)
+    mast.evaluate(fitted.path, hues, device="cpu")
+    assert [result.protocol for result in results_in(tmp_path)] == ["classifier-hue"]
     images = mast.open_images([colors / "00.png", colors / "31.png"], 32)
     with torch.no_grad():
         expected = fitted.classifier(images)
