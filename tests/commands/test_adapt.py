@@ -527,17 +527,17 @@ def test_weights_of_pairs_are_seen_by_probes_and_outliers(
         shutil.copy(colors / f"{name}.png", tmp_path / "few")
     for color in (0.0, 1.0):
         weights = {"color": color, "orientation": 1 - color, "rest": 0.0}
-        file = tmp_path / f"{color:g}.json"
+        file = tmp_path / "by_pairs.json"
         write_weights(file, weights, adapted.adapted, {})
         (result,) = mast.evaluate(run, hues, "knn", space=file, device="cpu")
-        assert [*(run / "spaces" / f"space-{color:g}" / "evaluations").glob("knn-*.json")]
         right[color] = result.targets["class"].values["top1"]
         ranked = mast.outliers(run, tmp_path / "few", space=file, device="cpu").columns["path"]
         first[color] = ranked[0]
     assert right[1.0] > right[0.0] + 30
     assert first[1.0] == "50.png" != first[0.0]
+    assert len([*(run / "spaces").glob("space-by_pairs-*/evaluations/knn-*.json")]) == 2
     fitted = mast.fit(run, hues, space=file, device="cpu", settings={"penalties": [0.01]})
-    assert fitted.path.name.endswith("-hues-space-1.safetensors")
+    assert "-hues-space-by_pairs-" in fitted.path.name
     assert fitted.about["validation"]["top1"] > 80
 
 
