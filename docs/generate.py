@@ -79,8 +79,12 @@ def documents() -> dict[Path, str]:
         evaluated: between(
             evaluated,
             {
-                "coverage": coverage(), "known": known(), "ways": ways(), "pairs": pairs(),
-                "encoders": other_encoders(), "runs": ways_of_runs(),
+                "coverage": coverage(),
+                "known": known(),
+                "ways": ways(),
+                "pairs": pairs(),
+                "encoders": other_encoders(),
+                "runs": ways_of_runs(),
             },
         ),
         reliable: between(reliable, {"faults": faults()}),

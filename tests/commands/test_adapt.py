@@ -256,6 +256,8 @@ def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -
     for choice in ({}, {"match": "color"}):
         with pytest.raises(UserError, match="of a module of your own"):
             mast.neighbours(tmp_path, colors, "00.png", **choice)
+    with pytest.raises(UserError, match="of a module of your own"):
+        mast.export(tmp_path, "onnx", ignore="color")
     module[1] = nn.ReLU6()  # which is the same for some images
     mast.load_adapted(tmp_path, encoder=module)
     module[1] = nn.Tanh()
