@@ -5,7 +5,6 @@ P pairs, F numbers of all depths, K properties and `REST`.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from torch import Tensor
 from mast.core.arguments import in_short
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
-from mast.core.files import named
+from mast.core.files import named, read_json
 from mast.core.tensors import digest
 from mast.measure.adapted import Adapted, tensors_of
 from mast.measure.subspaces import REST, Weights
@@ -133,6 +132,6 @@ def read_weights(path: str | Path, adapted: Adapted) -> Weights:
 def _read(path: Path) -> object:
     """What a file says as JSON; nothing of another file."""
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
+        return read_json(path)
+    except UserError:
         return None

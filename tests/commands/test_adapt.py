@@ -505,12 +505,20 @@ def test_pairs_choose_and_their_weights_are_kept(
         ({"same": [("00.png", "00.png")], "different": ["1", "2"]}, "takes pairs of two images"),
         ({"same": ["0", "1"], "different": ["1", "2"], "ignore": "color"}, "leave ignore"),
         ({"space": "none.json"}, "no weights in none.json"),
+        ({"space": "deep.json"}, "no weights in deep.json"),
     ],
 )
 def test_pairs_that_choose_nothing_are_one_line(
-    options: dict[str, object], said: str, adapted: Adaptation, colors: Path
+    options: dict[str, object],
+    said: str,
+    adapted: Adaptation,
+    colors: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert adapted.path is not None
+    monkeypatch.chdir(tmp_path)
+    Path("deep.json").write_text("[" * 100_000)
     with pytest.raises(UserError, match=said):
         mast.neighbours(adapted.path, colors, "00.png", k=3, device="cpu", **options)
     with pytest.raises(UserError, match="of what `mast adapt` wrote"):
