@@ -149,6 +149,7 @@ def _tables(measured: dict[str, Any]) -> str:
     return (
         f"{text}\n\nPercent; `{encoder}` with ImageNet weights at {setting['size']} pixels. "
         f"Copies of {', '.join(names)}, in 36 ways, among {setting['distractors']:,} distractors "
+        "(CIFAR-10's training images, which have 32 pixels) "
         "and the set's other photos: found first of all; found by a cosine that 1 and 0.1 % of the "
         "queries reach with a distractor; and found first, of the strong changes. Neighbours: the "
         f"mean of {len(rows)} sets ({sets}). Subspaces are the mean of five draws of 100 photos "

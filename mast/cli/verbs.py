@@ -110,9 +110,12 @@ def _run_of(place: Path) -> Path | None:
 
 
 def _write_page(arguments: Mapping[str, Any], result: Any) -> Sequence[str] | None:
-    """The page of the run that was looked into; what training has added where that is known now."""
+    """The page of the run that was looked into; what training has added where that is known now.
+
+    Results in a space are on no page.
+    """
     run = _run_of(Path(arguments["encoder"] if "encoder" in arguments else arguments["run"]))
-    if run is None:
+    if run is None or any(arguments.get(chosen) for chosen in ("ignore", "match", "space")):
         return None
     both = arguments.get("untrained") and any((run / "evaluations").glob("*.json"))
     return "mast", "compare" if both else "report", as_word(run)

@@ -92,10 +92,10 @@ def duplicates(
     Returns:
         A row for each image of a group: `group`, a number from 1; `path` in the set; `kind`, which
         is "first" for the group's first in the order of the set, "exact" for one with the same
-        pixels as an image above it in the group, else "near"; and `cosine` to the first. A group
-        may be a chain whose ends are less similar than `above`. Of an adapted encoder also
-        `changed_by`, the property in which a near-copy probably differs from the first, such as
-        "orientation", or "none" of those that were looked at, and its `probability`.
+        pixels as an image above it in the group, else "near"; and `cosine` to the first. All images
+        of a group are copies of its first. Of an adapted encoder also `changed_by`, the property in
+        which a near-copy probably differs from the first, such as "orientation", or "none" of those
+        that were looked at, and its `probability`.
 
     Raises:
         UserError: No such encoder or images, a cosine that cannot be, a choice that the encoder

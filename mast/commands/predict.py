@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mast.core.entry import entry
-from mast.core.errors import one_line
+from mast.core.errors import UserError, one_line
 from mast.core.files import out_file
 from mast.core.launch import Device, find_device
 from mast.core.table import Shown
@@ -16,7 +16,7 @@ from mast.measure.compute import Compute
 from mast.measure.feature_file import FeatureFile
 from mast.measure.features import extract
 from mast.measure.result import readable
-from mast.models import Classifier, classifier_file, load_classifier
+from mast.models import Classifier, classifier_file, load_classifier, said_of_classifier
 from mast.models.classifier import NAME
 
 UNCERTAIN = 0.5  # a class of a smaller probability is likelier to be wrong than right
@@ -105,7 +105,12 @@ def predict(
     table = begins("path", "class", "probability", "margin")
     file = out_file(name, {".csv": table, ".parquet": table})
     own = None if features is None else FeatureFile(Path(features))
-    model = classifier if isinstance(classifier, Classifier) else load_classifier(classifier, own)
+    if isinstance(classifier, Classifier):
+        model = classifier
+    elif own is not None and _encodes(classifier):
+        raise UserError(f"{classifier} encodes images itself: leave features out")
+    else:
+        model = load_classifier(classifier, own)
     canvases = open_canvas(DataConfig(str(data), max_broken=max_broken), model.size, model=model)
     said = model.told(
         extract(model, canvases, model.size, Compute(find_device(device)))
@@ -126,6 +131,12 @@ def predict(
     return Predicted(
         file, dict(Counter(said.classes).most_common()), uncertain, len(canvases.skipped)
     )
+
+
+def _encodes(classifier: str | Path) -> bool:
+    """Whether a file's classifier learned from an encoder, not from features of a file."""
+    about = said_of_classifier(classifier_file(classifier))
+    return about is not None and "features" not in about.get("encoder", ())
 
 
 def _by(classifier: str | Path | Classifier) -> str:

@@ -12,6 +12,7 @@ from mast.core.errors import UserError
 from mast.core.files import quoted
 from mast.core.reading import Layout, Reading
 from mast.core.run import RunFolder
+from mast.measure.adapted import FILE as ADAPTED
 from mast.measure.frozen import InSpace
 from mast.measure.store import fingerprint
 from mast.models import (
@@ -158,4 +159,6 @@ def load_original(path: str | Path) -> Original:
                 f"{path} holds no encoder; a classifier is exported by its file: "
                 f"{' or '.join(commands)}"
             )
+        if (path / ADAPTED).is_file():
+            raise UserError(f"{path} is of a module of your own, whose code is in no file")
     return Original(load_encoder(path))

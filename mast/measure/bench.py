@@ -71,7 +71,10 @@ class Bench:
             UserError: Only the encoder is known.
         """
         if self._make_representation is None:
-            raise UserError(f"the {name} needs a run folder of `mast`; here is an encoder alone.")
+            raise UserError(
+                f"the {name} needs a run folder of `mast`, without ignore, match and space; here "
+                "is an encoder alone."
+            )
         if name not in self._representations:
             self._representations[name] = self._make_representation(name)
         return self._representations[name]

@@ -5,7 +5,6 @@ P pairs, F numbers of all depths, K properties and `REST`.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from torch import Tensor
 from mast.core.arguments import in_short
 from mast.core.checkpoint import write_json
 from mast.core.errors import UserError
-from mast.core.files import named
+from mast.core.files import named, read_json
 from mast.core.tensors import digest
 from mast.measure.adapted import Adapted, tensors_of
 from mast.measure.subspaces import REST, Weights
@@ -78,7 +77,7 @@ def weights_of(
     if (same_PK @ found.x).max() >= (different_PK @ found.x).min():
         _log.warning("no weights put all pairs that are the same before all that are different")
     names = (*adapted.subspaces.properties, REST)
-    return dict(zip(names, found.x.clip(0).tolist(), strict=True))
+    return dict(zip(names, found.x.clip(0).round(6).tolist(), strict=True))
 
 
 def _logistic(value_P: np.ndarray) -> np.ndarray:
@@ -118,13 +117,13 @@ def read_weights(path: str | Path, adapted: Adapted) -> Weights:
     """
     path = named(path)
     if not is_weights(path):
-        raise UserError(f"{path} has no weights: `mast neighbours` writes it, with same, different")
+        raise UserError(f"no weights in {path}: `mast neighbours` writes it, with same, different")
     said: Any = _read(path)
     if said["version"] != VERSION or said["adapted"] != digest(tensors_of(adapted)):
         raise UserError(f"{path} is of another adapted encoder: choose by the same pairs again")
     names, weights = {*adapted.subspaces.properties, REST}, said["weights"]
     if not isinstance(weights, dict) or weights.keys() != names or not all(
-        isinstance(value, float) and 0 <= value < float("inf") for value in weights.values()
+        isinstance(value, int | float) and 0 <= value < float("inf") for value in weights.values()
     ) or not any(weights.values()):  # fmt: skip
         raise UserError(f"{path} has weights that cannot be: {in_short(weights)}")
     return weights
@@ -133,6 +132,6 @@ def read_weights(path: str | Path, adapted: Adapted) -> Weights:
 def _read(path: Path) -> object:
     """What a file says as JSON; nothing of another file."""
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
+        return read_json(path)
+    except UserError:
         return None

@@ -43,10 +43,11 @@ def weights_are_in(file: Path, encoder: Mapping[str, Any]) -> bool | None:
         encoder: What the result says of its encoder: its fingerprint, and what rebuilds it.
 
     Returns:
-        None where the file or the result do not say.
+        None where the file or the result do not say, or where the result is of a space, which is
+        in no such file.
     """
     described = {key: each for key, each in encoder.items() if key not in ("source", "fingerprint")}
-    if "fingerprint" not in encoder or not file.is_file():
+    if "fingerprint" not in encoder or "space" in encoder or not file.is_file():
         return None
     state = file.stat()
     found = _fingerprint_in(file, json.dumps(described), state.st_mtime_ns, state.st_size)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from mast.core.arguments import as_list
 from mast.core.errors import UserError
+from mast.core.files import named, read_text
 from mast.core.run import RunFolder
 from mast.core.seeds import forked
 from mast.core.tensors import digest
@@ -130,9 +131,12 @@ class Invariances:
 
     @property
     def names(self) -> list[str]:
-        """Of a folder, such as ignored-color; none where nothing is chosen."""
+        """Of a folder, such as ignored-color; none where nothing is chosen.
+
+        A space's has digits of its file, which pairs may write anew.
+        """
         if self.space is not None:
-            return [f"space-{Path(self.space).stem}"]
+            return [f"space-{Path(self.space).stem}-{digest({}, read_text(named(self.space)))[:8]}"]
         return ["-".join([kind, *names]) for kind, names in self.words.items()]
 
 

@@ -26,6 +26,7 @@ from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.exports import FORMATS, load_original
 from mast.measure.features import extract
 from mast.measure.pairs import write_weights
+from mast.measure.result import results_in
 from mast.measure.subspaces import MATCHED
 
 CLEAN = Path(__file__).parents[2] / "docs" / "clean.md"
@@ -255,6 +256,8 @@ def test_a_module_is_adapted_by_its_named_layers(colors: Path, tmp_path: Path) -
     for choice in ({}, {"match": "color"}):
         with pytest.raises(UserError, match="of a module of your own"):
             mast.neighbours(tmp_path, colors, "00.png", **choice)
+    with pytest.raises(UserError, match="of a module of your own"):
+        mast.export(tmp_path, "onnx", ignore="color")
     module[1] = nn.ReLU6()  # which is the same for some images
     mast.load_adapted(tmp_path, encoder=module)
     module[1] = nn.Tanh()
@@ -482,6 +485,16 @@ def test_pairs_choose_and_their_weights_are_kept(
     assert {*found["changed_by"]} <= {"", "color", "orientation", "none"}
     words = ["neighbours", str(adapted.path), "--data", str(colors), "--query", "0", "--k", "2"]
     assert main([*words, "--same", "00.png", "03.png", "--different", "7", "11.png"]) == 0
+    said = capsys.readouterr()
+    assert "orientation 0," in said.out + said.err
+    known = json.loads(file.read_text())
+    file.write_text(json.dumps({**known, "weights": dict.fromkeys(known["weights"], 1)}))
+    mast.embed(adapted.path, colors, tmp_path / "as_it_is.npz", space=file, device="cpu")
+    with np.load(tmp_path / "as_it_is.npz") as arrays, torch.no_grad():
+        images = mast.open_images([colors / name for name in arrays["identifiers"]], 32)
+        plain = adapted.adapted.space()(adapted.adapted.depths(images)).numpy()
+        seen = arrays["features"]
+    np.testing.assert_allclose(seen @ seen.T, plain @ plain.T, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -491,13 +504,21 @@ def test_pairs_choose_and_their_weights_are_kept(
         ({"same": ["00.png"], "different": ["11.png", "41.png"]}, "takes pairs of two images"),
         ({"same": [("00.png", "00.png")], "different": ["1", "2"]}, "takes pairs of two images"),
         ({"same": ["0", "1"], "different": ["1", "2"], "ignore": "color"}, "leave ignore"),
-        ({"space": "none.json"}, "has no weights"),
+        ({"space": "none.json"}, "no weights in none.json"),
+        ({"space": "deep.json"}, "no weights in deep.json"),
     ],
 )
 def test_pairs_that_choose_nothing_are_one_line(
-    options: dict[str, object], said: str, adapted: Adaptation, colors: Path
+    options: dict[str, object],
+    said: str,
+    adapted: Adaptation,
+    colors: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert adapted.path is not None
+    monkeypatch.chdir(tmp_path)
+    Path("deep.json").write_text("[" * 100_000)
     with pytest.raises(UserError, match=said):
         mast.neighbours(adapted.path, colors, "00.png", k=3, device="cpu", **options)
     with pytest.raises(UserError, match="of what `mast adapt` wrote"):
@@ -516,17 +537,17 @@ def test_weights_of_pairs_are_seen_by_probes_and_outliers(
         shutil.copy(colors / f"{name}.png", tmp_path / "few")
     for color in (0.0, 1.0):
         weights = {"color": color, "orientation": 1 - color, "rest": 0.0}
-        file = tmp_path / f"{color:g}.json"
+        file = tmp_path / "by_pairs.json"
         write_weights(file, weights, adapted.adapted, {})
         (result,) = mast.evaluate(run, hues, "knn", space=file, device="cpu")
-        assert [*(run / "spaces" / f"space-{color:g}" / "evaluations").glob("knn-*.json")]
         right[color] = result.targets["class"].values["top1"]
         ranked = mast.outliers(run, tmp_path / "few", space=file, device="cpu").columns["path"]
         first[color] = ranked[0]
     assert right[1.0] > right[0.0] + 30
     assert first[1.0] == "50.png" != first[0.0]
+    assert len([*(run / "spaces").glob("space-by_pairs-*/evaluations/knn-*.json")]) == 2
     fitted = mast.fit(run, hues, space=file, device="cpu", settings={"penalties": [0.01]})
-    assert fitted.path.name.endswith("-hues-space-1.safetensors")
+    assert "-hues-space-by_pairs-" in fitted.path.name
     assert fitted.about["validation"]["top1"] > 80
 
 
@@ -553,6 +574,9 @@ def test_a_classifier_remembers_its_space(
     table = mast.predict(fitted.path, hues, tmp_path / "told.csv", device="cpu").path
     with table.open(newline="") as file:
         assert all(row["path"].startswith(f"{row['class']}/") for row in csv.DictReader(file))
+    shutil.copy(adapted.path / "encoder.safetensors", tmp_path)
+    mast.evaluate(fitted.path, hues, device="cpu")
+    assert [result.protocol for result in results_in(tmp_path)] == ["classifier-hue"]
     images = mast.open_images([colors / "00.png", colors / "31.png"], 32)
     with torch.no_grad():
         expected = fitted.classifier(images)

@@ -77,6 +77,9 @@ def test_features_of_a_file_take_the_place_of_their_encoder(
     )
     with pytest.raises(UserError, match="expected features of 16 dimensions"):
         mast.predict(fitted.path, photos / "test", features="other.npz")
+    whole = mast.fit(run, photos / "train", settings={"penalties": [0.1]}, out="own.safetensors")
+    with pytest.raises(UserError, match="encodes images itself: leave features"):
+        mast.predict(whole.path, photos / "test", features=file)
     with pytest.raises(UserError, match="must encode images again"):
         mast.evaluate(file, photos, "robust")
     with pytest.raises(UserError, match="must encode images again"):

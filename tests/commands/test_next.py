@@ -92,6 +92,7 @@ def test_what_is_in_a_folder_with_another_programs_configuration_is_no_run(
     Path("config.yaml").write_text(mast.show_config(mast.configure("mast5_small")))
     assert following({"encoder": "resnet18"}, None) is None
     assert following({"encoder": "weights.pth"}, None) == ("mast", "report", ".")
+    assert following({"encoder": "weights.pth", "ignore": "color"}, None) is None
 
 
 def test_a_page_that_is_not_ours_is_not_offered(
