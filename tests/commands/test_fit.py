@@ -459,6 +459,7 @@ def test_what_the_manual_shows_runs(
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ours.path, "runs/flowers")
     shutil.copytree(photos, "flowers17")
+    shutil.copytree(photos / "train", "labelled")
     shutil.copytree(photos / "test" / "class1", "photos")
     for name, image in zip(("rose", "iris"), sorted(Path("photos").iterdir()), strict=False):
         image.rename(f"photos/{name}.jpg")
