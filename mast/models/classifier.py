@@ -205,7 +205,7 @@ def load_classifier(path: str | Path, encoder: nn.Module | None = None) -> Class
     if NAME not in described:
         raise UserError(f"{file} was not written by `mast fit`: its header names no classifier")
     if encoder is None and "encoder" not in described:
-        own = any(name.startswith("encoder.") for name in tensors)
+        own = "features" not in (said_of_classifier(file) or {}).get("encoder", ())
         raise UserError(
             f"the encoder in {file} is a module of its own, whose code is in no file: load it in "
             "Python, by mast.load_classifier(path, encoder=...)"
