@@ -171,7 +171,7 @@ CHANGES: dict[str, tuple[str, Change]] = {  # and the property that each destroy
 
 
 class Hashes(nn.Module):
-    """Perceptual hashes, 64 bits each, as -1 and 1: of what the images look like, in gray."""
+    """Perceptual hashes of gray images, 64 bits each, as -1 and 1."""
 
     KINDS: ClassVar = {"pHash": imagehash.phash, "dHash": imagehash.dhash}
 

@@ -101,7 +101,7 @@ def report(
 
 
 def report_setting(file: Path, setting: dict[str, Any], rows: Mapping[str, Any]) -> None:
-    """Write what was measured in a setting beside that of others, in place of what it was before.
+    """Write the rows of one setting to a file of several, in place of its earlier rows.
 
     Args:
         file: Of all settings.
