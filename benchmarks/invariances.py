@@ -40,16 +40,16 @@ from torchvision.transforms.v2.functional import to_pil_image
 
 import mast
 from mast.augment import named_operators, operators_for
-from mast.commands.adapt import STRONGER
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.changes import changed_by
 from mast.measure.compute import Compute
 from mast.measure.features import extract
 from mast.measure.subspaces import Subspaces
 from mast.methods.representations import Embedding
-from mast.models import Depths, Encoder, EncoderConfig, SearchSpace
+from mast.models import Depths, Encoder, EncoderConfig, SearchSpace, space_of_heads
 from mast.models.encoders import IMAGENET
 from mast.recipes import RECIPES
+from mast.runs.adapt import STRONGER
 from mast.runs.load import load
 from mast.studies.tables.small_scale import NARROW
 
@@ -435,14 +435,20 @@ def interval(draws: list[np.ndarray]) -> list[float]:
 
 def trained(embedding: Embedding) -> dict[str, SearchSpace]:
     """The spaces of what a run trained: its embedding, without blocks, blocks alone, heads."""
-    spaces = {"trained: whole embedding": embedding.space()}
-    mask_DK = embedding.masks()
-    if mask_DK is not None:
+    spaces = {"trained: whole embedding": SearchSpace("embedding")}
+
+    def weighted(**choice: str) -> SearchSpace:
+        weight_D = embedding.weights(**choice)
+        assert weight_D is not None
+        return SearchSpace("embedding", weight_D.mul)
+
+    if embedding.masks() is not None:
         for kind in ("all", "color"):
-            spaces[f"trained: ignore {kind}"] = embedding.space(ignore=kind)
-        spaces["trained: match color, block"] = embedding.space(match="color", match_by="block")
-    if embedding.readings():
-        spaces["trained: match color, heads"] = embedding.space(match="color", match_by="heads")
+            spaces[f"trained: ignore {kind}"] = weighted(ignore=kind)
+        spaces["trained: match color, block"] = weighted(match="color")
+    if readings := embedding.readings():
+        names = embedding.named("color")
+        spaces["trained: match color, heads"] = space_of_heads(readings, names)
     return spaces
 
 

@@ -12,7 +12,8 @@ five draws of 300 of 500 of --photos. With each draw:
   are copies in a group with their photo, copies in a group whose first is their photo, and photos
   in a group with an earlier one; and whether the property is named that a change destroys.
 - In sets of --pairs, one or three pairs of each kind choose a space: photos with one change are to
-  be near, with another far. Their strong copies look for their photo.
+  be near, with another far. Their strong copies look for their photo; and of the others half have a
+  copy that is wanted and half one that is not, of any strength, which are grouped.
 
 Each set is a part of the result file.
 """
@@ -31,7 +32,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from invariances import CHANGED, CHANGES, STRENGTHS, Features, Outputs, PhotoSet
 from measure import RESULTS, report_setting
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from mast.measure import duplicates
@@ -45,11 +46,14 @@ from mast.runs.load import load
 RESULT = RESULTS / "subspaces.json"
 LOOKED_AT, DRAWN, DRAWS = 500, 300, 5
 BITS = 64  # of a perceptual hash
+TURNS = 8  # mirrored and turned by quarters
+HASHED = TURNS * BITS
 HASHES = (4, 10)  # differing bits, up to which two photos are copies
 CLEAR = (1.0, 1.25, 1.5, 2.0)  # margins by which several copies stand out
 SEVERAL = range(1, 6)  # copies of a photo
 CHOSEN = ("hue", "rotation", "crop", "blur")  # by pairs
 PAIRS = (1, 3)
+TRIED = (0.2, 0.15, 0.1)  # margins, where the space is chosen
 OTHER = "another photo"
 Group = Callable[[Tensor], np.ndarray]  # features of all images to the first of each one's group
 Counts = dict[str, list[int]]  # of each measure how many were right, and of how many
@@ -67,7 +71,7 @@ def adapted_on(photos: PhotoSet, draw: int) -> Adapted:
 
 
 def hashed(files: list[Path], change: str | None = None, strength: int = 0) -> Tensor:
-    """Perceptual hashes of photos or their copies.
+    """Perceptual hashes of photos or their copies, as they are and mirrored and turned.
 
     Bits are 1 and -1, so that the cosine is 1 - 2 / 64 of the differing ones.
     """
@@ -75,7 +79,9 @@ def hashed(files: list[Path], change: str | None = None, strength: int = 0) -> T
     for file in files:
         photo = Image.open(file).convert("RGB")
         copy = CHANGES[change][1](photo, strength, draw) if change else photo
-        bits.append(imagehash.phash(copy).hash.ravel())
+        turned = [each.rotate(90 * at, expand=True) for each in (copy, ImageOps.mirror(copy))
+                  for at in range(TURNS // 2)]  # fmt: skip
+        bits.append(np.concatenate([imagehash.phash(each).hash.ravel() for each in turned]))
     return torch.from_numpy(np.where(np.stack(bits), 1.0, -1.0)).float()
 
 
@@ -94,11 +100,11 @@ class Seen(NamedTuple):
     def of(cls, photos: PhotoSet) -> "Seen":
         """A set as it is seen."""
         name, keep, files = photos.name, photos.features, photos.files
-        plain = [photos.plain(), keep(f"{name}-pHash", lambda: hashed(files))]
+        plain = [photos.plain(), keep(f"{name}-hashes", lambda: hashed(files))]
         files = files[photos.half :][:CHANGED]
         copies = {}
         for change, at, features in photos.changed():
-            bits = keep(f"{name}-{change}-{at}-pHash", lambda c=change, s=at: hashed(files, c, s))
+            bits = keep(f"{name}-{change}-{at}-hashes", lambda c=change, s=at: hashed(files, c, s))
             copies[change, at] = torch.cat([features, bits], dim=1)
         return cls(torch.cat(plain, dim=1).roll(-photos.half, dims=0), copies)
 
@@ -123,12 +129,17 @@ class Images(NamedTuple):
     @classmethod
     def planted(cls, seen: Seen, copies: int, seed: int) -> "Images":
         """So many of each photo, of different kinds."""
-        draw, count = random.Random(seed), len(seen.photos)
-        ends = [
+        draw = random.Random(seed)
+        return cls.of(seen, [
             (photo, change, draw.randrange(len(STRENGTHS)))
             for photo in range(CHANGED)
             for change in draw.sample([*CHANGES], copies)
-        ]
+        ])  # fmt: skip
+
+    @classmethod
+    def of(cls, seen: Seen, ends: list[tuple[int, str, int]]) -> "Images":
+        """With copies of some photos, of a change and a strength."""
+        count = len(seen.photos)
         return cls(
             torch.stack(
                 [*seen.photos, *(seen.copies[kind, at][photo] for photo, kind, at in ends)]
@@ -175,21 +186,41 @@ class Images(NamedTuple):
 def named(adapted: Adapted, first: Tensor, other: Tensor, changes: list[str]) -> Counts:
     """How often the property that a change destroys is named, and none of two photos."""
     hits, of = Counter[str](), Counter(changes)
-    found = adapted.changed_by(first[:, :-BITS], other[:, :-BITS])
+    found = adapted.changed_by(first[:, :-HASHED], other[:, :-HASHED])
     for change, (name, _) in zip(changes, found, strict=True):
         hits[change] += name == (CHANGES[change][0] if change in CHANGES else "none")
     return {change: [hits[change], of[change]] for change in of}
+
+
+def _hashes(images_MF: Tensor) -> Tensor:
+    """Of each image, as it is and turned, (8, M, 64)."""
+    return images_MF[:, -HASHED:].unflatten(1, (TURNS, BITS)).transpose(0, 1)
 
 
 def groups(adapted: Adapted) -> Iterator[tuple[str, Group]]:
     """Each way to group images."""
     for bits in HASHES:
         above = 1 - (2 * bits + 1) / BITS
-        yield f"pHash, up to {bits} bits", lambda x, above=above: grouped(x[:, -BITS:], above)
-    last = slice(-BITS - adapted.depths.widths[-1], -BITS)
-    yield "output, above 0.99", lambda x: grouped(standardised(x[:, last])[0], NEAR)
+        yield (
+            f"pHash, up to {bits} bits",
+            lambda x, above=above: grouped(x[:, -HASHED:][:, :BITS], above),
+        )
     space = adapted.space("all")
-    yield "ignoring all", lambda x: grouped(space(x[:, :-BITS]), SAME, MARGIN)
+    last = slice(-HASHED - adapted.depths.widths[-1], -HASHED)
+    for hashes in (False, True):
+        end = ", or pHash" if hashes else ""
+        yield (
+            f"output, above 0.99{end}",
+            lambda x, h=hashes: grouped(
+                standardised(x[:, last])[0], NEAR, hash_TNB=_hashes(x)[:1] if h else None
+            ),
+        )
+        yield (
+            f"ignoring all{end}",
+            lambda x, h=hashes: grouped(
+                space(x[:, :-HASHED]), SAME, MARGIN, hash_TNB=_hashes(x) if h else None
+            ),
+        )
 
 
 def chosen(adapted: Adapted, seen: Seen, seed: int) -> dict[str, Counts]:
@@ -199,13 +230,19 @@ def chosen(adapted: Adapted, seen: Seen, seed: int) -> dict[str, Counts]:
     found once, and once not.
     """
     found: dict[str, Counts] = {}
-    plain, strong = seen.photos[:, :-BITS], len(STRENGTHS) - 1
-    order = random.Random(seed).sample(range(CHANGED), CHANGED)
+    plain, strong = seen.photos[:, :-HASHED], len(STRENGTHS) - 1
+    draw = random.Random(seed)
+    order = draw.sample(range(CHANGED), CHANGED)
     tested = order[2 * max(PAIRS) :]
     shift = 1 + seed % (len(CHOSEN) - 1)
     for same, different in zip(CHOSEN, CHOSEN[shift:] + CHOSEN[:shift], strict=True):
         ends = {"same": same, "different": different}
-        copies = {end: seen.copies[change, strong][:, :-BITS] for end, change in ends.items()}
+        copies = {end: seen.copies[change, strong][:, :-HASHED] for end, change in ends.items()}
+        images = Images.of(seen, [
+            (photo, change, draw.randrange(len(STRENGTHS)))
+            for at, photo in enumerate(tested)
+            for change in (same, different)[at % 2 :][:1]
+        ])  # fmt: skip
         spaces = {
             "nothing ignored": adapted.space(),
             "ignoring the same": adapted.space(CHANGES[same][0]),
@@ -225,10 +262,30 @@ def chosen(adapted: Adapted, seen: Seen, seed: int) -> dict[str, Counts]:
             for end, change in ends.items():
                 nearest = (F.normalize(space(copies[end][tested])) @ photos.T).argmax(dim=1)
                 hits = int((nearest == torch.tensor(tested)).sum())
-                for key in (end, f"{end}, {change}"):
-                    before = counts.get(key, [0, 0])
-                    counts[key] = [before[0] + hits, before[1] + len(tested)]
+                _add(counts, {key: [hits, len(tested)] for key in (end, f"{end}, {change}")})
+            if way != "nothing ignored":
+                for margin in TRIED:
+                    group_M = grouped(space(images.seen_MF[:, :-HASHED]), 1.0, margin)
+                    grouped_by = found.setdefault(f"grouped by {margin:g}, {way}", {})
+                    _add(grouped_by, _wanted(images.counted(group_M), same, different))
     return found
+
+
+def _wanted(counts: Counts, same: str, different: str) -> Counts:
+    """Copies that are wanted and others in a group with their photo, and how many else."""
+    listed = counts["first"][1] + counts["joined"][0]
+    return {
+        "same": counts[same],
+        "different": counts[different],
+        "joined": counts["joined"],
+        "precision": [counts[same][0], listed],
+    }
+
+
+def _add(to: Counts, more: Counts) -> None:
+    for key, (hits, of) in more.items():
+        before = to.get(key, [0, 0])
+        to[key] = [before[0] + hits, before[1] + of]
 
 
 def measured(adapted: Adapted, seen: Seen, seed: int) -> dict[str, Counts]:
@@ -245,7 +302,7 @@ def measured(adapted: Adapted, seen: Seen, seed: int) -> dict[str, Counts]:
         found[f"copies, {way}"] = images.counted(group_M)
     found["named in groups"] = images.named(adapted, group_M)
     space = adapted.space("all")
-    seen = seen.through(lambda x: space(x[:, :-BITS]))
+    seen = seen.through(lambda x: space(x[:, :-HASHED]))
     for copies in SEVERAL:
         images = Images.planted(seen, copies, seed)
         for clear in CLEAR:
@@ -294,10 +351,7 @@ def main() -> None:
             if name in options.pairs:
                 found |= chosen(adapted, seen, seed)
             for way, counts in found.items():
-                before = rows.setdefault(way, {})
-                for measure, (hits, of) in counts.items():
-                    more = before.get(measure, [0, 0])
-                    before[measure] = [more[0] + hits, more[1] + of]
+                _add(rows.setdefault(way, {}), counts)
         report_setting(RESULT, setting, rows)
         print(name, flush=True)
 

@@ -11,7 +11,7 @@ stand between `<!-- NAME -->` and `<!-- /NAME -->`.
 
 from pathlib import Path
 
-from written.clean import copies, label_errors, search
+from written.clean import label_errors, search
 from written.detection import detection
 from written.faults import faults
 from written.forgetting import demonstration, forgetting
@@ -33,7 +33,7 @@ from written.result_files import ROOT
 from written.scale import kept, many, nodes, scale, state
 from written.site import home, reference
 from written.starts import starts
-from written.subspaces import found, pairs
+from written.subspaces import found, pairs, wanted
 from written.tables import pooling, ranking, small, table6, tables
 
 from mast.cli.form import file_of
@@ -103,8 +103,8 @@ def documents() -> dict[Path, str]:
             cleaned,
             {
                 "search": search(),
-                "copies": copies(),
                 "found": found(),
+                "wanted": wanted(),
                 "label_errors": label_errors(),
             },
         ),

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from mast.core.errors import UserError as UserError
 
 if TYPE_CHECKING:
-    from mast.commands.adapt import adapt as adapt
     from mast.commands.advise import advise as advise
     from mast.commands.analyze import analyze as analyze
     from mast.commands.analyze import draw as draw
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from mast.models import load_classifier as load_classifier
     from mast.models import load_encoder as load_encoder
     from mast.recipes import configure as configure
+    from mast.runs.adapt import adapt as adapt
     from mast.runs.load import load_embedding as load_embedding
     from mast.runs.load import load_method as load_method
     from mast.views import ViewMaker as ViewMaker
@@ -55,7 +55,7 @@ PUBLIC = {
     "PretrainConfig": "mast.config",
     "UserError": "mast.core.errors",
     "ViewMaker": "mast.views",
-    "adapt": "mast.commands.adapt",
+    "adapt": "mast.runs.adapt",
     "advise": "mast.commands.advise",
     "analyze": "mast.commands.analyze",
     "compare": "mast.commands.compare",

@@ -86,28 +86,6 @@ def _rounded(count: float) -> str:
     return f"{round(whole, 1 - len(str(whole))):,}"
 
 
-def copies() -> str:
-    """Percent of planted copies that are found, by what was done to them."""
-    result = _read("copies")
-    setting, encoders = result["setting"], result["encoders"]
-    columns = [(kind, above) for kind in encoders for above in _first(_first(encoders))]
-    rows = [
-        (
-            change,
-            *(f"{encoders[kind][change][above]['found']:.0f}" for kind, above in columns),
-        )
-        for change in _first(encoders)
-    ]
-    heads = tuple(f"{kind}, above {above}" for kind, above in columns)
-    return (
-        f"{as_markdown(Grid(('the copy has', *heads), tuple(rows)))}\n\n"
-        f"Percent of {setting['copied']} planted copies that are in one group with their original, "
-        f"among {setting['images']} images of Flowers-17 at {setting['size']} pixels; a narrow "
-        f"ResNet after {setting['epochs']} epochs of `mast5_small` on these images, and before "
-        "(`benchmarks/copies.py`)."
-    )
-
-
 def label_errors() -> str:
     """What each method takes for wrong labels, and how much of it is."""
     result = _read("label_errors")

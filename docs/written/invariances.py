@@ -84,7 +84,9 @@ def ways_of_runs() -> str:
             row = []
             for key in OF_RUNS.values():
                 of = None if key in NEIGHBOURS else names
-                row.append(f"{statistics.fmean(_mean(each, way, key, of) for each in seeds):.1f}")
+                values = [_mean(each, way, key, of) for each in seeds]
+                spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+                row.append(f"{statistics.fmean(values):.1f}{spread}")
             cells.append((ENCODERS[name], way, *row))
     return as_markdown(Grid(("run", "compared by", *OF_RUNS), tuple(cells)))
 

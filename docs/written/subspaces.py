@@ -2,17 +2,26 @@
 
 import json
 import statistics
+from itertools import product
 from typing import Any
 
 from mast.analyses import Grid
+from mast.measure.duplicates import MARGIN
 from mast.studies.tables.printed import as_markdown
 from written.result_files import ROOT
 
 FILE = ROOT / "benchmarks" / "results" / "subspaces.json"
 COPIES, MARGINS, PAIRS, OTHER = "copies, ", " margins", "pairs, ", "another photo"
+GROUPED = "grouped by "
 WORDS = {
     "ignoring the same": "`--ignore` the change to be found",
     "matching the different": "`--match` the change to be rejected",
+    "1 of each": "one pair of each",
+    "3 of each": "three pairs of each",
+}
+CHOICES = {
+    "ignoring the same": "`--ignore` what differs in pairs that are the same",
+    "matching the different": "`--match` what differs in pairs that are different",
     "1 of each": "one pair of each",
     "3 of each": "three pairs of each",
 }
@@ -89,6 +98,32 @@ def pairs() -> str:
         "Pairs are a photo and its strong copy. Each draw has new pairs and four combinations of a "
         "change to be found and one to be rejected, each of the four kinds once in either place "
         "(`benchmarks/subspaces.py`)."
+    )
+
+
+def wanted() -> str:
+    """What is grouped where words or pairs say which copies are wanted."""
+    sets = [each for each in _sets() if any(way.startswith(GROUPED) for way in each["rows"])]
+    ways = [way for way in sets[0]["rows"] if way.startswith(GROUPED)]
+    spaces = dict.fromkeys(way.partition(", ")[2] for way in ways)
+    margins = dict.fromkeys(way.partition(", ")[0].removeprefix(GROUPED) for way in ways)
+    cells = []
+    for space, margin in product(spaces, margins):
+        way = f"{GROUPED}{margin}, {space}"
+        counts = (_percent(sets, way, measure) for measure in ("same", "different"))
+        joined = _percent(sets, way, "joined", scale=1000)
+        end = ", the default" if float(margin) == MARGIN else ""
+        cells.append((f"{CHOICES[space]}, `--margin {margin}`{end}", *counts, joined,
+                      _percent(sets, way, "precision")))  # fmt: skip
+    heads = ("grouped", "wanted copies", "unwanted copies", "photos joined", "precision")
+    return (
+        f"{as_markdown(Grid(heads, tuple(cells)))}\n\n"
+        f"{_names(sets)}. 47 photos have a wanted copy, with the change of the pairs that are the "
+        "same (another hue, rotated, cropped or blurred, of any strength), and 47 an unwanted one, "
+        "with the change of the pairs that are different. Percent that are in a group with their "
+        "photo; *photos joined* to a group that begins with another photo, of 1,000; *precision*: "
+        "wanted copies that are found, in percent of all photos and copies that are joined. "
+        f"Twenty draws of pairs and copies; {_adapted(sets)} (`benchmarks/subspaces.py`)."
     )
 
 

@@ -204,7 +204,7 @@ VERBS: dict[str, Verb] = {
     ),
     "adapt": Verb(
         "look how operators move an encoder's features, to choose what it ignores or matches",
-        f"{_COMMANDS}.adapt:adapt", ("encoder",), _shown, following=_search,
+        "mast.runs.adapt:adapt", ("encoder",), _shown, following=_search,
     ),
     "neighbours": Verb(
         "find the images of a folder that are most similar to others",

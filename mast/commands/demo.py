@@ -10,7 +10,6 @@ from PIL import Image
 from rich.box import SIMPLE
 
 from mast.augment import OPERATORS
-from mast.commands.adapt import adapt
 from mast.commands.evaluate import evaluate
 from mast.commands.pretrain import pretrain
 from mast.core.entry import entry
@@ -26,7 +25,8 @@ from mast.measure.neighbours import nearest
 from mast.measure.result import PRECISION
 from mast.page import Item, Row, thumbnail, write_gallery
 from mast.recipes import configure
-from mast.runs.features import Invariances, compared
+from mast.runs.adapt import adapt
+from mast.runs.spaces import Invariances, compared
 
 SIZE = 32
 ENCODER = {  # a narrow ResNet-10, which is pretrained in two minutes on two cores

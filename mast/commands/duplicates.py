@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import nn
 
+from mast.augment import PROPERTIES
 from mast.core.checkpoint import write_text
 from mast.core.entry import entry
 from mast.core.errors import UserError, visible
@@ -23,7 +24,7 @@ from mast.data.pieces import file_of
 from mast.measure.compute import Compute
 from mast.measure.duplicates import MARGIN, NEAR, SAME, Copy, copies_within
 from mast.page import Item, Row, is_page, write_gallery
-from mast.runs.features import Compared, Invariances, compared
+from mast.runs.spaces import Compared, Invariances, compared
 
 PAIR = ("path", "other")
 _log = logging.getLogger("mast")
@@ -51,9 +52,9 @@ def duplicates(
     """Find groups of exact copies and of near-copies in a set.
 
     Exact copies have the same pixels, at the size to which images are resized for the encoder.
-    Near-copies look almost the same to the encoder: they were compressed again, resized, cropped or
-    brightened a little. Of an encoder that was adapted they may also be turned, mirrored, cropped
-    or recolored, as far as that is ignored. All pairs are compared.
+    Near-copies look almost the same to the encoder, or their perceptual hashes differ in at most 4
+    of 64 bits: they were compressed again, resized, brightened, recolored or blurred. With an
+    adapted encoder, ignore and match say in what they may differ. All pairs are compared.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
@@ -64,19 +65,21 @@ def duplicates(
         data: The images; labels are not needed.
         above: Cosine above which two images are near-copies. If not given 0.99, each dimension of
             their representation being standardised by the set; 0.95 with ignore; with match or
-            space only margin decides.
+            space only margin decides. Hashes are compared where color is ignored, also of mirrored
+            and turned images where orientation is, and where neither above nor ignore, match or
+            space is given.
         out: Where to write the groups: a table that ends in .csv or .parquet (which needs the extra
             of that name), or a page of thumbnails that ends in .html; nowhere if not given.
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.
-        ignore: Of a folder that `mast adapt` wrote: operators, or properties such as orientation,
-            in which copies may differ; "all" for all that were looked at.
+        ignore: Of a folder that `mast adapt` wrote, or of a run: operators, or properties such as
+            orientation, in which copies may differ; "all" for all that were looked at.
         match: Likewise, the only ones by which images are compared, so that a gray version is no
             copy where color is matched.
         space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
             each property counts, in place of ignore and match.
         margin: With ignore, match or space, pairs are near-copies, too, whose cosine exceeds by
             this much the mean cosine of both to the three images that are nearest after their
-            copies. With space, 0.15 finds half as many copies again and joins twice as many others.
+            copies. With space, 0.15 finds 1.7 times as many copies and joins twice as many others.
         not_copies: A .csv with the columns `path` and `other`: pairs of images that are not
             near-copies of each other. The page writes it of what is ticked there.
         list: A .txt to write, with a line for each image of a group but its first: its path, or its
@@ -118,8 +121,11 @@ def duplicates(
     )
     features_ND = by.features(canvases).to(by.encoder.device)
     chosen = bool(by.chosen)
-    usual = NEAR if not chosen else SAME if [*by.chosen] == ["ignored"] else 1.0
+    ignored = by.chosen.get("ignored", ())
+    usual = NEAR if not chosen else SAME if ignored else 1.0
     least = usual if above is None else above
+    hashes = bool({*PROPERTIES["color"]} & {*ignored}) if chosen else above is None
+    turned = bool({*PROPERTIES["orientation"]} & {*ignored})
     at = {_cell(name): position for position, name in enumerate(canvases.identifiers)}
     apart = [(at[one], at[other]) for one, other in rejected if one in at and other in at]
     if len(apart) < len(rejected):
@@ -127,7 +133,9 @@ def duplicates(
             "%d of the %d pairs in %s are no images of %s",
             len(rejected) - len(apart), len(rejected), not_copies, canvases.name,
         )  # fmt: skip
-    found = copies_within(canvases, features_ND, least, margin if chosen else None, apart)
+    found = copies_within(
+        canvases, features_ND, least, margin if chosen else None, apart, hashes, turned
+    )
     columns: dict[str, Any] = {
         "group": [copy.group for copy in found],
         "path": [canvases.identifiers[copy.position] for copy in found],

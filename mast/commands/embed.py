@@ -17,9 +17,8 @@ from mast.core.run import RunFolder
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.compute import Compute
 from mast.measure.result import readable
-from mast.methods import MatchBy
-from mast.runs.features import Invariances, compared
 from mast.runs.load import Representation
+from mast.runs.spaces import Invariances, compared
 
 MADE = ("data", "encoder", "size")  # what a file says beside the features
 
@@ -33,7 +32,6 @@ def embed(
     representation: Representation | None = None,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
-    match_by: MatchBy | None = None,
     space: str | Path | None = None,
     device: Device = "auto",
     weights: str | Path | None = None,
@@ -57,8 +55,6 @@ def embed(
             which stand for the operators that destroy them; "all" for all. Of a folder that
             `mast adapt` wrote, or of a run.
         match: Likewise, by what these change images are to be compared.
-        match_by: "block" or "heads", to choose what matches where a run has both; the block if not
-            given.
         space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
             each property counts, in place of ignore and match.
         device: auto, cpu or cuda.
@@ -88,7 +84,7 @@ def embed(
     writers = {".npz": _write_npz, ".parquet": _write_parquet}
     name = out or f"{readable(str(data))}-{_name(encoder)}.npz"
     file = out_file(name, {".npz": _is_npz, ".parquet": _is_parquet})
-    invariances = Invariances(representation, ignore, match, match_by, space)
+    invariances = Invariances(representation, ignore, match, space)
     compute = Compute(find_device(device))
     by = compared(encoder, invariances, compute, size, seed, weights, download)
     canvases = open_canvas(

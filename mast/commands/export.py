@@ -25,7 +25,7 @@ from mast.measure.adapted import FILE as ADAPTED
 from mast.measure.compute import Compute
 from mast.measure.frozen import InSpace
 from mast.protocols import EVALUATORS
-from mast.runs.features import Invariances, compared
+from mast.runs.spaces import Invariances, compared
 
 
 @entry(draws=True)

@@ -40,8 +40,9 @@ from mast.models import (
     save_classifier,
 )
 from mast.protocols.learn import Kind, Learned, learn, one_task
-from mast.runs.features import Invariances, compared, frozen
-from mast.runs.load import Loaded, called, load
+from mast.runs.features import frozen
+from mast.runs.load import Loaded, load
+from mast.runs.spaces import Invariances, compared
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,9 +123,9 @@ def fit(
         size: Side of the views in pixels; that of pretraining if not given, for a name that of
             its weights, or 224. A module needs one.
         settings: Settings of the protocol that differ from the defaults.
-        ignore: Of a folder that `mast adapt` wrote, for a linear head: operators, or properties
-            such as color, to which the features are to be invariant; "all" for all. The file holds
-            what is ignored, so that `mast predict` needs no such option.
+        ignore: Of a folder that `mast adapt` wrote, or of a run, for a linear head: operators, or
+            properties such as color, to which the features are to be invariant; "all" for all. The
+            file holds what is ignored, so that `mast predict` needs no such option.
         match: Likewise, by what these change images are to be told apart, and by nothing else.
         space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
             each property counts, in place of ignore and match.
@@ -156,11 +157,6 @@ def fit(
     bench = Bench(compute, loaded.folder / FOLDER)
     if invariances.names:
         by = compared(encoder, invariances, compute, size, seed, weights, download, bench=bench)
-        if by.adapted is None:
-            raise UserError(
-                f"a classifier cannot hold the embedding of {called(encoder)}: run `mast adapt` on "
-                "it, and fit the folder that it writes"
-            )
         start = by.encoder
     else:
         start = frozen(loaded, encoder, compute, True, bench)

@@ -20,10 +20,9 @@ from mast.measure.compute import Compute
 from mast.measure.neighbours import nearest
 from mast.measure.pairs import in_words, is_weights, weights_of, write_weights
 from mast.measure.subspaces import Weights
-from mast.methods import MatchBy
 from mast.page import Item, Row, is_page, write_gallery
-from mast.runs.features import Compared, Invariances, compared
 from mast.runs.load import Representation
+from mast.runs.spaces import Compared, Invariances, compared
 
 Pairs = Sequence[str | Path] | Sequence[tuple[str | Path, str | Path]]
 
@@ -39,7 +38,6 @@ def neighbours(
     representation: Representation | None = None,
     ignore: str | Sequence[str] = (),
     match: str | Sequence[str] = (),
-    match_by: MatchBy | None = None,
     same: Pairs = (),
     different: Pairs = (),
     space: str | Path | None = None,
@@ -73,12 +71,10 @@ def neighbours(
             which stand for the operators that destroy them; "all" for all. Of a folder that
             `mast adapt` wrote, or of a run.
         match: Likewise, by what these change images are to be compared.
-        match_by: "block" or "heads", to choose what matches where a run has both; the block if not
-            given.
         same: Instead of ignore and match, pairs of images that are to be near, named as in query,
-            one or more: on the command line the first and the second, then the next two. Of a
-            folder that `mast adapt` wrote. What lies in each property that operators destroy is
-            weighted so that these are near and those in different are far.
+            one or more: on the command line the first and the second, then the next two. What
+            lies in each property that operators destroy is weighted so that these are near and
+            those in different are far.
         different: Pairs of images that are to be far, one or more.
         space: A .json file for what pairs choose, written with same and different. Without them it
             is read and used again, here and by all commands that take ignore and match.
@@ -113,7 +109,7 @@ def neighbours(
     pairs = any(chosen_by.values())
     if pairs and not all(chosen_by.values()):
         raise UserError("pairs choose by what they have in common: give same and different")
-    invariances = Invariances(representation, ignore, match, match_by, space, pairs)
+    invariances = Invariances(representation, ignore, match, space, pairs)
     weights_file = out_file(space, {".json": is_weights}, "space") if pairs and space else None
     asked = list(dict.fromkeys(map(str, as_list(query))))
     if not asked:

@@ -26,8 +26,9 @@ from mast.measure.out_of_fold import out_of_fold
 from mast.measure.unlike import distances
 from mast.methods import EncoderAndEmbedding, PredictedUncertainty
 from mast.page import Item, Row, is_page, write_gallery
-from mast.runs.features import Invariances, compared, frozen
+from mast.runs.features import frozen
 from mast.runs.load import called, load, load_method
+from mast.runs.spaces import Invariances, compared
 
 _log = logging.getLogger("mast")
 

@@ -11,7 +11,6 @@ import torch
 from rich.table import Table
 
 from mast.augment import operators_for
-from mast.commands.adapt import FEWEST, IMAGES
 from mast.commands.pretrain import pretrain
 from mast.config import change
 from mast.core.display import say
@@ -27,6 +26,7 @@ from mast.measure.compute import Compute
 from mast.measure.features import represent
 from mast.models import Depths
 from mast.recipes import recipe
+from mast.runs.adapt import FEWEST, IMAGES
 from mast.runs.cost import (
     GPUS,
     MOST_TIMES,

@@ -1,9 +1,10 @@
-"""Images that are there twice: exact copies by their pixels, near-copies by their features.
+"""Images that are there twice: exact copies by pixels, near-copies by features and hashes.
 
 Within one set, and test images of which there is a copy among those to learn from.
 
 N images of one set or to learn from, U of them with different pixels, M test images, or numbers of
-copies, D dimensions, P pairs or copies, K nearest, R rows and C columns of a block of cosines.
+copies, D dimensions, P pairs or copies, K nearest, R rows and C columns of a block of cosines,
+B bits of a hash.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
+from PIL import Image
 from torch import Tensor
 
 from mast.core.display import track
@@ -35,6 +37,8 @@ COPIES = 5  # of an image, at most, that do not count in what is usual around it
 CLEAR = 1.0  # margins by which several copies stand out; docs/log.md
 OTHERS = 3  # nearest after these, which do
 FEWEST = 10  # images of which they do
+FLAT = 4  # levels of 256 in an image of one color
+HASH = 4  # of the 64 bits of a perceptual hash, up to which copies differ
 _AT_ONCE = 256  # canvases
 
 
@@ -64,6 +68,8 @@ def copies_within(
     above: float = NEAR,
     margin: float | None = None,
     not_copies: Collection[tuple[int, int]] = (),
+    hashes: bool = False,
+    turned: bool = False,
 ) -> list[Copy]:
     """The images that are there more than once.
 
@@ -77,6 +83,9 @@ def copies_within(
         margin: If given, features are compared as they are, and near-copies are those, too, that
             are nearer to each other than to their nearest others by so much.
         not_copies: Pairs of positions that are no near-copies, in either order.
+        hashes: Whether images are near-copies, too, of whose perceptual hashes at most 4 bits
+            differ.
+        turned: Whether one of them may be mirrored, and turned by quarters, before it is hashed.
 
     Returns:
         The images of each group in the order of the set, group by group.
@@ -86,7 +95,10 @@ def copies_within(
     (x_ND,) = standardised(features_ND) if margin is None else (features_ND,)
     x_UD = x_ND[torch.from_numpy(distinct_U)]
     apart = {(min(pair), max(pair)) for pair in of_N[np.array([*not_copies], int).reshape(-1, 2)]}
-    joined_U = grouped(x_UD, above, margin, apart)
+    hash_TUB = None
+    if hashes:
+        hash_TUB = perceptual_hashes(canvases, distinct_U, turned).to(x_UD.device)
+    joined_U = grouped(x_UD, above, margin, apart, hash_TUB)
     group_N = distinct_U[joined_U][of_N]  # the first image of each image's group
     several_N = np.bincount(group_N, minlength=len(group_N))[group_N] > 1
     at_P = np.flatnonzero(several_N)
@@ -119,6 +131,37 @@ def standardised(reference_ND: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
     return tuple(
         (x_MD[:, alive_D] - mean_D[alive_D]) / std_D[alive_D] for x_MD in (reference_ND, *others)
     )
+
+
+def perceptual_hashes(canvases: CanvasSet, chosen_M: np.ndarray, turned: bool = False) -> Tensor:
+    """Hashes of some images that brightness, hue, blur, noise and compression hardly change.
+
+    Bits say which of the 64 lowest frequencies of the gray image, resized to 32 by 32 pixels, are
+    above their median, as those of `imagehash.phash`.
+
+    Args:
+        canvases: The set.
+        chosen_M: Positions.
+        turned: Whether also of the image mirrored and turned by quarters, in all eight ways.
+
+    Returns:
+        (1 or 8, M, 64), -1 or 1; 0 of images of one color, which have no frequencies.
+    """
+    from scipy.fft import dctn
+
+    ways = [(mirrored, quarters) for mirrored in (1, -1) for quarters in range(4)]
+    bits = np.zeros((8 if turned else 1, len(chosen_M), 64), np.float32)
+    for start in range(0, len(chosen_M), _AT_ONCE):
+        batch = canvases.batch(chosen_M[start : start + _AT_ONCE])
+        for at in range(len(batch)):
+            gray = Image.fromarray(batch.image(at).numpy()).convert("L")
+            gray_HW = np.array(gray.resize((32, 32), Image.Resampling.LANCZOS), np.float32)
+            if np.ptp(gray_HW) <= FLAT:
+                continue
+            for way, (mirrored, quarters) in enumerate(ways[: len(bits)]):
+                low_B = dctn(np.rot90(gray_HW[:, ::mirrored], quarters))[:8, :8].ravel()
+                bits[way, start + at] = np.where(low_B > np.median(low_B), 1, -1)
+    return torch.from_numpy(bits)
 
 
 def _first_of_its_pixels(canvases: CanvasSet) -> np.ndarray:
@@ -155,6 +198,7 @@ def grouped(
     above: float,
     margin: float | None = None,
     apart: Collection[tuple[int, int]] = (),
+    hash_TNB: Tensor | None = None,
 ) -> np.ndarray:
     """The first image of each image's group, of which all others are near-copies.
 
@@ -168,6 +212,8 @@ def grouped(
             usual `around` either (cross-domain similarity local scaling); of fewer images than
             `FEWEST` only the cosine counts.
         apart: Pairs that are none, the first in the order of the set first.
+        hash_TNB: If given, perceptual hashes; images are near-copies, too, if at most `HASH` bits
+            differ of the first of one and any of the other.
 
     Reference:
         Conneau et al., Word Translation Without Parallel Data, ICLR 2018, for the scaling.
@@ -185,6 +231,11 @@ def grouped(
         if least_N is not None:
             least_R1 = least_N[top : top + len(cosine_RC), None]
             near_RC |= cosine_RC > least_R1 + least_N[left : left + cosine_RC.shape[1]]
+        if hash_TNB is not None:
+            of_RB = hash_TNB[0, top:][: len(cosine_RC)]
+            for of_NB in hash_TNB:
+                of_CB = of_NB[left:][: cosine_RC.shape[1]]
+                near_RC |= of_RB @ of_CB.T >= of_RB.shape[1] - 2 * HASH
         for row in near_RC.any(dim=1).nonzero().flatten().tolist():
             image = top + row
             if first_N[image] == image:

@@ -5,7 +5,7 @@ Shapes: B images, D dimensions of the embedding, K operators.
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,7 @@ from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.tensors import write_tensors
 from mast.methods.base import ENCODER, Method
-from mast.models import SearchSpace, relative, selection, space_of_heads
-
-MatchBy = Literal["block", "heads"]
+from mast.models import relative, selection
 
 
 class Embedding(nn.Module):
@@ -49,9 +47,8 @@ class Embedding(nn.Module):
         images_BCHW: Tensor,
         ignore: str | Sequence[str] | None = (),
         match: str | Sequence[str] | None = (),
-        match_by: MatchBy | None = None,
     ) -> Tensor:
-        """Features in float32 in the `space` that is chosen; the whole embedding by default.
+        """Features in float32, each dimension times its `weights`.
 
         Args:
             images_BCHW: In [0, 1], best of side `size`.
@@ -59,63 +56,47 @@ class Embedding(nn.Module):
                 as "color": all operators that destroy it.
             match: Likewise, those from which they must be exempt, so that neighbours agree in what
                 these change.
-            match_by: As `space`.
 
         Raises:
-            UserError: As `space`.
+            UserError: As `weights`.
         """
-        space = self.space(ignore, match, match_by)
-        see = self.method.kept if space.of == "representation" else self.method.embed
-        features_BD = see(images_BCHW).float()
-        with torch.autocast(features_BD.device.type, enabled=False):
-            return space.seen(features_BD)
+        weight_D = self.weights(ignore, match)
+        embedding_BD = self.method.embed(images_BCHW).float()
+        return embedding_BD if weight_D is None else embedding_BD * weight_D
 
     @entry()
-    def space(
-        self,
-        ignore: str | Sequence[str] | None = (),
-        match: str | Sequence[str] | None = (),
-        match_by: MatchBy | None = None,
-    ) -> SearchSpace:
-        """The space in which to compare images, for what is to be ignored and matched.
-
-        Where dimensions are exempt from an operator it is the embedding, each dimension times its
-        weight (`selection`). Elsewhere the whole embedding is trained to be invariant to all
-        operators of the views, which is what ignoring gives; and what is matched is what the heads
-        that tell it read of the representation (`Method.readings`), if there are any.
+    def weights(
+        self, ignore: str | Sequence[str] | None = (), match: str | Sequence[str] | None = ()
+    ) -> Tensor | None:
+        """The weight of each dimension for what is to be ignored and matched, (D,).
 
         Args:
             ignore: As `forward`.
             match: As `forward`.
-            match_by: What matches: the exempt dimensions ("block"), or what heads read ("heads").
-                Those if any dimension is exempt, else these, if not given.
+
+        Returns:
+            None: the whole embedding, which is trained to be invariant to all operators where no
+            dimension is exempt from any.
 
         Raises:
-            UserError: As `named` and `selection`; an operator that is not of the views or, to be
-                matched by heads, has none; a choice of both to ignore and to match by heads; a
-                block where nothing is exempt.
+            UserError: As `named` and `selection`; an operator that is not of the views, or one to
+                match where nothing is exempt.
         """
         ignored, matched = self.named(ignore), self.named(match)
-        if match_by is not None and not matched:
-            raise UserError(f"match_by {match_by} says how to match: name the operators to match")
-        if not (ignored or matched):
-            return SearchSpace("embedding")
-        mask_DK = self.masks()
-        exempt = mask_DK is not None and not bool((relative(mask_DK) == 1).all())
-        if match_by == "block" and not exempt:
-            raise UserError("nothing is exempt in this run, so that no block can match")
-        if mask_DK is not None and exempt and match_by != "heads":
-            weight_D = selection(mask_DK, self.operators, ignored, matched)
-            return SearchSpace("embedding", weight_D.mul)
         for name in (*ignored, *matched):
             if name not in self.trained_with:
                 raise unknown("operator or property", name, (*self.trained_with, *PROPERTIES))
-        if ignored and matched:
+        if not (ignored or matched):
+            return None
+        mask_DK = self.masks()
+        if mask_DK is not None and not bool((relative(mask_DK) == 1).all()):
+            return selection(mask_DK, self.operators, ignored, matched)
+        if matched:
             raise UserError(
-                "heads read the representation, which ignores nothing: with them, give either "
-                "ignore or match"
+                "nothing is exempt in this run, so that nothing can be matched by its embedding: "
+                "`mast.adapt` finds what to match in any encoder"
             )
-        return space_of_heads(self.readings(), matched) if matched else SearchSpace("embedding")
+        return None
 
     @entry()
     def named(self, chosen: str | Sequence[str] | None) -> list[str]:

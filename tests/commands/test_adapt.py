@@ -19,15 +19,16 @@ from torch import nn
 
 import mast
 from mast.cli import main
-from mast.commands.adapt import Adaptation
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.exports import FORMATS, load_original
+from mast.measure.adapted import tensors_of
 from mast.measure.features import extract
 from mast.measure.pairs import write_weights
 from mast.measure.result import results_in
 from mast.measure.subspaces import MATCHED
+from mast.runs.adapt import Adaptation
 
 CLEAN = Path(__file__).parents[2] / "docs" / "clean.md"
 NAME = "timm:efficientnet_lite0"
@@ -148,7 +149,12 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Adaptation, Path]:
     [
         ({"ignore": "orientation", "margin": 0.25}, {("00", "mirrored", "near")}),
         ({"match": "color", "margin": 0.25}, {("00", "mirrored", "near")}),
-        ({}, set()),
+        (
+            {"ignore": ["orientation", "color"], "margin": 0.25, "above": 1},
+            {("00", "mirrored", "near"), ("07", "gray", "near")},
+        ),
+        ({"above": 0.99}, set()),
+        ({}, {("07", "gray", "near")}),
     ],
 )
 def test_copies_differ_in_what_is_ignored(
@@ -161,7 +167,8 @@ def test_copies_differ_in_what_is_ignored(
         of_group.setdefault(group, []).append((Path(str(path)).stem, str(kind)))
     groups = {(one[0][0], one[1][0], one[1][1]) for one in of_group.values()}
     assert groups == expected | {("03", "same", "exact")}
-    assert ("changed_by" in found.columns) is bool(chosen)
+    choice = chosen.keys() & {"ignore", "match"}
+    assert ("changed_by" in found.columns) is bool(choice)
 
 
 def test_it_is_told_what_was_changed(scenes: tuple[Adaptation, Path]) -> None:
@@ -521,7 +528,7 @@ def test_pairs_that_choose_nothing_are_one_line(
     Path("deep.json").write_text("[" * 100_000)
     with pytest.raises(UserError, match=said):
         mast.neighbours(adapted.path, colors, "00.png", k=3, device="cpu", **options)
-    with pytest.raises(UserError, match="of what `mast adapt` wrote"):
+    with pytest.raises(UserError, match="can neither ignore nor match yet"):
         mast.duplicates(NAME, colors, size=32, space="none.json", device="cpu")
 
 
@@ -551,12 +558,28 @@ def test_weights_of_pairs_are_seen_by_probes_and_outliers(
     assert fitted.about["validation"]["top1"] > 80
 
 
-def test_probes_see_the_space_of_a_run(ours: RunFolder, photos: Path) -> None:
-    (result,) = mast.evaluate(ours.path, photos, "knn", ignore="color", device="cpu")
-    assert result.encoder["space"] == {"ignored": ["color_jitter", "grayscale"]}
-    assert [*(ours.path / "spaces" / "ignored-color" / "evaluations").glob("knn-*.json")]
-    with pytest.raises(UserError, match="run `mast adapt` on it"):
-        mast.fit(ours.path, photos, ignore="color", device="cpu")
+def test_a_finished_run_is_adapted_on_its_own_images(
+    ours: RunFolder, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once, when something is first ignored or matched; as `adapt` does it."""
+    run = shutil.copytree(ours.path, tmp_path / "run")
+    (run / "subspaces.safetensors").unlink(missing_ok=True)
+    (result,) = mast.evaluate(run, photos, "knn", ignore="rotate", device="cpu")
+    assert result.encoder["space"] == {"ignored": ["rotate"]}
+    assert [*(run / "spaces" / "ignored-rotate" / "evaluations").glob("knn-*.json")]
+    assert " of its images, once" in capsys.readouterr().err
+    fitted = mast.fit(run, photos, ignore="rotate", out=tmp_path / "c.safetensors", device="cpu")
+    assert fitted.about["encoder"]["space"] == {"ignored": ["rotate"]}
+    assert " of its images, once" not in capsys.readouterr().err
+    by_hand = mast.adapt(run, photos / "train", out=tmp_path / "other", device="cpu").adapted
+    for name, values in tensors_of(mast.load_adapted(run)).items():
+        assert torch.equal(values, tensors_of(by_hand)[name])
+    (run / "subspaces.safetensors").unlink()
+    shutil.rmtree(run / "spaces")
+    config = (run / "config.yaml").read_text().replace(str(photos), str(tmp_path / "gone"))
+    (run / "config.yaml").write_text(config)
+    with pytest.raises(UserError, match=r"on others: `mast adapt .*run --data PHOTOS`"):
+        mast.embed(run, photos / "test", tmp_path / "x.npz", match="color", device="cpu")
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:FutureWarning")

@@ -167,14 +167,14 @@ def test_a_classifier_on_another_encoder_is_not_said_to_be_of_the_run(
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:FutureWarning")
-def test_the_embedding_of_a_run_in_a_space(run: Path, photos: Path) -> None:
+def test_a_run_in_a_space(run: Path, photos: Path) -> None:
     exported = mast.export(run, "torchscript", match="color")
     assert exported.folder == run.resolve() / "exports" / "matched-color-torchscript"
     names: dict[str, Any] = {}
     exec(exported.line, names)
-    images_BCHW, embedding = torch.rand(3, 3, 32, 32), mast.load_embedding(run)
+    images_BCHW, adapted = torch.rand(3, 3, 32, 32), mast.load_adapted(run)
     with torch.inference_mode():
-        expected_BD = embedding(images_BCHW, match="color")
+        expected_BD = adapted(images_BCHW, match="color")
         torch.testing.assert_close(names["model"](images_BCHW), expected_BD)
     text = (exported.folder / "README.md").read_text()
     assert "pretrained without labels by `mast`" in text

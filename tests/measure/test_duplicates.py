@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageFilter, ImageOps
 from rich.console import Console
 from tiny import stacked
 from tiny_evaluation import QUICK, Colors, tiny_set
@@ -212,6 +212,26 @@ def test_an_exact_copy_of_a_near_copy_is_of_its_group() -> None:
     x = directions([0.0, 1.0, 1.0, 90.0])
     found = copies_within(canvases, x, above=0.99)
     assert [copy[:3] for copy in found][:3] == [(1, 0, "first"), (1, 1, "near"), (1, 2, "exact")]
+
+
+def test_hashes_find_what_features_miss(tmp_path: Path) -> None:
+    """A gray, blurred copy, and a mirrored one on request; not two images of one color each."""
+    draw = np.random.default_rng(0)
+    coarse = [Image.fromarray(draw.integers(0, 256, (6, 6, 3), np.uint8)) for _ in range(20)]
+    images = [each.resize((48, 48), Image.Resampling.BICUBIC) for each in coarse]
+    images += [
+        images[4].convert("L").filter(ImageFilter.GaussianBlur(2)),
+        ImageOps.mirror(images[5]),
+    ]
+    images += [Image.new("RGB", (48, 48), color) for color in ("white", "black")]
+    for at, image in enumerate(images):
+        image.save(tmp_path / f"{at:02d}.png")
+    canvases = open_canvas(str(tmp_path), 32)
+    found = copies_within(canvases, torch.eye(len(images)), hashes=True)
+    assert [copy[:3] for copy in found] == [(1, 4, "first"), (1, 20, "near")]
+    turned = copies_within(canvases, torch.eye(len(images)), hashes=True, turned=True)
+    assert [copy[:3] for copy in turned] == [(1, 4, "first"), (1, 20, "near"),
+                                             (2, 5, "first"), (2, 21, "near")]  # fmt: skip
 
 
 def test_copies_stand_out_from_what_is_around_them() -> None:

@@ -495,49 +495,15 @@ def test_readings_are_what_heads_see_of_the_representation(variant: str) -> None
 
 @torch.no_grad()
 @pytest.mark.parametrize("variant", ["augself", "no masks, told"])
-def test_where_nothing_is_exempt_what_heads_read_is_matched(variant: str) -> None:
+def test_where_nothing_is_exempt_nothing_can_be_matched(variant: str) -> None:
     method = build(variant).eval()
-    embedding, readings = Embedding(method), method.readings()
-    images_BCHW = make_views(0).images[0]
-    first, second = list(readings)[:2]
-    representation_BC = method.encoder(images_BCHW)
-    torch.testing.assert_close(
-        embedding(images_BCHW, match=[first, second]),
-        torch.cat([representation_BC @ readings[name].T for name in (first, second)], dim=1),
-    )
-    whole_BD = embedding(images_BCHW)
-    assert torch.equal(embedding(images_BCHW, ignore=first), whole_BD)
-    assert torch.equal(whole_BD, method.embed(images_BCHW))
-    with pytest.raises(UserError, match="no block can match"):
-        embedding.space(match=first, match_by="block")
-    with pytest.raises(UserError, match="give either ignore or match"):
-        embedding.space(ignore=second, match=first)
+    embedding, images_BCHW = Embedding(method), make_views(0).images[0]
+    first = embedding.trained_with[0]
+    assert torch.equal(embedding(images_BCHW, ignore=first), method.embed(images_BCHW))
+    with pytest.raises(UserError, match="nothing can be matched by its embedding"):
+        embedding.weights(match=first)
     with pytest.raises(UserError, match="unknown operator or property 'invert'"):
-        embedding.space(ignore="invert")
-    with pytest.raises(UserError, match=r"no head tells it.* Heads tell nothing\."):
-        Embedding(build("vicreg")).space(match=first)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert embedding(images_BCHW, match=first).dtype == torch.float32
-
-
-@torch.no_grad()
-def test_where_a_run_has_both_the_block_matches_or_the_heads() -> None:
-    method = build("exempt").eval()
-    embedding, readings = Embedding(method), method.readings()
-    images_BCHW = make_views(0).images[0]
-    first = next(iter(readings))
-    by_default = embedding(images_BCHW, match=first)
-    assert torch.equal(embedding(images_BCHW, match=first, match_by="block"), by_default)
-    torch.testing.assert_close(
-        embedding(images_BCHW, match=first, match_by="heads"),
-        method.encoder(images_BCHW) @ readings[first].T,
-    )
-    with pytest.raises(UserError, match="give either ignore or match"):
-        embedding.space("horizontal_flip", first, match_by="heads")
-    with pytest.raises(UserError, match="name the operators to match"):
-        embedding.space(ignore=first, match_by="heads")
-    with pytest.raises(UserError, match="match_by 'head'"):
-        embedding.space(match=first, match_by="head")  # type: ignore[arg-type]
+        embedding.weights(ignore="invert")
 
 
 def test_statistics_are_numbers_for_the_log() -> None:

@@ -10,20 +10,22 @@ import torch
 from torch import nn
 
 from mast.augment import OPERATORS, named_operators, operators_for
+from mast.config import configuration_of
 from mast.core.checkpoint import check_writable
-from mast.core.display import doing
+from mast.core.display import doing, say
 from mast.core.entry import entry
 from mast.core.errors import UserError, unknown
 from mast.core.files import out_folder
 from mast.core.launch import Device, find_device
-from mast.core.run import provenance
+from mast.core.run import RunFolder, provenance
 from mast.core.table import FittedTable, Shown
 from mast.core.tensors import read_tensors
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.measure.adapted import FILE as ADAPTED
-from mast.measure.adapted import NOISE, SPACES, Adapted, save_adapted, tensors_of
+from mast.measure.adapted import NOISE, SPACES, Adapted, load_adapted, save_adapted, tensors_of
 from mast.measure.changes import acting_on, changed_by
 from mast.measure.compute import Compute
+from mast.measure.frozen import FrozenEncoder
 from mast.measure.naming import Naming
 from mast.measure.result import FOLDER as RESULTS
 from mast.measure.store import fingerprint
@@ -134,11 +136,7 @@ def adapt(
     if isinstance(encoder, nn.Module):  # which stays as and where it is
         loaded = loaded._replace(module=copy.deepcopy(loaded.module))
     depths = Depths(loaded.module, loaded.size, layers).eval()
-    known = operators_for(depths.channels)
-    named = named_operators(operators, known) or known
-    for name in named:
-        if name not in OPERATORS:
-            raise unknown("operator", name, OPERATORS)
+    named = _named(operators, depths.channels)
     folder = None
     if out is not None or not isinstance(encoder, nn.Module):
         folder = out_folder(out or Path("runs") / f"{loaded.folder.name}-adapted")
@@ -146,17 +144,86 @@ def adapt(
         check_writable(folder)
     config = DataConfig(str(data), max_broken=max_broken)
     canvases = _some(open_canvas(config, loaded.size, model=depths), images, seed)
-    named = acting_on(named, depths.channels)
     described = {**loaded.description, "layers": list(depths.layers)}
     source = frozen(loaded._replace(module=depths, description=described), encoder, compute)
-    features_NF = source.features(canvases, loaded.size)
+    adapted = _moved(depths, source, canvases, named, seed)
+    if folder is not None:
+        _keep_results(adapted, folder)
+        if isinstance(loaded.module, Encoder):
+            save_encoder(loaded.module, folder / ENCODER)
+        save_adapted(adapted, folder, _about(canvases, str(data), seed))
+    left_out = tuple(name for name in named if name not in adapted.operators)
+    return Adaptation(folder, adapted, len(canvases), left_out)
+
+
+def adapted_run(run: RunFolder, compute: Compute) -> Adapted:
+    """A finished run, adapted on images that it was trained on; its folder keeps the subspaces.
+
+    Args:
+        run: Its folder.
+        compute: Where the images are encoded.
+
+    Raises:
+        UserError: It has no encoder, or its images are not there; as `adapt`.
+    """
+    if (run.path / ADAPTED).is_file():
+        return load_adapted(run.path)
+    config = configuration_of(run)
+    loaded = load(run.path)
+    depths = Depths(loaded.module, loaded.size).eval()
+    try:
+        canvases = open_canvas(config.data, loaded.size, model=depths)
+    except UserError as error:
+        raise UserError(
+            f"{error}\n{run.path} is adapted on its own images when something is first ignored or "
+            f"matched. Adapt it on others: `mast adapt {run.path} --data PHOTOS`"
+        ) from error
+    canvases = _some(canvases, IMAGES, 0)
+    say(f"adapting {run.path} on {len(canvases)} of its images, once")
+    described = {**loaded.description, "layers": list(depths.layers)}
+    source = frozen(loaded._replace(module=depths, description=described), run.path, compute)
+    adapted = _moved(depths, source, canvases, _named(None, depths.channels), 0)
+    if compute.fabric is None or compute.fabric.is_global_zero:
+        save_adapted(adapted, run.path, _about(canvases, config.data.spec, 0))
+    if compute.fabric is not None:
+        compute.fabric.barrier()
+    return load_adapted(run.path)  # whose memory layout, and so rounding, is that of the next call
+
+
+def _named(operators: str | Sequence[str] | None, channels: int) -> Sequence[str]:
+    """The operators to look at.
+
+    Raises:
+        UserError: There is no such operator.
+    """
+    known = operators_for(channels)
+    named = named_operators(operators, known) or known
+    for name in named:
+        if name not in OPERATORS:
+            raise unknown("operator", name, OPERATORS)
+    return acting_on(named, channels)
+
+
+def _moved(
+    depths: Depths, source: FrozenEncoder, canvases: CanvasSet, named: Sequence[str], seed: int
+) -> Adapted:
+    """An encoder with what operators do to its features of some images.
+
+    Args:
+        depths: The encoder's.
+        source: Encodes and keeps.
+        canvases: The images.
+        named: The operators.
+        seed: Of what is done to them.
+    """
+    features_NF = source.features(canvases, depths.size)
     if not bool((features_NF.std(dim=0) > 0).any()):
         raise UserError(f"the encoder gives the same features of all {len(canvases)} images")
     changed = {}
     for at, name in enumerate(named):
         drawn = STRONGER.get(name, {})
-        change = changed_by(name, None, loaded.size, len(canvases), seed + at, **drawn)
-        changed[name] = source.features(canvases, loaded.size, change)
+        change = changed_by(name, None, depths.size, len(canvases), seed + at, **drawn)
+        changed[name] = source.features(canvases, depths.size, change)
     with doing("axes of each operator"):
         subspaces = Subspaces.of(features_NF, changed, depths.widths)
     if not subspaces.moves:
@@ -164,21 +231,18 @@ def adapt(
     changed = {name: changed[name] for name in subspaces.moves}
     with doing("telling operators apart"):
         naming = Naming.learn(features_NF, changed, depths.widths, seed)
-    adapted = Adapted(depths.cpu(), subspaces, naming).eval()
-    if folder is not None:
-        about = {
-            "images": len(canvases),
-            "data": str(data),
-            "fingerprint": canvases.fingerprint,
-            "seed": seed,
-            "provenance": provenance(),
-        }
-        _keep_results(adapted, folder)
-        if isinstance(loaded.module, Encoder):
-            save_encoder(loaded.module, folder / ENCODER)
-        save_adapted(adapted, folder, about)
-    left_out = tuple(name for name in named if name not in subspaces.moves)
-    return Adaptation(folder, adapted, len(canvases), left_out)
+    return Adapted(depths.cpu(), subspaces, naming).eval()
+
+
+def _about(canvases: CanvasSet, data: str, seed: int) -> dict[str, Any]:
+    """What subspaces were found with."""
+    return {
+        "images": len(canvases),
+        "data": data,
+        "fingerprint": canvases.fingerprint,
+        "seed": seed,
+        "provenance": provenance(),
+    }
 
 
 def _check_ours(folder: Path, depths: Depths) -> None:

@@ -1,0 +1,228 @@
+"""In which of an encoder's features images are compared.
+
+N images, D dimensions, F numbers of all depths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from mast.core.arguments import as_list
+from mast.core.errors import UserError
+from mast.core.files import named, read_text
+from mast.core.run import RunFolder
+from mast.core.tensors import digest
+from mast.data import CanvasSet
+from mast.measure.adapted import FILE as ADAPTED
+from mast.measure.adapted import Adapted, load_adapted
+from mast.measure.approximate import ApproximateIndex, open_index
+from mast.measure.bench import Bench
+from mast.measure.compute import Compute
+from mast.measure.frozen import FrozenEncoder, InSpace
+from mast.measure.pairs import read_weights
+from mast.measure.store import fingerprint
+from mast.measure.subspaces import Weights
+from mast.models import Encoder
+from mast.runs.adapt import adapted_run
+from mast.runs.features import frozen
+from mast.runs.load import Loaded, Representation, called, load
+
+
+@dataclass(frozen=True)
+class Invariances:
+    """In which of its features an encoder's user wants images compared.
+
+    Args:
+        representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
+            operators are ignored or matched.
+        ignore: Operators, or properties, to which what is compared is to be invariant.
+        match: Likewise, by what these change images are to be compared.
+        space: The file of weights that pairs have chosen.
+        pairs: Whether pairs are to choose weights: `Compared.weighted` takes these.
+
+    Raises:
+        UserError: The choices exclude each other.
+    """
+
+    representation: Representation | None = None
+    ignore: str | Sequence[str] = ()
+    match: str | Sequence[str] = ()
+    space: str | Path | None = None
+    pairs: bool = False
+
+    def __post_init__(self) -> None:
+        if self.weighted and (self.ignore or self.match or self.representation):
+            raise UserError(
+                "pairs, or the space that they chose, say what is ignored and matched: leave "
+                "ignore, match and representation out"
+            )
+        if (self.ignore or self.match) and self.representation is not None:
+            raise UserError(
+                "what is ignored and matched says in what images are compared: leave out "
+                f"representation, got {self.representation}"
+            )
+
+    @property
+    def weighted(self) -> bool:
+        """Whether pairs say how much each property counts."""
+        return self.pairs or self.space is not None
+
+    @property
+    def words(self) -> dict[str, list[str]]:
+        """What is to be "ignored" and "matched", where there is something."""
+        words = {"ignored": as_list(self.ignore), "matched": as_list(self.match)}
+        return {kind: names for kind, names in words.items() if names}
+
+    @property
+    def names(self) -> list[str]:
+        """Of a folder, such as ignored-color; none where nothing is chosen.
+
+        A space's has digits of its file, which pairs may write anew.
+        """
+        if self.space is not None:
+            return [f"space-{Path(self.space).stem}-{digest({}, read_text(named(self.space)))[:8]}"]
+        return ["-".join([kind, *names]) for kind, names in self.words.items()]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """An encoder with the features in which images are compared.
+
+    Attributes:
+        encoder: It returns these features.
+        size: Side of its views in pixels.
+        chosen: The operators that are "ignored" and "matched", where there are some, or how
+            properties are "weighted".
+        adapted: It with its subspaces, where these say the space.
+    """
+
+    encoder: FrozenEncoder
+    size: int
+    chosen: dict[str, list[str]] = field(default_factory=dict)
+    adapted: Adapted | None = None
+
+    def features(self, canvases: CanvasSet) -> Tensor:
+        """Features (N, D) of a set; they are kept where the encoder keeps some."""
+        return self.encoder.features(canvases, self.size)
+
+    def extract(self, canvases: CanvasSet) -> Tensor:
+        """As `features`, but neither looked up nor kept."""
+        return self.encoder.extract(canvases, self.size)
+
+    def depths(self, canvases: CanvasSet, keep: bool = True) -> Tensor:
+        """Features of all depths (N, F) of an adapted encoder, whatever the space.
+
+        Args:
+            canvases: The images.
+            keep: Whether they are looked up and kept, as by `features`.
+        """
+        assert self.encoder.whole is not None
+        whole = self.encoder.whole
+        return (whole.features if keep else whole.extract)(canvases, self.size)
+
+    def weighted(self, weights: Weights) -> Compared:
+        """An adapted encoder in the space of weights."""
+        assert self.adapted is not None
+        assert self.encoder.whole is not None
+        chosen = {"weighted": [f"{name} {value:.6g}" for name, value in weights.items()]}
+        space = self.adapted.subspaces.weighted(weights)
+        encoder = _in_space(self.encoder.whole, space, chosen, self.encoder.bench)
+        return replace(self, encoder=encoder, chosen=chosen)
+
+    def index(self, canvases: CanvasSet, features_ND: Tensor) -> ApproximateIndex:
+        """An index of the features of a set; it is kept where they are."""
+        return open_index(features_ND, self.encoder.kept_at(canvases, self.size), self.chosen)
+
+
+def compared(
+    encoder: str | Path | nn.Module,
+    invariances: Invariances,
+    compute: Compute,
+    size: int | None = None,
+    seed: int = 0,
+    weights: str | Path | None = None,
+    download: bool = False,
+    cache: bool = True,
+    bench: Bench | None = None,
+) -> Compared:
+    """Load an encoder for a comparison of images.
+
+    Args:
+        encoder: As `load`.
+        invariances: What is compared.
+        compute: How the encoder is run.
+        size: As `load`.
+        seed: As `load`.
+        weights: As `load`.
+        download: As `load`.
+        cache: As `frozen`.
+        bench: Where protocols train.
+
+    Raises:
+        UserError: As `load`; a choice of operators that the encoder does not have or that leaves no
+            dimension; another size than it was adapted at.
+    """
+    chosen = invariances.words
+    adapted = _adapted(encoder, compute) if chosen or invariances.weighted else None
+    if adapted is not None:
+        if weights is not None:
+            raise UserError("what is adapted has its own weights: leave weights out")
+        if size not in (None, adapted.size):
+            raise UserError(
+                f"it was adapted at {adapted.size} pixels: leave size out, or adapt it at {size}"
+            )
+        chosen = {kind: adapted.named(names) for kind, names in chosen.items()}
+        closed = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
+        depths, module = adapted.depths, adapted.encoder
+        described = module.describe() if isinstance(module, Encoder) else {}
+        loaded = Loaded(depths, adapted.size, {**described, "layers": list(depths.layers)}, Path())
+        whole = frozen(loaded, encoder, compute, cache)
+        by = Compared(_in_space(whole, closed, chosen, bench), adapted.size, chosen, adapted)
+        if invariances.pairs or invariances.space is None:
+            return by
+        return by.weighted(read_weights(invariances.space, adapted))
+    if chosen or invariances.weighted:
+        if not isinstance(encoder, nn.Module) and (Path(encoder).parent / ADAPTED).is_file():
+            raise UserError(f"give the folder of {encoder}, which was adapted")
+        raise UserError(
+            f"{called(encoder)} can neither ignore nor match yet: `mast adapt` looks at some "
+            "photos and writes a folder that can; or give a run of this library"
+        )
+    loaded = load(encoder, invariances.representation or "encoder", size, seed, weights, download)
+    return Compared(frozen(loaded, encoder, compute, cache, bench), loaded.size)
+
+
+def _in_space(
+    whole: FrozenEncoder,
+    seen: Callable[[Tensor], Tensor],
+    chosen: Mapping[str, Sequence[str]],
+    bench: Bench | None = None,
+) -> FrozenEncoder:
+    """A frozen encoder whose features are seen in a space.
+
+    Args:
+        whole: It extracts them, and keeps them whatever the space.
+        seen: Maps them.
+        chosen: The operators that are "ignored" and "matched", or how properties are "weighted".
+        bench: Where protocols train.
+    """
+    module = InSpace(whole.module, seen).eval()
+    described = {key: each for key, each in whole.description.items()
+                 if key not in ("source", "fingerprint")} | {"space": dict(chosen)}  # fmt: skip
+    identity = fingerprint(module, described)
+    description = {"source": whole.description["source"], "fingerprint": identity, **described}
+    return FrozenEncoder(module, whole.compute, None, description, bench, whole)
+
+
+def _adapted(encoder: str | Path | nn.Module, compute: Compute) -> Adapted | None:
+    """What is named, if it was adapted; a finished run is adapted on its own images."""
+    if isinstance(encoder, nn.Module):
+        return encoder if isinstance(encoder, Adapted) else None
+    run = RunFolder(encoder)
+    if run.config.is_file():
+        return adapted_run(run, compute)
+    return load_adapted(encoder) if (run.path / ADAPTED).is_file() else None
