@@ -121,7 +121,7 @@ def duplicates(
     )
     features_ND = by.features(canvases).to(by.encoder.device)
     chosen = bool(by.chosen)
-    ignored = by.chosen.get("ignored", ())
+    ignored = () if "matched" in by.chosen else by.chosen.get("ignored", ())
     usual = NEAR if not chosen else SAME if ignored else 1.0
     least = usual if above is None else above
     hashes = bool({*PROPERTIES["color"]} & {*ignored}) if chosen else above is None
