@@ -22,22 +22,30 @@ import argparse
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-import imagehash
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from invariances import CHANGED, CHANGES, STRENGTHS, Features, Outputs, PhotoSet
 from measure import RESULTS, report_setting
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor
 
+from mast.data import canvas_size, read_canvas
 from mast.measure import duplicates
 from mast.measure.adapted import Adapted
-from mast.measure.duplicates import MARGIN, NEAR, SAME, grouped, standardised
+from mast.measure.duplicates import (
+    MARGIN,
+    NEAR,
+    SAME,
+    grouped,
+    perceptual_hashes,
+    standardised,
+)
 from mast.measure.naming import Naming
 from mast.measure.pairs import weights_of
 from mast.measure.subspaces import Subspaces
@@ -70,19 +78,18 @@ def adapted_on(photos: PhotoSet, draw: int) -> Adapted:
     return Adapted(features.seen.depths, Subspaces.of(plain, changed, widths), naming).eval()
 
 
-def hashed(files: list[Path], change: str | None = None, strength: int = 0) -> Tensor:
-    """Perceptual hashes of photos or their copies, as they are and mirrored and turned.
+def hashed(files: list[Path], size: int, change: str | None = None, strength: int = 0) -> Tensor:
+    """Perceptual hashes of the canvases of photos or their copies, (N, 8 x 64)."""
+    draw = random.Random(strength)
 
-    Bits are 1 and -1, so that the cosine is 1 - 2 / 64 of the differing ones.
-    """
-    draw, bits = random.Random(strength), []
-    for file in files:
-        photo = Image.open(file).convert("RGB")
-        copy = CHANGES[change][1](photo, strength, draw) if change else photo
-        turned = [each.rotate(90 * at, expand=True) for each in (copy, ImageOps.mirror(copy))
-                  for at in range(TURNS // 2)]  # fmt: skip
-        bits.append(np.concatenate([imagehash.phash(each).hash.ravel() for each in turned]))
-    return torch.from_numpy(np.where(np.stack(bits), 1.0, -1.0)).float()
+    def canvases() -> Iterator[np.ndarray]:
+        for file in files:
+            image: Path | Image.Image = file
+            if change:
+                image = CHANGES[change][1](Image.open(file).convert("RGB"), strength, draw)
+            yield read_canvas(image, canvas_size(size))[0]
+
+    return perceptual_hashes(canvases(), turned=True).transpose(0, 1).flatten(1)
 
 
 class Seen(NamedTuple):
@@ -100,11 +107,15 @@ class Seen(NamedTuple):
     def of(cls, photos: PhotoSet) -> "Seen":
         """A set as it is seen."""
         name, keep, files = photos.name, photos.features, photos.files
-        plain = [photos.plain(), keep(f"{name}-hashes", lambda: hashed(files))]
+        hashes = partial(hashed, size=keep.seen.size)
+        plain = [photos.plain(), keep(f"{name}-hashes", lambda: hashes(files))]
         files = files[photos.half :][:CHANGED]
         copies = {}
         for change, at, features in photos.changed():
-            bits = keep(f"{name}-{change}-{at}-hashes", lambda c=change, s=at: hashed(files, c, s))
+            bits = keep(
+                f"{name}-{change}-{at}-hashes",
+                partial(hashes, files, change=change, strength=at),
+            )
             copies[change, at] = torch.cat([features, bits], dim=1)
         return cls(torch.cat(plain, dim=1).roll(-photos.half, dims=0), copies)
 
@@ -207,18 +218,18 @@ def groups(adapted: Adapted) -> Iterator[tuple[str, Group]]:
         )
     space = adapted.space("all")
     last = slice(-HASHED - adapted.depths.widths[-1], -HASHED)
-    for hashes in (False, True):
-        end = ", or pHash" if hashes else ""
+    for ways, end in ((0, ""), (1, ", or pHash")):
         yield (
             f"output, above 0.99{end}",
-            lambda x, h=hashes: grouped(
-                standardised(x[:, last])[0], NEAR, hash_TNB=_hashes(x)[:1] if h else None
+            lambda x, w=ways: grouped(
+                standardised(x[:, last])[0], NEAR, hash_TNB=_hashes(x)[:w] if w else None
             ),
         )
+    for ways, end in ((0, ""), (1, ", or pHash as it is"), (TURNS, ", or pHash")):
         yield (
             f"ignoring all{end}",
-            lambda x, h=hashes: grouped(
-                space(x[:, :-HASHED]), SAME, MARGIN, hash_TNB=_hashes(x) if h else None
+            lambda x, w=ways: grouped(
+                space(x[:, :-HASHED]), SAME, MARGIN, hash_TNB=_hashes(x)[:w] if w else None
             ),
         )
 

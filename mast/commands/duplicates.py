@@ -63,16 +63,15 @@ def duplicates(
             .parquet with features of any model: `features` (N, D) and `paths` (N,), or what
             `mast embed` writes.
         data: The images; labels are not needed.
-        above: Cosine above which two images are near-copies. If not given 0.99, each dimension of
-            their representation being standardised by the set; 0.95 with ignore; with match or
-            space only margin decides. Hashes are compared where color is ignored, also of mirrored
-            and turned images where orientation is, and where neither above nor ignore, match or
-            space is given.
+        above: Cosine above which two images are near-copies, in place of the hash. If not given
+            0.99, each dimension of their representation being standardised by the set; 0.95 with
+            ignore; with match or space only margin decides, without the hash.
         out: Where to write the groups: a table that ends in .csv or .parquet (which needs the extra
             of that name), or a page of thumbnails that ends in .html; nowhere if not given.
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         ignore: Of a folder that `mast adapt` wrote, or of a run: operators, or properties such as
-            orientation, in which copies may differ; "all" for all that were looked at.
+            orientation, in which copies may differ, too; "all" for all that were looked at. With
+            orientation, images are also hashed mirrored and turned by quarters.
         match: Likewise, the only ones by which images are compared, so that a gray version is no
             copy where color is matched.
         space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
@@ -121,11 +120,12 @@ def duplicates(
     )
     features_ND = by.features(canvases).to(by.encoder.device)
     chosen = bool(by.chosen)
-    ignored = () if "matched" in by.chosen else by.chosen.get("ignored", ())
-    usual = NEAR if not chosen else SAME if ignored else 1.0
+    ignored = by.chosen.get("ignored", ())
+    alike = by.chosen.keys() <= {"ignored"}  # copies are what looks alike but for what is ignored
+    usual = NEAR if not chosen else SAME if alike else 1.0
     least = usual if above is None else above
-    hashes = bool({*PROPERTIES["color"]} & {*ignored}) if chosen else above is None
-    turned = bool({*PROPERTIES["orientation"]} & {*ignored})
+    hashes = alike and above is None
+    turned = {*PROPERTIES["orientation"]} <= {*ignored}
     at = {_cell(name): position for position, name in enumerate(canvases.identifiers)}
     apart = [(at[one], at[other]) for one, other in rejected if one in at and other in at]
     if len(apart) < len(rejected):

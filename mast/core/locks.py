@@ -31,7 +31,7 @@ def locked(path: Path, wait: bool = True) -> Iterator[bool]:
     lock = _lock(path, -1 if wait else 0)
     try:
         lock.acquire()
-    except NotImplementedError:  # by earlier versions of filelock
+    except NotImplementedError:  # older releases of filelock raise it
         pass
     except OSError as error:
         if not wait and error.errno not in NO_LOCKS:
@@ -47,5 +47,5 @@ def locked(path: Path, wait: bool = True) -> Iterator[bool]:
 def _lock(path: Path, timeout: float) -> FileLock:
     try:
         return FileLock(path, timeout=timeout, fallback_to_soft=False)
-    except TypeError:  # by versions that have no such fallback, or no such choice
+    except TypeError:  # older releases have no such option
         return FileLock(path, timeout=timeout)

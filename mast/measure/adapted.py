@@ -193,7 +193,8 @@ def load_adapted(path: str | Path, encoder: nn.Module | None = None) -> Adapted:
         raise UserError(f"{file} was written by another version of mast: {AGAIN}")
     check_finite(file, tensors)
     if encoder is None:
-        if not (file.parent / "encoder.safetensors").is_file():
+        of_a_run = (file.parent / "config.yaml").is_file()
+        if not of_a_run and not (file.parent / "encoder.safetensors").is_file():
             raise UserError(
                 f"{path} is of a module of your own: give it, as in "
                 "mast.load_adapted(path, encoder=module)"

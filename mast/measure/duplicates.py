@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from mast.measure.neighbours import block_shape, cosines, nearest
 from mast.measure.sets import EvaluationData
 
 if TYPE_CHECKING:
+    from mast.core.canvases import Canvases
     from mast.data.canvas import CanvasSet
 
 NEAR = 0.99  # cosine of standardised features; docs/log.md has what it finds and misses
@@ -97,7 +98,8 @@ def copies_within(
     apart = {(min(pair), max(pair)) for pair in of_N[np.array([*not_copies], int).reshape(-1, 2)]}
     hash_TUB = None
     if hashes:
-        hash_TUB = perceptual_hashes(canvases, distinct_U, turned).to(x_UD.device)
+        images = (batch.image(at).numpy() for batch, at in _one_by_one(canvases, distinct_U))
+        hash_TUB = perceptual_hashes(images, turned).to(x_UD.device)
     joined_U = grouped(x_UD, above, margin, apart, hash_TUB)
     group_N = distinct_U[joined_U][of_N]  # the first image of each image's group
     several_N = np.bincount(group_N, minlength=len(group_N))[group_N] > 1
@@ -133,15 +135,14 @@ def standardised(reference_ND: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-def perceptual_hashes(canvases: CanvasSet, chosen_M: np.ndarray, turned: bool = False) -> Tensor:
-    """Hashes of some images that brightness, hue, blur, noise and compression hardly change.
+def perceptual_hashes(images: Iterable[np.ndarray], turned: bool = False) -> Tensor:
+    """Hashes of images that brightness, hue, blur, noise and compression hardly change.
 
     Bits say which of the 64 lowest frequencies of the gray image, resized to 32 by 32 pixels, are
     above their median, as those of `imagehash.phash`.
 
     Args:
-        canvases: The set.
-        chosen_M: Positions.
+        images: M of them, (H, W, 3) uint8.
         turned: Whether also of the image mirrored and turned by quarters, in all eight ways.
 
     Returns:
@@ -150,18 +151,18 @@ def perceptual_hashes(canvases: CanvasSet, chosen_M: np.ndarray, turned: bool = 
     from scipy.fft import dctn
 
     ways = [(mirrored, quarters) for mirrored in (1, -1) for quarters in range(4)]
-    bits = np.zeros((8 if turned else 1, len(chosen_M), 64), np.float32)
-    for start in range(0, len(chosen_M), _AT_ONCE):
-        batch = canvases.batch(chosen_M[start : start + _AT_ONCE])
-        for at in range(len(batch)):
-            gray = Image.fromarray(batch.image(at).numpy()).convert("L")
-            gray_HW = np.array(gray.resize((32, 32), Image.Resampling.LANCZOS), np.float32)
-            if np.ptp(gray_HW) <= FLAT:
-                continue
-            for way, (mirrored, quarters) in enumerate(ways[: len(bits)]):
+    ways = ways if turned else ways[:1]
+    rows = []
+    for image_HWC in images:
+        gray = Image.fromarray(image_HWC).convert("L")
+        gray_HW = np.array(gray.resize((32, 32), Image.Resampling.LANCZOS), np.float32)
+        bits_TB = np.zeros((len(ways), 64), np.float32)
+        if np.ptp(gray_HW) > FLAT:
+            for bits_B, (mirrored, quarters) in zip(bits_TB, ways, strict=True):
                 low_B = dctn(np.rot90(gray_HW[:, ::mirrored], quarters))[:8, :8].ravel()
-                bits[way, start + at] = np.where(low_B > np.median(low_B), 1, -1)
-    return torch.from_numpy(bits)
+                bits_B[:] = np.where(low_B > np.median(low_B), 1, -1)
+        rows.append(bits_TB)
+    return torch.from_numpy(np.stack(rows, axis=1))
 
 
 def _first_of_its_pixels(canvases: CanvasSet) -> np.ndarray:
@@ -276,13 +277,17 @@ def _shared(test: CanvasSet, canvases: CanvasSet) -> int:
 
 def _digests(canvases: CanvasSet, chosen_N: np.ndarray) -> Iterator[bytes]:
     """Hashes of the pixels of some canvases."""
-    index_B = np.flatnonzero(chosen_N)
-    for start in range(0, len(index_B), _AT_ONCE):
-        batch = canvases.batch(index_B[start : start + _AT_ONCE])
-        for at in range(len(batch)):
-            sheets_SHWC = batch.sheets(at).numpy()
-            shape = repr(sheets_SHWC.shape).encode()
-            yield hashlib.blake2b(shape + sheets_SHWC.tobytes(), digest_size=16).digest()
+    for batch, at in _one_by_one(canvases, np.flatnonzero(chosen_N)):
+        sheets_SHWC = batch.sheets(at).numpy()
+        shape = repr(sheets_SHWC.shape).encode()
+        yield hashlib.blake2b(shape + sheets_SHWC.tobytes(), digest_size=16).digest()
+
+
+def _one_by_one(canvases: CanvasSet, position_M: np.ndarray) -> Iterator[tuple[Canvases, int]]:
+    """Batches with some canvases, and where each is in its batch."""
+    for start in range(0, len(position_M), _AT_ONCE):
+        batch = canvases.batch(position_M[start : start + _AT_ONCE])
+        yield from ((batch, at) for at in range(len(batch)))
 
 
 def near_copies(

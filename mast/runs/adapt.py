@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -161,30 +161,38 @@ def adapted_run(run: RunFolder, compute: Compute) -> Adapted:
 
     Args:
         run: Its folder.
-        compute: Where the images are encoded.
+        compute: Where the images are encoded, in float32.
 
     Raises:
-        UserError: It has no encoder, or its images are not there; as `adapt`.
+        UserError: It has no encoder, its images are not there or tell nothing, its folder cannot be
+            written, or has subspaces or results of another encoder.
     """
-    if (run.path / ADAPTED).is_file():
-        return load_adapted(run.path)
-    config = configuration_of(run)
+    file = run.path / ADAPTED
+    if file.is_file():
+        try:
+            return load_adapted(run.path)
+        except UserError as error:
+            raise UserError(f"{error}, or remove it and {run.path / SPACES}") from error
     loaded = load(run.path)
     depths = Depths(loaded.module, loaded.size).eval()
+    data = configuration_of(run).data
     try:
-        canvases = open_canvas(config.data, loaded.size, model=depths)
+        if (run.path / SPACES).exists():
+            raise UserError(f"{run.path / SPACES} has results of another adaptation: remove it")
+        check_writable(run.path)
+        canvases = _some(open_canvas(data, loaded.size, model=depths), IMAGES, 0)
+        say(f"adapting {run.path} on {len(canvases)} of its images, once")
+        described = {**loaded.description, "layers": list(depths.layers)}
+        exact = replace(compute, dtype=torch.float32)
+        source = frozen(loaded._replace(module=depths, description=described), run.path, exact)
+        adapted = _moved(depths, source, canvases, _named(None, depths.channels), 0)
     except UserError as error:
         raise UserError(
             f"{error}\n{run.path} is adapted on its own images when something is first ignored or "
             f"matched. Adapt it on others: `mast adapt {run.path} --data PHOTOS`"
         ) from error
-    canvases = _some(canvases, IMAGES, 0)
-    say(f"adapting {run.path} on {len(canvases)} of its images, once")
-    described = {**loaded.description, "layers": list(depths.layers)}
-    source = frozen(loaded._replace(module=depths, description=described), run.path, compute)
-    adapted = _moved(depths, source, canvases, _named(None, depths.channels), 0)
-    if compute.fabric is None or compute.fabric.is_global_zero:
-        save_adapted(adapted, run.path, _about(canvases, config.data.spec, 0))
+    if compute.rank == 0:
+        save_adapted(adapted, run.path, _about(canvases, data.spec, 0))
     if compute.fabric is not None:
         compute.fabric.barrier()
     return load_adapted(run.path)  # whose memory layout, and so rounding, is that of the next call

@@ -39,8 +39,8 @@ class Invariances:
     Args:
         representation: "encoder", "ensemble" or "embedding"; the encoder if not given. Not where
             operators are ignored or matched.
-        ignore: Operators, or properties, to which what is compared is to be invariant.
-        match: Likewise, by what these change images are to be compared.
+        ignore: Operators, or properties, to which the features are to be invariant.
+        match: Likewise, those by which images are compared.
         space: The file of weights that pairs have chosen.
         pairs: Whether pairs are to choose weights: `Compared.weighted` takes these.
 

@@ -1,6 +1,6 @@
 """Studies: variants of a run are retrained to answer a question; one file and one row each.
 
-Their answers are drawn as those of analyses are. `experiment` is the engine of what starts from
+They return tables and figures, as analyses do. `experiment` is the engine of what starts from
 recipes: the paper's tables here, and `experiments/` in the repository.
 """
 

@@ -28,6 +28,7 @@ from mast.measure.features import extract
 from mast.measure.pairs import write_weights
 from mast.measure.result import results_in
 from mast.measure.subspaces import MATCHED
+from mast.models import save_encoder
 from mast.runs.adapt import Adaptation
 
 CLEAN = Path(__file__).parents[2] / "docs" / "clean.md"
@@ -147,10 +148,15 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Adaptation, Path]:
 @pytest.mark.parametrize(
     ("chosen", "expected"),
     [
-        ({"ignore": "orientation", "margin": 0.25}, {("00", "mirrored", "near")}),
+        ({"ignore": "orientation", "margin": 0.25, "above": 1}, {("00", "mirrored", "near")}),
+        (
+            {"ignore": "orientation", "margin": 2},
+            {("00", "mirrored", "near"), ("07", "gray", "near")},
+        ),
+        ({"ignore": ["rotate", "color"], "margin": 2}, {("07", "gray", "near")}),
         ({"match": "color", "margin": 0.25}, {("00", "mirrored", "near")}),
         (
-            {"ignore": ["orientation", "color"], "margin": 0.25, "above": 1},
+            {"ignore": ["orientation", "color"], "margin": 0.25},
             {("00", "mirrored", "near"), ("07", "gray", "near")},
         ),
         ({"above": 0.99}, set()),
@@ -564,6 +570,7 @@ def test_a_finished_run_is_adapted_on_its_own_images(
     """Once, when something is first ignored or matched; as `adapt` does it."""
     run = shutil.copytree(ours.path, tmp_path / "run")
     (run / "subspaces.safetensors").unlink(missing_ok=True)
+    shutil.rmtree(run / "spaces", ignore_errors=True)
     (result,) = mast.evaluate(run, photos, "knn", ignore="rotate", device="cpu")
     assert result.encoder["space"] == {"ignored": ["rotate"]}
     assert [*(run / "spaces" / "ignored-rotate" / "evaluations").glob("knn-*.json")]
@@ -574,12 +581,26 @@ def test_a_finished_run_is_adapted_on_its_own_images(
     by_hand = mast.adapt(run, photos / "train", out=tmp_path / "other", device="cpu").adapted
     for name, values in tensors_of(mast.load_adapted(run)).items():
         assert torch.equal(values, tensors_of(by_hand)[name])
+
+    def refused(why: str) -> None:
+        with pytest.raises(UserError, match=why):
+            mast.embed(run, photos / "test", tmp_path / "x.npz", match="color", device="cpu")
+
+    encoder, kept = run / "encoder.safetensors", tmp_path / "kept.safetensors"
+    encoder.rename(kept)
+    refused("no encoder at")
+    other = mast.load_encoder(kept)
+    with torch.no_grad():
+        next(other.parameters()).add_(1)
+    save_encoder(other, encoder)
+    refused(r"of another encoder .*, or remove it and .*spaces")
+    kept.rename(encoder)
     (run / "subspaces.safetensors").unlink()
+    refused(r"spaces has results of another adaptation: remove it\n")
     shutil.rmtree(run / "spaces")
     config = (run / "config.yaml").read_text().replace(str(photos), str(tmp_path / "gone"))
     (run / "config.yaml").write_text(config)
-    with pytest.raises(UserError, match=r"on others: `mast adapt .*run --data PHOTOS`"):
-        mast.embed(run, photos / "test", tmp_path / "x.npz", match="color", device="cpu")
+    refused(r"on others: `mast adapt .*run --data PHOTOS`")
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:FutureWarning")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import imagehash
 import numpy as np
 import pytest
 import torch
@@ -16,7 +17,14 @@ from mast.core.errors import UserError
 from mast.data import CanvasSet, DataConfig, open_canvas
 from mast.data.pixels import InMemory
 from mast.measure.compare import compare
-from mast.measure.duplicates import copies_within, count_copies, grouped, near_copies, standardised
+from mast.measure.duplicates import (
+    copies_within,
+    count_copies,
+    grouped,
+    near_copies,
+    perceptual_hashes,
+    standardised,
+)
 from mast.measure.frozen import FrozenEncoder
 from mast.measure.result import Result, tables
 from mast.measure.sets import EvaluationData, ObjectData
@@ -232,6 +240,16 @@ def test_hashes_find_what_features_miss(tmp_path: Path) -> None:
     turned = copies_within(canvases, torch.eye(len(images)), hashes=True, turned=True)
     assert [copy[:3] for copy in turned] == [(1, 4, "first"), (1, 20, "near"),
                                              (2, 5, "first"), (2, 21, "near")]  # fmt: skip
+
+
+def test_hashes_are_those_of_imagehash() -> None:
+    draw = np.random.default_rng(0)
+    coarse = [Image.fromarray(draw.integers(0, 256, (5, 7, 3), np.uint8)) for _ in range(9)]
+    images = [each.resize((70, 50), Image.Resampling.BICUBIC) for each in coarse]
+    for way, bits_MB in enumerate(perceptual_hashes(map(np.asarray, images), turned=True)):
+        for image, bits_B in zip(images, bits_MB, strict=True):
+            turned = (image if way < 4 else ImageOps.mirror(image)).rotate(90 * way, expand=True)
+            assert np.array_equal(bits_B > 0, imagehash.phash(turned).hash.ravel())
 
 
 def test_copies_stand_out_from_what_is_around_them() -> None:
