@@ -173,9 +173,9 @@ def _say_if_busy() -> None:
 
 def _call(name: str, words: list[str]) -> None:
     """Call a verb's function with the arguments that words give, and show its result."""
-    if words in (["-h"], ["--help"]):
-        with _printing():
-            print(Form.kept(name).parser().format_help(), end="")
+    if words[:1] in (["-h"], ["--help"]):
+        with _printing(), suppress(SystemExit):
+            Form.kept(name).parser().parse_args(words)
         return
     _check_surroundings()
     if sys.flags.optimize > 1 and (name == "show recipes" or {"-h", "--help"} & {*words}):

@@ -20,6 +20,8 @@ FLAG = "flag"  # the action of an option that is there or not
 class Parser(argparse.ArgumentParser):
     """argparse, whose errors are those of this package."""
 
+    rare: list[argparse.Action]  # options that only `--help all` shows
+
     def format_help(self) -> str:
         return visible(super().format_help())  # the defaults may be those of a file
 
@@ -48,6 +50,26 @@ class _Flag(argparse.Action):
         setattr(namespace, self.dest, option_string == self.option_strings[0])
 
 
+class _Help(argparse.Action):
+    """Print the help and exit: `--help` shows the common options, `--help all` every one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> NoReturn:
+        assert isinstance(parser, Parser)
+        if parser.rare and values is None:
+            for action in parser.rare:
+                action.help = argparse.SUPPRESS
+            more = f"`{parser.prog} --help all` lists {len(parser.rare)} more options."
+            parser.epilog = "\n\n".join(filter(None, [more, parser.epilog]))
+        parser.print_help()
+        parser.exit()
+
+
 @dataclass
 class Form:
     """What a command takes.
@@ -67,7 +89,7 @@ class Form:
     arguments: list[tuple[list[str], dict[str, Any]]] = field(default_factory=list)
 
     def add(self, *names: str, **how: Any) -> None:
-        """Add an argument, as to an argparse parser."""
+        """Add an argument, as to an argparse parser; `rare` ones only `--help all` shows."""
         self.arguments.append((list(names), how))
 
     def parser(self) -> Parser:
@@ -80,10 +102,18 @@ class Form:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             argument_default=argparse.SUPPRESS,
             allow_abbrev=False,
+            add_help=False,
         )
+        parser.rare = []
         parser.register("action", FLAG, _Flag)
+        parser.add_argument(
+            "-h", "--help", action=_Help, nargs="?", choices=["all"], metavar="all",
+            help="show this help, or every option, and exit",
+        )  # fmt: skip
         for names, how in self.arguments:
-            parser.add_argument(*names, **how)
+            options = {key: value for key, value in how.items() if key != "rare"}
+            action = parser.add_argument(*names, **options)
+            parser.rare += [action] if "rare" in how else []
         return parser
 
     def text(self) -> str:

@@ -25,6 +25,15 @@ WORDS = {
     "a mapping": "JSON",
     "a mapping of mappings": "JSON",
 }
+# Fields of a configuration that `--help` shows; `--help all` shows the others.
+COMMON = (
+    "data.spec", "data.channels", "data.exclude", "data.tile", "data.cache", "data.workers",
+    "size", "views", "operators", "objective.exempt", "objective.masks", "objective.projector.dim",
+    "objective.temperature", "encoder.name", "encoder.stem", "encoder.weights", "encoder.freeze",
+    "optimizer.name", "optimizer.lr", "optimizer.weight_decay", "optimizer.warmup",
+    "optimizer.layer_decay", "epochs", "batch_size", "accumulate", "seed", "device", "devices",
+    "nodes", "threads", "precision", "compile", "score_every", "log_every", "wandb",
+)  # fmt: skip
 NEGATIVE = re.compile(r"-[0-9.]+[eE][+-]?[0-9]+")  # which argparse takes for an option
 
 # -------------------------------------------------------------------------------- words → values
@@ -75,7 +84,9 @@ class _Options:
         needed = {name: parameters[name].default is inspect.Parameter.empty for name in verb.words}
         return [name.upper() if needed[name] else f"[{name.upper()}]" for name in verb.words]
 
-    def _add(self, name: str, hint: Any, default: Any, text: str, verb: Verb) -> None:
+    def _add(
+        self, name: str, hint: Any, default: Any, text: str, verb: Verb, rare: bool = False
+    ) -> None:
         from mast.core.arguments import choices, in_words, is_list
 
         self.hints[name] = hint
@@ -98,13 +109,15 @@ class _Options:
         if name == "data.spec":
             options.insert(0, "--data")
         self._names += options
+        hidden = {"rare": True} if rare else {}
         if hint is bool or bool in getattr(hint, "__args__", ()):
             options.append(f"--{head}.no_{tail}" if head else f"--no_{tail}")
-            self.form.add(*options, dest=name, action=FLAG, help=help_text)
+            self.form.add(*options, dest=name, action=FLAG, help=help_text, **hidden)
         else:
             self.form.add(
                 *options, dest=name, nargs="+" if many else None, metavar=metavar, help=help_text,
                 required=default is inspect.Parameter.empty, action="extend" if many else "store",
+                **hidden,
             )  # fmt: skip
 
     def _add_configuration(self, verb: Verb, words: Sequence[str]) -> None:
@@ -124,7 +137,8 @@ class _Options:
         defaults, texts = leaves(self.base), _field_texts(self.base)
         for name, hint in kinds(self.base).items():
             if name not in self.hints:  # the function's own options come first
-                self._add(name, hint, defaults[name], texts.get(name, ""), verb)
+                text = texts.get(name, "")
+                self._add(name, hint, defaults[name], text, verb, rare=name not in COMMON)
 
     def arguments(self, words: Sequence[str]) -> dict[str, Any]:
         """The function's arguments from words."""

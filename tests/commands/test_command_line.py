@@ -152,6 +152,18 @@ def test_help_has_the_defaults_of_the_recipe(capsys: pytest.CaptureFixture[str])
         assert f"(default: {config.views})" in shown
 
 
+@pytest.mark.parametrize("recipe", [[], ["--recipe", "simclr_small"]])
+def test_help_shows_what_is_common(recipe: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(*words: str) -> set[str]:
+        main(["pretrain", *recipe, *words])
+        return {*re.findall(r"^  (-.*?)[ ,\n]", capsys.readouterr().out, re.MULTILINE)}
+
+    few, everything = shown("--help"), shown("--help", "all")
+    assert "--epochs" in few < everything
+    assert len(few) <= 40
+    assert {"--optimizer.lr", "--optimizer.momentum"} & few == {"--optimizer.lr"}
+
+
 def test_flags_and_spellings(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A flag has no value and an opposite; hyphens are as good as underscores."""
     words = ["show", "config", "--compile", "--no_channels_last", "--batch-size=8"]
