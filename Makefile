@@ -2,7 +2,7 @@
 DEVICE ?= cpu
 TRAIN_cuda = --encoder resnet50 --recipe mast15_small --size 224 --steps 10
 
-.PHONY: bench faults notebook
+.PHONY: bench faults notebook size
 bench:
 	pip install -q -e '.[bench]'
 	python benchmarks/augment.py --device $(DEVICE)
@@ -26,3 +26,7 @@ notebook:
 SECONDS ?= 1800
 faults:
 	cd benchmarks && OMP_NUM_THREADS=1 python -m faults --seconds $(SECONDS) --out results/faults.json
+
+# Lines, words, options, files on the way of an image, circles of imports; tests hold them.
+size:
+	@python benchmarks/size.py 2>/dev/null

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import grimp
 import pytest
+from size import BOUNDS, measured
 
 import mast
 from mast.cli import TOPICS, VERBS
@@ -58,6 +59,10 @@ def test_the_house_is_small() -> None:
     assert len(rooms()) <= 18
     assert floors <= 8
     assert len(arrows()) <= 90
+
+
+def test_the_house_does_not_grow() -> None:
+    assert not {what: number for what, number in measured().items() if number > BOUNDS[what]}
 
 
 def test_every_room_has_a_caption() -> None:

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from mast.data import CanvasSet
 from mast.data.pixels import InMemory
-from mast.measure.bench import Bench
-from mast.measure.frozen import FrozenEncoder
+from mast.measure.frozen import Bench, FrozenEncoder
 from mast.protocols.run import EvaluationSettings
 
 SIDE = 16

@@ -4,12 +4,12 @@ from mast.augment.captions import describe
 from mast.augment.central import center_views
 from mast.augment.difference import difference, numbers
 from mast.augment.draw import draw_views
-from mast.augment.operator import SMALLEST, Operator, Parameters, Stage
+from mast.augment.operator import SMALLEST, Operator, Stage
 from mast.augment.operators import OPERATORS, PROPERTIES, named_operators, operators_for
 from mast.augment.operators.geometry import GeometricOperator
 from mast.augment.pipeline import Pipeline
 from mast.augment.presets import PRESETS, Preset, View
-from mast.augment.record import Record, Views
+from mast.augment.record import Parameters, Record, Views
 from mast.augment.schedule import ScheduleConfig, draw_chosen, draw_subsets
 from mast.core.canvases import Canvases
 

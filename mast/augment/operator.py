@@ -10,22 +10,18 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import partial, wraps
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from mast.augment.record import Parameters, Record
 from mast.core.arguments import as_list, check_fields
 from mast.core.entry import entry
 from mast.core.errors import UserError
 
-if TYPE_CHECKING:
-    from mast.augment.record import Record
-
 SMALLEST = 8  # pixels: side of the smallest view
-
-Parameters: TypeAlias = dict[str, Tensor]
 
 
 class Stage(IntEnum):

@@ -6,12 +6,12 @@ Legend: B samples, K operators.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import final
+from typing import TypeAlias, final
 
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Parameters
+Parameters: TypeAlias = dict[str, Tensor]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any
 
 from torch import nn
 
-from mast.augment import PROPERTIES
 from mast.core.checkpoint import write_text
 from mast.core.entry import entry
 from mast.core.errors import UserError, visible
@@ -27,6 +26,7 @@ from mast.page import Item, Row, is_page, write_gallery
 from mast.runs.spaces import Compared, Invariances, compared
 
 PAIR = ("path", "other")
+TURNING = {"horizontal_flip", "rotate"}  # where all are ignored, turned images are hashed, too
 _log = logging.getLogger("mast")
 
 
@@ -52,9 +52,10 @@ def duplicates(
     """Find groups of exact copies and of near-copies in a set.
 
     Exact copies have the same pixels, at the size to which images are resized for the encoder.
-    Near-copies look almost the same to the encoder, or their perceptual hashes differ in at most 4
-    of 64 bits: they were compressed again, resized, brightened, recolored or blurred. With an
-    adapted encoder, ignore and match say in what they may differ. All pairs are compared.
+    Near-copies were compressed again, resized, brightened, recolored or blurred: the cosine of
+    their features exceeds 0.99, or their perceptual hashes differ in at most 4 of 64 bits. With an
+    adapted encoder or a run, ignore and match say in what else they may differ. All pairs are
+    compared.
 
     Args:
         encoder: A run folder, an `encoder.safetensors`, a checkpoint of another project, or a
@@ -63,22 +64,22 @@ def duplicates(
             .parquet with features of any model: `features` (N, D) and `paths` (N,), or what
             `mast embed` writes.
         data: The images; labels are not needed.
-        above: Cosine above which two images are near-copies, in place of the hash. If not given
-            0.99, each dimension of their representation being standardised by the set; 0.95 with
-            ignore; with match or space only margin decides, without the hash.
+        above: Least cosine of near-copies; without it hashes count, too. If not given, 0.99 of
+            features that are standardised over the set, 0.95 in the space of ignore, none in that
+            of match or space, where only margin decides. Pairs by margin are joined in any case.
         out: Where to write the groups: a table that ends in .csv or .parquet (which needs the extra
             of that name), or a page of thumbnails that ends in .html; nowhere if not given.
         size: Side of the views in pixels; that of pretraining if not given. A module needs one.
         ignore: Of a folder that `mast adapt` wrote, or of a run: operators, or properties such as
-            orientation, in which copies may differ, too; "all" for all that were looked at. With
-            orientation, images are also hashed mirrored and turned by quarters.
+            orientation, in which copies may differ beside these; "all" for all that were looked
+            at. With orientation, images are also hashed mirrored and turned by quarters.
         match: Likewise, the only ones by which images are compared, so that a gray version is no
             copy where color is matched.
         space: A .json file that `mast neighbours` wrote of pairs of images, which says how much
             each property counts, in place of ignore and match.
         margin: With ignore, match or space, pairs are near-copies, too, whose cosine exceeds by
-            this much the mean cosine of both to the three images that are nearest after their
-            copies. With space, 0.15 finds 1.7 times as many copies and joins twice as many others.
+            this much the mean cosine of each to its three nearest images other than its copies, in
+            a set of ten or more.
         not_copies: A .csv with the columns `path` and `other`: pairs of images that are not
             near-copies of each other. The page writes it of what is ticked there.
         list: A .txt to write, with a line for each image of a group but its first: its path, or its
@@ -114,6 +115,8 @@ def duplicates(
     rejected = () if not_copies is None else _pairs(named(not_copies))
     compute = Compute(find_device(device))
     invariances = Invariances(None, ignore, match, space=space)
+    if margin != MARGIN and not (invariances.words or invariances.weighted):
+        raise UserError("margin acts with ignore, match or space: give one of them, or above")
     by = compared(encoder, invariances, compute, size, seed, weights, download)
     canvases = open_canvas(
         DataConfig(str(data), max_broken=max_broken), by.size, model=by.encoder.module
@@ -125,7 +128,8 @@ def duplicates(
     usual = NEAR if not chosen else SAME if alike else 1.0
     least = usual if above is None else above
     hashes = alike and above is None
-    turned = {*PROPERTIES["orientation"]} <= {*ignored}
+    turns = TURNING & {*(by.adapted.operators if by.adapted else ())}
+    turned = bool(turns) and turns <= {*ignored}
     at = {_cell(name): position for position, name in enumerate(canvases.identifiers)}
     apart = [(at[one], at[other]) for one, other in rejected if one in at and other in at]
     if len(apart) < len(rejected):

@@ -17,9 +17,8 @@ from mast.core.processes import together
 from mast.core.run import RunFolder
 from mast.core.tensors import digest
 from mast.measure.adapted import SPACES, Adapted, tensors_of
-from mast.measure.bench import Bench
 from mast.measure.compute import Compute
-from mast.measure.frozen import FrozenEncoder
+from mast.measure.frozen import Bench, FrozenEncoder
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import FOLDER, Result, Results
 from mast.measure.store import fingerprint

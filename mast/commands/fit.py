@@ -20,11 +20,10 @@ from mast.core.reading import Reading
 from mast.core.run import RunFolder, provenance
 from mast.core.table import Shown
 from mast.measure.accuracy import correct_within
-from mast.measure.bench import Bench
 from mast.measure.bootstrap import mean_interval
 from mast.measure.calibration import BINS, calibrate
 from mast.measure.compute import Compute
-from mast.measure.frozen import InSpace
+from mast.measure.frozen import Bench, InSpace
 from mast.measure.learned import how_far_off, how_often_right, learned_from, what_is_told
 from mast.measure.named_sets import NamedSets
 from mast.measure.result import FOLDER, readable

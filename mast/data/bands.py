@@ -14,10 +14,11 @@ from types import TracebackType
 from typing import Any, BinaryIO, cast, final
 
 import numpy as np
-from PIL import Image, ImageFile
+from PIL import Image, ImageFile, TiffImagePlugin
 
 from mast.core.reading import MOST_CHANNELS
 from mast.data.bombs import refuse_size
+from mast.data.formats import load_pixels, orientation_of
 
 _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES = 258, 262, 274, 277  # tags of TIFF
 _EXTRA_SAMPLES, _SAMPLE_FORMAT, _NO_DATA = 338, 339, 42113
@@ -29,6 +30,8 @@ _STREAMS = (1, 5, 8, 32773, 32946, 34925, 50000)
 _IMAGES = {7: "JPEG", 33003: "JPEG2000", 33005: "JPEG2000", 34712: "JPEG2000"}
 _TILE = 4096**2  # pixels that a tile may have beyond those of a small image
 _RATIO = 1000  # by which deflate shrinks what is all the same; other codecs have no limit
+_SUBFILE = 254  # a tag of TIFF
+_NOT_OWN = 1 | 4  # bits of a page that is a smaller version or a mask of another
 _UNDO_ORIENTATION: dict[int, Callable[[np.ndarray], np.ndarray]] = {
     2: lambda x_HWC: x_HWC[:, ::-1],
     3: lambda x_HWC: x_HWC[::-1, ::-1],
@@ -74,9 +77,7 @@ class Bands:
         Raises:
             Exception: It cannot be decoded.
         """
-        from mast.data.decode import _load, _orientation  # which imports this module
-
-        _load(image)
+        load_pixels(image)
         if _is_deep(image):
             bands = _deep(image)
         elif has_four_bands(image):
@@ -89,7 +90,7 @@ class Bands:
             else:
                 bands = cls(np.atleast_3d(np.asarray(image.convert(mode))))
         # Pillow itself turns a TIFF while it loads and then drops the tag.
-        return replace(bands, format=image.format)._upright(_orientation(image))
+        return replace(bands, format=image.format)._upright(orientation_of(image))
 
     @property
     def size(self) -> tuple[int, int]:
@@ -152,8 +153,6 @@ def beyond_pillow(
         except ModuleNotFoundError:
             if not (_is_deep(image) or has_four_bands(image)):
                 raise
-            from mast.data.decode import page_numbers  # which imports this module
-
             pages, no_data = page_numbers(image), _tag(image, _NO_DATA)
             bands = Bands.of(image)
             return replace(bands, pages=pages, no_data=_number(no_data, bands.values_HWC.dtype))
@@ -209,13 +208,11 @@ _LOW_BYTES = {"RGB;16B": "RGB;16L", "RGBA;16B": "RGBA;16L", "LA;16B": "RGBA"}
 
 
 def _deep_png(image: ImageFile.ImageFile, file: Path | BinaryIO) -> Bands:
-    from mast.data.decode import _orientation
-
     (part,), high_HWC = image.tile, np.asarray(image)
     with Image.open(file, formats=("PNG",)) as other:
         other.tile = [part._replace(args=_LOW_BYTES[str(part.args)])]
         low_HWC = np.asarray(other)
-        clear, turn = other.info.get("transparency"), _orientation(other)
+        clear, turn = other.info.get("transparency"), orientation_of(other)
     if part.args == "LA;16B":
         values_HWC = low_HWC.view(">u2").astype(np.uint16)
     else:
@@ -439,3 +436,29 @@ def _rgb(cmyk_HWC: np.ndarray, bits: int) -> np.ndarray:
 def _top(dtype: np.dtype, bits: int | None = None) -> float:
     """The largest value; 1 of floats."""
     return 1.0 if dtype.kind == "f" else float(2 ** (bits or 8 * dtype.itemsize) - 1)
+
+
+def page_numbers(image: "Image.Image | Bands") -> Sequence[int]:
+    """Which pages or frames of a file, open at the first, are images of their own.
+
+    A photo's previews (MPO) are not, nor are overviews and masks of a TIFF.
+    """
+    if isinstance(image, Bands):
+        return image.pages
+    if image.format == "MPO" or not getattr(image, "is_animated", False):
+        return (0,)
+    numbers: Sequence[int] = range(getattr(image, "n_frames", 1))
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        kinds = []
+        for number in numbers:
+            image.seek(number)
+            kinds.append(image.tag_v2.get(_SUBFILE, 0))
+        image.seek(0)
+        numbers = [at for at, kind in zip(numbers, kinds, strict=True) if not kind & _NOT_OWN]
+    return numbers
+
+
+def is_deep(bands: Bands) -> bool:
+    """Whether an image has more than 8 bits."""
+    wide = bands.values_HWC.dtype not in (np.uint8, np.bool_)
+    return wide and (bands.bits is None or bands.bits > 8)

@@ -30,8 +30,8 @@ from mast.data.decode import Opened
 from mast.data.decoded import Decoded
 from mast.data.pieces import Cut, Pieces, in_pieces
 from mast.data.pixels import Chosen, InMemory, Pixels, lengths
-from mast.data.ranges import find_reading, sampled
-from mast.data.source import Pages
+from mast.data.ranges import find_reading
+from mast.data.source import Pages, sampled
 from mast.data.sources import default_cache, open_source
 from mast.data.stored import Stored
 from mast.data.test_views import TestViews

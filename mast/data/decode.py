@@ -13,50 +13,35 @@ import logging
 import math
 import re
 import struct
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
-from importlib.util import find_spec
+from collections.abc import Callable
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import numpy as np
-from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError, features
+from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
 
 from mast.core.central import cut_center, cut_planes
 from mast.core.errors import UserError
 from mast.core.files import special
 from mast.core.reading import Reading
-from mast.data.bands import Bands, beyond_pillow, has_four_bands, needs, read_array, read_tiff
+from mast.data.bands import (
+    Bands,
+    beyond_pillow,
+    has_four_bands,
+    is_deep,
+    needs,
+    read_array,
+    read_tiff,
+)
 from mast.data.bombs import refuse_bomb, refuse_size
-from mast.data.ranges import alone, is_deep, read_channels, shows_nothing
+from mast.data.formats import formats, load_pixels, orientation_of
+from mast.data.ranges import alone, read_channels, shows_nothing
 
-EXTENSIONS = (
-    ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".pnm",
-)  # fmt: skip
-ARRAY = ".npy"  # may as well hold features or labels of images beside it
-DICOM = (".dcm", ".dicom")  # read where the extra dicom is installed
-HEIF = (".heic", ".heif")  # read where the extra heif is installed
-AVIF = ".avif"  # read where Pillow was built with it, as its wheels are
-# What is left out with a warning: raw files of cameras, and images of other kinds.
-UNREAD = (
-    ".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".iiq", ".kdc", ".mef", ".mos",
-    ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f",
-    ".fff", ".gpr", ".apng", ".dib", ".exr", ".gif", ".hdr", ".heics", ".hif", ".ico", ".j2k",
-    ".jfif", ".jpe", ".jp2", ".jxl", ".pbm", ".psd", ".tga",
-    ".fits", ".mat", ".nii", ".npz", ".svg",
-    *DICOM, *HEIF, AVIF,
-)  # fmt: skip
-
-# What a file may hold, whatever its ending, as Pillow calls it. Of the forty others that it knows,
-# EPS is a program, which it runs.
-_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM", "AVIF", "HEIF")
-_SUBFILE = 254  # a tag of TIFF
-_NOT_OWN = 1 | 4  # bits of a page that is a smaller version or a mask of another
 SMALL = 96  # pixels of a test view; up to here it shows the whole centre square
 CROP_FRACTION = 0.875  # of the short side above it: 224 of 256
 
-_ORIENTATION_TAG = 0x0112
 _UNDO_ORIENTATION = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -90,30 +75,6 @@ class BrokenImageError(UserError):
         """What a decoder raised, in one line."""
         said = re.sub(r" <_io\.BytesIO[^>]*>", "", str(error))  # of what is no file of its own
         return cls(name, " ".join(said.split()) or type(error).__name__)
-
-
-@functools.cache
-def extensions() -> tuple[str, ...]:
-    """The endings of the images that are read here, of some where their extra is installed.
-
-    Pillow opens HEIC from then on.
-    """
-    read = EXTENSIONS + ((AVIF,) if features.check("avif") else ())
-    read += DICOM if find_spec("pydicom") else ()
-    with suppress(ImportError):
-        from pillow_heif import register_heif_opener
-
-        register_heif_opener()
-        read += HEIF
-    return (*read, ARRAY)
-
-
-@functools.cache
-def _formats() -> tuple[str, ...]:
-    """Those of `_FORMATS` that this Pillow reads."""
-    extensions()
-    Image.init()
-    return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
 def open_image(
@@ -178,7 +139,7 @@ def open_image(
 
 def _opened(file: Path | BytesIO) -> ImageFile.ImageFile:
     try:
-        return Image.open(file, formats=_formats())
+        return Image.open(file, formats=formats())
     except Image.DecompressionBombError as error:
         raise ValueError(f"{error} max_pixels allows more") from error
 
@@ -191,7 +152,7 @@ def _opened_unbound(file: Path | BytesIO) -> ImageFile.ImageFile:
     else:
         file.seek(0)
         begin = file.read(16)
-    for name in _formats():
+    for name in formats():
         make, accepts = Image.OPEN[name]
         if accepts is not None and accepts(begin) is not True:
             continue
@@ -245,7 +206,7 @@ def _reading(image: str | Path | Image.Image, read: Callable[[Opened], _T]) -> _
     """What is made of an image, by a name for what is broken."""
     try:
         if isinstance(image, Image.Image):
-            _load(image)
+            load_pixels(image)
             return read(image.copy())
         with open_image(Path(image)) as opened:
             return read(opened)
@@ -348,26 +309,6 @@ def canvas_shape(width: int, height: int, side: int) -> tuple[int, int]:
     return (long, short) if width > height else (short, long)
 
 
-def page_numbers(image: Opened) -> Sequence[int]:
-    """Which pages or frames of a file, open at the first, are images of their own.
-
-    A photo's previews (MPO) are not, nor are overviews and masks of a TIFF.
-    """
-    if isinstance(image, Bands):
-        return image.pages
-    if image.format == "MPO" or not getattr(image, "is_animated", False):
-        return (0,)
-    numbers: Sequence[int] = range(getattr(image, "n_frames", 1))
-    if isinstance(image, TiffImagePlugin.TiffImageFile):
-        kinds = []
-        for number in numbers:
-            image.seek(number)
-            kinds.append(image.tag_v2.get(_SUBFILE, 0))
-        image.seek(0)
-        numbers = [at for at, kind in zip(numbers, kinds, strict=True) if not kind & _NOT_OWN]
-    return numbers
-
-
 def upright(image: Opened) -> Opened:
     """Decodes an opened image whole, with its EXIF orientation undone and forgotten."""
     if isinstance(image, Bands):
@@ -382,7 +323,7 @@ def upright_size(image: Opened) -> tuple[int, int]:
     if isinstance(image, Bands):
         return image.size
     width, height = image.size
-    turned = image.format != "TIFF" and _orientation(image) >= 5  # Pillow says a TIFF's upright
+    turned = image.format != "TIFF" and orientation_of(image) >= 5  # Pillow says a TIFF's upright
     return (height, width) if turned else (width, height)
 
 
@@ -407,9 +348,9 @@ def _upright_rgb(image: Opened) -> tuple[Image.Image, bool]:
             _tell_of_range()
         image_CHW = np.stack([*read_channels(image, reading)])
         return Image.fromarray(reading.layout.split(image_CHW).transpose(1, 2, 0)), False
-    _load(image)
+    load_pixels(image)
     # Asked after loading: Pillow itself turns a TIFF while it loads and then drops the tag.
-    orientation = _orientation(image)
+    orientation = orientation_of(image)
     rgb = _rgb(image)
     if orientation in _UNDO_ORIENTATION:
         rgb = rgb.transpose(_UNDO_ORIENTATION[orientation])
@@ -423,26 +364,6 @@ def _tell_of_range() -> None:
         "images of more than 8 bits are read by the ranges of their types, as neither a set nor "
         "the reading of an encoder says another"
     )
-
-
-def _load(image: Image.Image) -> None:
-    """Decodes an opened image; one of a format that is not read, only if that was done before.
-
-    Raises:
-        ValueError: It is none that is read here.
-    """
-    waits = isinstance(image, ImageFile.StubImageFile) or getattr(image, "tile", None)
-    if waits and image.format not in (*_formats(), "MPO"):  # MPO is a JPEG with more images in it
-        raise ValueError(f"the format {image.format} is not read")
-    image.load()
-
-
-def _orientation(image: Image.Image) -> int:
-    try:
-        orientation = image.getexif().get(_ORIENTATION_TAG, 1)
-    except Exception:  # Pillow raises many kinds here, and a damaged tag does not spoil the pixels
-        return 1
-    return orientation if orientation in _UNDO_ORIENTATION else 1
 
 
 def _rgb(image: Image.Image) -> Image.Image:

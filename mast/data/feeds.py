@@ -10,7 +10,10 @@ from mast.data.canvas import DataConfig, canvas_size, open_canvas
 from mast.data.feed import Feed
 from mast.data.loader import Loader
 from mast.data.pieces import split_cut
-from mast.data.sources import SHARDS, default_cache
+from mast.data.shards import open_index
+from mast.data.shards.stream import ShardLoader
+from mast.data.source import SHARDS
+from mast.data.sources import default_cache
 
 
 def open_feed(
@@ -48,8 +51,6 @@ def open_feed(
             f"{spec} is read in order, each image as it lies there: give {said.strip('#')} to mast "
             "shard, which writes such images"
         )
-    from mast.data.shards import ShardLoader, open_index
-
     folder = Path(config.cache) if config.cache is not None else default_cache()
     return ShardLoader(
         open_index(config.spec, folder),

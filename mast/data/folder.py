@@ -14,7 +14,8 @@ import numpy as np
 
 from mast.core.errors import UserError
 from mast.core.files import as_unicode, named, special
-from mast.data.decode import ARRAY, DICOM, HEIF, Opened, extensions, open_image
+from mast.data.decode import Opened, open_image
+from mast.data.formats import ARRAY, DICOM, HEIF, extensions
 from mast.data.partition import WHOLE
 from mast.data.parts import part_of, parts_among
 from mast.data.source import UNLABELLED, SetDescription, Source

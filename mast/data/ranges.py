@@ -5,26 +5,20 @@ Legend: H height, W width, C channels, N values.
 
 import logging
 import math
-import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from PIL import Image
 
 from mast.core.errors import UserError
 from mast.core.reading import Layout, Reading
-from mast.data.bands import Bands
-
-if TYPE_CHECKING:
-    from mast.data.source import Source
+from mast.data.bands import Bands, is_deep
 
 Range: TypeAlias = tuple[float | str, ...]  # as in `DataConfig`
 
-SAMPLE = 64  # images by which a range is found
-_SEEN = 100_000_000  # pixels of those that are decoded when they are opened
 _VALUES = 16_384  # of each of them and of its channels
 _TAILS = 0.1, 99.9  # percentiles
 _NOISE = 0.05  # share of the largest values, down to which floats may be negative
@@ -92,26 +86,6 @@ def find_reading(
     return reading
 
 
-def sampled(source: "Source", among: Sequence[int] = ()) -> Iterator[Image.Image | Bands]:
-    """Some images of a set, always the same, each open until the next is asked for.
-
-    Args:
-        source: The set.
-        among: The indices of which they are; all if there are none.
-    """
-    seen = 0
-    indices = among or range(len(source))
-    for index in random.Random(0).sample(indices, min(SAMPLE, len(indices))):
-        try:
-            with source.open(index) as image:
-                seen += math.prod(image.size) if isinstance(image, Bands) else 0
-                yield image
-        except Exception:  # a broken one is counted when all are decoded
-            continue
-        if seen > _SEEN:
-            return
-
-
 def _thinned(bands: Bands) -> Bands:
     """Some of its values, evenly spaced."""
     step = max(1, math.isqrt(math.prod(bands.size) // _VALUES))
@@ -122,12 +96,6 @@ def alone(bands: Bands) -> Reading:
     """How an image is read of which nothing else is known: as RGB of 8 bits."""
     declared = bands.values_HWC.dtype in (np.uint8, np.uint16)
     return Reading(Layout(), *_limits([bands], ("dtype" if declared else "auto",), 3, None))
-
-
-def is_deep(bands: Bands) -> bool:
-    """Whether an image has more than 8 bits."""
-    wide = bands.values_HWC.dtype not in (np.uint8, np.bool_)
-    return wide and (bands.bits is None or bands.bits > 8)
 
 
 def read_channels(bands: Bands, reading: Reading) -> Iterator[np.ndarray]:

@@ -5,8 +5,10 @@ Legend: N images, H height, W width, C classes of a task.
 
 import hashlib
 import logging
+import math
+import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,20 +16,19 @@ from types import MappingProxyType
 from typing import Literal, final
 
 import numpy as np
+from PIL import Image
 
 from mast.core.errors import UserError
 from mast.core.reading import Reading
-from mast.data.bands import Bands
+from mast.data.bands import Bands, is_deep, page_numbers
 from mast.data.decode import (
     BrokenImageError,
     Opened,
-    page_numbers,
     to_canvas,
     to_pixels,
     to_test_view,
     upright_size,
 )
-from mast.data.ranges import is_deep
 
 Metric = Literal["top1", "mean_per_class", "mAP"]
 Pages = Literal["first", "all"]
@@ -38,9 +39,11 @@ ROOT_AND_DOWNLOAD = (
     "root and download=True in Python"
 )
 
-_log = logging.getLogger("mast")
-
 UNLABELLED = -1  # the label of an image that has none
+SHARDS = "shards:"  # which a training reads in order (`mast.data.feeds`)
+SAMPLE = 64  # images by which a range is found
+_SEEN = 100_000_000  # pixels of those that are decoded when they are opened
+_log = logging.getLogger("mast")
 
 
 class Source(ABC):
@@ -265,3 +268,23 @@ def hash_labels(key: str, version: str, targets: Mapping[str, np.ndarray]) -> st
     for target_N in targets.values():
         digest.update(target_N.tobytes())
     return digest.hexdigest()
+
+
+def sampled(source: Source, among: Sequence[int] = ()) -> Iterator[Image.Image | Bands]:
+    """Some images of a set, always the same, each open until the next is asked for.
+
+    Args:
+        source: The set.
+        among: The indices of which they are; all if there are none.
+    """
+    seen = 0
+    indices = among or range(len(source))
+    for index in random.Random(0).sample(indices, min(SAMPLE, len(indices))):
+        try:
+            with source.open(index) as image:
+                seen += math.prod(image.size) if isinstance(image, Bands) else 0
+                yield image
+        except Exception:  # a broken one is counted when all are decoded
+            continue
+        if seen > _SEEN:
+            return

@@ -18,25 +18,13 @@ from mast.data.folder import describe_folder, open_folder
 from mast.data.hugging_face import describe_hugging_face, open_hugging_face
 from mast.data.labels import told_apart
 from mast.data.pieces import in_pieces, split_cut
+from mast.data.shards import describe_shards, open_shards
 from mast.data.source import UNLABELLED, Scheme, SetDescription, Source
 from mast.data.torchvision_sets import describe_torchvision, open_torchvision
 from mast.data.toys import Toys
 from mast.data.voc import describe_voc, open_voc
 
 _log = logging.getLogger("mast")
-SHARDS = "shards:"  # which a training reads in order (`mast.data.feeds`)
-
-
-def _open_shards(spec: str, root: Path, download: bool) -> Source:
-    from mast.data.shards import open_shards  # which needs this module
-
-    return open_shards(spec, root, download)
-
-
-def _describe_shards(spec: str) -> SetDescription:
-    from mast.data.shards import describe_shards
-
-    return describe_shards(spec)
 
 
 SOURCES: dict[str, Scheme] = {
@@ -88,8 +76,8 @@ SOURCES: dict[str, Scheme] = {
         "Images in tars of WebDataset or in Parquet files, here or in a store (needs the extra "
         "shards)",
         ("shards:FOLDER", "shards:s3://bucket/train-*.tar"),
-        _open_shards,
-        _describe_shards,
+        open_shards,
+        describe_shards,
     ),
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mast.core.display import Work, doing
 from mast.core.errors import UserError
-from mast.data.decode import ARRAY, DICOM, UNREAD, extensions
+from mast.data.formats import ARRAY, DICOM, UNREAD, extensions
 
 _NOBODYS = frozenset({"@eadir", "__macosx"})  # what systems and stores put there
 _TEXTS = ("readme", "license", "licence", "makefile")  # that have no ending

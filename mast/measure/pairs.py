@@ -109,16 +109,26 @@ def is_weights(path: Path) -> bool:
     return isinstance(said, dict) and {"version", "adapted", "weights"} <= said.keys()
 
 
+def check_weights(path: str | Path) -> Path:
+    """A file of weights, before anything is encoded.
+
+    Raises:
+        UserError: It is not there, or something else.
+    """
+    path = named(path)
+    if not is_weights(path):
+        kind = "no weights in" if path.exists() else "no file"
+        raise UserError(f"{kind} {path}: `mast neighbours` writes it, with --same and --different")
+    return path
+
+
 def read_weights(path: str | Path, adapted: Adapted) -> Weights:
     """Weights that were kept.
 
     Raises:
         UserError: There are none, or they are of another adapted encoder.
     """
-    path = named(path)
-    if not is_weights(path):
-        raise UserError(f"no weights in {path}: `mast neighbours` writes it, with same, different")
-    said: Any = _read(path)
+    said: Any = _read(check_weights(path))
     if said["version"] != VERSION or said["adapted"] != digest(tensors_of(adapted)):
         raise UserError(f"{path} is of another adapted encoder: choose by the same pairs again")
     names, weights = {*adapted.subspaces.properties, REST}, said["weights"]

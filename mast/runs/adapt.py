@@ -1,6 +1,7 @@
 """Learn how operators move the features of any encoder, so that its invariance can be chosen."""
 
 import copy
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,15 +15,23 @@ from mast.config import configuration_of
 from mast.core.checkpoint import check_writable
 from mast.core.display import doing, say
 from mast.core.entry import entry
-from mast.core.errors import UserError, unknown
+from mast.core.errors import UserError
 from mast.core.files import out_folder
 from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, provenance
 from mast.core.table import FittedTable, Shown
 from mast.core.tensors import read_tensors
 from mast.data import CanvasSet, DataConfig, open_canvas
+from mast.measure.adapted import (
+    AGAIN,
+    NOISE,
+    SPACES,
+    Adapted,
+    load_adapted,
+    save_adapted,
+    tensors_of,
+)
 from mast.measure.adapted import FILE as ADAPTED
-from mast.measure.adapted import NOISE, SPACES, Adapted, load_adapted, save_adapted, tensors_of
 from mast.measure.changes import acting_on, changed_by
 from mast.measure.compute import Compute
 from mast.measure.frozen import FrozenEncoder
@@ -34,8 +43,9 @@ from mast.models import Depths, Encoder, load_encoder, save_encoder
 from mast.runs.features import frozen
 from mast.runs.load import load
 
+_log = logging.getLogger("mast")
 FEWEST, IMAGES = 10, 300  # that are looked at
-ENCODER = "encoder.safetensors"
+ENCODER, CONFIG = "encoder.safetensors", "config.yaml"  # a run has both
 # What is drawn where "whatever its colour" and "whichever way up" are meant.
 STRONGER: Mapping[str, Mapping[str, Any]] = {
     "rotate": {"angle": (-180.0, 180.0)},
@@ -156,31 +166,41 @@ def adapt(
     return Adaptation(folder, adapted, len(canvases), left_out)
 
 
-def adapted_run(run: RunFolder, compute: Compute) -> Adapted:
+def adapted_run(run: RunFolder, compute: Compute, size: int | None = None) -> Adapted:
     """A finished run, adapted on images that it was trained on; its folder keeps the subspaces.
 
     Args:
         run: Its folder.
         compute: Where the images are encoded, in float32.
+        size: That of its views, if given.
 
     Raises:
-        UserError: It has no encoder, its images are not there or tell nothing, its folder cannot be
-            written, or has subspaces or results of another encoder.
+        UserError: It has no encoder, is of another size, its images are not there or tell nothing,
+            or its folder cannot be written, or has subspaces or results of another encoder.
     """
-    file = run.path / ADAPTED
+    loaded = load(run.path)
+    check_adapted_at(loaded.size, size)
+    file, spaces = run.path / ADAPTED, run.path / SPACES
     if file.is_file():
         try:
             return load_adapted(run.path)
         except UserError as error:
-            raise UserError(f"{error}, or remove it and {run.path / SPACES}") from error
-    loaded = load(run.path)
+            why = str(error).removesuffix(AGAIN)
+            raise UserError(f"{why}remove it, and {spaces}: the run is adapted anew") from error
+    if spaces.exists():
+        raise UserError(f"{spaces} has results of another adaptation: remove it")
+    check_writable(run.path)
     depths = Depths(loaded.module, loaded.size).eval()
     data = configuration_of(run).data
     try:
-        if (run.path / SPACES).exists():
-            raise UserError(f"{run.path / SPACES} has results of another adaptation: remove it")
-        check_writable(run.path)
-        canvases = _some(open_canvas(data, loaded.size, model=depths), IMAGES, 0)
+        whole = open_canvas(data, loaded.size, model=depths)
+        trained_on = run.read_provenance().get("data", {}).get("images", len(whole))
+        if trained_on != len(whole):
+            _log.warning(
+                "%s has %d images, and %s was trained on %d: it is adapted on what is there now",
+                data.spec, len(whole), run.path, trained_on,
+            )  # fmt: skip
+        canvases = _some(whole, IMAGES, 0)
         say(f"adapting {run.path} on {len(canvases)} of its images, once")
         described = {**loaded.description, "layers": list(depths.layers)}
         exact = replace(compute, dtype=torch.float32)
@@ -188,14 +208,27 @@ def adapted_run(run: RunFolder, compute: Compute) -> Adapted:
         adapted = _moved(depths, source, canvases, _named(None, depths.channels), 0)
     except UserError as error:
         raise UserError(
-            f"{error}\n{run.path} is adapted on its own images when something is first ignored or "
-            f"matched. Adapt it on others: `mast adapt {run.path} --data PHOTOS`"
+            f"{run.path} cannot be adapted on {data.spec}, which it was trained on: {error}. "
+            f"`mast adapt {run.path} --data PHOTOS` adapts it on others: then give the folder that "
+            "it writes"
         ) from error
     if compute.rank == 0:
         save_adapted(adapted, run.path, _about(canvases, data.spec, 0))
     if compute.fabric is not None:
         compute.fabric.barrier()
     return load_adapted(run.path)  # whose memory layout, and so rounding, is that of the next call
+
+
+def check_adapted_at(adapted_at: int, size: int | None) -> None:
+    """Refuse another size than that of the views with which something was adapted.
+
+    Raises:
+        UserError: It is another.
+    """
+    if size not in (None, adapted_at):
+        raise UserError(
+            f"it was adapted at {adapted_at} pixels: leave size out, or adapt it at {size}"
+        )
 
 
 def _named(operators: str | Sequence[str] | None, channels: int) -> Sequence[str]:
@@ -205,11 +238,7 @@ def _named(operators: str | Sequence[str] | None, channels: int) -> Sequence[str
         UserError: There is no such operator.
     """
     known = operators_for(channels)
-    named = named_operators(operators, known) or known
-    for name in named:
-        if name not in OPERATORS:
-            raise unknown("operator", name, OPERATORS)
-    return acting_on(named, channels)
+    return acting_on(named_operators(operators, known) or known, channels)
 
 
 def _moved(
@@ -267,7 +296,7 @@ def _check_ours(folder: Path, depths: Depths) -> None:
             fingerprint(load_encoder(folder), None) == fingerprint(encoder, None)
         )
         others |= set[str]() if same else {ENCODER}
-    if others and not {ADAPTED} & names:
+    if others and (ADAPTED not in names or CONFIG in names):
         raise UserError(
             f"{folder} has {min(others)}, which this command did not write: give another out"
         )

@@ -21,7 +21,7 @@ from mast.core.memory import memory_of
 from mast.core.optim import moments
 from mast.core.run import RunFolder
 from mast.data import BrokenImageError, Source, canvas_size, expected_bytes
-from mast.data.ranges import sampled
+from mast.data.source import sampled
 from mast.methods import METHODS, StepNeeds, step_flops, step_needs
 from mast.models.encoders import IMAGENET
 from mast.runs.memory import COUNTED, needs_of

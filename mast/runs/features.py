@@ -13,11 +13,10 @@ from torch import Tensor, nn
 from mast.core.seeds import forked
 from mast.core.tensors import digest
 from mast.data.sources import default_cache
-from mast.measure.bench import Bench
 from mast.measure.compute import Compute
 from mast.measure.feature_file import FeatureFile
 from mast.measure.features import represent
-from mast.measure.frozen import FrozenEncoder
+from mast.measure.frozen import Bench, FrozenEncoder
 from mast.measure.store import FeatureStore, fingerprint
 from mast.models.encoders import evaluating
 from mast.runs.load import Loaded, called

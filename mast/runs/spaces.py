@@ -11,6 +11,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from mast.augment import OPERATORS, named_operators
 from mast.core.arguments import as_list
 from mast.core.errors import UserError
 from mast.core.files import named, read_text
@@ -20,16 +21,18 @@ from mast.data import CanvasSet
 from mast.measure.adapted import FILE as ADAPTED
 from mast.measure.adapted import Adapted, load_adapted
 from mast.measure.approximate import ApproximateIndex, open_index
-from mast.measure.bench import Bench
 from mast.measure.compute import Compute
-from mast.measure.frozen import FrozenEncoder, InSpace
-from mast.measure.pairs import read_weights
+from mast.measure.feature_file import ENDINGS
+from mast.measure.frozen import Bench, FrozenEncoder, InSpace
+from mast.measure.pairs import check_weights, read_weights
 from mast.measure.store import fingerprint
 from mast.measure.subspaces import Weights
 from mast.models import Encoder
-from mast.runs.adapt import adapted_run
+from mast.runs.adapt import adapted_run, check_adapted_at
 from mast.runs.features import frozen
 from mast.runs.load import Loaded, Representation, called, load
+
+KNOWN = (ADAPTED, "config.yaml")  # files of folders that can ignore and match
 
 
 @dataclass(frozen=True)
@@ -167,14 +170,14 @@ def compared(
             dimension; another size than it was adapted at.
     """
     chosen = invariances.words
-    adapted = _adapted(encoder, compute) if chosen or invariances.weighted else None
+    for names in chosen.values():
+        named_operators(names, tuple(OPERATORS))
+    if invariances.space is not None and not invariances.pairs:
+        check_weights(invariances.space)
+    if weights is not None and (chosen or invariances.weighted):
+        raise UserError("what is adapted has its own weights: leave weights out")
+    adapted = _adapted(encoder, compute, size) if chosen or invariances.weighted else None
     if adapted is not None:
-        if weights is not None:
-            raise UserError("what is adapted has its own weights: leave weights out")
-        if size not in (None, adapted.size):
-            raise UserError(
-                f"it was adapted at {adapted.size} pixels: leave size out, or adapt it at {size}"
-            )
         chosen = {kind: adapted.named(names) for kind, names in chosen.items()}
         closed = adapted.space(chosen.get("ignored", ()), chosen.get("matched", ()))
         depths, module = adapted.depths, adapted.encoder
@@ -186,8 +189,15 @@ def compared(
             return by
         return by.weighted(read_weights(invariances.space, adapted))
     if chosen or invariances.weighted:
-        if not isinstance(encoder, nn.Module) and (Path(encoder).parent / ADAPTED).is_file():
-            raise UserError(f"give the folder of {encoder}, which was adapted")
+        if not isinstance(encoder, nn.Module):
+            folder = Path(encoder).parent
+            if Path(encoder).suffix in ENDINGS:
+                raise UserError(
+                    f"{encoder} holds features: to ignore or match something, give their encoder"
+                )
+            if Path(encoder).is_file() and any((folder / each).is_file() for each in KNOWN):
+                raise UserError(f"to ignore or match something, give {folder}, not {encoder}")
+        load(encoder, "encoder", size, seed, None, download)  # which says if there is none
         raise UserError(
             f"{called(encoder)} can neither ignore nor match yet: `mast adapt` looks at some "
             "photos and writes a folder that can; or give a run of this library"
@@ -218,11 +228,14 @@ def _in_space(
     return FrozenEncoder(module, whole.compute, None, description, bench, whole)
 
 
-def _adapted(encoder: str | Path | nn.Module, compute: Compute) -> Adapted | None:
+def _adapted(encoder: str | Path | nn.Module, compute: Compute, size: int | None) -> Adapted | None:
     """What is named, if it was adapted; a finished run is adapted on its own images."""
     if isinstance(encoder, nn.Module):
-        return encoder if isinstance(encoder, Adapted) else None
-    run = RunFolder(encoder)
-    if run.config.is_file():
-        return adapted_run(run, compute)
-    return load_adapted(encoder) if (run.path / ADAPTED).is_file() else None
+        adapted = encoder if isinstance(encoder, Adapted) else None
+    elif RunFolder(encoder).config.is_file():
+        adapted = adapted_run(RunFolder(encoder), compute, size)
+    else:
+        adapted = load_adapted(encoder) if (Path(encoder) / ADAPTED).is_file() else None
+    if adapted is not None:
+        check_adapted_at(adapted.size, size)
+    return adapted

@@ -24,9 +24,8 @@ from mast.core.launch import Device, find_device
 from mast.core.run import RunFolder, provenance
 from mast.core.tensors import DIGEST, digest
 from mast.data import CanvasSet, open_canvas
-from mast.measure.bench import Bench
 from mast.measure.compute import Compute
-from mast.measure.frozen import FrozenEncoder
+from mast.measure.frozen import Bench, FrozenEncoder
 from mast.measure.result import Result
 from mast.models import Encoder, load_encoder
 from mast.recipes import configure

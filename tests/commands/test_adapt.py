@@ -406,7 +406,7 @@ def test_operators_that_change_nothing_are_left_out(
     ("changes", "said"),
     [
         ({"images": 9}, "images must be 10 or more, got 9"),
-        ({"operators": ["colour_shift"]}, "unknown operator 'color_shift'"),
+        ({"operators": ["colour_shift"]}, "unknown operator or property 'color_sh"),
         ({"layers": ["model.layer9"]}, "unknown layer 'model.layer9'"),
         ({"layers": ""}, "unknown layer ''"),
     ],
@@ -517,7 +517,7 @@ def test_pairs_choose_and_their_weights_are_kept(
         ({"same": ["00.png"], "different": ["11.png", "41.png"]}, "takes pairs of two images"),
         ({"same": [("00.png", "00.png")], "different": ["1", "2"]}, "takes pairs of two images"),
         ({"same": ["0", "1"], "different": ["1", "2"], "ignore": "color"}, "leave ignore"),
-        ({"space": "none.json"}, "no weights in none.json"),
+        ({"space": "none.json"}, "no file none.json"),
         ({"space": "deep.json"}, "no weights in deep.json"),
     ],
 )
@@ -535,7 +535,7 @@ def test_pairs_that_choose_nothing_are_one_line(
     with pytest.raises(UserError, match=said):
         mast.neighbours(adapted.path, colors, "00.png", k=3, device="cpu", **options)
     with pytest.raises(UserError, match="can neither ignore nor match yet"):
-        mast.duplicates(NAME, colors, size=32, space="none.json", device="cpu")
+        mast.duplicates(NAME, colors, size=32, ignore="color", device="cpu")
 
 
 def test_weights_of_pairs_are_seen_by_probes_and_outliers(
@@ -586,21 +586,23 @@ def test_a_finished_run_is_adapted_on_its_own_images(
         with pytest.raises(UserError, match=why):
             mast.embed(run, photos / "test", tmp_path / "x.npz", match="color", device="cpu")
 
+    with pytest.raises(UserError, match="which this command did not write"):
+        mast.adapt(run, photos / "train", out=run, operators=FEW, device="cpu")
     encoder, kept = run / "encoder.safetensors", tmp_path / "kept.safetensors"
     encoder.rename(kept)
-    refused("no encoder at")
+    refused("no encoder at .*/run/encoder.safetensors: give a finished run")
     other = mast.load_encoder(kept)
     with torch.no_grad():
         next(other.parameters()).add_(1)
     save_encoder(other, encoder)
-    refused(r"of another encoder .*, or remove it and .*spaces")
+    refused(r"of another encoder than the one that is given: remove it, and .*spaces: the run")
     kept.rename(encoder)
     (run / "subspaces.safetensors").unlink()
-    refused(r"spaces has results of another adaptation: remove it\n")
+    refused(r"spaces has results of another adaptation: remove it$")
     shutil.rmtree(run / "spaces")
     config = (run / "config.yaml").read_text().replace(str(photos), str(tmp_path / "gone"))
     (run / "config.yaml").write_text(config)
-    refused(r"on others: `mast adapt .*run --data PHOTOS`")
+    refused(r"gone/train, which it was trained on: .* `mast adapt .*run --data PHOTOS` adapts")
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated:FutureWarning")

@@ -219,7 +219,7 @@ def test_embed_refuses_a_choice_that_an_encoder_does_not_have(
     run: Path, photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for encoder, options, message in (
-        (run, "--ignore rotat", "unknown operator 'rotat'"),
+        (run, "--ignore rotat", "unknown operator or property 'rotat'"),
         (run, "--match color_jitter --representation ensemble", "leave out representation"),
         ("resnet18", "--ignore rotate", "resnet18 can neither ignore nor match yet"),
         (run / "encoder.safetensors", "--ignore rotate", "give the folder of"),

@@ -19,8 +19,9 @@ from pydicom.sequence import Sequence
 
 from mast.core.errors import UserError
 from mast.data.bands import Bands
-from mast.data.decode import extensions, open_image
+from mast.data.decode import open_image
 from mast.data.folder import Folder
+from mast.data.formats import extensions
 from mast.data.walk import walk
 
 H, W = 18, 20

@@ -11,7 +11,7 @@ from PIL import Image, features
 
 from mast.core.errors import UserError
 from mast.data import DataConfig, Folder, describe, open_canvas, open_source
-from mast.data.decode import extensions
+from mast.data.formats import extensions
 
 
 def fill(root, *paths):

@@ -10,9 +10,8 @@ from torch import nn
 
 from mast.core.errors import UserError
 from mast.data import CanvasSet
-from mast.measure.bench import Bench
 from mast.measure.compute import Compute
-from mast.measure.frozen import FrozenEncoder
+from mast.measure.frozen import Bench, FrozenEncoder
 from mast.measure.sets import EvaluationData
 
 

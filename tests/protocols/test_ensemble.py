@@ -6,8 +6,7 @@ from tiny_evaluation import complete
 from torch import Tensor, nn
 
 from mast.core.errors import UserError
-from mast.measure.bench import Bench
-from mast.measure.frozen import FrozenEncoder
+from mast.measure.frozen import Bench, FrozenEncoder
 from mast.measure.sets import EvaluationData
 from mast.protocols import EmbeddingProbe, Ensemble, Linear
 

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from mast.core.launch import make_fabric
 from mast.data import Annotated
-from mast.measure.bench import Bench
 from mast.measure.compute import Compute
-from mast.measure.frozen import FrozenEncoder
+from mast.measure.frozen import Bench, FrozenEncoder
 from mast.measure.sets import EvaluationData, ObjectData
 from mast.measure.store import FeatureStore
 from mast.models import synchronise_batchnorm

@@ -14,9 +14,8 @@ import mast
 from mast.core.errors import UserError
 from mast.core.run import RunFolder
 from mast.data.pixels import InMemory
-from mast.measure.bench import Bench
 from mast.measure.compare import compare
-from mast.measure.frozen import FrozenEncoder
+from mast.measure.frozen import Bench, FrozenEncoder
 from mast.measure.result import TargetResult, tables
 from mast.measure.sets import EvaluationData
 from mast.protocols import Retrieval

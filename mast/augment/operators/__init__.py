@@ -24,7 +24,7 @@ from mast.augment.operators.geometry import (
 )
 from mast.augment.operators.noise import GaussianNoise
 from mast.core.arguments import as_list
-from mast.core.errors import UserError
+from mast.core.errors import UserError, unknown
 
 OPERATORS: dict[str, type[Operator]] = {
     "random_resized_crop": RandomResizedCrop,
@@ -67,15 +67,17 @@ def named_operators(chosen: str | Sequence[str] | None, among: Sequence[str]) ->
         among: Those that there are.
 
     Raises:
-        UserError: A property that none of them destroys.
+        UserError: No such operator or property, or a property that none of them destroys.
     """
     names: list[str] = []
     for written in as_list(chosen or ()):
         word = str(written).replace("colour", "color")
         if word == "all":
             names += among
-        elif word in among or word not in PROPERTIES:
+        elif word in OPERATORS:
             names.append(word)
+        elif word not in PROPERTIES:
+            raise unknown("operator or property", word, (*PROPERTIES, "all", *among))
         elif destroying := [name for name in among if name in PROPERTIES[word]]:
             names += destroying
         else:

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from mast.augment.operator import (
     Operator,
-    Parameters,
     Stage,
     away,
     between,
@@ -24,7 +23,7 @@ from mast.augment.operator import (
     per_pixel,
     uniform,
 )
-from mast.augment.record import Record
+from mast.augment.record import Parameters, Record
 from mast.core.reading import MOST_CHANNELS
 
 ORDERS = tuple(permutations(range(4)))  # of brightness, contrast, saturation, hue

@@ -20,14 +20,13 @@ from torch import Tensor
 
 from mast.augment.operator import (
     Operator,
-    Parameters,
     Stage,
     away,
     between,
     hide,
     uniform,
 )
-from mast.augment.record import Record
+from mast.augment.record import Parameters, Record
 from mast.augment.warp import (
     Warp,
     affine,

@@ -11,7 +11,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mast.augment.operator import Operator, Parameters, Stage, between, per_pixel, uniform
+from mast.augment.operator import Operator, Stage, between, per_pixel, uniform
+from mast.augment.record import Parameters
 
 
 def _mix(bits: Tensor) -> Tensor:

@@ -10,6 +10,5 @@ from mast.data.shards.index import ShardIndex as ShardIndex
 from mast.data.shards.index import open_index as open_index
 from mast.data.shards.source import describe_shards as describe_shards
 from mast.data.shards.source import open_shards as open_shards
-from mast.data.shards.stream import ShardLoader as ShardLoader
 from mast.data.shards.tar import CANVAS as CANVAS
 from mast.data.shards.tar import tar_members as tar_members

@@ -28,7 +28,7 @@ from mast.core.locks import locked
 from mast.core.waiting import Threads
 from mast.data.cache import named_after
 from mast.data.columns import split_column
-from mast.data.decode import extensions
+from mast.data.formats import extensions
 from mast.data.labels import told_apart
 from mast.data.shards.shard import (
     READERS,
@@ -42,7 +42,7 @@ from mast.data.shards.shard import (
     telling,
 )
 from mast.data.shards.tar import tar_samples
-from mast.data.sources import SHARDS
+from mast.data.source import SHARDS
 
 ENDINGS = (".tar", ".parquet")
 INDEX = "index.json"

@@ -20,8 +20,7 @@ from mast.data.parts import parts_among
 from mast.data.shards.index import TASK, ShardIndex, check_named, is_there, look_for
 from mast.data.shards.shard import Sample, Shard, miscounted, read_range, read_rows, telling
 from mast.data.shards.table import Place, open_table
-from mast.data.source import UNLABELLED, SetDescription, Source, hash_labels
-from mast.data.sources import SHARDS
+from mast.data.source import SHARDS, UNLABELLED, SetDescription, Source, hash_labels
 
 # What parts are called, the usual name last.
 NAMED = {

@@ -26,10 +26,11 @@ from mast.data.decode import BrokenImageError, Opened, open_image
 from mast.data.decoded import Canvas
 from mast.data.feed import Batch, Feed
 from mast.data.pixels import InMemory
-from mast.data.ranges import SAMPLE, find_reading
+from mast.data.ranges import find_reading
 from mast.data.shards.dealing import Deal, Dealing, Row
 from mast.data.shards.index import TASK, ShardIndex, check_named
 from mast.data.shards.shard import Sample
+from mast.data.source import SAMPLE
 
 _WAITING = 64  # samples of a shard that are read ahead of their use
 _WATCHED = 4096  # images by which a run is watched

@@ -13,7 +13,7 @@ from itertools import groupby
 from tarfile import BLOCKSIZE, ReadError
 from typing import IO, NamedTuple
 
-from mast.data.decode import extensions
+from mast.data.formats import extensions
 
 _log = logging.getLogger("mast")
 

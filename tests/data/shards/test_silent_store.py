@@ -19,9 +19,10 @@ from sharded import write_shards
 from mast.core.ahead import Ahead
 from mast.core.errors import UserError
 from mast.data import describe, open_source
-from mast.data.shards import ShardIndex, ShardLoader, open_index
+from mast.data.shards import ShardIndex, open_index
 from mast.data.shards import shard as module
 from mast.data.shards.shard import Shard, read_range
+from mast.data.shards.stream import ShardLoader
 
 SOON = 2.0  # seconds
 

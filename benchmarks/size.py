@@ -1,0 +1,100 @@
+"""How large the house is: lines, words, options, circles, and the files that an image passes.
+
+python benchmarks/size.py
+"""
+
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import grimp
+import networkx
+import numpy as np
+from PIL import Image
+
+import mast
+from mast.cli.form import Form
+
+ROOT = Path(__file__).parent.parent
+# What issue after issue may not exceed: lower a number when the house becomes smaller.
+BOUNDS = {
+    "lines in mast/": 56_150,
+    "lines in tests/": 37_000,
+    "words in docs/ and README, written by hand": 53_000,
+    "options that `mast pretrain --help` shows": 40,
+    "files that an image passes in a step": 40,
+    "circles of imports inside a room": 0,
+}
+
+
+def lines(folder: str) -> int:
+    """Of all Python files below a folder."""
+    return sum(len(file.read_text().splitlines()) for file in (ROOT / folder).rglob("*.py"))
+
+
+def words() -> int:
+    """Of the README and the documents, without what programs write between two marks."""
+    texts = [file.read_text() for file in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))]
+    written = [re.sub(r"<!-- (\S+) -->.*?<!-- /\1 -->", "", text, flags=re.DOTALL)
+               for text in texts if "Written by `docs/generate.py`" not in text]  # fmt: skip
+    return sum(len(text.split()) for text in written)
+
+
+def circles() -> int:
+    """Groups of modules of one room that import each other."""
+    graph, arrows = grimp.build_graph("mast", cache_dir=None), networkx.DiGraph()
+    for module in graph.modules:
+        room = module.split(".")[:2]
+        for other in graph.find_modules_directly_imported_by(module):
+            if other.split(".")[:2] == room:
+                arrows.add_edge(module, other)
+    return sum(len(group) > 1 for group in networkx.strongly_connected_components(arrows))
+
+
+def passed() -> list[str]:
+    """The files of which a function runs between the losses of two steps, on images of a folder."""
+    between: list[set[str]] = [set()]
+    inside = str(ROOT / "mast") + "/"
+
+    def seen(frame: FrameType, event: str, _: Any) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(inside):
+            between[-1].add(file.removeprefix(inside))
+        if event == "return" and frame.f_code.co_qualname == "Mast.step":
+            between.append(set())
+
+    with tempfile.TemporaryDirectory() as folder:
+        pixels = np.random.default_rng(0).integers(0, 256, (48, 40, 40, 3), np.uint8)
+        Path(folder, "images").mkdir()
+        for at, pixels_HWC in enumerate(pixels):
+            Image.fromarray(pixels_HWC).save(f"{folder}/images/{at}.png")
+        config = mast.configure(
+            "mast5_small", f"{folder}/images", size=32, epochs=1, batch_size=8,
+            out=f"{folder}/run", device="cpu", encoder={"name": "timm:test_resnet"},
+        )  # fmt: skip
+        threading.setprofile(seen)
+        sys.setprofile(seen)
+        try:
+            mast.pretrain(config)
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+    return sorted(min(between, key=len))  # in others it is set up, logged or saved, too
+
+
+def measured() -> Mapping[str, int]:
+    """The numbers that `BOUNDS` bounds."""
+    options = [how for _, how in Form.kept("pretrain").arguments if "rare" not in how]
+    numbers = (lines("mast"), lines("tests"), words(), len(options) + 1, len(passed()), circles())
+    return dict(zip(BOUNDS, numbers, strict=True))
+
+
+if __name__ == "__main__":
+    for what, number in measured().items():
+        print(f"{number:>8,}  {what} (at most {BOUNDS[what]:,})")
+    print("\n".join(["", "An image passes:", *passed()]))
