@@ -222,7 +222,7 @@ def test_embed_refuses_a_choice_that_an_encoder_does_not_have(
         (run, "--ignore rotat", "unknown operator or property 'rotat'"),
         (run, "--match color_jitter --representation ensemble", "leave out representation"),
         ("resnet18", "--ignore rotate", "resnet18 can neither ignore nor match yet"),
-        (run / "encoder.safetensors", "--ignore rotate", "give the folder of"),
+        (run / "encoder.safetensors", "--ignore rotate", "to ignore or match something, give"),
     ):
         words = ["embed", str(encoder), "--data", str(photos / "test"), *options.split()]
         assert main(words) == 2
