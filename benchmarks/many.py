@@ -29,8 +29,7 @@ from PIL import Image
 from mast.core.checkpoint import write_json
 from mast.core.run import provenance
 from mast.data.cache import VERSION
-from mast.data.manifest import Manifest
-from mast.data.names import Names
+from mast.data.manifest import Manifest, Names
 from mast.data.shards.index import look_for
 from mast.data.shards.table import Table, keep_table
 

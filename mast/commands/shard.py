@@ -25,7 +25,7 @@ from mast.core.table import Shown
 from mast.core.waiting import Threads
 from mast.data import BrokenImageError, Cut, Pieces, Source, default_cache, in_pieces, open_source
 from mast.data.bands import Bands
-from mast.data.decoded import decode_in_order
+from mast.data.pixels import decode_in_order
 from mast.data.shards import CANVAS, ENDINGS, INDEX, KIND, tar_members
 from mast.data.source import Pages, sampled, tell_of_stacks
 

@@ -10,6 +10,7 @@ from mast.data.canvas import CanvasSet as CanvasSet
 from mast.data.canvas import DataConfig as DataConfig
 from mast.data.canvas import canvas_size as canvas_size
 from mast.data.canvas import open_canvas as open_canvas
+from mast.data.canvas import open_files as open_files
 from mast.data.decode import BrokenImageError as BrokenImageError
 from mast.data.decode import crop_fraction as crop_fraction
 from mast.data.decode import read_canvas as read_canvas
@@ -17,13 +18,12 @@ from mast.data.decode import read_test_view as read_test_view
 from mast.data.factors import Factors as Factors
 from mast.data.feed import Batch as Batch
 from mast.data.feed import Feed as Feed
+from mast.data.feed import Loader as Loader
 from mast.data.feeds import open_feed as open_feed
-from mast.data.files import open_files as open_files
 from mast.data.folder import Folder as Folder
 from mast.data.folder import doubt_of_classes as doubt_of_classes
 from mast.data.folder import no_classes as no_classes
-from mast.data.loader import Loader as Loader
-from mast.data.partition import WHOLE as WHOLE
+from mast.data.parts import WHOLE as WHOLE
 from mast.data.parts import part_of as part_of
 from mast.data.pieces import Cut as Cut
 from mast.data.pieces import Pieces as Pieces

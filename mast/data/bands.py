@@ -17,8 +17,7 @@ import numpy as np
 from PIL import Image, ImageFile, TiffImagePlugin
 
 from mast.core.reading import MOST_CHANNELS
-from mast.data.bombs import refuse_size
-from mast.data.formats import load_pixels, orientation_of
+from mast.data.formats import load_pixels, orientation_of, refuse_size
 
 _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES = 258, 262, 274, 277  # tags of TIFF
 _EXTRA_SAMPLES, _SAMPLE_FORMAT, _NO_DATA = 338, 339, 42113

@@ -43,10 +43,8 @@ from mast.core.locks import locked
 from mast.core.reading import RGB, Layout, Reading
 from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.data.decode import BrokenImageError
-from mast.data.decoded import decode_in_order
-from mast.data.manifest import Manifest
-from mast.data.names import Names
-from mast.data.pixels import lengths
+from mast.data.manifest import Manifest, Names
+from mast.data.pixels import decode_in_order, lengths
 from mast.data.source import Source, tell_of_stacks
 
 VERSION = 7  # of the layout, of how a canvas is made and of what its hash covers

@@ -23,18 +23,16 @@ from torch import Tensor, nn
 from mast.core.canvases import Canvases
 from mast.core.display import doing
 from mast.core.errors import UserError
+from mast.core.files import named
 from mast.core.launch import cores
 from mast.core.reading import MOST_CHANNELS, RGB, Reading
 from mast.data import cache
-from mast.data.decode import Opened
-from mast.data.decoded import Decoded
+from mast.data.decode import BrokenImageError, Opened, open_image, read_test_view, to_canvas
 from mast.data.pieces import Cut, Pieces, in_pieces
-from mast.data.pixels import Chosen, InMemory, Pixels, lengths
+from mast.data.pixels import Chosen, Decoded, InMemory, Pixels, Stored, TestViews, lengths
 from mast.data.ranges import find_reading
 from mast.data.source import Pages, sampled
 from mast.data.sources import default_cache, open_source
-from mast.data.stored import Stored
-from mast.data.test_views import TestViews
 
 LARGEST = 16_384  # side of a square with as many pixels as a canvas may have, which are 805 MB
 PER_VIEW = 2.75  # sides of a view
@@ -403,4 +401,50 @@ def open_canvas(
         multilabels={task: label_NL[kept_N] for task, label_NL in source.multilabels.items()},
         test_views=TestViews(make),
         reading=known,
+    )
+
+
+def open_files(
+    paths: Sequence[str | Path], view_size: int, reading: Reading | None = None
+) -> CanvasSet:
+    """Decodes image files, without a cache.
+
+    Args:
+        paths: One or more files, by which the images are identified.
+        view_size: Side in pixels of the views that will be cut from the canvases.
+        reading: How the files of the set are read beside which they are looked at.
+
+    Returns:
+        The set, in memory and without labels; its canvases are as large as those of `open_canvas`.
+
+    Raises:
+        UserError: One of them is no image that can be read.
+    """
+    side = canvas_size(view_size)
+    canvases, aspects, digest = [], [], hashlib.blake2b(digest_size=16)
+    views = []
+    for path in paths:
+        try:
+            with open_image(named(path)) as image:
+                canvas_HWC, aspect = to_canvas(image, side, reading)
+        except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and more
+            raise BrokenImageError.of(str(path), error) from error
+        views.append(read_test_view(named(path), view_size, reading))
+        canvases.append(canvas_HWC)
+        aspects.append(aspect)
+        digest.update(repr((canvas_HWC.shape, aspect)).encode() + canvas_HWC.tobytes())
+    reading = reading or Reading()
+    sizes_N2 = np.full((len(views), 2), view_size)
+    values_T = np.concatenate([view.ravel() for view in views])
+    of_size = InMemory(values_T, sizes_N2, reading.layout)
+    return CanvasSet(
+        name="files",
+        pixels=InMemory.of(canvases, reading.layout),
+        aspect_N=np.array(aspects, np.float32),
+        targets={},
+        classes={},
+        identifiers=tuple(map(str, paths)),
+        fingerprint=digest.hexdigest(),
+        test_views=TestViews(lambda size: of_size if size == view_size else None),
+        reading=reading,
     )

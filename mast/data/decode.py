@@ -35,8 +35,7 @@ from mast.data.bands import (
     read_array,
     read_tiff,
 )
-from mast.data.bombs import refuse_bomb, refuse_size
-from mast.data.formats import formats, load_pixels, orientation_of
+from mast.data.formats import formats, load_pixels, orientation_of, refuse_bomb, refuse_size
 from mast.data.ranges import alone, read_channels, shows_nothing
 
 SMALL = 96  # pixels of a test view; up to here it shows the whole centre square

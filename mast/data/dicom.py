@@ -12,7 +12,7 @@ from pydicom.pixels.processing import apply_color_lut, apply_modality_lut
 from pydicom.pixels.utils import pixel_array
 
 from mast.data.bands import Bands, as_bands, checked
-from mast.data.bombs import refuse_size
+from mast.data.formats import refuse_size
 
 # A plugin of pydicom, in the form that it asks for, for what it does not decode with Pillow.
 DECODER_DEPENDENCIES = {

@@ -28,8 +28,9 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from mast.data.drawing import (
+from mast.data.generated import (
     Frame,
+    Generated,
     axes,
     circle,
     cross,
@@ -45,7 +46,6 @@ from mast.data.drawing import (
     triangle,
     turned,
 )
-from mast.data.generated import Generated
 
 CLASSES: dict[str, tuple[str, ...]] = {
     "shape": ("circle", "square", "triangle", "star", "cross", "ring"),

@@ -7,8 +7,7 @@ import torch
 from mast.core.errors import UserError
 from mast.core.launch import cores
 from mast.data.canvas import DataConfig, canvas_size, open_canvas
-from mast.data.feed import Feed
-from mast.data.loader import Loader
+from mast.data.feed import Feed, Loader
 from mast.data.pieces import split_cut
 from mast.data.shards import open_index
 from mast.data.shards.stream import ShardLoader

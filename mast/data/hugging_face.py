@@ -10,9 +10,8 @@ from typing import Any, final
 import numpy as np
 
 from mast.core.errors import UserError
-from mast.data.columns import image_column, label_column, split_column
 from mast.data.decode import Opened, open_image
-from mast.data.labels import numbered
+from mast.data.labels import image_column, label_column, numbered, split_column
 from mast.data.source import (
     ROOT_AND_DOWNLOAD,
     UNLABELLED,

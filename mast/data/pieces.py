@@ -30,7 +30,7 @@ from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.data.bands import Bands, page_numbers
 from mast.data.cache import named_after
 from mast.data.decode import BrokenImageError, Opened, upright, upright_size
-from mast.data.decoded import decode_in_order
+from mast.data.pixels import decode_in_order
 from mast.data.ranges import there
 from mast.data.source import Pages, Source
 

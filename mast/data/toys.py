@@ -23,8 +23,9 @@ from typing import ClassVar, final
 import numpy as np
 
 from mast.data import factors
-from mast.data.drawing import (
+from mast.data.generated import (
     Frame,
+    Generated,
     circle,
     cross,
     frame,
@@ -39,7 +40,6 @@ from mast.data.drawing import (
     triangle,
     turned,
 )
-from mast.data.generated import Generated
 
 CLASSES = factors.CLASSES | {"texture": ("plain", "stripes", "checker", "dots")}
 DESTROYED_BY = factors.DESTROYED_BY

@@ -17,8 +17,8 @@ from scipy.io import savemat
 
 from mast.core.errors import UserError
 from mast.data import Source, describe, open_source
-from mast.data.catalogue import CATALOGUE
-from mast.data.partition import Drawn
+from mast.data.parts import Drawn
+from mast.data.torchvision_sets import CATALOGUE
 from mast.measure.sets import EvaluationData
 
 

@@ -15,8 +15,8 @@ from PIL import EpsImagePlugin, Image
 
 from mast.core.errors import UserError
 from mast.data import open_source, read_canvas
+from mast.data.canvas import open_files
 from mast.data.decode import BrokenImageError, to_canvas, to_pixels
-from mast.data.files import open_files
 from mast.data.folder import Folder
 from mast.data.shards.shard import Sample
 

@@ -28,7 +28,7 @@ from mast.data import (
 )
 from mast.data.bands import Bands
 from mast.data.decode import open_image
-from mast.data.decoded import decode_in_order
+from mast.data.pixels import decode_in_order
 
 RANDOM = np.random.default_rng(0)
 

@@ -27,9 +27,8 @@ from mast.core.files import named
 from mast.core.locks import locked
 from mast.core.waiting import Threads
 from mast.data.cache import named_after
-from mast.data.columns import split_column
 from mast.data.formats import extensions
-from mast.data.labels import told_apart
+from mast.data.labels import split_column, told_apart
 from mast.data.shards.shard import (
     READERS,
     Shard,

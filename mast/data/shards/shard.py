@@ -24,8 +24,8 @@ from mast.core.errors import UserError
 from mast.core.reading import Reading
 from mast.core.waiting import wait
 from mast.data.bands import page_numbers
-from mast.data.columns import IMAGES, image_column, label_column
 from mast.data.decode import BrokenImageError, open_image, to_canvas
+from mast.data.labels import IMAGES, image_column, label_column
 from mast.data.shards.tar import CANVAS, LARGEST, image_endings, tar_samples
 
 _log = logging.getLogger("mast")

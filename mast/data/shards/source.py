@@ -12,11 +12,9 @@ import numpy as np
 
 from mast.core.reading import Reading
 from mast.data.bands import Bands
-from mast.data.columns import split_column
 from mast.data.decode import Opened, open_image, to_pixels
-from mast.data.labels import by_number
-from mast.data.partition import WHOLE
-from mast.data.parts import parts_among
+from mast.data.labels import by_number, split_column
+from mast.data.parts import WHOLE, parts_among
 from mast.data.shards.index import TASK, ShardIndex, check_named, is_there, look_for
 from mast.data.shards.shard import Sample, Shard, miscounted, read_range, read_rows, telling
 from mast.data.shards.table import Place, open_table

@@ -23,9 +23,8 @@ from mast.core.reading import Reading
 from mast.data.cache import VERSION
 from mast.data.canvas import CanvasSet
 from mast.data.decode import BrokenImageError, Opened, open_image
-from mast.data.decoded import Canvas
 from mast.data.feed import Batch, Feed
-from mast.data.pixels import InMemory
+from mast.data.pixels import Canvas, InMemory
 from mast.data.ranges import find_reading
 from mast.data.shards.dealing import Deal, Dealing, Row
 from mast.data.shards.index import TASK, ShardIndex, check_named

@@ -28,7 +28,7 @@ from mast.core.tensors import read_tensors, said_of, write_tensors
 from mast.core.waiting import Threads
 from mast.data.cache import named_after
 from mast.data.labels import numbered
-from mast.data.names import Names
+from mast.data.manifest import Names
 from mast.data.shards.index import refuse_empty
 from mast.data.shards.shard import (
     READERS,

@@ -24,7 +24,7 @@ from mast.commands.shard import shard
 from mast.core.errors import UserError
 from mast.data import BrokenImageError, describe, open_canvas, open_source
 from mast.data.canvas import DataConfig
-from mast.data.names import Names
+from mast.data.manifest import Names
 from mast.data.shards import open_index
 from mast.data.shards import shard as reading
 from mast.data.shards import table as module
