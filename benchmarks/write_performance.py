@@ -105,8 +105,8 @@ def in_short() -> str:
               for key, name in peers.items()]  # fmt: skip
     step = next(iter(read("train")["cases"].values()))["mast5_small, from memory"]["ratio"]
     return (
-        f"On a CPU, MAST-5's views of 224 pixels are made {faster[0]}'s, {faster[1]}'s and "
-        f"{faster[2]}'s, and a training step takes {step:.2f} times as long as its encoder alone."
+        f"On a CPU, views of 224 pixels (MAST-5) are made {faster[0]}, {faster[1]} and "
+        f"{faster[2]}; a training step takes {step:.2f} times as long as its encoder alone."
     )
 
 

@@ -17,7 +17,7 @@ from written.faults import faults
 from written.forgetting import demonstration, forgetting
 from written.insight import advice, findings, studies, uncertainty
 from written.intervals import coverage
-from written.invariances import other_encoders, ways, ways_in_brief, ways_of_runs
+from written.invariances import other_encoders, ways, ways_of_runs
 from written.known import known
 from written.methods import methods, oracles
 from written.path import path
@@ -25,16 +25,15 @@ from written.photos import (
     compared_on_photos,
     does_it_help,
     found_on_photos,
-    in_short,
     photos,
     regimes,
 )
 from written.result_files import ROOT
 from written.scale import kept, many, nodes, scale, state
-from written.site import home, reference
+from written.site import home, pretraining, reference, results
 from written.starts import starts
 from written.subspaces import found, pairs, wanted
-from written.tables import pooling, ranking, small, table6, tables
+from written.tables import pooling, small, table6, tables
 
 from mast.cli.form import file_of
 from mast.cli.options import form_of
@@ -67,9 +66,7 @@ def documents() -> dict[Path, str]:
     )  # fmt: skip
     return {
         ROOT / "docs" / "results.md": f"{in_full}\n",
-        readme: between(
-            readme, {"results": in_short(), "ranking": ranking(), "ways": ways_in_brief()}
-        ),
+        readme: between(readme, {"help": pretraining(), "results": results()}),
         demo: between(demo, {"demo": demonstration()}),
         ROOT / "docs" / "index.md": home(),
         ROOT / "docs" / "reference.md": reference(),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 import mast
 from mast.cli import arguments_of, main
@@ -96,9 +97,17 @@ def test_python_of_readme_and_manual_runs(
     monkeypatch.chdir(tmp_path)
     mast.pretrain(tiny(epochs=1, size=64, out="runs/photos", encoder={"name": "resnet18"}))
     names: dict[str, object] = {}
-    exec(use, names)
-    assert tuple(names["features"].shape) == (8, 512)  # type: ignore[attr-defined]
     file = next((photos / "test").rglob("*.jpg"))
+    for shown, here in {
+        "timm:resnet18.a1_in1k": "resnet18", "download=True": "size=64", "photos/cat.jpg": str(file),
+        '"photos"': f'"{photos}/train"', '"labelled"': f'"{photos}/train"',
+    }.items():  # fmt: skip
+        use = use.replace(shown, here)
+    exec(use, names)
+    features = names["encoder"](torch.rand(8, 3, 64, 64))  # type: ignore[operator]
+    assert features.shape == (8, 512)
+    assert Path("copies.html").is_file()
+    assert Path("classes.csv").is_file()
     exec(adapt.replace("photos/cat.jpg", str(file)).replace('"photos"', f'"{photos}/train"'), names)
     assert names["by_color"].shape == (1, 32)  # type: ignore[attr-defined]
     exec(choose.replace("runs/flowers", "runs/photos"), names)

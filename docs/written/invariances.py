@@ -100,19 +100,13 @@ def _by_encoder() -> dict[str, list[dict[str, Any]]]:
     return {name: found[name] for name in ENCODERS if name in found}
 
 
-def ways_in_brief() -> str:
-    """The same in four rows, of the first encoder, and what a perceptual hash finds."""
+def brief(key: str) -> dict[str, str]:
+    """A measure of the first encoder by every way, and of the hashes."""
     by_encoder = _by_encoder()
     measured = next(iter(by_encoder.values()))[0]
-    columns = {"copies found first": "first", "found at 1 % false matches": "at 1 %", "kNN": "kNN"}
-    rows = [(measured, way) for way in BRIEF]
-    rows += [(hashes, "pHash") for hashes in by_encoder["imagehash"]]
-    cells = [
-        (way, *(f"{_mean(of, way, key, None if key == 'kNN' else _searched(of)):.0f}"
-                for key in columns.values()))
-        for of, way in rows
-    ]  # fmt: skip
-    return as_markdown(Grid(("compared by", *columns), tuple(cells)))
+    rows = [(measured, way) for way in BRIEF] + [(of, "pHash") for of in by_encoder["imagehash"]]
+    return {way: f"{_mean(of, way, key, None if key == 'kNN' else _searched(of)):.0f}"
+            for of, way in rows}  # fmt: skip
 
 
 def _tables(measured: dict[str, Any]) -> str:

@@ -70,6 +70,12 @@ def found() -> str:
     return "\n\n".join(texts)
 
 
+def found_and_precise(way: str) -> str:
+    """Copies found / precision of a way, over all sets."""
+    sets = _sets()
+    return f"{_percent(sets, COPIES + way, 'all')} / {_percent(sets, COPIES + way, 'first')}"
+
+
 def pairs() -> str:
     """What is found in spaces that words choose, and pairs."""
     sets = [each for each in _sets() if any(way.startswith(PAIRS) for way in each["rows"])]

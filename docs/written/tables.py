@@ -125,17 +125,8 @@ def finished() -> dict[str, list[Result]]:
     return {name: results for name, results in tested.items() if len(results) >= SEEDS}
 
 
-def ranking() -> str:
-    """How the methods follow each other, for the README."""
-    ours = _without_labels(finished())
-    return (
-        "With one small budget and the best of three rates for each method, "
-        f"{len(ours)} encoders stand in this order by the same mean: {_in_order(ours)}. "
-        "Which is best at what, with intervals, is in [the tables](docs/tables.md)."
-    )
-
-
-def _without_labels(tested: Mapping[str, list[Result]]) -> dict[str, list[Result]]:
+def without_labels(tested: Mapping[str, list[Result]]) -> dict[str, list[Result]]:
+    """The rows of methods that pretrain without labels, and of no training."""
     return {name: results for name, results in tested.items() if not ROWS[name].labels}
 
 
@@ -148,7 +139,7 @@ def _in_order(tested: Mapping[str, Sequence[Result]]) -> str:
 
 def winners(tested: Mapping[str, list[Result]]) -> list[str]:
     """For each task the method without labels that is best, and whether the next is behind it."""
-    ours = _without_labels(tested)
+    ours = without_labels(tested)
     sentences = []
     for task, title in TESTED.items():
         mean = {
